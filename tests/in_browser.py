@@ -37,3 +37,12 @@ def show(page: Page, view: str) -> None:
     page.click(f"#tab-{view}")
     assert page.is_visible(f"#view-{view}")
     assert page.get_attribute(f"#tab-{view}", "aria-selected") == "true"
+
+
+COLORS = """(() => {
+  const canvas = document.querySelector("canvas");
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  return new Set(new Uint32Array(copy.getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size;
+})()"""
+"""Number of colours on a canvas: few until it is drawn."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from handmade import small_trace
 from html_pages import NAMES, hostile_graph
-from in_browser import Opened, until
+from in_browser import COLORS, Opened, until
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.api import load
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 
 QWEN = traces_named("tracelens/h100/qwen1.5-0.5b")
 PAGES = {"module": "modules", "op": "ops", "line": "python", "kernel": "kernels"}
-COLORS = """(() => {
-  const canvas = document.querySelector("canvas");
-  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-  return new Set(new Uint32Array(data.buffer)).size;
-})()"""
-"""Number of colours on a canvas."""
 AROUND = "script-src 'unsafe-inline'; style-src 'unsafe-inline'; worker-src 'none'; img-src data:"
 """What a page around may forbid without harm."""
 
@@ -59,11 +53,12 @@ def test_each_view_is_drawn_in_its_frame(path: Path, policy: str, opened: Opened
     core = loaded(path)
     gpu_ns = int(core.columns.dur_ns[core.gpu_rows].sum())
     *flames, timeline, roofline = frames(opened(host(*views(core), policy=policy)))
+    for frame in (*flames, timeline):
+        frame.frame_element().scroll_into_view_if_needed()  # what is out of sight is not drawn
+        until(frame, f"{COLORS} > 5")
     for by, frame in zip(PAGES, flames, strict=True):
         assert frame.evaluate("tracelensGraph.flame.options.view") == PAGES[by]
         assert frame.evaluate("tracelensGraph.flame.made.sum") == gpu_ns
-        until(frame, f"{COLORS} > 5")
-    until(timeline, f"{COLORS} > 5")
     assert timeline.evaluate("tracelensGraph.trace.first.idle - tracelensGraph.trace.first.gpu") == len(core.gpu_rows)
     assert roofline.evaluate("document.querySelectorAll('circle').length") > 20
     for frame in (*flames, timeline, roofline):
@@ -96,11 +91,9 @@ def test_clicks_stay_in_the_frame(path: Path, opened: Opened) -> None:
         assert frame.evaluate("(() => { try { return !!parent.document } catch { return false } })()") is False
 
 
-@pytest.mark.parametrize("options", [{}, {"java_script_enabled": False}], ids=["policy", "no scripts"])
-def test_without_scripts_the_table_is_what_stays(options: dict[str, Any], browser: Browser, tmp_path: Path) -> None:
-    policy = "" if options else "script-src 'none'"
-    (tmp_path / "page.html").write_text(host(*views(load(small_trace())), policy=policy))
-    page = browser.new_page(**options)
+def test_without_scripts_the_table_is_what_stays(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(host(*views(load(small_trace())), policy="script-src 'none'"))
+    page = browser.new_page()
     page.goto((tmp_path / "page.html").as_uri())
     assert page.locator("table >> visible=true").count() == 6
     assert "gemm" in page.locator("table").nth(3).inner_text()
@@ -140,7 +133,7 @@ def test_names_that_end_attributes_and_frames_do_not(opened: Opened) -> None:
     assert page.title() == ""
     assert page.locator("iframe").count() == 6
     assert page.locator("img, script").count() == 0
-    assert EVIL in page.locator("table").nth(1).inner_text()
+    assert EVIL[:70] in page.locator("table").nth(1).inner_text()
     for frame in frames(page):
         assert frame.evaluate("document.title") != "owned"
     assert EVIL in frames(page)[4].evaluate("tracelensGraph.trace.body.names")

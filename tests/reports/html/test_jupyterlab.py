@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import lab
 import pytest
 import run_notebook
-from in_browser import until
+from in_browser import COLORS, until
 
 from corpus import CHECKOUT
 
@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Frame, Page
 
 NOTEBOOK = CHECKOUT / "examples" / "views.ipynb"
-COLORS = """(() => {
-  const canvas = document.querySelector("canvas");
-  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-  return new Set(new Uint32Array(data.buffer)).size;
-})()"""
-"""Number of colours on a canvas."""
 
 
 @pytest.fixture(scope="module")
