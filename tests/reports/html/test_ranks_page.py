@@ -1,0 +1,181 @@
+"""The page of a job in a browser: every view is clicked through, and its figures are those of the tables."""
+
+from __future__ import annotations
+
+import pytest
+from in_browser import NAMELESS, Opened, show, until
+from jobs_to_draw import HOSTILE, hostile, late_job
+
+from corpus import CORPUS, needs_corpus
+from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.reports.html.ranks import ranks_page
+from tracelens_graph.set_loading import load_core_set
+
+VIEWS = ("overview", "waits", "step", "bandwidth", "collectives", "tables")
+
+MIDDLE = """(k) => {
+  const { step } = tracelensGraph, { parts } = step, at = step.pane.canvas.getBoundingClientRect();
+  const y = RanksStep.AXIS + (parts.lane[k] + 0.75) * step.lane;
+  return [at.x + step.x(parts.start[k] + parts.dur[k] / 2), at.y + y];
+}"""
+"""Where the middle of a rank's part of a collective is in the window."""
+
+
+@pytest.fixture(scope="module")
+def late() -> Job:
+    return late_job()
+
+
+@pytest.fixture(scope="module")
+def text(late: Job) -> str:
+    return ranks_page(late, "job")
+
+
+def test_every_view(text: str, late: Job, opened: Opened) -> None:
+    page = opened(text)
+    for view in VIEWS:
+        show(page, view)
+        assert page.evaluate(NAMELESS) == 0
+    rows = {name: len(late.table(name)) for name in late.names}
+    told = page.evaluate("Object.fromEntries(tracelensGraph.trace.body.tables.map((one) => [one.name, one.rows]))")
+    assert told == rows
+
+
+def test_waits_tell_rank_and_step(text: str, late: Job, opened: Opened) -> None:
+    page = opened(text)
+    show(page, "waits")
+    row = next(one for one in late.table("rank_steps").records() if one["rank"] == 1)
+    x, y = page.evaluate(
+        "(() => { const w = tracelensGraph.waits, at = w.pane.canvas.getBoundingClientRect();"
+        "const p = w.places(w.pane.width);"
+        "return [at.x + p.left + p.cell / 2, at.y + RanksWaits.TOP + 1.5 * w.row] })()"
+    )
+    page.mouse.move(x, y)
+    assert f"waits for other ranks: {row['exposed_wait_ms']:,.3f} ms" in page.inner_text("#tip")
+    page.mouse.click(x, y)
+    until(page, "location.hash === '#view=waits&rank=1'")
+    assert page.inner_text("#selected b") == "rank 1"
+    assert page.locator("#view-waits tr.marked").count() == 3
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#selected")
+
+
+def test_a_collective_is_selected_in_every_view(text: str, late: Job, opened: Opened) -> None:
+    page = opened(text)
+    show(page, "step")
+    number = page.evaluate("tracelensGraph.step.parts.meeting[0] - 1")
+    page.mouse.move(*page.evaluate(MIDDLE, 0))
+    assert "waits" in page.inner_text("#tip")
+    page.mouse.click(*page.evaluate(MIDDLE, 0))
+    until(page, f"location.hash.includes('collective={number}')")
+    page.click("#selected >> text=Collective")
+    assert page.inner_text("#view-collectives tr.marked td >> nth=0") == str(number)
+    row = next(one for one in late.table("rank_collectives").records() if one["collective"] == number)
+    waits = page.evaluate(
+        f"tracelensGraph.collectives.partsOf({number}).map((k) => tracelensGraph.collectives.split.wait[k])"
+    )
+    assert sum(waits) == round(1e3 * row["wait_us"])
+    assert len(waits) == row["ranks"] == page.locator("#view-collectives .step").count()
+    show(page, "bandwidth")
+    assert page.locator("#view-bandwidth .chosen").count() == 1
+    page.keyboard.press(".")
+    until(page, f"!location.hash.includes('collective={number}')")
+    page.evaluate("tracelensGraph.unselect()")
+    page.evaluate("document.querySelector('#view-bandwidth .picture .point').dispatchEvent(new Event('click'))")
+    until(page, "tracelensGraph.collective >= 0")
+
+
+def test_the_step_zooms_and_moves(text: str, opened: Opened) -> None:
+    page = opened(text)
+    show(page, "step")
+    span = "tracelensGraph.step.view.to - tracelensGraph.step.view.from"
+    whole = page.evaluate(span)
+    page.keyboard.press("w")
+    near = page.evaluate(span)
+    assert near < whole
+    before = page.evaluate("tracelensGraph.step.view.from")
+    page.keyboard.press("d")
+    assert page.evaluate("tracelensGraph.step.view.from") > before
+    page.mouse.move(600, 150)
+    page.mouse.wheel(0, -300)
+    until(page, f"{span} < {near}")
+    page.keyboard.press("0")
+    assert page.evaluate(span) == pytest.approx(whole)
+
+
+def test_search_finds_collectives(text: str, late: Job, opened: Opened) -> None:
+    page = opened(text)
+    show(page, "collectives")
+    page.keyboard.press("/")
+    page.keyboard.type("allgather")
+    found = [one["collective"] for one in late.table("rank_collectives").records() if "allgather" in one["kind"]]
+    assert page.evaluate("tracelensGraph.matches") == found
+    page.keyboard.press("Enter")
+    until(page, f"location.hash.includes('collective={found[0]}')")
+
+
+def test_a_link_names_a_rank_and_a_collective(text: str, opened: Opened) -> None:
+    page = opened(text, hash="#view=step&rank=2&collective=4")
+    assert page.is_visible("#view-step")
+    assert page.evaluate("[tracelensGraph.rank, tracelensGraph.collective]") == [2, 4]
+    page.evaluate("location.hash = '#collective=999'")
+    until(page, "document.getElementById('found').textContent === 'collective 999 is not in the table'")
+
+
+def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
+    page = opened(ranks_page(Job(hostile(HOSTILE)), HOSTILE))
+    for view in VIEWS:
+        show(page, view)
+    page.evaluate(
+        "(() => { const app = tracelensGraph, tip = (lines) => Tip.at({ clientX: 9, clientY: 9 }, lines);"
+        "for (const number of app.collectives.numbers) app.selectCollective(number);"
+        "for (let part = 0; part < app.step.parts.lane.length; part++) tip(app.step.says({ part }));"
+        "for (const { kind, point } of app.bandwidth.points) tip(app.bandwidth.says(kind, point));"
+        "app.search('script'); app.next(1) })()"
+    )
+    assert page.evaluate("document.title") != "owned"
+    assert page.evaluate("document.scripts.length") == 5
+    assert page.evaluate("document.querySelectorAll('img, iframe, object, embed, link, base').length") == 0
+
+
+def test_jobs_without_collectives_or_ranks_that_share_none(late: Job, opened: Opened) -> None:
+    page = opened(ranks_page(Job(late.meetings.attendances[:1]), "job"))
+    for view in VIEWS:
+        show(page, view)
+    assert "share no collective" in page.inner_text("#view-collectives")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_differ_and_nothing_overflows(scheme: str, text: str, opened: Opened) -> None:
+    page = opened(text, hash="#view=overview&rank=2", width=1100, color_scheme=scheme)
+    before = page.evaluate("RankCanvas.color('heat-0')")
+    for view in VIEWS:
+        show(page, view)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1100
+        assert page.evaluate("document.querySelector('#help').getBoundingClientRect().right") <= 1100
+    page.click("#theme")
+    assert page.evaluate("RankCanvas.color('heat-0')") != before
+
+
+def test_every_view_prints(text: str, opened: Opened) -> None:
+    page = opened(text)
+    for view in VIEWS:
+        show(page, view)
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+        assert page.evaluate(f"document.getElementById('view-{view}').getBoundingClientRect().height") > 200, view
+        page.emulate_media(media="screen")
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.pdf().startswith(b"%PDF")
+
+
+@needs_corpus
+def test_eight_real_ranks(opened: Opened) -> None:
+    assert CORPUS
+    files = [str(CORPUS / "dlrm-8-ranks" / "kineto" / f"rank{number}.json.gz") for number in range(8)]
+    job = Job(load_core_set(files))
+    page = opened(ranks_page(job, "dlrm"))
+    for view in VIEWS:
+        show(page, view)
+    sums = page.evaluate("[...tracelensGraph.collectives.split.wait].reduce((a, b) => a + b, 0)")
+    assert sums == int(job.meetings.wait_ns.sum())
