@@ -39,8 +39,8 @@ WITH a.on AS device, path, a.pass AS pass, count(*) AS allocations, sum(a.bytes)
 CALL (changes) {
   UNWIND changes AS change
   WITH change ORDER BY change[0], change[1], change[2]
-  WITH collect(change[2]) AS changes
-  RETURN reduce(state = [0, 0], change IN changes | [state[0] + change,
+  WITH collect(change[2]) AS sizes
+  RETURN reduce(state = [0, 0], change IN sizes | [state[0] + change,
     CASE WHEN state[0] + change > state[1] THEN state[0] + change ELSE state[1] END])[1] AS most
 }
 RETURN device, path AS module_path, pass, allocations, allocated AS allocated_bytes, released AS released_bytes,

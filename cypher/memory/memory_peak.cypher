@@ -44,10 +44,10 @@ CALL (t, device, peak) {
     OPTIONAL MATCH (call) (()<-[:CALLS]-())* (above:Op) WHERE NOT EXISTS { (above)<-[:CALLS]-(:Op) }
     RETURN above AS op ORDER BY above.pre DESC LIMIT 1
   }
-  WITH a, call, op, CASE WHEN r.bytes < 0 THEN 0 ELSE a.bytes END AS left,
+  WITH a, call, op, CASE WHEN r.bytes < 0 THEN 0 ELSE a.bytes END AS stays,
     coalesce(place.path, CASE a.pass WHEN 'optimizer' THEN '(optimizer)' ELSE '(no module)' END) AS path
   ORDER BY a.bytes DESC, a.start_ns, a.uid
-  WITH path, op.name AS op, count(*) AS blocks, sum(a.bytes) AS bytes, sum(left) AS unreleased,
+  WITH path, op.name AS op, count(*) AS blocks, sum(a.bytes) AS bytes, sum(stays) AS unreleased,
     head(collect([call, coalesce(op.uid, call.uid)])) AS largest
   RETURN collect({path: path, op: op, blocks: blocks, bytes: bytes, unreleased: unreleased, call: largest[0],
     uid: largest[1]}) AS found, sum(bytes) AS known

@@ -39,7 +39,7 @@ def test_both_say_the_same_of_traces_made_by_hand(ask: Ask, name: str, events: l
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.parametrize("step", [None, 2])
+@pytest.mark.parametrize("step", [None, 4])
 def test_both_say_the_same_of_a_training_run(ask: Ask, name: str, step: int | None) -> None:
     (rank,) = simulate(ranks=1, steps=2, layers=1).ranks
     query, twin = ask(load_core(rank.trace), name, **({} if step is None else {"step": step}))
@@ -51,7 +51,7 @@ def test_both_say_the_same_of_a_training_run(ask: Ask, name: str, step: int | No
 @parametrize("path", traces_named("tracelens/h100/bert-small", "tracelens/mi300/normalization-layers"))
 def test_both_say_the_same_of_real_traces(ask: Ask, name: str, path: Path) -> None:
     query, twin = ask(loaded(path), name)
-    assert len(twin) > 5
+    assert len(twin) >= 5
     assert_same(query, twin)
 
 
