@@ -36,6 +36,9 @@ def running(notebooks: Path, home: Path, trusted: str) -> Iterator[str]:
     Raises:
         RuntimeError: it does not start; with what it said.
     """
+    settings = home / "config/lab/user-settings/@jupyterlab/apputils-extension"
+    settings.mkdir(parents=True)
+    (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')  # nor ask whether it may
     env = {**os.environ, "HOME": str(home), "IPYTHONDIR": str(home / "ipython"), "JUPYTER_PREFER_ENV_PATH": "1"}
     env |= {f"JUPYTER_{name.upper()}_DIR": str(home / name) for name in ("config", "data", "runtime")}
     subprocess.run([sys.executable, "-m", "nbformat.sign", trusted], cwd=notebooks, env=env, check=True)

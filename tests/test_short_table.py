@@ -95,5 +95,11 @@ def test_html_is_short() -> None:
 def test_html_of_numbers() -> None:
     about = {"share": Column("a share", "%"), "uid": Column("", role=Role.uid)}
     html = Table("t", {"share": np.array([12.345]), "uid": np.array([12345])}, about)._repr_html_()
-    assert '<th title="a share (%)">share</th>' in html
+    assert '<th style="text-align: right" title="a share (%)">share</th>' in html
     assert '<td style="text-align: right">12.35</td><td style="text-align: right">12345</td>' in html
+
+
+def test_html_of_texts_stands_at_the_left() -> None:
+    html = Table("t", {"name": ["a", "b"]}, {})._repr_html_()
+    assert '<th style="text-align: left">name</th>' in html
+    assert '<td style="text-align: left">b</td>' in html

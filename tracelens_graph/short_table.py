@@ -52,9 +52,9 @@ def short_html(title: str, columns: Mapping[str, Any], about: Mapping[str, Colum
     kept = list(cells)
     while len(kept) > _HTML_COLUMNS:
         kept.remove(_least_needed(kept, about))
-    head = "".join(_html_heading(name, about.get(name)) for name in kept)
-    shown = [_html_column(cells[name], about.get(name)) for name in kept]
-    rows = ["".join(row) for row in zip(*shown, strict=True)]
+    made = [_html_column(name, cells[name], about.get(name)) for name in kept]
+    head = "".join(heading for heading, _ in made)
+    rows = ["".join(row) for row in zip(*(shown for _, shown in made), strict=True)]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     left_out = _left_out(columns, [name for name in dict.fromkeys((*cells, *columns)) if name not in kept])
     return f"<table><caption>{_safe(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" + (
@@ -87,16 +87,14 @@ def _left_out(columns: Mapping[str, Any], hidden: Sequence[str]) -> str:
     return "; ".join(more)
 
 
-def _html_heading(name: str, about: Column | None) -> str:
+def _html_column(name: str, cells: Sequence[Any], about: Column | None) -> tuple[str, list[str]]:
+    """Heading and cells of a column; notebooks have ideas of their own on which side they stand."""
+    texts, right = column_cells(cells, about, is_id=about is not None and about.is_id)
+    side = f'style="text-align: {"right" if right else "left"}"'
     unit = f" ({about.unit})" if about and about.unit else ""
     meaning = f' title="{_safe(about.definition + unit)}"' if about and about.definition else ""
-    return f"<th{meaning}>{_safe(heading_of(name, about))}</th>"
-
-
-def _html_column(cells: Sequence[Any], about: Column | None) -> list[str]:
-    texts, right = column_cells(cells, about, is_id=about is not None and about.is_id)
-    tag = '<td style="text-align: right">' if right else "<td>"
-    return [f"{tag}{_safe(shorten(text, _HTML_CELL))}</td>" for text in texts]
+    heading = f"<th {side}{meaning}>{_safe(heading_of(name, about))}</th>"
+    return heading, [f"<td {side}>{_safe(shorten(text, _HTML_CELL))}</td>" for text in texts]
 
 
 def _safe(text: str) -> str:

@@ -199,7 +199,7 @@ def test_hostile_names_stay_in_the_frame() -> None:
     for view in views(g).values():
         found = Tags(view._repr_html_())
         assert set(found.tags) <= {
-            "div", "details", "summary", "table", "caption", "thead", "tbody", "tr", "th", "td", "p", "iframe"
+            "div", "style", "details", "summary", "table", "caption", "thead", "tbody", "tr", "th", "td", "p", "iframe"
         }  # fmt: skip
         assert found.frame["srcdoc"] == view.page
         assert len(view.page) <= LONGEST_PAGE

@@ -71,9 +71,11 @@ CELLS = [
 def test_a_trusted_notebook_shows_each_view_below_its_table(opened: Any) -> None:
     page = opened("trusted.ipynb")
     shown = []
+    assert page.evaluate("document.body.dataset.jpThemeLight") == "true"
     for output in outputs(page, CELLS):
         assert output.locator("table").first.is_visible()
         element = output.locator("iframe").element_handle(timeout=1000 * lab.PATIENCE_S)
+        assert element.evaluate("(one) => getComputedStyle(one).colorScheme") == "light"
         frame: Frame = element.content_frame()
         until(frame, "document.documentElement.dataset.ready")
         assert frame.evaluate("document.documentElement.dataset.ready") == "yes"

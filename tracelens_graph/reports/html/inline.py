@@ -23,6 +23,13 @@ LONGEST_PAGE = 300_000
 _LEAST = 50
 """Events, frames or points of a view that is still one."""
 
+_CLASS = "tracelens-graph-view"
+_STYLE = "".join(
+    f'[data-jp-theme-light="{is_light}"] .{_CLASS} {{ color-scheme: {scheme} }}'
+    for is_light, scheme in (("true", "light"), ("false", "dark"))
+)
+"""A page in a frame is light or dark as JupyterLab is, whatever the system is."""
+
 _View = TypeVar("_View", bound="Inline")
 
 
@@ -66,8 +73,9 @@ class Inline:
         notes = "".join(f"<p>{escape(printable(note))}</p>" for note in self.notes)
         heading = escape(printable(self.heading))
         return (
-            f"<div><details open><summary>{heading}</summary>{self.table._repr_html_()}</details>{notes}"
-            f'<iframe title="{heading}" sandbox="allow-scripts" width="100%" height="{self.height}" '
+            f"<div><style>{_STYLE}</style>"
+            f"<details open><summary>{heading}</summary>{self.table._repr_html_()}</details>{notes}"
+            f'<iframe class="{_CLASS}" title="{heading}" sandbox="allow-scripts" width="100%" height="{self.height}" '
             f'style="border: 0" srcdoc="{escape(self.page)}"></iframe></div>'
         )
 

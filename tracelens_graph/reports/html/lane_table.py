@@ -14,6 +14,7 @@ from tracelens_graph.reports.html.drawn import Drawn, causes, lanes
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.table import Table, columns_of
 
+_LONGEST_NAME = 48
 _COLUMNS = {
     "lane": Column("thread, stream, or idle time of a device", role=Role.key),
     "events": Column("what is on it: calls, annotations, GPU events, gaps", role=Role.count),
@@ -55,7 +56,7 @@ def lane_table(w: Window, d: Drawn) -> Table:
                 yield {
                     "lane": f"annotations, {lane['title']}" if part == "notes" else lane["title"],
                     "events": lane["n"], "busy_ms": busy / 1e6, "percent": 100 * busy / ((end - begin) or 1),
-                    "longest": clean(name(at)), "longest_ms": int(dur[at]) / 1e6, "uid": int(uid[at]),
+                    "longest": clean(name(at), _LONGEST_NAME), "longest_ms": int(dur[at]) / 1e6, "uid": int(uid[at]),
                 }  # fmt: skip
 
     columns = columns_of(list(records()), _COLUMNS)
