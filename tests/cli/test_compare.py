@@ -173,7 +173,7 @@ def test_conditions(run: Run, trace_file: Path, slower: Path, condition: str, co
 
 def test_a_change_from_nothing_is_beyond_every_limit() -> None:
     from tracelens_graph.cli import gate
-    from tracelens_graph.cli.compare import _change
+    from tracelens_graph.cli.baseline import _change
 
     (condition,) = gate.parse(["busy_ms:pct > 5"], ("diff", "pct"))
     assert _change(condition, gate.Reading(0.0), gate.Reading(2.0)).value == math.inf

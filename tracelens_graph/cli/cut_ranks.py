@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -144,10 +144,16 @@ def joined(meetings: Meetings, pieces: Mapping[int, RankPiece]) -> Iterator[Join
 def _about(traces: TraceSet, meetings: Meetings, number: int, pieces: dict[int, RankPiece]) -> dict[str, object]:
     """What the file says of itself: the collective, and by how much the clock of each rank was corrected there."""
     moment = int(meetings.first_start_ns[number])
-    ranks = []
-    for place in pieces:
+    ranks = clocks_at(moment, traces, meetings, pieces)
+    last = meetings.parts.collective(int(meetings.last_part[number]))
+    return {"collective": number, "key": last.key, "kind": meetings.kind[number], "ranks": ranks}
+
+
+def clocks_at(moment: int, traces: TraceSet, meetings: Meetings, places: Iterable[int]) -> list[dict[str, object]]:
+    """For each of some ranks by how much its clock was ahead of the common one at a moment of that, ns."""
+    ranks: list[dict[str, object]] = []
+    for place in places:
         [own] = meetings.own_ns(place, np.array([moment], np.int64)).tolist()
         recorded = own + int(meetings.parts.shift_ns[place])
         ranks.append({"trace": traces[place].name, "rank": traces[place].rank, "clock_ns": recorded - moment})
-    last = meetings.parts.collective(int(meetings.last_part[number]))
-    return {"collective": number, "key": last.key, "kind": meetings.kind[number], "ranks": ranks}
+    return ranks

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.cli.cut_ranks import joined
+from tracelens_graph.cli.cut_ranks import clocks_at, joined
 from tracelens_graph.cli.traces import load_set, say
 from tracelens_graph.graph.trace_set import rank_called
 from tracelens_graph.marks import GENERATOR, TOOL
@@ -70,6 +70,7 @@ class ExportedRanks:
             for place, (one, title) in enumerate(zip(self._traces, self._job.titles, strict=True))
         }
         epoch = self._traces[0].clock_ns or 0
+        moment = int(m.first_start_ns[0]) if len(m) else 0
         with progress_on_terminal("copying") as progress:
             count = write_ranks(
                 list(pieces.values()),
@@ -77,6 +78,7 @@ class ExportedRanks:
                 file,
                 packed=False,
                 epoch_ns=epoch - int(m.parts.shift_ns[0]) if epoch else 0,
+                about={"ranks": clocks_at(moment, self._traces, m, pieces)},
                 beside=lambda first, free: list(self._beside(first, free)),
                 progress=progress,
             )

@@ -229,9 +229,9 @@ def _collectives(w: Window, met: Mapping[int, Met]) -> Iterator[Track]:
         starts = np.array([one.start_ns for one, _ in of_lane])
         ends = _until_next(starts, np.array([one.start_ns + one.dur_ns for one, _ in of_lane]))
         slices: list[Slice] = []
-        for (one, part), end in zip(of_lane, ends.tolist(), strict=True):
-            slices.append(Slice(one.name, one.start_ns, end - one.start_ns, one.args))
-            slices += _stretches(one.start_ns, end, part.stretches if part else ())
+        for (whole, part), end in zip(of_lane, ends.tolist(), strict=True):
+            slices.append(Slice(whole.name, whole.start_ns, end - whole.start_ns, whole.args))
+            slices += _stretches(whole.start_ns, end, part.stretches if part else ())
         where = f"thread {core.threads[place][1]}" if on_host else f"GPU {place} stream {stream}"
         yield Track(f"collectives, {clean(where)}", slices)
 
