@@ -92,7 +92,8 @@ class DiffFlame extends Flame {
       { width } = this.options;
     const made = Stacks.empty(a.parent, a.name, a.first, a.n);
     for (let frame = 0; frame < a.n; frame++) {
-      made.own[frame] = width === "a" ? a.own[frame] : width === "b" ? b.own[frame] : Math.max(a.own[frame], b.own[frame]);
+      made.own[frame] =
+        width === "a" ? a.own[frame] : width === "b" ? b.own[frame] : Math.max(a.own[frame], b.own[frame]);
     }
     this.made = Stacks.summed(made);
     this.widths.value = width;
@@ -248,7 +249,12 @@ class DiffFlame extends Flame {
     const [a, b] = this.sides,
       only = this.only(frame);
     return [
-      ["", only ? `only in ${this.app.letters[only - 1]}: ${Show.span(this.sides[only - 1].total[frame])}` : DiffShow.both(a.total[frame], b.total[frame])],
+      [
+        "",
+        only
+          ? `only in ${this.app.letters[only - 1]}: ${Show.span(this.sides[only - 1].total[frame])}`
+          : DiffShow.both(a.total[frame], b.total[frame]),
+      ],
       [
         "dim",
         a.count[frame] === b.count[frame]

@@ -126,14 +126,26 @@ class DiffPage extends Views {
     if (!isShown) return;
     const button = (text, act) => el("button", { type: "button", onclick: act }, text);
     const acts = (...more) =>
-      el("div", { class: "acts" }, ...more, button("Copy link", () => copyText(location.href)), button("✕", () => this.unselect()));
+      el(
+        "div",
+        { class: "acts" },
+        ...more,
+        button("Copy link", () => copyText(location.href)),
+        button("✕", () => this.unselect()),
+      );
     if (this.place) {
       const place = this.trace.body.places[this.place - 1];
       box.replaceChildren(
         el(
           "div",
           { class: "what" },
-          el("b", {}, place ? `${place.place}. ${place.op}${place.times > 1 ? ` × ${Show.count(place.times)}` : ""}` : `place ${this.place}`),
+          el(
+            "b",
+            {},
+            place
+              ? `${place.place}. ${place.op}${place.times > 1 ? ` × ${Show.count(place.times)}` : ""}`
+              : `place ${this.place}`,
+          ),
           place ? el("span", {}, DiffShow.both(...place.ns)) : null,
           place?.module ? el("span", { class: "dim" }, place.module) : null,
         ),
@@ -159,11 +171,13 @@ class DiffPage extends Views {
         "div",
         { class: "around" },
         inside.length === 1 ? "in the place " : `in ${Show.count(inside.length)} places: `,
-        ...inside.slice(0, 8).flatMap(({ place, ns }, k) => [
-          k ? ", " : "",
-          el("a", { href: `#view=places&place=${place}` }, `${place}. ${trace.body.places[place - 1]?.op ?? ""}`),
-          ` ${DiffShow.change(ns[1] - ns[0])}`,
-        ]),
+        ...inside
+          .slice(0, 8)
+          .flatMap(({ place, ns }, k) => [
+            k ? ", " : "",
+            el("a", { href: `#view=places&place=${place}` }, `${place}. ${trace.body.places[place - 1]?.op ?? ""}`),
+            ` ${DiffShow.change(ns[1] - ns[0])}`,
+          ]),
         inside.length > 8 ? `, and ${Show.count(inside.length - 8)} more` : null,
       ),
       acts(

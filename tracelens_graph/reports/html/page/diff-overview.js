@@ -57,7 +57,11 @@ class DiffOverview {
             "span",
             {},
             el("a", { href: `#view=places&place=${one.first}` }, one.reason),
-            el("span", { class: "dim" }, ` ${one.meaning}; ${Show.count(one.places)} ${one.places === 1 ? "place" : "places"}`),
+            el(
+              "span",
+              { class: "dim" },
+              ` ${one.meaning}; ${Show.count(one.places)} ${one.places === 1 ? "place" : "places"}`,
+            ),
           ),
         ]),
       ),
@@ -72,7 +76,17 @@ class DiffOverview {
       el(
         "table",
         { class: "plain" },
-        el("thead", {}, el("tr", {}, ...["", "A ms", "B ms", "change ms", "change %"].map((text, k) => el("th", { scope: "col", class: k ? "number" : "" }, text)))),
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            ...["", "A ms", "B ms", "change ms", "change %"].map((text, k) =>
+              el("th", { scope: "col", class: k ? "number" : "" }, text),
+            ),
+          ),
+        ),
         el(
           "tbody",
           {},
@@ -103,7 +117,7 @@ class DiffOverview {
       }
     });
     if (!parts.size) return null;
-    const says = (part) => [el("span", { class: "dim" }, `${Show.span(part.both[0])} → ${Show.span(part.both[1])}`)];
+    const says = (part) => [el("span", { class: "dim" }, DiffShow.times(...part.both))];
     return Bars.rows("Where the GPU's span went", rows, Bars.legend([...parts.values()], says));
   }
 
@@ -139,7 +153,11 @@ class DiffOverview {
       el(
         "table",
         { class: "plain" },
-        el("thead", {}, el("tr", {}, el("th", {}, ""), ...this.app.letters.map((text) => el("th", { scope: "col" }, text)))),
+        el(
+          "thead",
+          {},
+          el("tr", {}, el("th", {}, ""), ...this.app.letters.map((text) => el("th", { scope: "col" }, text))),
+        ),
         el(
           "tbody",
           {},
@@ -161,7 +179,13 @@ class DiffOverview {
     const changed = places.filter((one) => one.reason !== "same").slice(0, DiffOverview.PLACES);
     if (!changed.length) return;
     this.places.append(
-      el("h3", {}, changed.length === 1 ? "The place with most of the change" : `The ${changed.length} places with most of the change`),
+      el(
+        "h3",
+        {},
+        changed.length === 1
+          ? "The place with most of the change"
+          : `The ${changed.length} places with most of the change`,
+      ),
       el(
         "ol",
         { class: "causes" },
@@ -174,7 +198,11 @@ class DiffOverview {
               { class: "text" },
               el("b", {}, DiffShow.change(one.ns[1] - one.ns[0])),
               " ",
-              el("a", { href: `#view=places&place=${one.place}` }, `${one.op}${one.times > 1 ? ` × ${Show.count(one.times)}` : ""}`),
+              el(
+                "a",
+                { href: `#view=places&place=${one.place}` },
+                `${one.op}${one.times > 1 ? ` × ${Show.count(one.times)}` : ""}`,
+              ),
               el("span", { class: "dim" }, `  ${DiffShow.times(...one.ns)}`),
             ),
             one.module ? el("p", { class: "dim" }, one.module) : null,

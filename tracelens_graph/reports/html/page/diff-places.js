@@ -58,14 +58,22 @@ class DiffPlaces {
             el("b", {}, DiffShow.change(place.ns[1] - place.ns[0])),
             DiffShow.bar(place.ns[1] - place.ns[0], most),
           ),
-          el("span", { class: "op" }, `${place.place}. ${place.op}${place.times > 1 ? ` × ${Show.count(place.times)}` : ""}`),
+          el(
+            "span",
+            { class: "op" },
+            `${place.place}. ${place.op}${place.times > 1 ? ` × ${Show.count(place.times)}` : ""}`,
+          ),
           place.module ? el("span", { class: "dim" }, place.module) : null,
         ),
       ),
     );
     if (table.rows > places.length)
       this.list.append(
-        el("p", { class: "dim" }, `${Show.count(table.rows - places.length)} more, with less of a change, are in the table.`),
+        el(
+          "p",
+          { class: "dim" },
+          `${Show.count(table.rows - places.length)} more, with less of a change, are in the table.`,
+        ),
       );
     if (places.length) this.open(1);
   }
@@ -132,7 +140,12 @@ class DiffPlaces {
             "ul",
             {},
             ...side.kernels.map(([name, count, ns]) =>
-              el("li", {}, el("span", { class: "number" }, `${Show.count(count)} ×, ${Show.span(ns)}`), el("span", {}, name)),
+              el(
+                "li",
+                {},
+                el("span", { class: "number" }, `${Show.count(count)} ×, ${Show.span(ns)}`),
+                el("span", {}, name),
+              ),
             ),
           )
         : null,

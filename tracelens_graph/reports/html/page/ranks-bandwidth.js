@@ -6,11 +6,21 @@ class RanksBandwidth {
 
   constructor(app) {
     this.app = app;
-    this.root = el("section", { class: "bandwidth", id: "view-bandwidth", role: "tabpanel", "aria-label": "Bandwidth by size" });
+    this.root = el("section", {
+      class: "bandwidth",
+      id: "view-bandwidth",
+      role: "tabpanel",
+      "aria-label": "Bandwidth by size",
+    });
   }
 
   static bytes(value) {
-    const [unit, size] = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3], ["B", 1]].find(([, one]) => value >= one) || ["B", 1];
+    const [unit, size] = [
+      ["GB", 1e9],
+      ["MB", 1e6],
+      ["kB", 1e3],
+      ["B", 1],
+    ].find(([, one]) => value >= one) || ["B", 1];
     return `${(value / size).toLocaleString("en-US", { maximumFractionDigits: size > 1 ? 1 : 0 })} ${unit}`;
   }
 
@@ -18,21 +28,32 @@ class RanksBandwidth {
     const { bandwidths } = trace.body,
       key = (point, name) => point[bandwidths.keys.indexOf(name)];
     this.key = key;
-    this.points = bandwidths.kinds.flatMap(({ kind, points }, place) => points.map((point) => ({ kind, place, point })));
+    this.points = bandwidths.kinds.flatMap(({ kind, points }, place) =>
+      points.map((point) => ({ kind, place, point })),
+    );
     this.list = el("div", { class: "twin" });
     this.root.append(
       el(
         "div",
         { class: "bar" },
         el("b", {}, "Bus bandwidth by size of the message"),
-        el("span", { class: "dim" }, "One mark per collective. Waiting does not count: the time is that of the rank that comes last."),
+        el(
+          "span",
+          { class: "dim" },
+          "One mark per collective. Waiting does not count: the time is that of the rank that comes last.",
+        ),
       ),
-      ...(this.points.length ? [this.legend(bandwidths), this.picture(bandwidths)] : [el("p", {}, "No collective has a known size and bandwidth.")]),
+      ...(this.points.length
+        ? [this.legend(bandwidths), this.picture(bandwidths)]
+        : [el("p", {}, "No collective has a known size and bandwidth.")]),
       ...bandwidths.notes.map((note) => el("p", { class: "dim" }, note)),
       this.list,
     );
     this.grid = new Grid(this.list, "Collectives with known size and bandwidth");
-    const of = (name) => ({ point }) => key(point, name);
+    const of =
+      (name) =>
+      ({ point }) =>
+        key(point, name);
     this.grid.show({
       ...twinOf(this.points, [
         ["kind", null, "text", 0, ({ kind }) => kind],
@@ -54,7 +75,11 @@ class RanksBandwidth {
       "ul",
       { class: "legend" },
       ...kinds.map(({ kind, points }, place) => {
-        const mark = svg("svg", { class: "mark", viewBox: "-6 -6 12 12", "aria-hidden": "true" }, this.mark(place, 0, 0));
+        const mark = svg(
+          "svg",
+          { class: "mark", viewBox: "-6 -6 12 12", "aria-hidden": "true" },
+          this.mark(place, 0, 0),
+        );
         return el("li", { class: "key" }, mark, `${kind} (${Show.count(points.length)})`);
       }),
     );
@@ -76,7 +101,11 @@ class RanksBandwidth {
       up = ends([...values("busbw_gb_s"), ...peaks]);
     const x = (value) => left + ((Math.log10(value) - across[0]) / (across[1] - across[0])) * (width - left - right);
     const y = (value) => height - bottom - ((Math.log10(value) - up[0]) / (up[1] - up[0])) * (height - top - bottom);
-    const made = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Bus bandwidth by size of the message. The table below says the same." });
+    const made = svg("svg", {
+      viewBox: `0 0 ${width} ${height}`,
+      role: "group",
+      "aria-label": "Bus bandwidth by size of the message. The table below says the same.",
+    });
     const text = (props, words) => {
       const one = svg("text", props);
       one.textContent = words;
@@ -97,16 +126,25 @@ class RanksBandwidth {
     for (const mark of marks(up))
       made.append(
         svg("line", { x1: left, x2: width - right, y1: y(mark), y2: y(mark), class: "grid" }),
-        text({ x: left - 8, y: y(mark) + 4, "text-anchor": "end" }, mark.toLocaleString("en-US", { maximumSignificantDigits: 3 })),
+        text(
+          { x: left - 8, y: y(mark) + 4, "text-anchor": "end" },
+          mark.toLocaleString("en-US", { maximumSignificantDigits: 3 }),
+        ),
       );
     made.append(
       text({ x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, "size of the message"),
-      text({ x: 0, y: 0, transform: `translate(16 ${(top + height - bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, "bus bandwidth, GB/s"),
+      text(
+        { x: 0, y: 0, transform: `translate(16 ${(top + height - bottom) / 2}) rotate(-90)`, "text-anchor": "middle" },
+        "bus bandwidth, GB/s",
+      ),
     );
     for (const peak of peaks)
       made.append(
         svg("line", { x1: left, x2: width - right, y1: y(peak), y2: y(peak), class: "roof" }),
-        text({ x: width - right - 4, y: y(peak) - 6, "text-anchor": "end", class: "label" }, `links${device ? ` of ${device}` : ""}: ${Show.number(peak, 0)} GB/s`),
+        text(
+          { x: width - right - 4, y: y(peak) - 6, "text-anchor": "end", class: "label" },
+          `links${device ? ` of ${device}` : ""}: ${Show.number(peak, 0)} GB/s`,
+        ),
       );
     this.marks = this.points.map(({ kind, place, point }) =>
       this.mark(place, x(this.key(point, "message_bytes")), y(this.key(point, "busbw_gb_s")), {
@@ -124,14 +162,22 @@ class RanksBandwidth {
       step = this.key(point, "step");
     return [
       ["name", `${kind}, ${Show.count(this.key(point, "ranks"))} ranks`],
-      ["", `${RanksBandwidth.bytes(this.key(point, "message_bytes"))} in ${Show.number(this.key(point, "latency_us"), 1)} µs`],
-      ["", `${Show.number(this.key(point, "busbw_gb_s"), 3)} GB/s on the bus${share == null ? "" : `, ${Show.number(share, 1)} % of the links`}`],
+      [
+        "",
+        `${RanksBandwidth.bytes(this.key(point, "message_bytes"))} in ${Show.number(this.key(point, "latency_us"), 1)} µs`,
+      ],
+      [
+        "",
+        `${Show.number(this.key(point, "busbw_gb_s"), 3)} GB/s on the bus${share == null ? "" : `, ${Show.number(share, 1)} % of the links`}`,
+      ],
       ["dim", `collective ${this.key(point, "collective")}${step == null ? "" : `, step ${step}`}`],
     ];
   }
 
   shown() {
-    this.marks?.forEach((mark, k) => mark.classList.toggle("chosen", this.key(this.points[k].point, "collective") === this.app.collective));
+    this.marks?.forEach((mark, k) =>
+      mark.classList.toggle("chosen", this.key(this.points[k].point, "collective") === this.app.collective),
+    );
     this.grid.fill(true);
   }
 }

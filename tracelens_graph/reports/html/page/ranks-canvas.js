@@ -6,7 +6,11 @@ class RankCanvas {
   // draw(context, width): draws, and gives the height; act(event, x, y): what is told of a point, null for nothing.
   constructor(label, { height, draw, hover, click }) {
     Object.assign(this, { height, paint: draw });
-    this.canvas = el("canvas", { tabIndex: 0, role: "img", "aria-label": `${label}. The table below it says the same.` });
+    this.canvas = el("canvas", {
+      tabIndex: 0,
+      role: "img",
+      "aria-label": `${label}. The table below it says the same.`,
+    });
     this.box = el("div", { class: "rank-canvas" }, this.canvas);
     this.canvas.addEventListener("pointermove", (event) => {
       const said = event.buttons ? null : hover(event.offsetX, event.offsetY);
@@ -69,7 +73,8 @@ class RankCanvas {
       power = 10 ** Math.floor(Math.log10(rough || 1));
     const step = [1, 2, 5, 10].map((k) => k * power).find((one) => one >= rough) || power;
     const found = [];
-    for (let at = Math.ceil(from / step) * step; at <= to + step / 1e6; at += step) found.push(Number(at.toPrecision(12)));
+    for (let at = Math.ceil(from / step) * step; at <= to + step / 1e6; at += step)
+      found.push(Number(at.toPrecision(12)));
     return found;
   }
 }

@@ -9,7 +9,12 @@ class RanksCollectives {
 
   constructor(app) {
     this.app = app;
-    this.root = el("section", { class: "collectives", id: "view-collectives", role: "tabpanel", "aria-label": "Collectives" });
+    this.root = el("section", {
+      class: "collectives",
+      id: "view-collectives",
+      role: "tabpanel",
+      "aria-label": "Collectives",
+    });
   }
 
   start(trace) {
@@ -67,10 +72,20 @@ class RanksCollectives {
     const parts = this.partsOf(number);
     const rows = parts.map((k) => ({
       name: this.app.ranks[this.split.rank[k]],
-      parts: RanksCollectives.PARTS.map(([label, name, key]) => ({ label, class: name, ns: this.split[key][k] })).filter((part) => part.ns),
+      parts: RanksCollectives.PARTS.map(([label, name, key]) => ({
+        label,
+        class: name,
+        ns: this.split[key][k],
+      })).filter((part) => part.ns),
     }));
     this.title = `Collective ${number}: ${cell("kind")}`;
-    this.says = [cell("group"), cell("step") && `step ${cell("step")}`, `${cell("ranks")} ranks`, `waiting ${cell("wait_us")} µs in all`, `latency ${cell("latency_us")} µs`]
+    this.says = [
+      cell("group"),
+      cell("step") && `step ${cell("step")}`,
+      `${cell("ranks")} ranks`,
+      `waiting ${cell("wait_us")} µs in all`,
+      `latency ${cell("latency_us")} µs`,
+    ]
       .filter(Boolean)
       .join(" · ");
     this.one.replaceChildren(
@@ -80,9 +95,16 @@ class RanksCollectives {
         ? Bars.rows(
             "Each rank's time from the first start on",
             rows,
-            Bars.legend(RanksCollectives.PARTS.map(([label, name]) => ({ label, class: name })), () => []),
+            Bars.legend(
+              RanksCollectives.PARTS.map(([label, name]) => ({ label, class: name })),
+              () => [],
+            ),
           )
-        : el("p", { class: "dim" }, "Its ranks are not on this page, which has those of the collectives with most waiting."),
+        : el(
+            "p",
+            { class: "dim" },
+            "Its ranks are not on this page, which has those of the collectives with most waiting.",
+          ),
     );
   }
 

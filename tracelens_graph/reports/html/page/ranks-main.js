@@ -63,7 +63,10 @@ class RanksPage extends Views {
   async load() {
     const inflated = (id) => Planes.inflate(document.getElementById(id).textContent);
     const [body, planes] = await Promise.all([inflated("body"), inflated("planes")]);
-    this.trace = { body: JSON.parse(new TextDecoder().decode(body)), columns: Planes.columns(this.head.columns, planes) };
+    this.trace = {
+      body: JSON.parse(new TextDecoder().decode(body)),
+      columns: Planes.columns(this.head.columns, planes),
+    };
     for (const [view] of Object.values(this.views)) view.start(this.trace);
     this.follow();
     document.documentElement.dataset.ready = "yes";
@@ -142,8 +145,16 @@ class RanksPage extends Views {
         ...(this.rank >= 0
           ? [
               el("b", {}, this.ranks[this.rank]),
-              el("span", {}, `waits ${Show.number(told("wait_ms") ?? 0, 3)} ms, communicates ${Show.number(told("transfer_ms") ?? 0, 3)} ms`),
-              el("span", {}, `holds the others up ${Show.number(told("held_up_ms") ?? 0, 3)} ms; last in ${Show.count(told("times_last") ?? 0)} of ${Show.count(told("collectives") ?? 0)} collectives`),
+              el(
+                "span",
+                {},
+                `waits ${Show.number(told("wait_ms") ?? 0, 3)} ms, communicates ${Show.number(told("transfer_ms") ?? 0, 3)} ms`,
+              ),
+              el(
+                "span",
+                {},
+                `holds the others up ${Show.number(told("held_up_ms") ?? 0, 3)} ms; last in ${Show.count(told("times_last") ?? 0)} of ${Show.count(told("collectives") ?? 0)} collectives`,
+              ),
             ]
           : collective),
       ),

@@ -47,7 +47,11 @@ class RanksOverview {
           "tbody",
           {},
           ...times.map((row) => {
-            const bar = el("div", { class: "share-bar" }, el("i", { class: row.time.includes("wait") ? "waiting" : "" }));
+            const bar = el(
+              "div",
+              { class: "share-bar" },
+              el("i", { class: row.time.includes("wait") ? "waiting" : "" }),
+            );
             bar.firstChild.style.width = `${most ? (100 * (row.mean_ms ?? 0)) / most : 0}%`;
             return el(
               "tr",
@@ -109,7 +113,11 @@ class RanksOverview {
       ),
       Bars.legend(parts(balance[0]), () => []),
       all.length > shown.length
-        ? el("p", { class: "dim" }, `${Show.count(shown.length)} of ${Show.count(all.length)} ranks: those that hold up the others most. All are in the table rank_balance.`)
+        ? el(
+            "p",
+            { class: "dim" },
+            `${Show.count(shown.length)} of ${Show.count(all.length)} ranks: those that hold up the others most. All are in the table rank_balance.`,
+          )
         : null,
     );
   }

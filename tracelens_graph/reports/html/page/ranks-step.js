@@ -8,7 +8,12 @@ class RanksStep {
 
   constructor(app) {
     this.app = app;
-    this.root = el("section", { class: "step-lanes", id: "view-step", role: "tabpanel", "aria-label": "One step on all ranks" });
+    this.root = el("section", {
+      class: "step-lanes",
+      id: "view-step",
+      role: "tabpanel",
+      "aria-label": "One step on all ranks",
+    });
   }
 
   start(trace) {
@@ -19,7 +24,10 @@ class RanksStep {
     this.parts = Object.fromEntries(
       ["lane", "start", "wait", "dur", "meeting", "size"].map((name) => [name, columns[`part.${name}`]]),
     );
-    this.lane = Math.max(RanksStep.LANE[0], Math.min(RanksStep.LANE[1], Math.floor(560 / Math.max(step.lanes.length, 1))));
+    this.lane = Math.max(
+      RanksStep.LANE[0],
+      Math.min(RanksStep.LANE[1], Math.floor(560 / Math.max(step.lanes.length, 1))),
+    );
     this.whole = { from: -RanksStep.PAD * step.ns, to: (1 + RanksStep.PAD) * step.ns };
     this.view = { ...this.whole };
     const what = step.step === null ? "The whole recording" : `Step ${step.step}`;
@@ -45,6 +53,8 @@ class RanksStep {
           key("waiting", "waits for other ranks"),
           key("moving", "communicates"),
           el("span", { class: "key" }, el("i", { class: "diamond" }), "comes last"),
+          el("span", { class: "key" }, el("i", { class: "tick" }), "a step begins"),
+          el("span", { class: "dim" }, "lines join the starts of one collective"),
         ),
       ),
       this.pane.box,
@@ -126,9 +136,12 @@ class RanksStep {
       if (late.has(meeting) && !(parts.start[k] <= parts.start[last.get(meeting)])) last.set(meeting, k);
     }
     this.last = last;
-    for (const k of last.values()) RankCanvas.diamond(context, this.x(parts.start[k]), top(parts.lane[k]) + half * 1.5, Math.min(5, half / 2 + 1));
+    for (const k of last.values())
+      RankCanvas.diamond(context, this.x(parts.start[k]), top(parts.lane[k]) + half * 1.5, Math.min(5, half / 2 + 1));
     context.restore();
-    step.lanes.forEach((rank, lane) => RankCanvas.label(context, this.app.ranks[rank], top(lane) + half, rank === this.app.rank));
+    step.lanes.forEach((rank, lane) =>
+      RankCanvas.label(context, this.app.ranks[rank], top(lane) + half, rank === this.app.rank),
+    );
     this.axis(context, width);
   }
 
@@ -136,7 +149,7 @@ class RanksStep {
   joins(context, top, half) {
     const { parts } = this;
     context.lineWidth = 1;
-    for (let from = 0; from < parts.lane.length; ) {
+    for (let from = 0; from < parts.lane.length;) {
       let to = from + 1;
       while (to < parts.lane.length && parts.meeting[to] === parts.meeting[from]) to++;
       if (parts.meeting[from] && to > from + 1) {
@@ -145,8 +158,12 @@ class RanksStep {
         context.globalAlpha = isChosen ? 1 : 0.45;
         context.lineWidth = isChosen ? 2.5 : 1;
         context.beginPath();
-        const order = Array.from({ length: to - from }, (_, k) => from + k).sort((a, b) => parts.lane[a] - parts.lane[b]);
-        order.forEach((k, n) => context[n ? "lineTo" : "moveTo"](this.x(parts.start[k]), top(parts.lane[k]) + half * 1.5));
+        const order = Array.from({ length: to - from }, (_, k) => from + k).sort(
+          (a, b) => parts.lane[a] - parts.lane[b],
+        );
+        order.forEach((k, n) =>
+          context[n ? "lineTo" : "moveTo"](this.x(parts.start[k]), top(parts.lane[k]) + half * 1.5),
+        );
         context.stroke();
       }
       from = to;
@@ -173,15 +190,19 @@ class RanksStep {
     if (lane < 0 || lane >= this.step.lanes.length) return null;
     if (x < RankCanvas.GUTTER) return { rank: this.step.lanes[lane] };
     const isBelow = y - RanksStep.AXIS - lane * this.lane >= this.lane / 2;
-    const ns = this.view.from + ((x - RankCanvas.GUTTER) / (this.pane.width - RankCanvas.GUTTER)) * (this.view.to - this.view.from);
+    const ns =
+      this.view.from +
+      ((x - RankCanvas.GUTTER) / (this.pane.width - RankCanvas.GUTTER)) * (this.view.to - this.view.from);
     const near = (2 * (this.view.to - this.view.from)) / this.pane.width;
     const { parts } = this,
       [lanes, whats, starts, durs] = this.bars;
     if (isBelow)
       for (let k = 0; k < parts.lane.length; k++)
-        if (parts.lane[k] === lane && ns >= parts.start[k] - near && ns <= parts.start[k] + parts.dur[k] + near) return { part: k };
+        if (parts.lane[k] === lane && ns >= parts.start[k] - near && ns <= parts.start[k] + parts.dur[k] + near)
+          return { part: k };
     for (let k = 0; k < lanes.length; k++)
-      if (lanes[k] === lane && whats[k] > 0 === isBelow && ns >= starts[k] - near && ns <= starts[k] + durs[k] + near) return { bar: k };
+      if (lanes[k] === lane && whats[k] > 0 === isBelow && ns >= starts[k] - near && ns <= starts[k] + durs[k] + near)
+        return { bar: k };
     return null;
   }
 
@@ -191,7 +212,10 @@ class RanksStep {
     if (at.rank !== undefined) return [["name", this.app.ranks[at.rank]]];
     if (at.bar !== undefined) {
       const [lanes, whats, , durs] = this.bars;
-      return [["name", this.app.ranks[step.lanes[lanes[at.bar]]]], ["", `${RanksStep.KINDS[whats[at.bar]]}: ${Show.span(durs[at.bar])}`]];
+      return [
+        ["name", this.app.ranks[step.lanes[lanes[at.bar]]]],
+        ["", `${RanksStep.KINDS[whats[at.bar]]}: ${Show.span(durs[at.bar])}`],
+      ];
     }
     const k = at.part,
       { texts } = trace.body,
@@ -217,7 +241,8 @@ class RanksStep {
   chosen(at) {
     if (!at || this.dragged) return;
     if (at.rank !== undefined) this.app.selectRank(at.rank);
-    else if (at.part !== undefined && this.parts.meeting[at.part]) this.app.selectCollective(this.parts.meeting[at.part] - 1);
+    else if (at.part !== undefined && this.parts.meeting[at.part])
+      this.app.selectCollective(this.parts.meeting[at.part] - 1);
   }
 
   zoom(from, to) {
@@ -257,7 +282,10 @@ class RanksStep {
       (event) => {
         if (event.shiftKey) this.move(Math.sign(event.deltaY || event.deltaX) * 0.1);
         else if (event.offsetX > RankCanvas.GUTTER)
-          this.by(event.deltaY < 0 ? 0.8 : 1.25, (event.offsetX - RankCanvas.GUTTER) / (this.pane.width - RankCanvas.GUTTER));
+          this.by(
+            event.deltaY < 0 ? 0.8 : 1.25,
+            (event.offsetX - RankCanvas.GUTTER) / (this.pane.width - RankCanvas.GUTTER),
+          );
         else return;
         event.preventDefault();
       },

@@ -4,10 +4,16 @@ class RanksWaits {
   static TOP = 6;
   static AXIS = 24;
   static WIDEST = 130;
+  static BARS = 520;
 
   constructor(app) {
     this.app = app;
-    this.root = el("section", { class: "waits", id: "view-waits", role: "tabpanel", "aria-label": "Waiting by rank and step" });
+    this.root = el("section", {
+      class: "waits",
+      id: "view-waits",
+      role: "tabpanel",
+      "aria-label": "Waiting by rank and step",
+    });
   }
 
   start(trace) {
@@ -65,10 +71,11 @@ class RanksWaits {
   // Pixels of the map: left edge, width of a column; and of the bars beside it.
   places(width) {
     const left = RankCanvas.GUTTER,
-      beside = Math.max(140, width * 0.2);
-    const room = width - left - beside - 30;
-    const columns = this.waits.steps.length;
-    return { left, cell: Math.min(room / columns, RanksWaits.WIDEST), bars: left + Math.min(room, RanksWaits.WIDEST * columns) + 26, beside };
+      columns = this.waits.steps.length,
+      room = width - left - Math.max(140, width * 0.2) - 30;
+    const cell = Math.min(room / columns, RanksWaits.WIDEST),
+      bars = left + cell * columns + 26;
+    return { left, cell, bars, beside: Math.min(width - bars, RanksWaits.BARS) };
   }
 
   draw(context, width) {
@@ -82,7 +89,8 @@ class RanksWaits {
         RankCanvas.label(context, this.app.ranks[rank], y + high / 2, rank === this.app.rank);
       waits.steps.forEach((_, column) => {
         const value = waits.wait_ms[row][column];
-        context.fillStyle = value == null ? RankCanvas.color("panel") : RanksWaits.shade(stops, this.most ? value / this.most : 0);
+        context.fillStyle =
+          value == null ? RankCanvas.color("panel") : RanksWaits.shade(stops, this.most ? value / this.most : 0);
         context.fillRect(left + column * cell, y, Math.max(cell - gap, 0.6), high - gap);
       });
       const held = waits.all_held_up_ms[row];
@@ -90,7 +98,11 @@ class RanksWaits {
       context.fillRect(bars, y + 1, this.held ? ((beside - 74) * held) / this.held : 0, Math.max(high - 3, 2));
       if (high >= 11) {
         context.fillStyle = RankCanvas.color("dim");
-        context.fillText(Show.number(held, 3), bars + (this.held ? ((beside - 74) * held) / this.held : 0) + 5, y + high / 2);
+        context.fillText(
+          Show.number(held, 3),
+          bars + (this.held ? ((beside - 74) * held) / this.held : 0) + 5,
+          y + high / 2,
+        );
       }
       if (rank === this.app.rank) {
         context.strokeStyle = RankCanvas.color("accent");
@@ -99,7 +111,13 @@ class RanksWaits {
       }
     });
     waits.late.forEach((row, column) => {
-      if (row >= 0) RankCanvas.diamond(context, left + (column + 0.5) * cell, RanksWaits.TOP + (row + 0.5) * high, Math.min(5, high / 2, cell / 2));
+      if (row >= 0)
+        RankCanvas.diamond(
+          context,
+          left + (column + 0.5) * cell,
+          RanksWaits.TOP + (row + 0.5) * high,
+          Math.min(5, high / 2, cell / 2),
+        );
     });
     const y = RanksWaits.TOP + waits.rows.length * high + 12;
     context.fillStyle = RankCanvas.color("dim");
@@ -140,7 +158,11 @@ class RanksWaits {
       { row, column } = at,
       ms = (value) => (value == null ? "not recorded" : `${Show.number(value, 3)} ms`);
     const name = this.app.ranks[waits.rows[row]];
-    if (column < 0) return [["name", name], ["", `holds the others up: ${ms(waits.all_held_up_ms[row])} in all`]];
+    if (column < 0)
+      return [
+        ["name", name],
+        ["", `holds the others up: ${ms(waits.all_held_up_ms[row])} in all`],
+      ];
     return [
       ["name", waits.is_whole ? name : `${name}, step ${waits.steps[column]}`],
       ["", `waits for other ranks: ${ms(waits.wait_ms[row][column])}`],
