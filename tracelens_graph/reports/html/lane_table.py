@@ -12,17 +12,17 @@ from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.drawn import Drawn, causes, lanes
 from tracelens_graph.reports.html.names import clean
+from tracelens_graph.short_names import short_name
 from tracelens_graph.table import Table, columns_of
 
-_LONGEST_NAME = 48
 _COLUMNS = {
     "lane": Column("thread, stream, or idle time of a device", role=Role.key),
     "events": Column("what is on it: calls, annotations, GPU events, gaps", role=Role.count),
     "busy_ms": Column("length of the union of these", "ms"),
     "percent": Column("busy_ms as share of the time from the first start to the last end", "%"),
-    "longest": Column("name of the longest one; of idle time what it is due to", role=Role.text),
-    "longest_ms": Column("its duration", "ms"),
+    "longest_ms": Column("duration of the longest one", "ms"),
     "uid": Column("its node; of idle time the GPU event that ends it", role=Role.instance),
+    "longest": Column("its name; of idle time what it is due to", role=Role.text),
 }
 
 
@@ -35,8 +35,11 @@ def lane_table(w: Window, d: Drawn) -> Table:
     def names(rows: np.ndarray) -> Any:
         return lambda at: w.core.names[int(c.name[rows[at]])]
 
+    def kernels(at: int) -> str:
+        return short_name(names(d.gpu)(at))
+
     parts = {
-        "gpu": (c.start_ns[d.gpu], c.dur_ns[d.gpu], c.uid[d.gpu], names(d.gpu)),
+        "gpu": (c.start_ns[d.gpu], c.dur_ns[d.gpu], c.uid[d.gpu], kernels),
         "idle": (d.idle.start, d.idle.end - d.idle.start, c.uid[d.idle.row], lambda at: idle_names[int(cause[at])]),
         "host": (c.start_ns[d.host], c.dur_ns[d.host], c.uid[d.host], names(d.host)),
         "notes": (c.start_ns[d.notes], c.dur_ns[d.notes], c.uid[d.notes], names(d.notes)),
@@ -56,7 +59,7 @@ def lane_table(w: Window, d: Drawn) -> Table:
                 yield {
                     "lane": f"annotations, {lane['title']}" if part == "notes" else lane["title"],
                     "events": lane["n"], "busy_ms": busy / 1e6, "percent": 100 * busy / ((end - begin) or 1),
-                    "longest": clean(name(at), _LONGEST_NAME), "longest_ms": int(dur[at]) / 1e6, "uid": int(uid[at]),
+                    "longest": clean(name(at)), "longest_ms": int(dur[at]) / 1e6, "uid": int(uid[at]),
                 }  # fmt: skip
 
     columns = columns_of(list(records()), _COLUMNS)
