@@ -105,7 +105,7 @@ def test_parts_of_two_devices_are_added_up() -> None:
         for at in (0, 40 + 10 * device)
     ]
     assert {part["label"]: part["ns"] for part in parts(load_core(events).everything)} == {
-        "computation": 40_000, "idle: unknown no launch": 30_000 + 40_000,
+        "computation": 40_000, "idle: unknown (no launch)": 30_000 + 40_000,
     }  # fmt: skip
 
 

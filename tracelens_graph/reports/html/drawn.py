@@ -160,7 +160,7 @@ def lanes(w: Window, d: Drawn) -> dict[str, list[dict[str, Any]]]:
 
     def thread(code: int) -> str:
         pid, tid = core.threads[code]
-        name = told.get((str(pid), str(tid))) or f"thread {tid}"
+        name = told.get((str(pid), str(tid))) or (f"thread {tid}" if _is_number(tid) else str(tid))
         usual = _THREAD.fullmatch(name)
         return clean(f"{usual['name']} {usual['number']}" if usual else name, 60)
 
@@ -191,10 +191,20 @@ def lanes(w: Window, d: Drawn) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+def _is_number(tid: object) -> bool:
+    return str(tid).removeprefix("-").isdigit()
+
+
+def cause_label(cause: Cause) -> str:
+    """The name of a cause as people read it: `unknown (no launch)`."""
+    name = cause.name.replace("_", " ")
+    return f"unknown ({name.removeprefix('unknown ')})" if cause in UNKNOWN else name
+
+
 def causes() -> list[dict[str, str]]:
     """What idle time is due to, by number: name and meaning."""
     return [
-        {"name": cause.name.replace("_", " "), "meaning": CAUSE_MEANING[cause],
+        {"name": cause_label(cause), "meaning": CAUSE_MEANING[cause],
          "class": "unknown" if cause in (*UNKNOWN, Cause.outside, Cause.profiler) else cause.name}
         for cause in Cause
     ]  # fmt: skip

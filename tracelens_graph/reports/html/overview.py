@@ -13,6 +13,7 @@ from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.document import Facts, Finding
+from tracelens_graph.reports.html.drawn import cause_label
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.table import Table
@@ -56,7 +57,7 @@ def overview(
             for finding in findings
         ],
         "parts": parts(w),
-        "steps": _steps(tables),
+        "steps": _steps(tables) if len(w.gpu_rows) else [],
         "facts": [[label, clean(value)] for label, value in recorded(about, held)],
         "missing": [
             {"what": clean(f"{row['what']} ({row['missing']})" if isinstance(row["missing"], str) and row["missing"]
@@ -76,7 +77,7 @@ def parts(w: Window) -> list[dict[str, Any]]:
     found = [{"label": label, "class": of, "ns": int(times[kind].sum())} for kind, (label, of) in _BUSY.items()]
     idle = idle_parts(w).parts.sum(axis=1)
     found += [
-        {"label": f"idle: {cause.name.replace('_', ' ')}", "class": f"idle-{cause.name}", "ns": int(idle[cause])}
+        {"label": f"idle: {cause_label(cause)}", "class": f"idle-{cause.name}", "ns": int(idle[cause])}
         for cause in sorted(Cause, key=lambda cause: -int(idle[cause]))
     ]
     return [part for part in found if part["ns"]]

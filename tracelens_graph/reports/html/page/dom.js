@@ -42,11 +42,14 @@ const Show = {
   bytes: (bytes) => Show.bytesAs(bytes, bytes, 2),
 
   // The same in the unit that suits another number of bytes: that of the greatest one beside it.
-  bytesAs(bytes, other, digits = 0) {
-    const power = Math.min(Math.floor(Math.log2(Math.max(Math.abs(other), 1)) / 10), 5);
+  bytesAs(bytes, other, digits) {
+    const power = Show.power(other);
     const unit = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"][power];
-    return `${(bytes / 1024 ** power).toLocaleString("en-US", { minimumFractionDigits: power ? digits : 0, maximumFractionDigits: power ? 2 : 0 })} ${unit}`;
+    return `${(bytes / 1024 ** power).toLocaleString("en-US", { minimumFractionDigits: power ? digits : 0, maximumFractionDigits: power ? digits : 0 })} ${unit}`;
   },
+
+  // Of 1024: 0 for bytes, 1 for KiB.
+  power: (bytes) => Math.min(Math.floor(Math.log2(Math.max(Math.abs(bytes), 1)) / 10), 5),
 
   // A moment, in ms from the zero of Perfetto UI, to the nanosecond.
   moment: (ns) => `${(ns / 1e6).toLocaleString("en-US", { minimumFractionDigits: 6, maximumFractionDigits: 6 })} ms`,
@@ -59,7 +62,15 @@ const Show = {
   // A name within a room: first goes what all such names begin with.
   LEAD: /^(?:autograd::engine::evaluate_function: |(?:\w+::)+|nccl\w*?Kernel_)(?=.)/,
 
-  label: (text, room) => Show.cut(text.length <= room ? text : text.replace(Show.LEAD, ""), room),
+  // Of modules of one class, the number is what tells them apart.
+  label(text, room) {
+    if (text.length <= room) return text;
+    const [number] = /_\d+$/.exec(text) ?? [];
+    if (!number) return Show.cut(text.replace(Show.LEAD, ""), room);
+    const head = room - number.length - 1;
+    if (head < 0) return number.length - 1 <= room ? number.slice(1) : "";
+    return `${text.slice(0, head)}…${number}`;
+  },
 
   cut: (text, room) => (text.length <= room ? text : room < 3 ? "" : `${text.slice(0, room - 1)}…`),
 };

@@ -35,7 +35,9 @@ const Drawing = {
     }
     Drawing.arrows(t);
     Drawing.outline(t, t.app.selection, palette.textCss, 2);
-    t.status.textContent = `${Show.span(t.view.to - t.view.from)} in view`;
+    const span = t.view.to - t.view.from,
+      all = t.trace.high - t.trace.low;
+    t.status.textContent = `${Show.span(span)} in view${span < all ? ` of ${Show.span(all)}` : ""}`;
   },
 
   labels(t, labels) {

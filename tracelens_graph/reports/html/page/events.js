@@ -97,6 +97,20 @@ class Trace {
     return this.lanes[this.lane[e]];
   }
 
+  // The colours of the GPU's work, of those classes that there are.
+  legend() {
+    const used = new Set();
+    for (let e = this.first.gpu; e < this.first.idle; e++) used.add(this.className(e));
+    return el(
+      "span",
+      { class: "legend" },
+      ...this.body.classes
+        .slice(0, 9)
+        .filter((one) => used.has(one))
+        .map((one) => el("span", { class: "key" }, el("i", { class: `swatch c-${one}` }), one)),
+    );
+  }
+
   shown(ns) {
     return Show.moment(ns + this.body.lead_ns);
   }

@@ -36,6 +36,7 @@ class Flame {
       this.check("isInverted", "inverted"),
       this.check("collapsed", "collapse chains"),
     );
+    this.root.querySelector(".bar").append(trace.legend());
     this.compute();
   }
 
@@ -96,7 +97,7 @@ class Flame {
   refresh() {
     for (const [name, box] of Object.entries(this.checks)) box.checked = this.options[name];
     this.none.hidden = [...this.made.kids(-1)].some((frame) => this.made.total[frame]);
-    this.box.hidden = !this.none.hidden;
+    this.box.hidden = this.list.hidden = !this.none.hidden;
     this.draw();
     this.listFrames();
   }
@@ -203,7 +204,14 @@ class Flame {
   }
 
   fitted(context, chain, room) {
-    const letters = Math.floor(room / this.letter);
+    let letters = Math.ceil(room / this.letter) + 2,
+      text = "";
+    do text = this.cut(chain, letters--);
+    while (text && context.measureText(text).width > room);
+    return text;
+  }
+
+  cut(chain, letters) {
     const whole = this.label(chain);
     if (whole.length <= letters) return whole;
     const told = this.trace.shortName(this.made.name[this.telling(chain)]);

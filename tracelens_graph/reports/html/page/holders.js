@@ -2,7 +2,7 @@
 class Holders {
   static MOST = 200;
   // Column of the table of the peak -> how it is asked for.
-  static WAYS = { module_path: "by module", op: "by op", line: "by line" };
+  static WAYS = { module_path: "by module", class: "by class of module", op: "by op", line: "by line" };
   static BEFORE = "(before the recording)";
 
   constructor(memory, place) {
@@ -55,6 +55,10 @@ class Holders {
   }
 
   column(name) {
+    if (name === "class") {
+      const module = this.column("module_path");
+      return (row) => module(row).replace(/_\d+(?=\/|$)/g, "");
+    }
     const found = this.table.columns.find((one) => one.name === name);
     return (row) => (found.kind === "text" ? (found.texts[found.cells[row]] ?? "") : found.cells[row]);
   }
@@ -90,9 +94,12 @@ class Holders {
         return el(
           "div",
           { class: "holder", title: one.name },
-          one.uid == null || one.uid < 0
-            ? el("span", { class: "label" }, one.name)
-            : el("a", { class: "label", href: `#uid=${one.uid}` }, one.name),
+          // Where there is no room for a path, its end is what tells most.
+          el(
+            one.uid == null || one.uid < 0 ? "span" : "a",
+            { class: "label", ...(one.uid >= 0 && one.uid != null ? { href: `#uid=${one.uid}` } : {}) },
+            el("bdi", { dir: "ltr" }, one.name),
+          ),
           el("span", { class: "track" }, fill),
           el("span", { class: "number" }, Show.bytes(one.bytes)),
           el("span", { class: "number dim" }, Show.percent(one.bytes, whole)),

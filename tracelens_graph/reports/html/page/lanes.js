@@ -4,12 +4,18 @@ class Lanes {
   static LOW = 3;
   static GAP = 6;
   static DEEP = 30;
+  // Lanes of launches that stand with the GPU: those of the threads that launch most.
+  static NEAR = 2;
 
   constructor(trace) {
     this.trace = trace;
     const busy = (lane) => (lane.launches ? 1e12 : 0) + lane.thread;
     const of = (...groups) => trace.lanes.filter((lane) => lane.n && groups.includes(lane.group));
-    const launches = (lane) => lane.group === "call" && lane.launches > 0;
+    const near = of("call")
+      .filter((lane) => lane.launches > 0)
+      .sort((a, b) => b.launches - a.launches)
+      .slice(0, Lanes.NEAR);
+    const launches = (lane) => near.includes(lane);
     const host = of("host", "call")
       .filter((lane) => !launches(lane))
       .sort((a, b) => busy(b) - busy(a) || (a.group < b.group ? 1 : -1));
@@ -17,11 +23,14 @@ class Lanes {
     this.regions = [
       { name: "top", lanes: of("note"), share: 0.25, scroll: 0 },
       { name: "host", lanes: host, share: 1, scroll: 0 },
-      { name: "gpu", lanes: [...of("call").filter(launches), ...of("gpu"), ...of("idle")], share: 0.45, scroll: 0 },
+      { name: "gpu", lanes: [...near, ...of("gpu"), ...of("idle")], share: 0.45, scroll: 0 },
     ];
     this.regions[0].lanes.forEach((lane, k) => (lane.name = k ? `annotations, ${lane.title}` : "steps, annotations"));
     const order = ["call", "gpu", "idle"];
-    this.regions[2].lanes.sort((a, b) => order.indexOf(a.group) - order.indexOf(b.group) || b.n - a.n);
+    const device = (lane) => Number(/^GPU (\d+)/.exec(lane.title)?.[1] ?? 0);
+    this.regions[2].lanes.sort(
+      (a, b) => order.indexOf(a.group) - order.indexOf(b.group) || device(a) - device(b) || b.n - a.n,
+    );
   }
 
   // Lay lanes out in a height, below the axis.

@@ -5,6 +5,8 @@ class Memory {
   static ROWS = 20_000;
   // Pixels around a point within which a change is what is pointed at.
   static NEAR = 5;
+  // Share of what is allocated that has to change for an axis from zero.
+  static FLAT = 0.03;
 
   // devices: [{title, n, all, reserved}], n moments each, one device behind the other in the columns.
   constructor(app, devices) {
@@ -21,7 +23,8 @@ class Memory {
   start(trace) {
     this.trace = trace;
     this.devices = Memory.read(this.told, trace.columns);
-    this.isFromZero = true;
+    // Where nothing but the last percents changes, they are what there is to see.
+    this.isFromZero = this.devices.some((one) => one.allocated[one.peak] - one.lowest > one.most * Memory.FLAT);
     this.status = el("span", { class: "dim" });
     this.strip = el("canvas", { class: "strip", role: "img", "aria-label": "Time, as on the timeline" });
     this.charts = el("div", { class: "charts" }, this.strip);
@@ -39,7 +42,7 @@ class Memory {
           {},
           el("input", {
             type: "checkbox",
-            checked: true,
+            checked: this.isFromZero,
             onchange: (event) => {
               this.isFromZero = event.target.checked;
               this.draw();
@@ -91,7 +94,8 @@ class Memory {
         call: part("call"),
       };
       made.most = Math.max(allocated[peak], reserved ? made.reserved.reduce((a, b) => Math.max(a, b), 0) : 0, 1);
-      made.least = allocated.reduce((a, b) => Math.min(a, b), 0);
+      made.lowest = allocated.reduce((a, b) => Math.min(a, b), Infinity);
+      made.least = Math.min(made.lowest, 0);
       at += n;
       return made;
     });
@@ -123,7 +127,7 @@ class Memory {
     if (last < 0) return found;
     if (before >= 0) push(before, from);
     const cell = (to - from) / width;
-    for (let i = before + 1; i <= last; ) {
+    for (let i = before + 1; i <= last;) {
       const place = Math.floor((time[i] - from) / cell);
       const kept = [i, i, i, i];
       let next = i;
@@ -258,7 +262,7 @@ class Memory {
           gap: 6,
           space: 34,
           incrs: Array.from({ length: 52 }, (_, k) => 2 ** k),
-          values: (_, splits) => splits.map((value) => Show.bytesAs(value, splits[splits.length - 1])),
+          values: (_, splits) => Memory.labels(splits),
         },
       ],
       series: [
@@ -277,6 +281,15 @@ class Memory {
     };
   }
 
+  // Labels of the axis: all in one unit, with the digits that tell neighbours apart.
+  static labels(splits) {
+    const [first, second] = splits,
+      most = splits[splits.length - 1];
+    const share = (second - first) / 1024 ** Show.power(most);
+    const digits = splits.length > 1 ? Math.max(0, Math.ceil(-Math.log10(share) - 1e-9)) : 2;
+    return splits.map((value) => (value || most < 1024 ? Show.bytesAs(value, most, digits) : "0"));
+  }
+
   range(device, low, high) {
     if (this.isFromZero || low == null) return [device.least, device.most * 1.1];
     const shown = Memory.points(device, this.view.from, this.view.to, this.width, this.trace.high)[1];
@@ -292,7 +305,8 @@ class Memory {
     for (const device of this.devices) {
       device.plot.setData(Memory.points(device, from, to, this.width, this.trace.high));
     }
-    this.status.textContent = `${Show.span(to - from)} in view`;
+    const all = this.trace.high - this.trace.low;
+    this.status.textContent = `${Show.span(to - from)} in view${to - from < all ? ` of ${Show.span(all)}` : ""}`;
     clearTimeout(this.listing);
     this.listing = setTimeout(() => this.listMoments(), 150);
   }
@@ -421,7 +435,10 @@ class Memory {
       ]);
     }
     if (change < 0) return lines;
-    lines.push(["name", `${device.change[i] < 0 ? "released" : "allocated"} ${Show.bytes(Math.abs(device.change[i]))}`]);
+    lines.push([
+      "name",
+      `${device.change[i] < 0 ? "released" : "allocated"} ${Show.bytes(Math.abs(device.change[i]))}`,
+    ]);
     return [...lines, ...this.caller(device, i)];
   }
 
@@ -492,8 +509,16 @@ class Memory {
     const bytes = (heading, read) => ({ heading, unit: "bytes", kind: "number", digits: 0, cells: cells(read) });
     this.grid.show({
       columns: [
-        { heading: "moment", unit: "ms", kind: "number", digits: 6, cells: found.map((one) => (time(one) + trace.body.lead_ns) / 1e6) },
-        ...(this.devices.length > 1 ? [{ heading: "device", kind: "text", cells: cells((device) => device.title) }] : []),
+        {
+          heading: "moment",
+          unit: "ms",
+          kind: "number",
+          digits: 6,
+          cells: found.map((one) => (time(one) + trace.body.lead_ns) / 1e6),
+        },
+        ...(this.devices.length > 1
+          ? [{ heading: "device", kind: "text", cells: cells((device) => device.title) }]
+          : []),
         bytes("change", (device, i) => device.change[i]),
         bytes("allocated", (device, i) => device.allocated[i]),
         ...(this.devices.some((one) => one.reserved)
@@ -504,7 +529,11 @@ class Memory {
           kind: "text",
           cells: cells((device, i) => (call(device, i) >= 0 ? trace.text(call(device, i)) : "")),
         },
-        { heading: "uid", kind: "uid", cells: cells((device, i) => (call(device, i) >= 0 ? trace.uid[call(device, i)] : null)) },
+        {
+          heading: "uid",
+          kind: "uid",
+          cells: cells((device, i) => (call(device, i) >= 0 ? trace.uid[call(device, i)] : null)),
+        },
       ],
       rows: found.length,
       notes: [

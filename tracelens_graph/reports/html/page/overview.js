@@ -38,7 +38,11 @@ class Overview {
               ? null
               : el("a", { href: `#uid=${finding.uid}`, class: "node" }, `show uid ${finding.uid}`),
             finding.ask
-              ? el("code", { title: "Click to copy", onclick: () => copyText(finding.ask) }, finding.ask)
+              ? el(
+                  "button",
+                  { type: "button", class: "snippet", title: "Copy", onclick: () => copyText(finding.ask) },
+                  finding.ask,
+                )
               : null,
           ),
     ].filter(Boolean);

@@ -84,7 +84,9 @@ class Roofline {
         made.append(line(x(roof.ridge), y(roof.tflops), width - right, y(roof.tflops), "roof"));
         const at = Math.max(y(roof.tflops) + 4, free);
         made.append(
-          text(`${roof.label}: ${Show.number(roof.tflops, 1)} TFLOPS/s`, [width - right + 6, at], { class: "label" }),
+          text(`${roof.label.replaceAll("_", " ")}: ${Show.number(roof.tflops, 1)} TFLOPS/s`, [width - right + 6, at], {
+            class: "label",
+          }),
         );
         free = at + 16;
       }
@@ -95,26 +97,23 @@ class Roofline {
       const says = this.says(one, texts);
       const radius = Math.max(3, 22 * Math.sqrt(one.us / greatest));
       made.append(
-        svg(
-          "circle",
-          {
-            cx: x(one.x),
-            cy: y(one.y),
-            r: radius,
-            class: `point c-${one.class}`,
-            tabindex: 0,
-            role: "button",
-            "aria-label": says.join(", "),
-            onclick: () => this.app.selectUid(one.uid, "roofline"),
-            onkeydown: (event) => event.key === "Enter" && this.app.selectUid(one.uid, "roofline"),
-            onpointermove: (event) =>
-              Tip.at(
-                event,
-                says.map((line, k) => [k ? "" : "name", line]),
-              ),
-            onpointerleave: () => Tip.hide(),
-          },
-        ),
+        svg("circle", {
+          cx: x(one.x),
+          cy: y(one.y),
+          r: radius,
+          class: `point c-${one.class}`,
+          tabindex: 0,
+          role: "button",
+          "aria-label": says.join(", "),
+          onclick: () => this.app.selectUid(one.uid, "roofline"),
+          onkeydown: (event) => event.key === "Enter" && this.app.selectUid(one.uid, "roofline"),
+          onpointermove: (event) =>
+            Tip.at(
+              event,
+              says.map((line, k) => [k ? "" : "name", line]),
+            ),
+          onpointerleave: () => Tip.hide(),
+        }),
       );
     }
     const used = [...new Set(points.map((one) => one.class))];

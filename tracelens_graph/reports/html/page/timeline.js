@@ -3,6 +3,8 @@ class Timeline {
   static AXIS = 24;
   static GUTTER = 168;
   static LABEL = 34;
+  static SMALL = 0.2;
+  static SAMPLE = 10_000;
 
   constructor(app) {
     this.app = app;
@@ -31,7 +33,8 @@ class Timeline {
         button("Selection", "Zoom to the selection (f)", () => this.zoomTo(app.selection)),
         button("Events in view", "The longest events in view, as a table", () => this.toggleTwin()),
         this.status,
-        this.legend(),
+        trace.legend(),
+        this.colors(),
       ),
       this.box,
       this.twin,
@@ -40,22 +43,48 @@ class Timeline {
     this.buttons();
     this.listen();
     new ResizeObserver(() => this.resize()).observe(this.box);
-    const margin = (trace.high - trace.low) * 0.01 || 1;
-    this.view = { from: trace.low - margin, to: trace.high + margin };
+    this.view = this.first();
     this.resize();
   }
 
-  legend() {
-    const shown = new Set(this.trace.body.classes.slice(0, 9));
-    const used = new Set();
-    const { gpu, idle } = this.trace.first;
-    for (let e = gpu; e < idle; e++) used.add(this.trace.className(e));
+  // What is seen first: all, or the part in which nearly all events are, where that is small, and the GPU's work.
+  first() {
+    const { n, low, high, first, start } = this.trace;
+    const count = Math.min(n, Timeline.SAMPLE);
+    const begins = Float64Array.from({ length: count }, (_, k) => start[Math.floor((k * n) / count)]).sort();
+    const at = (share) => begins[Math.floor(share * (begins.length - 1))] ?? 0;
+    let [from, to] = [at(0.02), at(0.98)];
+    for (let e = first.gpu; e < first.idle; e++) {
+      from = Math.min(from, start[e]);
+      to = Math.max(to, this.trace.end(e));
+    }
+    const isSmall = to > from && to - from < (high - low) * Timeline.SMALL;
+    if (!isSmall) [from, to] = [low, high];
+    const margin = (to - from) * (isSmall ? 0.1 : 0.01) || 1;
+    return { from: from - margin, to: to + margin };
+  }
+
+  // What all colours mean, behind a button.
+  colors() {
+    const { classes, causes } = this.trace.body,
+      swatch = (of, text) => el("span", { class: "key" }, el("i", { class: `swatch c-${of}` }), text);
+    const idle = new Map(causes.map((one) => [one.class, one.class === "unknown" ? "unknown, and others" : one.name]));
     return el(
-      "span",
-      { class: "legend" },
-      ...[...shown]
-        .filter((one) => used.has(one))
-        .map((one) => el("span", { class: "key" }, el("i", { class: `swatch c-${one}` }), one)),
+      "details",
+      { class: "columns colors" },
+      el("summary", {}, "Colours"),
+      el(
+        "div",
+        { class: "choices" },
+        el("b", {}, "GPU"),
+        ...classes.slice(0, 9).map((one) => swatch(one, one)),
+        el("b", {}, "host"),
+        ...["module", "op", "python", "call", "annotation", "step"].map((one) =>
+          swatch(one, { python: "Python", call: "call of the runtime" }[one] ?? one),
+        ),
+        el("b", {}, "idle: what the host did"),
+        ...[...idle].map(([of, text]) => swatch(`idle-${of}`, text)),
+      ),
     );
   }
 
