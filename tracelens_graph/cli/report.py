@@ -24,7 +24,6 @@ from tracelens_graph.cli.options import (
     JsonFile,
     Layout,
     LinkedOnly,
-    MarkdownFile,
     MicroIdle,
     Recompute,
     SchedulerAddress,
@@ -119,7 +118,16 @@ def report(
         Written((".xlsx",)),
     ] = None,
     json: JsonFile = None,
-    markdown: MarkdownFile = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="Write a comment for a pull request, Markdown of GitHub: headline, dearest ops, with --against the "
+            "change; all else unfolds at a click.",
+        ),
+        Written((".md", ".markdown")),
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(
