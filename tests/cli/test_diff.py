@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from handmade import HOSTILE, Run, small_trace, span
+from html_pages import read
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.simulate import simulate, write
@@ -501,3 +502,18 @@ def test_the_screen_is_one_screen(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
             assert code == 0
             assert out.count("\n") <= 40
             assert out.splitlines()[0].startswith("A (h100): ")
+
+
+def test_a_page_names_what_tells_the_paths_apart(run: Run, slower: Path, trace_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    other = slower.rename(tmp_path / "new" / trace_file.name)
+    page = tmp_path / "diff.html"
+    assert run("diff", trace_file, other, "--html", page) == (0, f"page written to {page}\n", "")
+    held = read(page.read_text())
+    commands = [command for place in held.body["places"] for _, command in place["commands"]]
+    first = f"{trace_file.parent.name}/{trace_file.name}"
+    assert commands[0] == f"tracelens-graph diff {first} new/{trace_file.name} --point 1"
+    assert any(command.startswith(f"tracelens-graph tree new/{trace_file.name} --uid ") for command in commands)
+    assert str(tmp_path) not in json.dumps([held.head, held.body])
+    code, _, err = run("diff", trace_file, other, trace_file, "--html", tmp_path / "other.html")
+    assert (code, "--html takes two traces, not 3" in err) == (2, True)

@@ -84,6 +84,16 @@ class Pair:
         """Whether both traces can be read again: what came through a pipe cannot."""
         return not any(call.is_of_pipe for call in self.calls)
 
+    def without_folders(self) -> Pair:
+        """The same for a page that goes elsewhere: of the paths only the end that tells the two traces apart."""
+        paths = [Path(call.trace).parts for call in self.calls]
+        most = max(map(len, paths))
+        taken = next((n for n in range(1, most + 1) if paths[0][-n:] != paths[1][-n:]), 1)
+        first, second = (
+            replace(call, trace=str(Path(*path[-taken:]))) for call, path in zip(self.calls, paths, strict=True)
+        )
+        return Pair((first, second), self.names)
+
     def diff(self, options: str) -> str:
         """The command that compares the two once more."""
         names = "" if self.names is None else f" --names {shlex.quote(self.names)}"
@@ -258,9 +268,11 @@ def _write_html(difference: Diff, tables: dict[str, Table], said: list[str], pat
     from tracelens_graph.files import replacing
     from tracelens_graph.reports.html.diff import diff_page
 
+    apart = pair.without_folders() if pair.is_repeatable else pair
+
     def commands(number: int) -> Iterator[tuple[str, str]]:
-        lines = [f"ask next: {pair.diff(f'--point {number}')}"] if pair.is_repeatable else []
-        for line in (*lines, *_on_point(difference, difference.places[number - 1], pair)):
+        lines = [f"ask next: {apart.diff(f'--point {number}')}"] if pair.is_repeatable else []
+        for line in (*lines, *_on_point(difference, difference.places[number - 1], apart)):
             label, _, command = line.partition(": ")
             yield label, command
 

@@ -258,7 +258,7 @@ class DiffFlame extends Flame {
       [
         "dim",
         a.count[frame] === b.count[frame]
-          ? `${Show.count(a.count[frame])} GPU events on either side`
+          ? `${Show.count(a.count[frame])} GPU ${a.count[frame] === 1 ? "event" : "events"} on either side`
           : `${Show.count(a.count[frame])} -> ${Show.count(b.count[frame])} GPU events`,
       ],
     ];

@@ -143,7 +143,7 @@ class DiffPlaces {
               el(
                 "li",
                 {},
-                el("span", { class: "number" }, `${Show.count(count)} ×, ${Show.span(ns)}`),
+                el("span", { class: "number" }, `${Show.count(count)} ×, ${DiffShow.ms(ns / 1e6)} ms`),
                 el("span", {}, name),
               ),
             ),

@@ -54,10 +54,14 @@ class RanksStep {
           key("moving", "communicates"),
           el("span", { class: "key" }, el("i", { class: "diamond" }), "comes last"),
           el("span", { class: "key" }, el("i", { class: "tick" }), "a step begins"),
-          el("span", { class: "dim" }, "lines join the starts of one collective"),
         ),
       ),
       this.pane.box,
+      el(
+        "p",
+        { class: "dim" },
+        "Above in each lane a rank computes, below it waits and communicates. Lines join the starts of one collective.",
+      ),
       ...step.notes.map((note) => el("p", { class: "dim" }, note)),
       this.list,
     );
@@ -176,7 +180,7 @@ class RanksStep {
     context.fillRect(RankCanvas.GUTTER, 0, width, RanksStep.AXIS - 1);
     context.fillStyle = RankCanvas.color("dim");
     const { from, to } = this.view,
-      [unit, size] = Show.UNITS.find(([, one]) => (to - from) / 8 >= one) || Show.UNITS[3];
+      [unit, size] = Show.UNITS.find(([, one]) => to - from >= 2 * one) || Show.UNITS[3];
     for (const mark of RankCanvas.marks(from / size, to / size, (width - RankCanvas.GUTTER) / 110)) {
       const x = this.x(mark * size);
       if (x < RankCanvas.GUTTER || x > width - 40) continue;
