@@ -17,7 +17,8 @@ from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.idle.idle import idle_parts
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.html import diff, ranks
-from tracelens_graph.reports.html.document import SCRIPTS, STYLES, WORKER
+from tracelens_graph.reports.html.document import SCRIPTS, WORKER
+from tracelens_graph.reports.html.inline_views import INLINE_STYLES
 from tracelens_graph.reports.html.names import CLASSES, LONGEST, clean
 from tracelens_graph.reports.html.overview import parts
 
@@ -63,7 +64,7 @@ def test_every_script_is_in_the_page_and_none_ends_early() -> None:
     assert {*SCRIPTS, *WORKER, *diff.CODE.scripts, *ranks.CODE.scripts} == {
         one.name for one in folder.iterdir() if one.name.endswith(".js")
     }
-    assert {*STYLES, *diff.CODE.styles, *ranks.CODE.styles} == {
+    assert {*INLINE_STYLES, *diff.CODE.styles, *ranks.CODE.styles} == {
         one.name for one in folder.iterdir() if one.name.endswith(".css")
     }
     assert page.count("<script") == page.count("</script>") == 5
