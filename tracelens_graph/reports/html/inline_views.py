@@ -46,6 +46,7 @@ _SCRIPTS: Mapping[str, set[str]] = {
     "roofline": {"roofline.js"},
 }
 """View -> scripts that only some views need."""
+INLINE_STYLES = (*STYLES, "inline.css")
 
 
 def _modules(w: Window) -> Table:
@@ -244,4 +245,4 @@ def _page(
         "classes": CLASSES, "texts": [], **texts, **body,
     }  # fmt: skip
     scripts = [name for name in SCRIPTS if name in _OF_ALL or name in _SCRIPTS[view]]
-    return page(heading, head, told, planes, Code(scripts, (*STYLES, "inline.css")))
+    return page(heading, head, told, planes, Code(scripts, INLINE_STYLES))
