@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from github import read
+from github_markdown import read
 from handmade import Run, small_trace
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from github import Page, read
+from github_markdown import Page, read
 from handmade import HOSTILE, small_trace
 
 from corpus import chosen_traces, loaded, parametrize

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import github
+import github_markdown
 import numpy as np
 import openpyxl
 import pytest
@@ -154,7 +154,7 @@ def test_markdown_is_text_only(core: Core, tables: dict[str, Table]) -> None:
     assert len(comment) <= ROOM
     for page in (*map(table_markdown, tables.values()), comment):
         assert not CONTROL.search(page)
-        seen = github.read(page)
+        seen = github_markdown.read(page)
         assert (seen.links, seen.depth) == ([], 0)
     for page in map(table_markdown, tables.values()):
         # Nothing that opens a tag, a link, an image or code, and no bar that splits a cell, without a backslash.

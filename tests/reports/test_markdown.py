@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from github import read
+from github_markdown import read
 from handmade import HOSTILE
 from hypothesis import given
 from hypothesis import strategies as st
