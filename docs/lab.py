@@ -49,7 +49,7 @@ def running(notebooks: Path, home: Path, trusted: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{_port(home, server)}"
     finally:
         with suppress(psutil.NoSuchProcess):
-            processes = [server, *server.children(recursive=True)]  # kernels lead sessions of their own
+            processes = [server, *server.children(recursive=True)]  # kernels are in groups of their own
             server.terminate()
             _, alive = psutil.wait_procs(processes, timeout=20)
             for process in alive:
