@@ -1,4 +1,4 @@
-"""Take the pictures of pages that the tool draws: docs/pictures/roofline.png, ranks.png and page-*.png.
+"""Take the pictures of pages that the tool draws: docs/pictures/roofline.png, ranks*.png, diff*.png and page-*.png.
 
     python docs/make_page_pictures.py
 
@@ -28,12 +28,13 @@ class Picture(NamedTuple):
     """A picture of a page.
 
     Attributes:
-        command: the words of the command; JOB stands for the folder of the traces.
+        command: the words of the command; JOB stands for the folder of the traces, OTHER for that of the other job.
         job: arguments of the simulation.
         height: pixels from the top of the page.
         option: of the command, for the file.
         place: what of the page is shown, as it stands behind `#` in its address.
         before: what is done to it then.
+        other: arguments of the simulation of another job; None for none.
     """
 
     command: str
@@ -42,6 +43,7 @@ class Picture(NamedTuple):
     option: str = "-o"
     place: str = ""
     before: str = ""
+    other: dict[str, Any] | None = None
 
 
 _TRAINING = {"ranks": 2, "steps": 2, "seed": 7, "read_loss": True}
@@ -58,23 +60,26 @@ def _report(place: str, before: str = "") -> Picture:
     return Picture("report JOB/rank0.json.gz --arch h100-sxm", _TRAINING, 800, "--html", place, before)
 
 
+def _diff(place: str, height: int) -> Picture:
+    other = {"recompute": "non_reentrant", "tiny_kernels": 20}
+    command = "diff JOB/rank0.json.gz OTHER/rank0.json.gz --names before,after"
+    return Picture(command, {}, height, "--html", place, other=other)
+
+
+_LATE = {
+    "ranks": 8, "steps": 8, "late_rank": 5, "late_us": 4000,
+    "step_collectives": ("_allgather_base", "allreduce"), "collective_mb": (1, 8, 64),
+}  # fmt: skip
+
 PICTURES = {
     "page-overview": _report("view=overview"),
     "page-timeline": _report("view=timeline", _LAUNCHES),
     "page-flame": _report("view=flame"),
     "roofline": Picture("roofline JOB/rank0.json.gz", _TRAINING, 750),
-    "ranks": Picture(
-        "ranks JOB",
-        {
-            "ranks": 8,
-            "steps": 8,
-            "late_rank": 5,
-            "late_us": 4000,
-            "step_collectives": ("_allgather_base", "allreduce"),
-            "collective_mb": (1, 8, 64),
-        },
-        1500,
-    ),
+    "diff": _diff("view=flame", 480),
+    "diff-places": _diff("view=places&place=1", 800),
+    "ranks": Picture("ranks JOB", _LATE, 700, "--html", "view=step&rank=5"),
+    "ranks-waits": Picture("ranks JOB", _LATE, 600, "--html", "view=waits"),
 }
 """Name of a picture -> what it shows."""
 
@@ -86,7 +91,10 @@ def main() -> None:
             job, drawn = Path(folder, name, "job"), Path(folder, f"{name}.html")
             taken = DOCS / "pictures" / f"{name}.png"
             write(simulate(**picture.job), job, traces_only=True)
-            words = picture.command.replace("JOB", str(job)).split()
+            other = job.parent / "other"
+            if picture.other is not None:
+                write(simulate(**picture.other), other, traces_only=True)
+            words = picture.command.replace("JOB", str(job)).replace("OTHER", str(other)).split()
             result = CliRunner().invoke(app, [*words, picture.option, str(drawn)], catch_exceptions=False)
             if result.exit_code:
                 raise SystemExit(result.stderr)
