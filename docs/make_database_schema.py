@@ -60,9 +60,9 @@ work it is, and `PART_OF` from there to its place in the module tree, a `ModuleP
 that of the module that called the forward op. What `Optimizer.step` launches is `IN_MODULE` of that range. Work of no
 module is `PART_OF` a place that says so. So each GPU event leads to exactly one place, and everything adds up. Of ops,
 those with GPU work have `IN_MODULE`. `NEXT_LAYER` leads from layer to layer, an `OddLayer` to one that is not as the
-others. An allocation (`MemoryEvent`) is `ALLOCATED_IN` a call, and `IN_MODULE` where GPU work of that call would be; its
-release `RELEASES` it. A `Gap` lies between the GPU events that are `BEFORE` and `AFTER` it, and is `CAUSED_BY` what the
-host did.
+others. An allocation (`MemoryEvent`) is `ALLOCATED_IN` a call, and `IN_MODULE` where GPU work of that call would be;
+its release `RELEASES` it. A `Gap` lies between the GPU events that are `BEFORE` and `AFTER` it, and is `CAUSED_BY` what
+the host did.
 """
 
 DIFFS = """## Comparisons
