@@ -63,7 +63,7 @@ class Drawing:
         *,
         step: int | Iterable[int] | None = None,
         arch: Architecture | str | os.PathLike[str] | Mapping[str, Any] | None = None,
-        height: int = 620,
+        height: int = 700,
     ) -> InlineRoofline:
         """Operations by their arguments under the roofs of a device, which a notebook shows inline.
 

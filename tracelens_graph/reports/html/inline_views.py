@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,15 @@ from tracelens_graph.reports.html.roofline import roofline as roofline_data
 from tracelens_graph.reports.html.shell import Code, page
 from tracelens_graph.reports.html.tables import Texts
 from tracelens_graph.reports.roofline_html import MOST_MARKS
+from tracelens_graph.short_names import short_name
 from tracelens_graph.suggest import hint
 from tracelens_graph.table import Table
+from tracelens_graph.texts import shorten
 
 MOST_EVENTS, MOST_FRAMES, MOST_POINTS = 16_000, 4_000, 500
 """What the views have of events, of frames, and of operations, where a notebook keeps them."""
 LONGEST_NAME = 200
+_LONGEST_KERNEL = 48
 
 Steps = int | Iterable[int] | None
 
@@ -53,6 +56,13 @@ def _modules(w: Window) -> Table:
     """Modules of one class at one place together, without the line for all of them."""
     found = modules(w, by="class")
     return found.take(np.flatnonzero(np.asarray(found["depth"]) > 0))
+
+
+def _kernels(w: Window) -> Table:
+    """Kernels by names that leave room for figures."""
+    found = kernel_summary(w)
+    names = [shorten(short_name(str(name)), _LONGEST_KERNEL) for name in found["Kernel name"]]
+    return replace(found, columns={**found.columns, "Kernel name": names})
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,7 @@ FLAMES: Mapping[str, _By] = {
     "op": _By("ops", ops_summary, "total_direct_kernel_time_ms",
               ("name", "Count", "total_direct_kernel_time_ms", "Percentage (%)")),
     "line": _By("python", python_lines, "gpu_sum_us", ("name", "frames", "gpu_events", "gpu_sum_us", "percent", "uid")),
-    "kernel": _By("kernels", kernel_summary, "Kernel duration (µs)_sum",
+    "kernel": _By("kernels", _kernels, "Kernel duration (µs)_sum",
                   ("Kernel name", "Parent cpu_op", "Kernel duration (µs)_count", "Kernel duration (µs)_sum",
                    "Percent of kernels time (%)", "ex_UID")),
 }  # fmt: skip
@@ -163,7 +173,7 @@ def roofline(
     *,
     step: Steps = None,
     arch: Architecture | str | os.PathLike[str] | Mapping[str, Any] | None = None,
-    height: int = 620,
+    height: int = 700,
 ) -> InlineRoofline:
     """Operations by their arguments under the roofs of a device.
 
