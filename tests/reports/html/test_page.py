@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from in_browser import NAMELESS, Opened, show, until
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.ops.ops import ops_summary
+from tracelens_graph.analyses.places.modules import module_times
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 
@@ -94,17 +96,34 @@ def test_figures_are_those_of_the_tables(path: Path, opened: Opened) -> None:
 
 @parametrize("path", QWEN)
 def test_from_the_report_to_module_and_line_in_three_clicks(path: Path, opened: Opened) -> None:
-    page = opened(page_of(loaded(path)))
+    core = loaded(path)
+    page = opened(page_of(core))
     page.click("text=show uid 16411")
     until(page, "location.hash.includes('uid=16411')")
     assert page.is_visible("#view-timeline")
-    said = page.inner_text("#selected")
-    assert "Qwen2Model_0" in said
-    assert "modeling_qwen2.py" in said
+    said = page.inner_text("#selected .what")
+    assert "at modeling_qwen2.py:68 apply_rotary_pos_emb" in said
+    assert re.search(r"Qwen2Model_0 . Qwen2DecoderLayer_17 . Qwen2Attention_17", said)
+    page.click("#selected .path >> text=Qwen2Attention_17")
+    until(page, "document.querySelector('#selected b').textContent === 'nn.Module: Qwen2Attention_17'")
     page.click("#selected >> text=Flame graph")
     assert page.is_visible("#view-flame")
-    assert page.evaluate("tracelensGraph.flame.zoomed") >= 0
-    assert page.locator(".crumbs button").count() > 2
+    assert page.locator(".crumbs button").last.inner_text().startswith("Qwen2Attention_17")
+    (row,) = (one for one in module_times(core).records() if one["module"] == "Qwen2Attention_17")
+    shown_ns = page.evaluate("tracelensGraph.flame.made.total[tracelensGraph.flame.zoomed]")
+    assert shown_ns == pytest.approx(1e3 * row["total_us"], abs=0.5)
+    first = page.locator("#view-flame tbody tr").first
+    assert first.inner_text().split() == [
+        "Qwen2Attention_17", "3", f"{row['total_us'] / 1e3:.6f}", "0.000000", f"{row['percent']:.2f}", "23", "16459"
+    ]  # fmt: skip
+
+
+@parametrize("path", QWEN)
+def test_the_frame_of_a_kernel_is_that_of_its_module(path: Path, opened: Opened) -> None:
+    page = opened(page_of(loaded(path)), hash="#view=flame&uid=16411")
+    page.click("#selected >> text=Flame graph")
+    assert page.locator(".crumbs button").last.inner_text().startswith("Qwen2Attention_17")
+    assert page.evaluate("tracelensGraph.flame.made.uid[tracelensGraph.flame.marked]") == 16411
 
 
 @parametrize("path", QWEN)

@@ -69,7 +69,7 @@ const Show = {
     if (!number) return Show.cut(text.replace(Show.LEAD, ""), room);
     const head = room - number.length - 1;
     if (head < 0) return number.length - 1 <= room ? number.slice(1) : "";
-    return `${text.slice(0, head)}…${number}`;
+    return `${head < 3 ? "" : text.slice(0, head)}…${number}`;
   },
 
   cut: (text, room) => (text.length <= room ? text : room < 3 ? "" : `${text.slice(0, room - 1)}…`),

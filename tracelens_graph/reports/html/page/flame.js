@@ -95,6 +95,7 @@ class Flame {
   }
 
   refresh() {
+    this.marked = -1;
     for (const [name, box] of Object.entries(this.checks)) box.checked = this.options[name];
     this.none.hidden = [...this.made.kids(-1)].some((frame) => this.made.total[frame]);
     this.box.hidden = this.list.hidden = !this.none.hidden;
@@ -168,6 +169,11 @@ class Flame {
         context.restore();
       }
       context.globalAlpha = 1;
+      if (box.chain.includes(this.marked)) {
+        context.strokeStyle = palette.textCss;
+        context.lineWidth = 2;
+        context.strokeRect(x + 1, y + 1, Math.max(size - 2, 2), Flame.ROW - 3);
+      }
     }
     this.drawCrumbs();
     this.tellMatched();
@@ -291,6 +297,7 @@ class Flame {
       inside = [];
     const base = this.path(this.zoomed).length;
     const walk = [[this.zoomed, base]];
+    if (this.zoomed >= 0) inside.push([this.zoomed, base - 1]);
     while (walk.length && inside.length < 20000) {
       const [frame, depth] = walk.pop();
       for (const kid of made.kids(frame)) {
@@ -353,13 +360,23 @@ class Flame {
         if (view !== this.options.view) this.set({ view });
         const frame = this.frameOf(node);
         if (frame < 0) continue;
-        this.zoomed = frame;
+        this.zoomed = this.around(frame);
+        this.marked = frame;
         this.draw();
         this.listFrames();
         return true;
       }
     }
     return false;
+  }
+
+  // The nearest frame around one, itself included, that has several others in it: one alone tells nothing.
+  around(frame) {
+    const { made } = this;
+    for (let at = frame; at >= 0; at = made.parent[at]) {
+      if ([...made.kids(at)].filter((kid) => made.total[kid]).length > 1) return at;
+    }
+    return frame;
   }
 
   // Of the frames with the name of a node that in the most of its callers, of these the widest; -1 for none.

@@ -252,6 +252,12 @@ class App extends Views {
     return [this.tables?.grid, this.flame?.grid, this.memory?.grid];
   }
 
+  // What is printed is drawn at once: there is no next frame before.
+  print(isPrinted) {
+    super.print(isPrinted);
+    if (this.isReady && this.shown === "timeline") this.timeline.draw();
+  }
+
   unselect() {
     this.select(-1, "key");
   }

@@ -281,13 +281,15 @@ class Memory {
     };
   }
 
-  // Labels of the axis: all in one unit, with the digits that tell neighbours apart.
+  // Labels of the axis, all in one unit.
   static labels(splits) {
-    const [first, second] = splits,
-      most = splits[splits.length - 1];
-    const share = (second - first) / 1024 ** Show.power(most);
-    const digits = splits.length > 1 ? Math.max(0, Math.ceil(-Math.log10(share) - 1e-9)) : 2;
-    return splits.map((value) => (value || most < 1024 ? Show.bytesAs(value, most, digits) : "0"));
+    const most = splits[splits.length - 1],
+      step = splits.length > 1 ? splits[1] - splits[0] : most;
+    // Halves and quarters are told in the unit of the greatest, finer steps in their own.
+    const isFine = step < 1024 ** Show.power(most) / 4,
+      share = step / 1024 ** Show.power(most);
+    const digits = isFine || share >= 1 ? 0 : share === 0.5 ? 1 : 2;
+    return splits.map((value) => (value || most < 1024 ? Show.bytesAs(value, isFine ? step : most, digits) : "0"));
   }
 
   range(device, low, high) {

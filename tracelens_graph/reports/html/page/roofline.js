@@ -14,7 +14,7 @@ class Roofline {
           "p",
           { class: "dim" },
           found
-            ? "No operation of this trace has a model of its cost."
+            ? "No roofline: no operation of this trace has a model of its cost. Models need shapes (record_shapes=True)."
             : "No roofline: the trace does not tell a device whose rates are known. report --arch NAME names one.",
         ),
       );
@@ -31,7 +31,7 @@ class Roofline {
     const width = 1120,
       height = 520,
       left = 64,
-      right = 210,
+      right = 250,
       top = 16,
       bottom = 46;
     const ends = (values) => [Math.log10(Math.min(...values) / 2.5), Math.log10(Math.max(...values) * 2.5)];

@@ -5,6 +5,7 @@ class Timeline {
   static LABEL = 34;
   static SMALL = 0.2;
   static SAMPLE = 10_000;
+  static FEW = 500;
 
   constructor(app) {
     this.app = app;
@@ -58,7 +59,7 @@ class Timeline {
       from = Math.min(from, start[e]);
       to = Math.max(to, this.trace.end(e));
     }
-    const isSmall = to > from && to - from < (high - low) * Timeline.SMALL;
+    const isSmall = n >= Timeline.FEW && to > from && to - from < (high - low) * Timeline.SMALL;
     if (!isSmall) [from, to] = [low, high];
     const margin = (to - from) * (isSmall ? 0.1 : 0.01) || 1;
     return { from: from - margin, to: to + margin };
@@ -160,11 +161,16 @@ class Timeline {
     if (this.asked || !this.image) return;
     this.asked = requestAnimationFrame(() => {
       this.asked = 0;
-      const before = performance.now();
-      Drawing.all(this);
-      this.drawTimes.push(performance.now() - before);
-      if (this.drawTimes.length > 2000) this.drawTimes.splice(0, 1000);
+      this.draw();
     });
+  }
+
+  draw() {
+    if (!this.image) return;
+    const before = performance.now();
+    Drawing.all(this);
+    this.drawTimes.push(performance.now() - before);
+    if (this.drawTimes.length > 2000) this.drawTimes.splice(0, 1000);
   }
 
   get scale() {
