@@ -178,6 +178,12 @@ def test_what_makes_no_sense_is_said(make: Any, message: str) -> None:
         make(load(small_trace()))
 
 
+def test_without_gpu_events_it_says_so() -> None:
+    g = load([span("cpu_op", "aten::mm", 0, 10)])
+    assert g.flame().notes == ["There are no GPU events to draw."]
+    assert len(g.timeline().table) == 1
+
+
 def test_at_the_prompt_it_is_the_table() -> None:
     shown = repr(load(small_trace()).flame("kernel")).splitlines()
     assert shown[0] == "GPU time by kernel: <parsed trace>"

@@ -122,7 +122,7 @@ def flame(g: Core | Window, by: str = "module", *, step: Steps = None, height: i
 
     def view(most: int) -> Inline:
         text, found = written(most)
-        notes = []
+        notes = [] if len(w.gpu_rows) else ["There are no GPU events to draw."]
         if found.left_out:
             notes.append(
                 f"The {len(found.parent):,} frames with most time are drawn; that of {found.left_out:,} others is in "
