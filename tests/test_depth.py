@@ -39,7 +39,7 @@ COMMANDS = {
         "diff T T --html R",
         "diff T T --layout tracelens --csv D",
     ),
-    "ranks": ("ranks T F", "ranks T F --path"),
+    "ranks": ("ranks T F", "ranks T F --path", "ranks T F --html R"),
     "info": ("info T",),
     "timeline": ("timeline T",),
     "attribution": ("attribution T", "attribution T --level kernel"),
