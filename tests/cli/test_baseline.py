@@ -72,6 +72,21 @@ def test_a_comment_tells_the_change(run: Run, traces: tuple[Path, Path], baselin
     assert page.links == []
 
 
+def test_files_and_tables_beside_a_baseline(run: Run, traces: tuple[Path, Path], tmp_path: Path) -> None:
+    code, out, _ = run(
+        "report", traces[1], "--against", traces[0], "--csv", tmp_path / "t", "--json", tmp_path / "r.json"
+    )
+    assert code == 0
+    title, total, *_ = out.splitlines()[2:]
+    assert (title, total.split()) == ("after against before", "total 0.159 -> 0.169 ms +0.010 +6.4 %".split())
+    assert "after against before" in run("report", traces[1], "--against", traces[0], "--csv", tmp_path / "t")[1]
+    table = ["--table", "gpu_timeline", "--fail-if", "total_ms:pct > 9"]
+    code, out, err = run("report", traces[1], "--against", traces[0], *table)
+    assert (code, err) == (0, "")
+    assert out.startswith("GPU timeline\n")
+    assert "after against before" in run("report", traces[1], "--against", traces[0], "--all")[1]
+
+
 def test_a_report_on_something_else_is_said_to_be_one(run: Run, traces: tuple[Path, Path], tmp_path: Path) -> None:
     base = tmp_path / "b.json"
     assert run("report", traces[0], "--step", "5", "--json", base)[0] == 0
@@ -113,6 +128,7 @@ def test_standard_input(run: Run, traces: tuple[Path, Path]) -> None:
     [
         (["T", "T2", "--against", "T"], 2, "--against takes one trace, not 2; compare takes several runs"),
         (["T", "--against", "T", "--layout", "tracelens"], 2, "--layout tracelens has no baseline"),
+        (["T", "--against", "T", "--table", "gpu_timeline"], 2, "--against adds nothing to --table; compare --table"),
         (["T", "--against", "nowhere.json"], 1, "nowhere.json: "),
         (["T", "--fail-if", "idle_ms:pct > 2"], 2, "there is no figure 'idle_ms:pct'"),
         (["T", "--against", "T", "--fail-if", "idel_ms:pct > 2"], 2, "did you mean idle_ms?"),

@@ -151,7 +151,7 @@ def test_json_is_strict(core: Core, tables: dict[str, Table]) -> None:
 def test_markdown_is_text_only(core: Core, tables: dict[str, Table]) -> None:
     dearest = dearest_ops(core, top=len(NAMES))
     comment = report_comment(core, [], dearest, [""] * len(dearest), tables, facts(core), str)
-    assert len(comment) <= ROOM
+    assert len(comment.encode()) <= ROOM
     for page in (*map(table_markdown, tables.values()), comment):
         assert not CONTROL.search(page)
         seen = github_markdown.read(page)

@@ -207,6 +207,8 @@ def report(
     if compare_with is not None and len(paths) > 1:
         raise typer.BadParameter(f"--compare-with takes one trace, not {len(paths)}")
     if against is not None:
+        if asked and not any(one.suffix for one in conditions):
+            raise typer.BadParameter("--against adds nothing to --table; compare --table prints what changed of one")
         if len(paths) > 1:
             raise typer.BadParameter(f"--against takes one trace, not {len(paths)}; compare takes several runs")
         check_pipes([*paths, against])

@@ -354,7 +354,9 @@ def _written(
         written = write_folder(tables, request.folder)
         yield f"{len(written)} tables written to {printable(str(request.folder))}\n"
     yield from _workbook(tables, request, "tables")
+    changed = against.told(every, request.width) if against is not None and not request.markdown else ""
     if request.is_for_files_only and not (request.json or request.markdown or request.html):
+        yield changed.removeprefix("\n")
         return
     from tracelens_graph.analyses.diagnosis.verdict import verdict
     from tracelens_graph.reports.document import facts, report_json
@@ -382,12 +384,14 @@ def _written(
         yield all_tables(
             w.core, about, findings, tables, call.complete, call.to_open, rows, request.width, request.color
         ) + _on_pipes(trace)
-        yield against.told(every, request.width) if against is not None else ""
+        yield changed
     elif not request.is_for_files_only:
         yield _first_screen(w, tables["gpu_timeline"], _left_out(every), about, findings, request, trace)
-        yield against.told(every, request.width) if against is not None else ""
+        yield changed
         yield _on_comparison(request, trace)
         yield _on_pipes(trace)
+    else:
+        yield changed.removeprefix("\n")
 
 
 def _comment(

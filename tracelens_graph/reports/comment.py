@@ -19,7 +19,7 @@ from tracelens_graph.table import Table
 from tracelens_graph.texts import shorten
 
 ROOM = 60_000
-"""Characters of a comment. GitHub takes 65,536; the rest is for what a job adds."""
+"""Bytes of a comment. GitHub takes 65,536 characters; the rest is for what a job adds."""
 
 _NAME = 60
 _CELL = 80
@@ -27,6 +27,7 @@ _SENTENCE = 600
 _COMMAND = 400
 """Characters of a command; a longer one is left out, as half of it is of no use."""
 _DEVICES = 4
+_ONE_TABLE = "tracelens-graph report TRACE --table NAME --top 0"
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,12 @@ def report_comment(
     if len(dearest):
         blocks.append(_dearest(dearest, advice))
     folds: list[tuple[str, str]] = []
+    if len(findings) > 1:
+        causes = "\n".join(f"* {_finding(finding, hint)}" for finding in findings[1:])
+        folds.append(("verdict", folded("Verdict, with what to try and commands that tell more", causes)))
     if against is not None:
         blocks += _change(against)
         folds += [(f"change: {name}", text) for name, text in _compared(against, rows)]
-    if len(findings) > 1:
-        causes = "\n".join(f"* {_finding(finding, hint)}" for finding in findings[1:])
-        blocks.append(folded("Verdict, with what to try and commands that tell more", causes))
     others = []
     for name, table in tables.items():
         if for_people(table) and len(table):
@@ -87,7 +88,7 @@ def report_comment(
             folds.append((name, _fold(table.title or name, len(table), shown)))
         else:
             others.append(f"{code(name)} ({_rows(len(table))})")
-    command = hint("tracelens-graph report TRACE --table NAME --top 0")
+    command = hint(_ONE_TABLE) if len(hint(_ONE_TABLE)) <= _COMMAND else _ONE_TABLE
     left_out = f"Not shown: {', '.join(others)}. One table: {code(command)}" if others else ""
     return COMMENT + "\n\n".join(_with_room(blocks, folds, left_out, command)) + "\n"
 
@@ -95,14 +96,14 @@ def report_comment(
 def _with_room(blocks: list[str], folds: Sequence[tuple[str, str]], end: str, command: str) -> Iterator[str]:
     """All blocks, as many of those that unfold as there is room for, and which these are not."""
     names = [name for name, _ in folds]
-    room = ROOM - len(COMMENT) - sum(len(one) + 2 for one in (*blocks, end, command, *names)) - 200
+    room = ROOM - _size(COMMENT) - sum(_size(one) + 4 for one in (*blocks, end, command, *names)) - 200
     yield from blocks
     cut = []
     for name, text in folds:
-        if len(text) + 2 > room:
+        if _size(text) + 2 > room:
             cut.append(name)
             continue
-        room -= len(text) + 2
+        room -= _size(text) + 2
         yield text
     if cut:
         yield f"Left out, as a comment has no room for them: {', '.join(map(code, cut))}. One table: {code(command)}"
@@ -207,6 +208,10 @@ def _fold(title: str, count: int, table: Table) -> str:
 
 def _said(text: str, longest: int = _SENTENCE) -> str:
     return escape(shorten(text, longest))
+
+
+def _size(text: str) -> int:
+    return len(text.encode())
 
 
 def _rows(count: int) -> str:
