@@ -75,6 +75,7 @@ class MergedNodes:
         self.own: list[tuple[list[int], list[int]]] = [([], [])]
         """Per node, and first for the top, the leaves of both sides right below it."""
         self._of: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        self._names: tuple[dict[int, str], dict[int, str]] = ({}, {})
         self._draw()
 
     def _draw(self) -> None:
@@ -142,7 +143,10 @@ class MergedNodes:
         """What is called on both sides; the top has no name."""
         if not node:
             return "", ""
-        first, second = (_called(side, one) for side, one in zip(self.sides, self.nodes[node - 1], strict=True))
+        first, second = (
+            _called(side, one, known)
+            for side, one, known in zip(self.sides, self.nodes[node - 1], self._names, strict=True)
+        )
         return first, second
 
     def _above(self, k: int, node: int) -> int:
@@ -243,12 +247,16 @@ def _children_first(below: Sequence[Sequence[int]]) -> Iterator[int]:
     return reversed(order)
 
 
-def _called(forest: Forest, node: int) -> str:
+def _called(forest: Forest, node: int, known: dict[int, str]) -> str:
+    """What is called at a node; `known` are names by the number that the forest has for kind and name."""
     if node < 0:
         return ""
     row = int(forest.row[node])
     if row < 0:
         return NO_LAUNCH if node in forest.lone_roots else OUTSIDE_OF_OPS
-    core = forest.window.core
-    kind = Kind(int(core.columns.kind[row]))
-    return normal_name(kind, core.names[core.columns.name[row]]).removeprefix("nn.Module: ")
+    number = int(forest.called[node])
+    if number not in known:
+        core = forest.window.core
+        kind = Kind(int(core.columns.kind[row]))
+        known[number] = normal_name(kind, core.names[core.columns.name[row]]).removeprefix("nn.Module: ")
+    return known[number]
