@@ -78,7 +78,10 @@ def test_files_and_tables_beside_a_baseline(run: Run, traces: tuple[Path, Path],
     )
     assert code == 0
     title, total, *_ = out.splitlines()[2:]
-    assert (title, total.split()) == ("after against before", "total 0.159 -> 0.169 ms +0.010 +6.4 %".split())
+    assert (title, total.split()) == (
+        "after against before",
+        ["total", "0.159", "->", "0.169", "ms", "+0.010", "+6.4", "%"],
+    )
     assert "after against before" in run("report", traces[1], "--against", traces[0], "--csv", tmp_path / "t")[1]
     table = ["--table", "gpu_timeline", "--fail-if", "total_ms:pct > 9"]
     code, out, err = run("report", traces[1], "--against", traces[0], *table)
