@@ -1,6 +1,7 @@
 """Take the pictures of pages that the tool draws: docs/pictures/roofline.png, ranks*.png, diff*.png and page-*.png.
 
-    python docs/make_page_pictures.py
+    python docs/make_page_pictures.py              # all
+    python docs/make_page_pictures.py page-flame   # some
 
 Traces are those of simulated jobs. Needs the extra `plot`, and Chromium or Chrome.
 """
@@ -8,6 +9,7 @@ Traces are those of simulated jobs. Needs the extra `plot`, and Chromium or Chro
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -56,6 +58,14 @@ _LAUNCHES = """() => {
 }"""
 
 
+_WHERE = """() => {
+  const uid = tracelensGraph.head.overview.findings[2].uid;
+  tracelensGraph.selectUid(uid, "link");
+  document.querySelectorAll("#selected .acts button")[2].click();
+}"""
+"""The second cause of the verdict is looked at, and then its place in the flame graph."""
+
+
 def _report(place: str, before: str = "") -> Picture:
     return Picture("report JOB/rank0.json.gz --arch h100-sxm", _TRAINING, 800, "--html", place, before)
 
@@ -75,6 +85,8 @@ PICTURES = {
     "page-overview": _report("view=overview"),
     "page-timeline": _report("view=timeline", _LAUNCHES),
     "page-flame": _report("view=flame"),
+    "page-path": _report("view=overview", _WHERE),
+    "page-memory": _report("view=memory"),
     "roofline": Picture("roofline JOB/rank0.json.gz", _TRAINING, 750),
     "diff": _diff("view=flame", 480),
     "diff-places": _diff("view=places&place=1", 800),
@@ -85,9 +97,11 @@ PICTURES = {
 
 
 def main() -> None:
-    """Draw all pages and take their pictures."""
+    """Draw pages and take their pictures."""
+    chosen = sys.argv[1:] or list(PICTURES)
     with TemporaryDirectory() as folder, browser(shutil.which("chromium") or shutil.which("google-chrome")) as page:
-        for name, picture in PICTURES.items():
+        for name in chosen:
+            picture = PICTURES[name]
             job, drawn = Path(folder, name, "job"), Path(folder, f"{name}.html")
             taken = DOCS / "pictures" / f"{name}.png"
             write(simulate(**picture.job), job, traces_only=True)

@@ -68,8 +68,7 @@ const Show = {
     const [number] = /_\d+$/.exec(text) ?? [];
     if (!number) return Show.cut(text.replace(Show.LEAD, ""), room);
     const head = room - number.length - 1;
-    if (head < 0) return number.length - 1 <= room ? number.slice(1) : "";
-    return `${head < 3 ? "" : text.slice(0, head)}…${number}`;
+    return head < 0 ? "" : `${head < 3 ? "" : text.slice(0, head)}…${number}`;
   },
 
   cut: (text, room) => (text.length <= room ? text : room < 3 ? "" : `${text.slice(0, room - 1)}…`),

@@ -133,7 +133,9 @@ class Trace {
       const module = above.filter((one) => this.className(one) === "module").map((one) => this.short(one));
       const op = above.findLast((one) => this.className(one) === "op");
       if (op >= 0) lines.push(["", `of ${this.text(op)} ${this.arguments(op)}`]);
-      const line = above.findLast((one) => this.className(one) === "python" && this.text(one).includes("): "));
+      const frames = above.filter((one) => this.className(one) === "python" && this.text(one).includes("): "));
+      // The innermost line that is not PyTorch's own: the one that can be changed.
+      const line = frames.findLast((one) => !/(^|\/)torch\//.test(this.text(one))) ?? frames.at(-1);
       if (line >= 0) lines.push(["", `at ${this.short(line)}`]);
       if (module.length) lines.push(["dim", Show.cut(module.join(" › "), 200)]);
       if (this.parent[e] < 0) lines.push(["dim", "no launch in the trace"]);

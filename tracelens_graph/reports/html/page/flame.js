@@ -222,6 +222,8 @@ class Flame {
     if (whole.length <= letters) return whole;
     const told = this.trace.shortName(this.made.name[this.telling(chain)]);
     if (chain.length === 1) return Show.label(told, letters);
+    // The name of a kernel may be cut, those of what it is in may not.
+    if (!this.options.isInverted && whole.length - told.length <= letters * 0.6) return Show.cut(whole, letters);
     const marked = this.options.isInverted ? `${told}…` : `…${told}`;
     return marked.length <= letters ? marked : Show.label(told, letters);
   }

@@ -83,10 +83,20 @@ class Holders {
     return [...found.values()].sort((a, b) => b.bytes - a.bytes);
   }
 
+  // Of a path that has no room its end, which tells most.
+  static end(path, room) {
+    if (path.length <= room) return path;
+    const parts = path.split("/");
+    let end = parts.pop();
+    while (parts.length && parts.at(-1).length + end.length + 3 <= room) end = `${parts.pop()}/${end}`;
+    return parts.length ? `…/${end}` : end;
+  }
+
   draw() {
     const sums = this.sums(),
       whole = this.device.allocated[this.device.peak],
-      most = Math.max(...sums.map((one) => one.bytes), 1);
+      most = Math.max(...sums.map((one) => one.bytes), 1),
+      room = (this.place.clientWidth - 180) * 0.09;
     this.bars.replaceChildren(
       ...sums.slice(0, Holders.MOST).map((one) => {
         const fill = el("i", { class: "fill c-allocated" });
@@ -94,12 +104,9 @@ class Holders {
         return el(
           "div",
           { class: "holder", title: one.name },
-          // Where there is no room for a path, its end is what tells most.
-          el(
-            one.uid == null || one.uid < 0 ? "span" : "a",
-            { class: "label", ...(one.uid >= 0 && one.uid != null ? { href: `#uid=${one.uid}` } : {}) },
-            el("bdi", { dir: "ltr" }, one.name),
-          ),
+          one.uid == null || one.uid < 0
+            ? el("span", { class: "label" }, Holders.end(one.name, room))
+            : el("a", { class: "label", href: `#uid=${one.uid}` }, Holders.end(one.name, room)),
           el("span", { class: "track" }, fill),
           el("span", { class: "number" }, Show.bytes(one.bytes)),
           el("span", { class: "number dim" }, Show.percent(one.bytes, whole)),

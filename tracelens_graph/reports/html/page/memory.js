@@ -206,6 +206,7 @@ class Memory {
       height = this.root.clientHeight * 0.5;
     if (width <= 0 || height <= 0 || !this.trace) return;
     const each = Math.max(Memory.LOW, Math.min(Memory.HIGH, (height - Timeline.AXIS) / this.devices.length));
+    this.holders.draw();
     if (width === this.width && each === this.each) return this.draw();
     Object.assign(this, { width, each });
     this.recolor();
