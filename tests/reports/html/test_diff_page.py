@@ -68,6 +68,7 @@ def test_a_place_is_selected_in_every_view(path: Path, opened: Opened) -> None:
     held = page.evaluate("[...tracelensGraph.flame.framesOf.get(1)].map((f) => tracelensGraph.flame.path(f))")
     assert all(zoomed == -1 or zoomed in way for way in held)
     assert "2. " in page.inner_text("#selected")
+    assert page.locator("#view-flame tr.marked").count() == len(held)
     page.click("#selected >> text=Table")
     assert page.inner_text("#view-tables tr.marked").startswith("2")
     page.keyboard.press(".")

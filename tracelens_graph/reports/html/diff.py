@@ -16,7 +16,7 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.diff_point import point_lines
 from tracelens_graph.reports.diff_text import changed_places, headline, side_lines
 from tracelens_graph.reports.document import facts
-from tracelens_graph.reports.html.diff_flame import diff_stacks
+from tracelens_graph.reports.html.diff_flame import Called, diff_stacks
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.reports.html.overview import parts, recorded
 from tracelens_graph.reports.html.planes import packed
@@ -62,15 +62,17 @@ def diff_page(
     title = clean(f"GPU work: {second} against {first}")
     head = {"overview": _overview(difference, tables, said), "columns": described, "title": title}
     rows = tables["diff_places"].records()[:MOST_PLACES]
+    places = [
+        _place(difference, place, row, commands, stacks.names)
+        for place, row in zip(difference.places, rows, strict=False)
+    ]
     body: dict[str, Any] = {
         "names": stacks.names.texts,
         "shorts": [
             None if short == name else short
             for name, short in zip(stacks.names.texts, stacks.names.shorts, strict=True)
         ],
-        "places": [
-            _place(difference, place, row, commands) for place, row in zip(difference.places, rows, strict=False)
-        ],
+        "places": places,
         "tables": table_objects(tables, texts),
     }
     body["texts"] = texts.listed
@@ -140,7 +142,7 @@ def _facts(a: Window, b: Window) -> list[list[str | None]]:
     return [[clean(label), *(clean(about[label]) if label in about else None for about in sides)] for label in labels]
 
 
-def _place(difference: Diff, place: Place, row: Mapping[str, Any], commands: Commands) -> dict[str, Any]:
+def _place(difference: Diff, place: Place, row: Mapping[str, Any], commands: Commands, names: Called) -> dict[str, Any]:
     """One place with all that is known of it."""
     return {
         "place": int(row["place"]),
@@ -151,13 +153,13 @@ def _place(difference: Diff, place: Place, row: Mapping[str, Any], commands: Com
         "why": clean(str(row["why"]), _LONGEST),
         "times": int(row["times"]),
         "ns": list(place.ns),
-        "sides": [_side(place, row, k) for k in range(2)],
+        "sides": [_side(place, row, k, names) for k in range(2)],
         "drawn": [clean(line) for line in point_lines(difference, place, _WIDTH)],
         "commands": [[clean(label), clean(command, _LONGEST)] for label, command in commands(int(row["place"]))],
     }
 
 
-def _side(place: Place, row: Mapping[str, Any], k: int) -> dict[str, Any]:
+def _side(place: Place, row: Mapping[str, Any], k: int, names: Called) -> dict[str, Any]:
     """What one side does at a place: what launched its longest event, and all its kernels."""
     letter, kernels = "ab"[k], place.kernels[k]
     told = {field: row[f"{field}_{letter}"] for field in ("line", "shapes", "types", "uid")}
@@ -166,7 +168,7 @@ def _side(place: Place, row: Mapping[str, Any], k: int) -> dict[str, Any]:
         "shapes": clean(_arguments(told["shapes"])) if told["shapes"] is not None else None,
         "types": clean(_arguments(told["types"])) if told["types"] is not None else None,
         "uid": told["uid"],
-        "kernels": [[clean(name), count, ns] for name, (count, ns) in list(kernels.items())[:_MOST_KERNELS]],
+        "kernels": [[names.kernel(name), count, ns] for name, (count, ns) in list(kernels.items())[:_MOST_KERNELS]],
         "more": max(len(kernels) - _MOST_KERNELS, 0),
     }
 

@@ -168,16 +168,19 @@ class DiffFlame extends Flame {
     return sign + super.fitted(context, chain, room - 8 * sign.length);
   }
 
-  // Frames that hold work of the selected place, or the selected frame.
+  // Whether a frame is the selected one, or holds work of the selected place.
+  isChosen(frame) {
+    return this.app.place ? !!this.framesOf.get(this.app.place - 1)?.has(frame) : frame === this.app.frame;
+  }
+
   outline() {
     if (!this.width || !this.boxes) return;
-    const chosen = this.app.place ? this.framesOf.get(this.app.place - 1) : new Set([this.app.frame]);
     const context = this.canvas.getContext("2d"),
       { textCss } = this.palette();
     context.strokeStyle = textCss;
     context.lineWidth = 2;
     for (const { chain, x, width, row } of this.boxes) {
-      if (!chain.some((frame) => chosen?.has(frame))) continue;
+      if (!chain.some((frame) => this.isChosen(frame))) continue;
       const left = x * this.width;
       context.strokeRect(left + 1, row * Flame.ROW + 1, Math.max(width * this.width - 3, 1), Flame.ROW - 3);
     }
@@ -272,7 +275,14 @@ class DiffFlame extends Flame {
     ];
   }
 
+  listFrames() {
+    super.listFrames();
+    this.grid.content.isMarked = (row) => this.isChosen(this.inside[row][0]);
+    this.grid.fill(true);
+  }
+
   frameColumns(inside) {
+    this.inside = inside;
     const { made, trace } = this,
       [a, b] = this.sides;
     const ms = (heading, value) => ({

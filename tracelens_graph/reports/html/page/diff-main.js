@@ -196,9 +196,12 @@ class DiffPage extends Views {
       pattern = patternOf(text);
     this.trace.lit = text ? Uint8Array.from(body.names, (name) => (pattern.test(name) ? 1 : 0)) : null;
     const fits = (place) =>
-      [place.op, place.module, place.why, ...place.sides.flatMap((side) => side.kernels.map(([name]) => name))].some(
-        (one) => pattern.test(one),
-      );
+      [
+        place.op,
+        place.module,
+        place.why,
+        ...place.sides.flatMap((side) => side.kernels.map(([name]) => body.names[name])),
+      ].some((one) => pattern.test(one));
     this.matches = text ? body.places.filter(fits).map((one) => one.place) : [];
     const frames = text ? this.flame.made.name.reduce((sum, name) => sum + this.trace.lit[name], 0) : 0;
     this.say(text ? `${Show.count(frames)} frames, ${Show.count(this.matches.length)} places` : "");

@@ -144,7 +144,7 @@ class DiffPlaces {
                 "li",
                 {},
                 el("span", { class: "number" }, `${Show.count(count)} ×, ${DiffShow.ms(ns / 1e6)} ms`),
-                el("span", {}, name),
+                el("span", {}, this.trace.body.names[name]),
               ),
             ),
           )
