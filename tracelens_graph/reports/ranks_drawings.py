@@ -24,17 +24,15 @@ class Drawing:
     """A drawing.
 
     Attributes:
-        name: short, for an id.
+        name: short.
         title: what it shows.
-        reading: how it is read.
-        figure: as plotly.js takes it; None where there is nothing to draw, and only notes.
+        figure: in the words of plotly.js; None where there is nothing to draw, and only notes.
         height: pixels of the area within the axes.
         notes: what it does not show.
     """
 
     name: str
     title: str
-    reading: str
     figure: dict[str, Any] | None
     height: int
     notes: list[str]
@@ -54,8 +52,6 @@ def _waits(job: Job) -> Iterator[Drawing]:
     yield Drawing(
         "waits",
         f"Waiting {by}, and who holds the others up",
-        "Colour: time in which a rank waits in collectives and does not compute. Bars: how much later than the median "
-        "of the others the rank comes, summed over the collectives to which it comes last.",
         waits_figure(waits),
         height,
         waits.notes,
@@ -67,7 +63,6 @@ def _bandwidths(job: Job) -> Iterator[Drawing]:
     yield Drawing(
         "bandwidths",
         "Bus bandwidth by size of the message",
-        "One mark per collective. Waiting does not count: the time is that of the rank that comes last.",
         bandwidths_figure(points) if points.kinds else None,
         _BANDWIDTHS,
         points.notes,
@@ -81,9 +76,7 @@ def _step(job: Job, lanes: StepLanes) -> Iterator[Drawing]:
     yield Drawing(
         "step",
         f"{what}{why} on all ranks",
-        "Above in each lane a rank computes, below it waits and communicates, on the common clock. Lines join the "
-        "starts of what is one collective.",
-        step_figure(lanes, job.figures),
+        step_figure(lanes, job.meetings),
         min(max(_LANE * len(lanes.lanes), _LANES_LEAST), _LANES_MOST),
         lanes.notes,
     )

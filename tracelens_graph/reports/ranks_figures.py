@@ -1,8 +1,8 @@
-"""Drawings of the ranks of a job, as plotly.js takes them: waits by rank and step, bandwidths by size."""
+"""Drawings of the ranks of a job in the words of plotly.js: waits by rank and step, bandwidths by size."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.rank_pictures.bandwidth_points import BandwidthPoints
 from tracelens_graph.analyses.rank_pictures.wait_map import WHOLE, WaitMap
 from tracelens_graph.analyses.ranks.rank_tables import shown_bytes
-from tracelens_graph.reports.page import COLORS, CONFIG, SYMBOLS, escaped
+from tracelens_graph.reports.page import COLORS, SYMBOLS, escaped
 
 LATE = "#d55e00"
 """Colour of ranks that hold up the others."""
@@ -20,8 +20,6 @@ WAIT_SCALE = ((0.0, "#fff7e6"), (0.25, "#fbd58a"), (0.5, "#e69f00"), (0.75, "#a8
 _LONGEST_LABEL = 24
 LONGEST_NAME = 60
 GRID = "#eeeeee"
-LEGEND = {"orientation": "h", "yanchor": "bottom", "y": 1.01, "x": 0}
-MARGIN = {"t": 50, "b": 50, "l": 20, "r": 20}
 
 
 def labels_of(names: Sequence[str]) -> list[str]:
@@ -38,63 +36,35 @@ def labels_of(names: Sequence[str]) -> list[str]:
 def waits_figure(waits: WaitMap) -> dict[str, Any]:
     """A heat map of exposed waiting; beside it, how long each rank held up the others."""
     labels = labels_of(waits.labels)
-    in_step = "" if waits.steps == [WHOLE] else "step %{x}, "
     heat = {
         "type": "heatmap", "x": waits.steps, "y": labels, "z": _rounded(waits.wait_ms),
-        "customdata": [
-            [list(cell) for cell in zip(*row, strict=True)]
-            for row in zip(_rounded(waits.step_ms), _rounded(waits.held_up_ms), strict=True)
-        ],
         "colorscale": [list(stop) for stop in WAIT_SCALE], "zmin": 0, "zmax": _scale_end(waits),
-        "hoverongaps": False, "xgap": _gap(waits.steps), "ygap": _gap(labels),
-        "colorbar": {
-            "title": {"text": "exposed waiting, ms", "side": "right"}, "thickness": 12, "len": 1, "lenmode": "fraction",
-            "x": 0.7, "xanchor": "left", "xpad": 8, "ypad": 0,
-        },
-        "hovertemplate": f"%{{y}}, {in_step}%{{customdata[0]:,.3f}} ms<br>waits for other ranks: %{{z:,.3f}} ms"
-        "<br>holds the others up: %{customdata[1]:,.3f} ms<extra></extra>",
+        "colorbar": {"title": {"text": "exposed waiting, ms"}},
     }  # fmt: skip
-    marked = [(waits.steps[column], row, column) for column, row in enumerate(waits.late.tolist()) if row >= 0]
+    marked = [(waits.steps[column], row) for column, row in enumerate(waits.late.tolist()) if row >= 0]
     marks = {
-        "type": "scatter", "mode": "markers", "name": "held the others up most", "x": [step for step, *_ in marked],
-        "y": [labels[row] for _, row, _ in marked], "marker": {
-            "symbol": "diamond", "size": 9, "color": LATE, "line": {"color": "white", "width": 1}},
-        "hoverinfo": "text", "hovertext": [
-            f"{labels[row]} held the others up most: {waits.held_up_ms[row, column]:,.3f} ms"
-            for _, row, column in marked
-        ],
+        "type": "scatter", "mode": "markers", "name": "held the others up most", "x": [step for step, _ in marked],
+        "y": [labels[row] for _, row in marked],
+        "marker": {"symbol": "diamond", "size": 9, "color": LATE, "line": {"color": "white", "width": 1}},
     }  # fmt: skip
     bars = {
         "type": "bar", "orientation": "h", "x": _rounded(waits.all_held_up_ms), "y": labels, "xaxis": "x2",
-        "marker": {"color": LATE}, "showlegend": False,
-        "hovertemplate": "%{y} holds the others up: %{x:,.3f} ms<extra></extra>",
+        "marker": {"color": LATE},
     }  # fmt: skip
     return {
         "data": [heat, marks, bars],
         "layout": {
-            "xaxis": {"type": "category", "domain": [0, 0.7], "range": [-0.5, len(waits.steps) - 0.5], "nticks": 25,
-                      "tickangle": 0, "title": {"text": "" if waits.steps == [WHOLE] else "step"}},
-            "yaxis": {"type": "category", "range": [len(labels) - 0.5, -0.5], "automargin": True},
-            "xaxis2": {"domain": [0.8, 1], "title": {"text": "held the others up, ms"}, "gridcolor": GRID,
-                       "rangemode": "tozero"},
-            "legend": LEGEND,
+            "xaxis": {"range": [-0.5, len(waits.steps) - 0.5],
+                      "title": {"text": "" if waits.steps == [WHOLE] else "step"}},
+            "yaxis": {"range": [len(labels) - 0.5, -0.5]},
+            "xaxis2": {"title": {"text": "held the others up, ms"}},
             "showlegend": bool(marked),
-            "bargap": 0.25,
-            "hoverlabel": {"align": "left"},
-            "plot_bgcolor": "white",
-            "margin": MARGIN,
         },
-        "config": CONFIG,
     }  # fmt: skip
 
 
 def _scale_end(waits: WaitMap) -> float:
     return float(np.nanmax(waits.wait_ms, initial=0.0)) or 1.0
-
-
-def _gap(names: Sequence[str]) -> int:
-    """Pixels between cells, where these are large."""
-    return 1 if len(names) <= 64 else 0
 
 
 def _rounded(values: np.ndarray) -> list[Any]:
@@ -115,33 +85,25 @@ def bandwidths_figure(points: BandwidthPoints) -> dict[str, Any]:
         data.append({
             "type": "scatter", "mode": "markers", "name": f"{escaped(kind, LONGEST_NAME)} ({len(rows):,})",
             "x": [row["message_bytes"] for row in rows], "y": [float(f"{row['busbw_gb_s']:.6g}") for row in rows],
-            "hoverinfo": "text", "hovertext": [_collective(row) for row in rows],
             "marker": {"color": COLORS[color], "symbol": SYMBOLS[again % len(SYMBOLS)], "size": 8, "opacity": 0.6,
                        "line": {"color": "white", "width": 1}},
         })  # fmt: skip
     for peak in points.peaks:
         data.append({
             "type": "scatter", "mode": "lines", "name": escaped(peak_label(peak, points.device)), "y": [peak, peak],
-            "x": list(ends_of(points)), "line": {"color": "#222222", "width": 2, "dash": "dash"}, "hoverinfo": "name",
+            "x": list(ends_of(points)), "line": {"color": "#222222", "width": 2, "dash": "dash"},
         })  # fmt: skip
-    axis = {"type": "log", "gridcolor": GRID, "zeroline": False, "showline": True, "linecolor": "#888888",
-            "ticks": "outside", "minor": {"showgrid": False}}  # fmt: skip
+    axis = {"type": "log", "gridcolor": GRID}
     marks = size_marks(*ends_of(points))
     return {
         "data": data,
         "layout": {
-            "xaxis": {**axis, "title": {"text": "size of the message"}, "tickmode": "array", "tickvals": marks,
+            "xaxis": {**axis, "title": {"text": "size of the message"}, "tickvals": marks,
                       "ticktext": [shown_bytes(mark) for mark in marks],
                       "range": [float(np.log10(end)) for end in ends_of(points)]},
-            "yaxis": {**axis, "title": {"text": "bus bandwidth, GB/s"}, "dtick": 1, "exponentformat": "none"},
-            "legend": LEGEND,
+            "yaxis": {**axis, "title": {"text": "bus bandwidth, GB/s"}},
             "showlegend": True,
-            "hovermode": "closest",
-            "hoverlabel": {"align": "left"},
-            "plot_bgcolor": "white",
-            "margin": {**MARGIN, "l": 60},
         },
-        "config": CONFIG,
     }  # fmt: skip
 
 
@@ -159,16 +121,3 @@ def ends_of(points: BandwidthPoints) -> tuple[float, float]:
 def size_marks(least: float, most: float) -> list[float]:
     """Powers of ten for the axis of sizes."""
     return [10.0**power for power in range(int(np.ceil(np.log10(least))), int(np.floor(np.log10(most))) + 1)]
-
-
-def _collective(row: Mapping[str, Any]) -> str:
-    share = f", {row['percent_of_peak']:.1f} % of the links" if row["percent_of_peak"] is not None else ""
-    sequence = "" if row["sequence"] is None else f" #{row['sequence']:,}"
-    lines = [
-        f"<b>{escaped(row['kind'], LONGEST_NAME)}</b>{sequence}, {row['ranks']:,} ranks",
-        escaped(row["group"] or "", LONGEST_NAME),
-        f"{shown_bytes(row['message_bytes'])} in {row['latency_us']:,.1f} us",
-        f"{row['busbw_gb_s']:,.3f} GB/s on the bus{share}",
-        "" if row["step"] is None else f"step {row['step']}",
-    ]
-    return "<br>".join(filter(None, lines))
