@@ -2,6 +2,7 @@
 class RanksBandwidth {
   static SHAPES = ["circle", "square", "diamond"];
   static COLORS = 7;
+  static UNITS = ["B", "KB", "MB", "GB", "TB"];
   static AREA = { left: 74, top: 14, right: 16, bottom: 44, width: 1200, height: 470 };
 
   constructor(app) {
@@ -14,14 +15,11 @@ class RanksBandwidth {
     });
   }
 
+  // A size in powers of 1,000, three digits of it, as the tables have it.
   static bytes(value) {
-    const [unit, size] = [
-      ["GB", 1e9],
-      ["MB", 1e6],
-      ["kB", 1e3],
-      ["B", 1],
-    ].find(([, one]) => value >= one) || ["B", 1];
-    return `${(value / size).toLocaleString("en-US", { maximumFractionDigits: size > 1 ? 1 : 0 })} ${unit}`;
+    let at = 0;
+    for (; value >= 999.5 && at < RanksBandwidth.UNITS.length - 1; at++) value /= 1000;
+    return `${value.toLocaleString("en-US", { maximumSignificantDigits: 3 })} ${RanksBandwidth.UNITS[at]}`;
   }
 
   start(trace) {
