@@ -80,7 +80,7 @@ class RanksCollectives {
     }));
     this.title = `Collective ${number}: ${cell("kind")}`;
     this.says = [
-      cell("group"),
+      cell("group") && `group ${cell("group")}`,
       cell("step") && `step ${cell("step")}`,
       `${cell("ranks")} ranks`,
       `waiting ${cell("wait_us")} µs in all`,

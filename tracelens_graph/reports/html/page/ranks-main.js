@@ -92,10 +92,12 @@ class RanksPage extends Views {
     if (asked.has("view")) this.show(asked.get("view"));
     else if (collective >= 0) this.show("collectives");
     else if (rank >= 0) this.show("waits");
-    if (rank >= 0 && rank < this.ranks.length) this.selectRank(rank);
+    if (rank >= 0 && rank < this.ranks.length) this.rank = rank;
     if (collective >= 0) this.selectCollective(collective);
+    this.renew();
   }
 
+  // A second time selects none.
   selectRank(rank) {
     this.rank = rank === this.rank ? -1 : rank;
     this.renew();
