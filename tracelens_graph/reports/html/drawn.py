@@ -160,9 +160,10 @@ def lanes(w: Window, d: Drawn) -> dict[str, list[dict[str, Any]]]:
 
     def thread(code: int) -> str:
         pid, tid = core.threads[code]
-        name = told.get((str(pid), str(tid))) or (f"thread {tid}" if _is_number(tid) else str(tid))
+        name = told.get((str(pid), str(tid))) or f"thread {tid}"
         usual = _THREAD.fullmatch(name)
-        return clean(f"{usual['name']} {usual['number']}" if usual else name, 60)
+        bare = name.removeprefix("thread ")
+        return clean(f"{usual['name']} {usual['number']}" if usual else name if _is_number(bare) else bare, 60)
 
     def runs(key: np.ndarray) -> list[tuple[int, int]]:
         edges = [0, *(np.flatnonzero(np.diff(key)) + 1).tolist(), len(key)] if len(key) else []
@@ -191,8 +192,8 @@ def lanes(w: Window, d: Drawn) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _is_number(tid: object) -> bool:
-    return str(tid).removeprefix("-").isdigit()
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdigit()
 
 
 def cause_label(cause: Cause) -> str:

@@ -65,7 +65,7 @@ const Show = {
   // Of modules of one class, the number is what tells them apart.
   label(text, room) {
     if (text.length <= room) return text;
-    const [number] = /_\d+$/.exec(text) ?? [];
+    const [number] = /^[A-Z]\w*(_\d+)$/.exec(text)?.slice(1) ?? [];
     if (!number) return Show.cut(text.replace(Show.LEAD, ""), room);
     const head = room - number.length - 1;
     return head < 0 ? "" : `${head < 3 ? "" : text.slice(0, head)}…${number}`;

@@ -134,8 +134,7 @@ class Grid {
       });
     }
     this.order = order;
-    this.counted.textContent =
-      order.length === rows ? `${Show.count(rows)} rows` : `${Show.count(order.length)} of ${Show.count(rows)} rows`;
+    this.counted.textContent = `${order.length === rows ? "" : `${Show.count(order.length)} of `}${Show.count(rows)} ${rows === 1 ? "row" : "rows"}`;
     this.fill(true);
   }
 

@@ -161,7 +161,7 @@ class Memory {
             type: "button",
             class: "link",
             title: `Zoom to the peak, at ${this.trace.shown(time[peak])}`,
-            "aria-label": `Zoom to the peak of ${device.title}`,
+            "aria-label": `${Show.bytes(allocated[peak])}: zoom to the peak of ${device.title}`,
             onclick: () => this.zoomToPeak(device),
           },
           Show.bytes(allocated[peak]),

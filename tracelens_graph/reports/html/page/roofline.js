@@ -43,7 +43,7 @@ class Roofline {
     const made = svg("svg", {
       viewBox: `0 0 ${width} ${height}`,
       preserveAspectRatio: "xMinYMid meet",
-      role: "img",
+      role: "group",
       "aria-label": "Roofline; the table below it says the same",
     });
     const text = (value, at, props = {}) => {

@@ -4,8 +4,7 @@ class Timeline {
   static GUTTER = 168;
   static LABEL = 34;
   static SMALL = 0.2;
-  static SAMPLE = 10_000;
-  static FEW = 500;
+  static FEW = 50;
 
   constructor(app) {
     this.app = app;
@@ -48,18 +47,15 @@ class Timeline {
     this.resize();
   }
 
-  // What is seen first: all, or the part in which nearly all events are, where that is small, and the GPU's work.
+  // What is seen first: all, or the GPU's work where a long recording has it in a small part.
   first() {
-    const { n, low, high, first, start } = this.trace;
-    const count = Math.min(n, Timeline.SAMPLE);
-    const begins = Float64Array.from({ length: count }, (_, k) => start[Math.floor((k * n) / count)]).sort();
-    const at = (share) => begins[Math.floor(share * (begins.length - 1))] ?? 0;
-    let [from, to] = [at(0.02), at(0.98)];
+    const { low, high, first, start } = this.trace;
+    let [from, to] = [Infinity, -Infinity];
     for (let e = first.gpu; e < first.idle; e++) {
       from = Math.min(from, start[e]);
       to = Math.max(to, this.trace.end(e));
     }
-    const isSmall = n >= Timeline.FEW && to > from && to - from < (high - low) * Timeline.SMALL;
+    const isSmall = first.idle - first.gpu >= Timeline.FEW && to - from < (high - low) * Timeline.SMALL;
     if (!isSmall) [from, to] = [low, high];
     const margin = (to - from) * (isSmall ? 0.1 : 0.01) || 1;
     return { from: from - margin, to: to + margin };
