@@ -98,7 +98,7 @@ class DiffOverview {
               el("td", { class: "number" }, DiffShow.ms(row.a_ms)),
               el("td", { class: "number" }, DiffShow.ms(row.b_ms)),
               el("td", { class: "number" }, DiffShow.changeMs(row.change_ms)),
-              el("td", { class: "number" }, row.change_percent == null ? "" : Show.number(row.change_percent, 1)),
+              el("td", { class: "number" }, row.change_percent == null ? "" : DiffShow.signed(row.change_percent, 1)),
             ),
           ),
         ),

@@ -4,7 +4,9 @@ const DiffShow = {
 
   ms: (value) => Show.number(value, 3),
 
-  changeMs: (value) => (value > 0 ? "+" : value < 0 ? "−" : "±") + DiffShow.ms(Math.abs(value)),
+  signed: (value, digits) => (value > 0 ? "+" : value < 0 ? "−" : "±") + Show.number(Math.abs(value), digits),
+
+  changeMs: (value) => DiffShow.signed(value, 3),
 
   percent: (change, of) => (of ? ` (${change >= 0 ? "+" : "−"}${Math.abs((100 * change) / of).toFixed(1)} %)` : ""),
 
