@@ -126,7 +126,7 @@ def hostile_diff() -> Diff:
 
 
 def hostile_graph(names: Sequence[str] = NAMES) -> Core:
-    """Ops, kernels, frames, annotations and threads of these names."""
+    """Ops, kernels, frames, annotations and threads of these names; each op allocates."""
     gpu = {"device": 0, "stream": 7}
     events = [{"ph": "M", "name": "thread_name", "pid": 100, "tid": 100, "args": {"name": NAMES[1]}}]
     for number, name in enumerate(names, 1):
@@ -138,5 +138,7 @@ def hostile_graph(names: Sequence[str] = NAMES) -> Core:
             span("cpu_op", name, at + 3, 600, Input_Dims=[[name[:50]]], Input_type=[name[:50]]),
             span("cuda_runtime", "cudaLaunchKernel", at + 4, 5, correlation=number),
             span("kernel", name, at + 50, 500, 0, 7, correlation=number, **gpu),
-        ]
+            {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 100, "tid": 100, "ts": at + 20,
+             "args": {"Bytes": 1024 * number, "Addr": number, "Device Id": 0, "Device Type": 1}},
+        ]  # fmt: skip
     return load_core(events)

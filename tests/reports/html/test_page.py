@@ -27,6 +27,7 @@ TRACES = traces_named(
 )  # fmt: skip
 QWEN = TRACES[:1]
 VIEWS = ("overview", "timeline", "flame", "tables", "roofline")
+WITH_MEMORY = (*VIEWS, "memory")
 SUMS = """(() => {
   const flame = tracelensGraph.flame, found = [];
   for (const view of ["modules", "ops", "python", "kernels"]) {
@@ -226,7 +227,7 @@ def test_tables_sort_filter_choose_and_copy(path: Path, opened: Opened) -> None:
 
 def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
     page = opened(hostile_page())
-    for view in VIEWS:
+    for view in WITH_MEMORY:
         show(page, view)
         until(page, "document.title !== 'owned' || 1")
     show(page, "timeline")
@@ -244,6 +245,14 @@ def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
     for view in ("modules", "ops", "python", "kernels"):
         page.evaluate(f"tracelensGraph.flame.set({{view: '{view}'}})")
         page.mouse.move(200, 130)
+    show(page, "memory")
+    until(page, "tracelensGraph.memory.devices[0].plot")
+    page.evaluate(
+        "(() => { const m = tracelensGraph.memory, [device] = m.devices; m.listMoments();"
+        "for (const way of Object.keys(Holders.WAYS)) m.holders.by(way);"
+        "device.time.forEach((then, change) => Tip.at({ clientX: 9, clientY: 9 },"
+        "m.says(device, { time: device.time[change], change, then: change }))) })()"
+    )
     show(page, "tables")
     for table in page.evaluate("tracelensGraph.trace.body.tables.map((t) => t.name)"):
         page.evaluate("(name) => tracelensGraph.tables.open(name)", table)
@@ -303,7 +312,7 @@ def test_a_link_selects_a_node_and_a_view(opened: Opened) -> None:
 
 def test_everything_that_acts_has_a_name(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())))
-    for view in VIEWS:
+    for view in WITH_MEMORY:
         show(page, view)
         assert page.evaluate(NAMELESS) == 0
 
@@ -317,7 +326,7 @@ def test_light_and_dark_differ_and_nothing_overflows(scheme: str, opened: Opened
     assert right > left + 100  # side by side
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 26)"}[scheme]
-    for view in VIEWS:
+    for view in WITH_MEMORY:
         show(page, view)
         assert page.evaluate("document.documentElement.scrollWidth") <= 1100
         assert page.evaluate("document.querySelector('#help').getBoundingClientRect().right") <= 1100
@@ -328,7 +337,7 @@ def test_light_and_dark_differ_and_nothing_overflows(scheme: str, opened: Opened
 @parametrize("path", QWEN)
 def test_every_view_prints(path: Path, opened: Opened) -> None:
     page = opened(page_of(loaded(path)))
-    for view in VIEWS:
+    for view in WITH_MEMORY:
         show(page, view)
         page.evaluate("dispatchEvent(new Event('beforeprint'))")
         page.emulate_media(media="print")
@@ -338,3 +347,40 @@ def test_every_view_prints(path: Path, opened: Opened) -> None:
         page.emulate_media(media="screen")
         page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.pdf().startswith(b"%PDF")
+
+
+def test_paper_is_light_and_has_the_timeline_at_once(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())), color_scheme="dark")
+    show(page, "timeline")
+    until(page, "tracelensGraph.timeline.drawTimes.length")
+    dark = page.evaluate(
+        "(() => { dispatchEvent(new Event('beforeprint')); const { canvas, context } = tracelensGraph.timeline;"
+        "const { data } = context.getImageData(0, 0, canvas.width, canvas.height); let dark = 0;"
+        "for (let i = 0; i < data.length; i += 4) if (data[i] + data[i + 1] + data[i + 2] < 150) dark++;"
+        "return dark / (data.length / 4) })()"
+    )
+    assert dark < 0.2
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(background) == "rgb(255, 255, 255)"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(background) == "rgb(20, 23, 26)"
+
+
+def test_arrows_go_from_tab_to_tab(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())))
+    page.focus("#tab-overview")
+    page.keyboard.press("ArrowRight")
+    assert page.is_visible("#view-timeline")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert page.is_visible("#view-memory")
+    assert page.evaluate("document.activeElement.id") == "tab-memory"
+    assert page.evaluate("[...document.querySelectorAll('[role=tab]')].filter((tab) => tab.tabIndex === 0).length") == 1
+
+
+def test_a_long_recording_is_seen_first_where_the_gpu_works(opened: Opened) -> None:
+    work = [span("kernel", "k", 9e6 + 10 * number, 5, 0, 7, device=0, stream=7) for number in range(60)]
+    page = opened(page_of(load_core([span("cpu_op", "start", 0, 8e6), *work])))
+    low, high = page.evaluate("(({ from, to }) => [from, to])(tracelensGraph.timeline.view)")
+    assert 8.9e9 < low <= 9e9
+    assert 9e9 + 595e3 <= high < 9.1e9
