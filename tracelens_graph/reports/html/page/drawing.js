@@ -33,6 +33,7 @@ const Drawing = {
       context.fillStyle = palette.lineCss;
       if (region.height) context.fillRect(0, region.y - 0.5, t.width, 1);
     }
+    context.fillRect(0, t.lanes.bottom - 1, t.width, 1);
     Drawing.arrows(t);
     Drawing.outline(t, t.app.selection, palette.textCss, 2);
     const span = t.view.to - t.view.from,

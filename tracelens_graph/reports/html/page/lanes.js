@@ -59,6 +59,12 @@ class Lanes {
     for (const region of this.regions) this.scrollTo(region, region.scroll);
   }
 
+  // Where the last lane ends: below it is nothing.
+  get bottom() {
+    const last = this.regions[2];
+    return last.y + last.height;
+  }
+
   scrollTo(region, scroll) {
     region.scroll = Math.max(0, Math.min(scroll, region.total - region.height));
   }

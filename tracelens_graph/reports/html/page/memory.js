@@ -24,7 +24,10 @@ class Memory {
     this.trace = trace;
     this.devices = Memory.read(this.told, trace.columns);
     // Where nothing but the last percents changes, they are what there is to see.
-    this.isFromZero = this.devices.some((one) => one.allocated[one.peak] - one.lowest > one.most * Memory.FLAT);
+    this.isFromZero = this.devices.some((one) => {
+      const change = one.allocated[one.peak] - one.lowest;
+      return !change || change > one.most * Memory.FLAT;
+    });
     this.status = el("span", { class: "dim" });
     this.strip = el("canvas", { class: "strip", role: "img", "aria-label": "Time, as on the timeline" });
     this.charts = el("div", { class: "charts" }, this.strip);

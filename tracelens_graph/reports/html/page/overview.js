@@ -83,7 +83,9 @@ class Overview {
   start(trace) {
     const { drawn } = trace.body;
     const left = Object.entries(drawn.left_out).map(([what, count]) => `${Show.count(count)} × ${what}`);
-    const instants = drawn.instants ? `, ${Show.count(drawn.instants)} allocations and releases` : "";
+    const instants = drawn.instants
+      ? `, ${Show.count(drawn.instants)} ${drawn.instants === 1 ? "allocation or release" : "allocations and releases"}`
+      : "";
     this.drawn.textContent = `Drawn: ${Show.count(drawn.events)} events of host and GPU${instants}.${left.length ? ` Not drawn: ${left.join("; ")}.` : ""}`;
   }
 }

@@ -36,6 +36,7 @@ class Timeline {
         trace.legend(),
         this.colors(),
       ),
+      trace.n ? "" : el("p", { class: "dim" }, "No event of host or GPU was recorded here."),
       this.box,
       this.twin,
     );
@@ -141,6 +142,7 @@ class Timeline {
 
   place() {
     this.lanes.place(Timeline.AXIS, this.height);
+    this.gutter.style.height = `${this.lanes.bottom}px`;
     for (const region of this.lanes.regions) {
       region.element.style.top = `${region.y}px`;
       region.element.style.height = `${region.height}px`;
