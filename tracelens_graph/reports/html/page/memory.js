@@ -372,7 +372,7 @@ class Memory {
     ctx.restore();
   }
 
-  // The moment that is pointed at: the largest change within a few pixels, else the last one before.
+  // The moment that is pointed at: within a few pixels the peak or the largest change, else the last one before.
   at(device, x) {
     const { from, to } = this.view,
       scale = (to - from) / this.width,
@@ -382,6 +382,7 @@ class Memory {
     for (let i = last; i >= 0 && device.time[i] >= time - Memory.NEAR * scale && last - i < 5000; i--) {
       if (best < 0 || Math.abs(device.change[i]) > Math.abs(device.change[best])) best = i;
     }
+    if (best >= 0 && Math.abs(device.time[device.peak] - time) <= Memory.NEAR * scale) best = device.peak;
     return { time, change: best, then: Memory.before(device, time) };
   }
 

@@ -1,5 +1,8 @@
 // The roofline: operations by their arguments, below what the device could do.
 class Roofline {
+  // Width of a letter of a label, at most.
+  static LETTER = 6.8;
+
   constructor(app) {
     this.app = app;
     this.root = el("section", { class: "roofline", id: "view-roofline", role: "tabpanel", "aria-label": "Roofline" });
@@ -31,7 +34,7 @@ class Roofline {
     const width = 1120,
       height = 520,
       left = 64,
-      right = 250,
+      right = Roofline.LETTER * Math.max(...roofs.map((one) => Roofline.name(one).length), 20) + 12,
       top = 16,
       bottom = 46;
     const ends = (values) => [Math.log10(Math.min(...values) / 2.5), Math.log10(Math.max(...values) * 2.5)];
@@ -84,7 +87,7 @@ class Roofline {
         made.append(line(x(roof.ridge), y(roof.tflops), width - right, y(roof.tflops), "roof"));
         const at = Math.max(y(roof.tflops) + 4, free);
         made.append(
-          text(`${roof.label.replaceAll("_", " ")}: ${Show.number(roof.tflops, 1)} TFLOPS/s`, [width - right + 6, at], {
+          text(Roofline.name(roof), [width - right + 6, at], {
             class: "label",
           }),
         );
@@ -133,6 +136,10 @@ class Roofline {
       ),
       el("p", { class: "dim" }, ...notes),
     );
+  }
+
+  static name(roof) {
+    return `${roof.label.replaceAll("_", " ")}: ${Show.number(roof.tflops, 1)} TFLOPS/s`;
   }
 
   static power(k) {
