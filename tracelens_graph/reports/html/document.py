@@ -34,8 +34,8 @@ WORKER = ("planes.js", "levels.js", "worker.js")
 """Scripts that run beside the page; they come first in it, too, for where it may have no worker."""
 SCRIPTS = (
     "planes.js", "levels.js", "dom.js", "views.js", "events.js", "lanes.js", "paint.js", "drawing.js", "timeline.js",
-    "stacks.js", "flame.js", "grid.js", "tables.js", "roofline.js", "bars.js", "holders.js", "memory.js", "overview.js",
-    "main.js",
+    "stacks.js", "flame.js", "grid.js", "tables.js", "roofline.js", "bars.js", "holders.js", "moments.js", "memory.js",
+    "overview.js", "main.js",
 )  # fmt: skip
 WITH_MEMORY = ("vendor/uPlot.LICENSE", "vendor/uPlot.iife.min.js")
 """Scripts of others that draw memory over time; only in pages of traces that tell of it."""

@@ -2,7 +2,6 @@
 class Memory {
   static HIGH = 260;
   static LOW = 110;
-  static ROWS = 20_000;
   // Pixels around a point within which a change is what is pointed at.
   static NEAR = 5;
   // Share of what is allocated that has to change for an axis from zero.
@@ -22,7 +21,7 @@ class Memory {
 
   start(trace) {
     this.trace = trace;
-    this.devices = Memory.read(this.told, trace.columns);
+    this.devices = Moments.read(this.told, trace.columns);
     // Where nothing but the last percents changes, they are what there is to see.
     this.isFromZero = this.devices.some((one) => {
       const change = one.allocated[one.peak] - one.lowest;
@@ -70,81 +69,6 @@ class Memory {
     this.holders = new Holders(this, this.held);
     this.grid = new Grid(this.list, "Allocations and releases in view");
     new ResizeObserver(() => this.resize()).observe(this.charts);
-  }
-
-  // The devices with the columns of each. A total is the one before, the change, and what else it differs by.
-  static read(told, columns) {
-    let at = 0;
-    return told.map(({ title, n, all, reserved }) => {
-      const part = (name) => columns[`memory.${name}`].subarray(at, at + n);
-      const change = Float64Array.from(part("change"), Planes.signed),
-        rest = part("rest"),
-        allocated = new Float64Array(n);
-      let sum = 0,
-        peak = 0;
-      for (let i = 0; i < n; i++) {
-        allocated[i] = sum += change[i] + Planes.signed(rest[i]);
-        if (allocated[i] > allocated[peak]) peak = i;
-      }
-      const made = {
-        title,
-        all,
-        peak,
-        change,
-        allocated,
-        time: part("time"),
-        reserved: reserved ? part("reserved") : null,
-        call: part("call"),
-      };
-      made.most = Math.max(allocated[peak], reserved ? made.reserved.reduce((a, b) => Math.max(a, b), 0) : 0, 1);
-      made.lowest = allocated.reduce((a, b) => Math.min(a, b), Infinity);
-      made.least = Math.min(made.lowest, 0);
-      at += n;
-      return made;
-    });
-  }
-
-  // Position of the last moment of a device that is not behind a time; -1 where all are.
-  static before(device, time) {
-    let low = 0,
-      high = device.time.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (device.time[middle] <= time) low = middle + 1;
-      else high = middle;
-    }
-    return low - 1;
-  }
-
-  // What is drawn between two moments: where several are in one pixel, the ends, extremes and the most reserved of it.
-  static points(device, from, to, width, end) {
-    const { time, allocated, reserved } = device,
-      found = [[], [], []];
-    const push = (i, x) => {
-      found[0].push(x);
-      found[1].push(allocated[i]);
-      found[2].push(reserved ? reserved[i] : null);
-    };
-    const before = Memory.before(device, from),
-      last = Memory.before(device, to);
-    if (last < 0) return found;
-    if (before >= 0) push(before, from);
-    const cell = (to - from) / width;
-    for (let i = before + 1; i <= last;) {
-      const place = Math.floor((time[i] - from) / cell);
-      const kept = [i, i, i, i];
-      let next = i;
-      for (; next <= last && Math.floor((time[next] - from) / cell) === place; next++) {
-        if (allocated[next] > allocated[kept[1]]) kept[1] = next;
-        if (allocated[next] < allocated[kept[2]]) kept[2] = next;
-        if (reserved && reserved[next] > reserved[kept[3]]) kept[3] = next;
-      }
-      kept.push(next - 1);
-      for (const one of [...new Set(kept)].sort((a, b) => a - b)) push(one, time[one]);
-      i = next;
-    }
-    push(last, Math.max(Math.min(to, end), time[last]));
-    return found;
   }
 
   row(device) {
@@ -266,7 +190,7 @@ class Memory {
           gap: 6,
           space: 34,
           incrs: Array.from({ length: 52 }, (_, k) => 2 ** k),
-          values: (_, splits) => Memory.labels(splits),
+          values: (_, splits) => Moments.labels(splits),
         },
       ],
       series: [
@@ -285,20 +209,9 @@ class Memory {
     };
   }
 
-  // Labels of the axis, all in one unit.
-  static labels(splits) {
-    const most = splits[splits.length - 1],
-      step = splits.length > 1 ? splits[1] - splits[0] : most;
-    // Halves and quarters are told in the unit of the greatest, finer steps in their own.
-    const isFine = step < 1024 ** Show.power(most) / 4,
-      share = step / 1024 ** Show.power(most);
-    const digits = isFine || share >= 1 ? 0 : share === 0.5 ? 1 : 2;
-    return splits.map((value) => (value || most < 1024 ? Show.bytesAs(value, isFine ? step : most, digits) : "0"));
-  }
-
   range(device, low, high) {
     if (this.isFromZero || low == null) return [device.least, device.most * 1.1];
-    const shown = Memory.points(device, this.view.from, this.view.to, this.width, this.trace.high)[1];
+    const shown = Moments.points(device, this.view.from, this.view.to, this.width, this.trace.high)[1];
     const [least, most] = [Math.min(...shown), Math.max(...shown)],
       margin = (most - least) * 0.1 || Math.max(most * 0.01, 1);
     return [least - margin, most + margin * 2];
@@ -309,7 +222,7 @@ class Memory {
     const { from, to } = this.view;
     this.drawStrip();
     for (const device of this.devices) {
-      device.plot.setData(Memory.points(device, from, to, this.width, this.trace.high));
+      device.plot.setData(Moments.points(device, from, to, this.width, this.trace.high));
     }
     const all = this.trace.high - this.trace.low;
     this.status.textContent = `${Show.span(to - from)} in view${to - from < all ? ` of ${Show.span(all)}` : ""}`;
@@ -377,13 +290,13 @@ class Memory {
     const { from, to } = this.view,
       scale = (to - from) / this.width,
       time = from + x * scale;
-    const last = Memory.before(device, time + Memory.NEAR * scale);
+    const last = Moments.before(device, time + Memory.NEAR * scale);
     let best = -1;
     for (let i = last; i >= 0 && device.time[i] >= time - Memory.NEAR * scale && last - i < 5000; i--) {
       if (best < 0 || Math.abs(device.change[i]) > Math.abs(device.change[best])) best = i;
     }
     if (best >= 0 && Math.abs(device.time[device.peak] - time) <= Memory.NEAR * scale) best = device.peak;
-    return { time, change: best, then: Memory.before(device, time) };
+    return { time, change: best, then: Moments.before(device, time) };
   }
 
   listen(device, over) {
@@ -446,22 +359,7 @@ class Memory {
       "name",
       `${device.change[i] < 0 ? "released" : "allocated"} ${Show.bytes(Math.abs(device.change[i]))}`,
     ]);
-    return [...lines, ...this.caller(device, i)];
-  }
-
-  // Who made a change: the op, the module, as [class, text].
-  caller(device, i) {
-    const e = device.call[i] - 1,
-      { trace } = this;
-    if (e < 0) return [["dim", "in no call that was recorded"]];
-    const around = [...trace.above(e), e],
-      op = around.findLast((one) => trace.className(one) === "op");
-    const modules = around.filter((one) => trace.className(one) === "module").map((one) => trace.short(one));
-    return [
-      ["", `in ${trace.text(op ?? e)}`],
-      ...(modules.length ? [["dim", Show.cut(modules.join(" › "), 200)]] : []),
-      ["dim", `uid ${trace.uid[e]}`],
-    ];
+    return [...lines, ...Moments.caller(this.trace, device, i)];
   }
 
   // To the timeline, with the call that made a change; without one, the call that is nearest in time.
@@ -493,65 +391,7 @@ class Memory {
     return true;
   }
 
-  // ---- the same as a table -----------------------------------------------------------------------------------------
-
   listMoments() {
-    const { from, to } = this.view,
-      { trace } = this;
-    let found = [],
-      all = 0;
-    this.devices.forEach((device, d) => {
-      const low = Memory.before(device, from) + 1,
-        high = Memory.before(device, to);
-      for (let i = low; i <= high; i++) found.push([d, i]);
-      if (device.all > device.time.length) all++;
-    });
-    const count = found.length,
-      change = ([d, i]) => Math.abs(this.devices[d].change[i]);
-    if (count > Memory.ROWS) found = found.sort((a, b) => change(b) - change(a)).slice(0, Memory.ROWS);
-    const time = ([d, i]) => this.devices[d].time[i];
-    found.sort((a, b) => time(a) - time(b));
-    const cells = (read) => found.map(([d, i]) => read(this.devices[d], i));
-    const call = (device, i) => device.call[i] - 1;
-    const bytes = (heading, read) => ({ heading, unit: "bytes", kind: "number", digits: 0, cells: cells(read) });
-    this.grid.show({
-      columns: [
-        {
-          heading: "moment",
-          unit: "ms",
-          kind: "number",
-          digits: 6,
-          cells: found.map((one) => (time(one) + trace.body.lead_ns) / 1e6),
-        },
-        ...(this.devices.length > 1
-          ? [{ heading: "device", kind: "text", cells: cells((device) => device.title) }]
-          : []),
-        bytes("change", (device, i) => device.change[i]),
-        bytes("allocated", (device, i) => device.allocated[i]),
-        ...(this.devices.some((one) => one.reserved)
-          ? [bytes("reserved", (device, i) => (device.reserved ? device.reserved[i] : null))]
-          : []),
-        {
-          heading: "in",
-          kind: "text",
-          cells: cells((device, i) => (call(device, i) >= 0 ? trace.text(call(device, i)) : "")),
-        },
-        {
-          heading: "uid",
-          kind: "uid",
-          cells: cells((device, i) => (call(device, i) >= 0 ? trace.uid[call(device, i)] : null)),
-        },
-      ],
-      rows: found.length,
-      notes: [
-        ...(count > found.length
-          ? [`the ${Show.count(found.length)} largest changes of ${Show.count(count)} in view`]
-          : []),
-        ...(all
-          ? ["Of many neighbouring moments those stay that show the shape: ends, extremes, the largest change."]
-          : []),
-      ],
-      click: (row) => this.follow(this.devices[found[row][0]], found[row][1], time(found[row])),
-    });
+    this.grid.show(Moments.table(this));
   }
 }
