@@ -25,6 +25,9 @@ _DEEPEST = 16
 _MOST_FRAMES = 64
 """Frames that are followed upwards to one with a file."""
 
+_FINGERPRINT = "fingerprint_before_lhs"
+"""What XLA notes of a program for GPUs before it schedules it: "lhs" is its scheduler, which hides latencies."""
+
 _MOST_DEVICES = 1 << 17
 """Devices of a job that are listed; what tells of more is damaged."""
 
@@ -53,8 +56,11 @@ def read_program(data: Buffer, begin: int, end: int, id: int) -> Program:
                 program.entry = signed(value)
             elif inner == 15 and wire == BYTES:
                 program.devices = _devices(data, value, after)
+                program.replicas, program.partitions = _counts(data, value, after)
             elif inner == 17 and wire == BYTES:
                 places = _frames(data, value, after)
+            elif inner == 19 and wire == BYTES:
+                program.compiler_fingerprint = _attributes(data, value, after).get(_FINGERPRINT, "")
     for span in computations:
         found = _computation(data, *span, places)
         program.computations[found.id] = found
@@ -255,6 +261,22 @@ def _short_groups(told: Mapping[int, tuple[int, ...]]) -> tuple[tuple[int, ...],
         return ()
     numbered = np.arange(rows * width).reshape(shape).transpose(order).reshape(rows, width)
     return tuple(map(tuple, numbered.tolist()))
+
+
+def _attributes(data: Buffer, begin: int, end: int) -> dict[str, str]:
+    """What a front end, or the compiler, noted of a program."""
+    found = {}
+    for _, span in _messages(data, begin, end):
+        told = {key: text(data, *place) for key, place in _messages(data, *span)}
+        found[told.get(1, "")] = told.get(2, "")
+    return found
+
+
+def _counts(data: Buffer, begin: int, end: int) -> tuple[int, int]:
+    """The numbers of replicas and of partitions of a program."""
+    told = {key: value for key, wire, value, _ in _sound(data, begin, end) if wire == VARINT}
+    replicas, partitions = (min(max(told.get(key, 1), 1), _MOST_DEVICES) for key in (1, 2))
+    return replicas, partitions
 
 
 def _devices(data: Buffer, begin: int, end: int) -> tuple[int, ...]:

@@ -14,8 +14,9 @@ from tracelens_graph.loaders.xplane.collect import GPU, HOST, TASK, Collector, E
 from tracelens_graph.loaders.xplane.details import XplaneDetails
 from tracelens_graph.loaders.xplane.file import opened_bytes
 from tracelens_graph.loaders.xplane.ops import instructions
+from tracelens_graph.loaders.xplane.programs import Programs
 from tracelens_graph.loaders.xplane.space import Plane, planes, stats_of
-from tracelens_graph.loaders.xplane.table import Programs, event_table
+from tracelens_graph.loaders.xplane.table import event_table
 from tracelens_graph.loaders.xplane.wire import Buffer, Damaged
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.collectives import Collectives
     from tracelens_graph.graph.execution.graph_tensors import GraphTensors
     from tracelens_graph.graph.joining.link import Link
+    from tracelens_graph.graph.programs import CompiledPrograms
     from tracelens_graph.table import Table
 
 
@@ -227,6 +228,7 @@ class Core:
         info: TraceInfo,
         details: Details,
         link: Link | None = None,
+        programs: CompiledPrograms | None = None,
     ) -> None:
         self.columns = columns
         self.names = names
@@ -238,6 +240,7 @@ class Core:
         self.info = info
         self.details = details
         self.link = link
+        self.programs = programs
         self.edge_cache: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.class_cache: dict[tuple[bool, bool], np.ndarray] = {}
 
@@ -322,7 +325,7 @@ class Core:
         return Core(
             kept, self.names, self.threads, self.argsets if "argset" in kept.names else [],
             self.autograd_flows if "sequence" in kept.names else Flows.of(), self.depends_on,
-            self.collective_args, self.info, self.details, self.link,
+            self.collective_args, self.info, self.details, self.link, self.programs,
         )  # fmt: skip
 
     def read_all(self) -> None:
@@ -527,6 +530,7 @@ class Core:
             and np.array_equal(self.depends_on, other.depends_on)
             and self.collective_args == other.collective_args
             and self.info == other.info
+            and self.programs == other.programs
         )
 
 

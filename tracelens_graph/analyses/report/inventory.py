@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ops.programs import programs
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import UNREADABLE, Core
@@ -35,11 +36,12 @@ def inventory(g: Core) -> dict[str, Table]:
         `trace`: facts of the whole; `software`: versions; `devices`; `nodes`: number of each kind; `left_out`:
         entries of the file that are no nodes, and why; `launches`: how GPU events are linked and charged;
         `faults`: what was repaired, lost, or looked odd; `recording`: what was recorded, what was not, and what
-        is poorer for it. Numbers of `nodes` and `left_out` and the lost entries of `faults` add up to the number
-        of entries in the file's event list.
+        is poorer for it; of a profile of JAX `programs`: compiled programs that ran. Numbers of `nodes` and `left_out`
+        and the lost entries of `faults` add up to the number of entries in the file's event list.
     """
     tables = (
         _trace(g), _software(g), _devices(g), _nodes(g), _left_out(g), _launches(g), _faults(g), _recording(g),
+        *([programs(g)] if g.programs else ()),
     )  # fmt: skip
     return {table.name: table for table in tables}
 

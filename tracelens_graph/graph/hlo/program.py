@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -123,6 +124,10 @@ class Computation:
         return next(found, self.instructions[-1] if self.instructions else None)
 
 
+_IN_PLACE = ("call", "async-start")
+"""Opcodes of instructions that run what they call once."""
+
+
 @dataclass
 class Program:
     """A program.
@@ -134,6 +139,8 @@ class Program:
         entry: id of the computation that the program is.
         devices: global device of each that takes part, in the order by which replica groups name them; empty where
             the program does not tell, and they are the first devices.
+        replicas, partitions: it runs on replicas x partitions devices.
+        compiler_fingerprint: what the compiler noted as the program's fingerprint; "" for nothing.
         known: what was found out about its parts, by whoever asked (`graph.hlo.work`).
     """
 
@@ -142,6 +149,9 @@ class Program:
     computations: dict[int, Computation] = field(default_factory=dict)
     entry: int = 0
     devices: tuple[int, ...] = ()
+    replicas: int = 1
+    partitions: int = 1
+    compiler_fingerprint: str = ""
     known: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -153,6 +163,32 @@ class Program:
     def by_name(self) -> dict[str, Instruction]:
         """All instructions by name."""
         return {one.name: one for one in self.instructions.values()}
+
+    @cached_property
+    def run_once(self) -> frozenset[int]:
+        """Ids of the instructions that each execution runs once: all but those in bodies of loops and in branches."""
+        calls = Counter(id for one in self.instructions.values() for id in one.called)
+        found: set[int] = set()
+        waiting = [self.entry]
+        while waiting:
+            inside = self.computations.get(waiting.pop())
+            for one in inside.instructions if inside else ():
+                found.add(one.id)
+                waiting += [id for id in one.called if one.opcode in _IN_PLACE and calls[id] == 1 and id != self.entry]
+        return frozenset(found)
+
+    @property
+    def parameters(self) -> list[Instruction]:
+        """The parameters of the program, in their order."""
+        entry = self.computations.get(self.entry)
+        found = [one for one in entry.instructions if one.opcode == "parameter"] if entry else []
+        return sorted(found, key=lambda one: one.parameter)
+
+    @property
+    def result(self) -> Instruction | None:
+        """The instruction whose result is the program's; None in a damaged program."""
+        entry = self.computations.get(self.entry)
+        return entry.result if entry else None
 
     def operands(self, one: Instruction) -> list[Instruction]:
         """The instructions whose results an instruction takes; those that a damaged program lacks are left out."""

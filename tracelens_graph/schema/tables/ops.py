@@ -173,6 +173,36 @@ MODULES_OF_SIGNATURE: About = {
     "uid": uid("the first call of the module"),
 }
 
+PROGRAMS: About = {
+    "program": key("name of the program", "program"),
+    "gpu_ms": total(
+        "sum of the durations of the GPU events that are charged to its instructions", "ms", "GPU ms", compared="main"
+    ),
+    "percent": share("share of the sum over all GPU events", "%"),
+    "host_ms": total(
+        "sum of the durations of its instructions on the host, without those in others: launching, on a CPU computing",
+        "ms",
+        "host ms",
+    ),
+    "executions": count("executions, each device's for itself", "runs"),
+    "compiled": Column("how often it was compiled: numbers by which the profile names it", heading="compiled"),
+    "versions": Column(
+        "programs of this name that ran; several where it was compiled for other shapes or constants",
+        heading="versions",
+    ),
+    "instructions": Column(
+        "number of its instructions, those in bodies of fusions and loops included",
+        heading="instructions",
+        gives_way=1,
+    ),
+    "devices": Column("devices that it was compiled for", heading="devices", gives_way=1),
+    "shapes": text("types and dims of its parameters and results, equal ones once with their number", "shapes"),
+    "fingerprint": key(
+        "hash of its instructions, their shapes and configuration; equal in all profiles", "fingerprint"
+    ),
+    "numbers": listed("by which the profile names it"),
+}
+
 FORWARD_BACKWARD: About = {
     "name": key("forward op"),
     "forward_calls": count("calls with GPU work charged to them"),
@@ -201,6 +231,11 @@ SCHEMAS = {
     "dearest_ops": TableSchema("Which ops take most GPU time, and where they are called.", DEAREST_OPS),
     "op_signatures": TableSchema("What each set of arguments of an op costs.", OP_SIGNATURES),
     "modules_of_signature": TableSchema("Which modules an op with certain shapes works for.", MODULES_OF_SIGNATURE),
+    "programs": TableSchema(
+        "Which compiled programs of JAX ran, how often they were compiled, and what they take.",
+        PROGRAMS,
+        counts="execution",
+    ),
     "forward_backward": TableSchema(
         "What ops take in the forward pass, in recomputation and in their backward pass.", FORWARD_BACKWARD
     ),

@@ -1,0 +1,73 @@
+"""Compiled programs that a profile of JAX ran, and which ops are instances of their instructions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+RUNS = ("any", "once")
+"""How often each execution of a program runs an instruction: one in the body of a loop or in a branch any number of
+times, all others once."""
+
+
+@dataclass(frozen=True)
+class CompiledProgram:
+    """A compiled program.
+
+    Attributes:
+        name: such as `jit_step`.
+        fingerprint: what tells it from all others, in all profiles (`loaders.xplane.fingerprint`).
+        instructions: number of its instructions, those in bodies of fusions and loops included.
+        replicas, partitions: it runs on replicas x partitions devices.
+        shapes: types and dims of its parameters and results, such as `f32[8,16], 2 x s32[] -> f32[8]`.
+        compiler_fingerprint: what XLA noted as its fingerprint in this profile; "" for nothing. Of one program it
+            differs between versions.
+        numbers: by which this profile names it, ascending; several where it was compiled several times.
+    """
+
+    name: str
+    fingerprint: str
+    instructions: int = 0
+    replicas: int = 1
+    partitions: int = 1
+    shapes: str = ""
+    compiler_fingerprint: str = ""
+    numbers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class CompiledPrograms:
+    """The compiled programs of a profile.
+
+    Attributes:
+        listed: those that ops are of, each once.
+        code: per op, in row order: 2n + 1 for the n-th of `listed`, from 1 on, where each execution runs the op's
+            instruction once; 2n where it runs it any number of times; 0 where the profile does not hold the program.
+    """
+
+    listed: tuple[CompiledProgram, ...]
+    code: np.ndarray
+
+    @property
+    def place(self) -> np.ndarray:
+        """Per op the place of its program in `listed`, -1 for none."""
+        return self.code.astype(np.int32) // 2 - 1
+
+    @property
+    def runs(self) -> np.ndarray:
+        """Per op the place in `RUNS` that says how often an execution of its program runs its instruction."""
+        return self.code & 1
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CompiledPrograms):
+            return NotImplemented
+        return self.listed == other.listed and np.array_equal(self.code, other.code)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def code_type(programs: int) -> np.dtype[Any]:
+    """The narrowest type that has room for the codes of so many programs."""
+    return np.dtype(np.uint8 if 2 * programs + 1 <= np.iinfo(np.uint8).max else np.int32)
