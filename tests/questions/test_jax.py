@@ -32,7 +32,7 @@ OF_ONE = [name for name, question in QUESTIONS.items() if question.query and not
 OF_TWO = [name for name, question in QUESTIONS.items() if question.query and {"a", "b"} <= set(question.parameters)]
 STEPPED = [name for name in OF_ONE if "step" in QUESTIONS[name].parameters]
 ANSWERED = (
-    "steps", "ops_unique_args", "modules", "python_lines", "launch_delay", "forward_backward", "copies",
+    "steps", "ops_unique_args", "programs", "modules", "python_lines", "launch_delay", "forward_backward", "copies",
     "op_signatures", "path_to_python", "unlinked",
 )  # fmt: skip
 """Questions with an answer other than none."""
@@ -92,6 +92,7 @@ def come_back(database: Database, core: Core, name: str) -> None:
             assert plain(column.tolist()) == plain(theirs[key].tolist()), key
     assert pulled.info == replace(core.info, source=Path(core.info.source).name)
     assert pulled.info.is_xla
+    assert pulled.programs == core.programs is not None
     tables = report_tables(pulled)
     for key, table in report_tables(core).items():
         pd.testing.assert_frame_equal(table.to_pandas(), tables[key].to_pandas(), obj=key)
