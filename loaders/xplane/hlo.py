@@ -28,6 +28,10 @@ _MOST_FRAMES = 64
 _FINGERPRINT = "fingerprint_before_lhs"
 """What XLA notes of a program for GPUs before it schedules it: "lhs" is its scheduler, which hides latencies."""
 
+_OF_PROGRAM = frozenset((8, 11, 18))
+"""Fields of a program that tell it from others as they are written: results that take the memory of parameters, whether
+it has dynamic shapes, parameters that may be overwritten."""
+
 _MOST_DEVICES = 1 << 17
 """Devices of a job that are listed; what tells of more is damaged."""
 
@@ -47,7 +51,11 @@ def read_program(data: Buffer, begin: int, end: int, id: int) -> Program:
     for number, span in _messages(data, begin, end):
         if number != 1:
             continue
+        at, _ = span
         for inner, wire, value, after in _sound(data, *span):
+            if inner in _OF_PROGRAM:
+                program.written += data[at:after]
+            at = after
             if inner == 1 and wire == BYTES:
                 program.name = text(data, value, after)
             elif inner == 3 and wire == BYTES:
@@ -111,7 +119,7 @@ def _frames(data: Buffer, begin: int, end: int) -> dict[int, tuple[str, int]]:
 
 def _computation(data: Buffer, begin: int, end: int, places: dict[int, tuple[str, int]]) -> Computation:
     id = root = 0
-    name = ""
+    name, thread = "", b""
     instructions = []
     for number, wire, value, after in _sound(data, begin, end):
         if number == 1 and wire == BYTES:
@@ -122,18 +130,28 @@ def _computation(data: Buffer, begin: int, end: int, places: dict[int, tuple[str
             id = signed(value)
         elif number == 6 and wire == VARINT:
             root = signed(value)
-    return Computation(id, name, tuple(instructions), root)
+        elif number == 8 and wire == BYTES:
+            thread = data[value:after]
+    return Computation(id, name, tuple(instructions), root, thread)
 
 
 _TEXTS = {1: "name", 2: "opcode", 11: "fusion_kind", 28: "target", 43: "backend_config"}
 _NUMBERS = {9: "parameter", 26: "channel", 35: "id", 50: "groups", 58: "batch_groups"}
-_LISTS = {14: "dimensions", 36: "operands", 38: "called"}
+_LISTS = {14: "dimensions", 36: "operands", 37: "after", 38: "called"}
+_NOT_WRITTEN = frozenset((1, 7, 26, 35, 36, 37, 38, 40, 45, 54, 55, 68, 82, 88))
+"""Fields of an instruction that do not tell programs apart as they are written: name, origin, channel, id, references,
+sharding, channel as it was called before, shardings on both sides of a domain, what front ends noted, statistics for
+viewers, original value."""
 
 
 def _instruction(data: Buffer, begin: int, end: int, places: dict[int, tuple[str, int]]) -> Instruction:
     told: dict[str, Any] = {"id": 0, "name": "", "opcode": "", "shape": Shape()}
     lists: dict[str, list[int]] = {}
+    at, written = begin, []
     for number, wire, value, after in _sound(data, begin, end):
+        if number not in _NOT_WRITTEN:
+            written.append(data[at:after])
+        at = after
         if number in _LISTS:
             lists.setdefault(_LISTS[number], []).extend(_listed(data, wire, value, after))
         elif wire == VARINT and number in _NUMBERS:
@@ -158,7 +176,7 @@ def _instruction(data: Buffer, begin: int, end: int, places: dict[int, tuple[str
             pair = _by_number(data, value, after)
             told["pairs"] = (*told.get("pairs", ()), (_last(pair, 1), _last(pair, 2)))
     told |= {name: tuple(values) for name, values in lists.items()}
-    return Instruction(**told)
+    return Instruction(**told, written=b"".join(written))
 
 
 def _listed(data: Buffer, wire: int, value: int, after: int) -> list[int]:

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from tracelens_graph.graph.hlo.fingerprint import fingerprint
 from tracelens_graph.graph.hlo.program import Instruction, Program
 from tracelens_graph.graph.hlo.shapes import Shape
 from tracelens_graph.graph.programs import CompiledProgram
-from tracelens_graph.loaders.xplane.fingerprint import fingerprint
 from tracelens_graph.loaders.xplane.hlo import read_program
 from tracelens_graph.loaders.xplane.space import Span
 from tracelens_graph.loaders.xplane.wire import Buffer
@@ -50,7 +50,7 @@ class Programs:
     def code(self, program: Program, one: Instruction) -> int:
         """The code of an instruction's program, as in `CompiledPrograms`; the first one adds the program."""
         if program.id not in self._codes:
-            key = fingerprint(self._data, *self._spans[program.id], program.replicas, program.partitions)
+            key = fingerprint(program)
             if key not in self._described:
                 self._described[key] = _described(program, key)
                 self._codes[program.id] = len(self._described)

@@ -75,6 +75,8 @@ class Instruction:
         channel: of a collective, its channel; 0 for none.
         replica_groups: of a collective, who takes part together; empty for all.
         pairs: of a permutation, who sends to whom.
+        after: ids of instructions that have to be over before it runs, besides its operands.
+        written: its attributes as they are written, as far as they tell programs apart; see `graph.hlo.fingerprint`.
     """
 
     id: int
@@ -99,6 +101,8 @@ class Instruction:
     channel: int = 0
     replica_groups: tuple[tuple[int, ...], ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()
+    after: tuple[int, ...] = ()
+    written: bytes = field(default=b"", repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -110,12 +114,14 @@ class Computation:
         name: its name.
         instructions: its instructions, operands before users.
         root: id of the instruction whose result is the computation's.
+        written: as of an instruction.
     """
 
     id: int
     name: str
     instructions: tuple[Instruction, ...]
     root: int
+    written: bytes = field(default=b"", repr=False, compare=False)
 
     @property
     def result(self) -> Instruction | None:
@@ -141,6 +147,7 @@ class Program:
             the program does not tell, and they are the first devices.
         replicas, partitions: it runs on replicas x partitions devices.
         compiler_fingerprint: what the compiler noted as the program's fingerprint; "" for nothing.
+        written: as of an instruction.
         known: what was found out about its parts, by whoever asked (`graph.hlo.work`).
     """
 
@@ -152,6 +159,7 @@ class Program:
     replicas: int = 1
     partitions: int = 1
     compiler_fingerprint: str = ""
+    written: bytes = field(default=b"", repr=False, compare=False)
     known: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
