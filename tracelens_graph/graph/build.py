@@ -118,7 +118,9 @@ def build_core(table: EventTable) -> Core:
     depends_on = (
         _dependencies(arrays, np.concatenate((gpu, lone)), launch_flows) if launch_flows else np.zeros((0, 2), np.int64)
     )
-    code = arrays.pop("program", None)
+    programs, code = None, arrays.pop("program", None)
+    if code is not None and table.programs:
+        programs = CompiledPrograms(table.programs, code[arrays["kind"] == Kind.Op])
     return Core(
         columns=Columns(arrays),
         names=table.names,
@@ -129,7 +131,7 @@ def build_core(table: EventTable) -> Core:
         collectives=dict(table.collectives),
         info=table.info,
         details=table.details,
-        programs=CompiledPrograms(table.programs, code[arrays["kind"] == Kind.Op]) if table.programs else None,
+        programs=programs,
     )
 
 

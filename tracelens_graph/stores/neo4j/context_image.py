@@ -119,7 +119,7 @@ def edges(
         rows, numbers = rows[taken], numbers[taken]
         if len(rows):
             order = np.argsort(place[numbers], kind="stable")  # who write side by side rarely meet at a node
-            ends = (uid[rows[order]], keys[numbers[order]])
+            ends: tuple[Any, ...] = (uid[rows[order]], keys[numbers[order]])
             if texts := context.of_edges.get(name):
                 ends = (*ends, Texts.of(texts.codes[taken][order], texts.texts))
             yield Edges(name, EVENT, str(labels[numbers[0]]), ends, properties=EDGE_PROPERTIES.get(name, ()))
