@@ -116,10 +116,15 @@ def load_set(
 
 def ranks_in(traces: TraceSet) -> TraceSet:
     """The ranks of a job: its traces, or the devices in profiles of JAX; what is to be said of these goes along."""
+    from tracelens_graph.analyses.shared.executions import recorded_executions
+
     divided = traces.by_device()
     if divided is not traces:
         hosts = "1 profile" if len(traces) == 1 else f"{len(traces):,} profiles"
-        say([f"ranks: the {len(divided):,} devices in {hosts} of JAX", *divided.notes[len(traces.notes) :]])
+        known = sum(len(one.core.info.metadata.get("deviceProperties") or ()) for one in traces)
+        devices = f"{len(divided):,} devices" + (f" with GPU events, of {known:,}," if known > len(divided) else "")
+        lost = [f"{one.name}: {told}" for one in traces if (told := recorded_executions(one.window).told)]
+        say([f"ranks: the {devices} in {hosts} of JAX", *divided.notes[len(traces.notes) :], *lost])
     return divided
 
 

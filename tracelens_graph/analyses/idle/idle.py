@@ -29,6 +29,7 @@ from tracelens_graph.analyses.idle.host_states import (
     Clock,
     ends,
 )
+from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
@@ -389,6 +390,8 @@ def idle_causes(g: Core | Window) -> Table:
     notes = unlinked_notes(w, left_out=False)
     if len(w.gpu_rows) and not total:
         notes = [*notes, "the GPU was never idle"]
+    if lost := recorded_executions(w).told:
+        notes = [*notes, f"{lost}: time without any need not be idle time"]
     edges = edge_parts(w)
     if beyond_ns := int((edges.end - edges.start).sum()):
         notes = [*notes, f"the GPU span is {idle.total_ns / 1e6:,.3f} ms, from the first to the last GPU event; "

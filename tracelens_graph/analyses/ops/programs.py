@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.analyses.shared.gpu_work import percent
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked
 from tracelens_graph.graph.core import Core
@@ -21,7 +22,8 @@ def programs(g: Core | Window) -> Table:
     """Compiled programs that ran, the one with the most GPU time first, then the one with the most time on the host.
 
     A program that several devices run counts an execution for each. Executions are counted by the instructions that
-    each of them runs once: what most of these were run, of several such numbers the largest; at least one.
+    each of them runs once: what most of these were run, of several such numbers the largest; at least one. Where
+    executions left no GPU events although others of their program did, a note tells how many.
 
     Args:
         g: the graph, or a window of it.
@@ -63,7 +65,9 @@ def programs(g: Core | Window) -> Table:
     }
     order = cell_order(gpu_ns[ran], (-host_ns[ran]).tolist(), columns["program"], columns["fingerprint"])
     columns = {name: picked(cells, order) for name, cells in columns.items()}
-    return Table("programs", columns, PROGRAMS, w.titled(_TITLE))
+    told = recorded_executions(w).told
+    notes = [f"{told}: runs and times are of the others"] if told else []
+    return Table("programs", columns, PROGRAMS, w.titled(_TITLE), notes)
 
 
 _TITLE = "Compiled programs"

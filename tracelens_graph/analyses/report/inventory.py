@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ops.programs import programs
+from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import UNREADABLE, Core
@@ -361,6 +362,12 @@ OPTIONS = (
 
 _OF_XLA = (
     replace(OPTIONS[0], how="a backend with a GPU"),
+    Option(
+        "GPU work of executions", "fewer steps, and jax.block_until_ready before the recording ends",
+        lambda g: len(recorded_executions(g.everything).row) > 0 and len(g.gpu_rows) > 0,
+        lambda g: recorded_executions(g.everything).told,
+        "GPU times are those of the others, and time without GPU events need not be idle",
+    ),
     Option(
         "shapes", "a profile that holds the programs (/host:metadata)", _has_ops,
         lambda g: "" if (g.columns.argset >= 0).any() else "none",
