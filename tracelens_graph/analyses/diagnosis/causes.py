@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
-from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, WHOLES, Account
+from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, Account
 from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
@@ -300,7 +300,7 @@ def _cost_text(account: Account, ns: int) -> str:
 
 def _share(account: Account, ns: int) -> str:
     """`12.3 % of the steps`: a share of the window, with the word for what it is of."""
-    return f"{percent(ns, account.window_ns):.1f} % of the {WHOLES[account.whole]}"
+    return f"{percent(ns, account.window_ns):.1f} % of the {account.whole_told}"
 
 
 def _loss(topic: str, text: str, evidence: dict[str, Any], advice: tuple[str, ...], ask_next: str) -> Finding:

@@ -392,10 +392,14 @@ def idle_causes(g: Core | Window) -> Table:
         notes = [*notes, "the GPU was never idle"]
     if lost := recorded_executions(w).told:
         notes = [*notes, f"{lost}: time without any need not be idle time"]
+    devices = len(np.unique(c.device[w.gpu_rows]))
+    span = "the GPU span is" if devices < 2 else f"the GPU spans of {devices:,} GPUs, added up, are"
     edges = edge_parts(w)
-    if beyond_ns := int((edges.end - edges.start).sum()):
-        notes = [*notes, f"the GPU span is {idle.total_ns / 1e6:,.3f} ms, from the first to the last GPU event; "
-                 f"{beyond_ns / 1e6:,.3f} ms of the steps lie before and behind it and are not in here"]  # fmt: skip
+    beyond_ns = int((edges.end - edges.start).sum())
+    if devices > 1 or beyond_ns:
+        beyond = f"; {beyond_ns / 1e6:,.3f} ms of the steps lie before and behind it and are not in here"
+        notes = [*notes, f"{span} {idle.total_ns / 1e6:,.3f} ms, from the first to the last GPU event"
+                 f"{beyond if beyond_ns else ''}"]  # fmt: skip
     texts = ("cause", "because", "because_uid", "meaning")
     arrays = {name: cells if name in texts else np.array(cells) for name, cells in columns.items()}
     return Table("idle_causes", arrays, IDLE_CAUSES, w.titled("Idle GPU time by cause"), notes)
