@@ -261,9 +261,12 @@ def _told(events: Events, count: int, ops: np.ndarray, program: np.ndarray, hlo:
     compiled = known.compiled
     times = np.diff([*first.tolist(), len(order)])
     argset, place = (np.full(count, -1, np.int32) for _ in range(2))
-    ran = np.zeros(count, code_type(len(compiled)))
-    for column, code in ((argset, codes[0]), (place, codes[1]), (ran, of_program)):
+    for column, code in ((argset, codes[0]), (place, codes[1])):
         column[ops] = np.repeat(code, times)
+    ran = np.broadcast_to(np.uint8(0), count)
+    if compiled:
+        ran = np.zeros(count, code_type(len(compiled)))
+        ran[ops] = np.repeat(of_program, times)
     return _Told(argset, list(sets), place, origins, facts, ran, compiled)
 
 
