@@ -43,6 +43,8 @@ _ROWS_FOR_PEOPLE = 10
 _ROWS_OF_ONE_TABLE = 30
 _STRUCTURE = ("ops_summary", "kernel_summary")
 _KEY_TABLES = ("gpu_timeline", "ops_summary_by_category", "ops_summary", "kernel_summary")
+_OF_PROGRAMS = ("work_summary", *_KEY_TABLES)
+"""The same of profiles of JAX that ran other programs, whose instructions have other numbers."""
 _OF_FRAMEWORKS = ("gpu_timeline", "ops_summary_by_category", "work_summary")
 """The same of runs of several frameworks, whose operations and kernels have other names."""
 
@@ -175,18 +177,23 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> Ma
     """Print the verdict, then write all tables or print the key ones; returns what was compared."""
     from tracelens_graph.analyses.across.compare import compare as analysis
     from tracelens_graph.analyses.across.compare import lacked, notes_on_lacked
+    from tracelens_graph.analyses.across.unnumbered import of_other_programs
+    from tracelens_graph.analyses.shared.compiled_apart import NOTE
     from tracelens_graph.reports.comparison import brief, verdict
     from tracelens_graph.reports.terminal import terminal_width
     from tracelens_graph.reports.views import top as first_rows
 
     there = [name for name, without in lacked(runs).items() if not without]
     # What is only named is not computed: the tables of models take as long as all others.
-    shown_tables = _OF_FRAMEWORKS if _is_of_frameworks(runs) else _KEY_TABLES
+    is_apart = of_other_programs(runs)
+    shown_tables = _OF_FRAMEWORKS if _is_of_frameworks(runs) else _OF_PROGRAMS if is_apart else _KEY_TABLES
     tables = analysis(runs, tables=there if csv else [name for name in shown_tables if name in there] or there)
     first = next(iter(tables.values()))
     first.notes = [*first.notes, *notes_on_lacked(runs)]
     for line in verdict(tables, list(runs), terminal_width(sys.stdout)):
         print(line)
+    if is_apart:
+        print_wrapped(NOTE)
     if csv is not None:
         _write_folder(tables, csv)
         return tables
@@ -198,7 +205,7 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> Ma
             shown = brief(tables[name], list(runs))
             if name != "gpu_timeline":
                 shown = first_rows(shown, _ROWS_FOR_PEOPLE if top is None else top)
-            shown.notes = [note for note in shown.notes if note not in said]
+            shown.notes = [note for note in shown.notes if note not in said and note != NOTE]
             said += [note for note in shown.notes if note.startswith(of_runs)]
             write_table(shown, Format.table)
     if rest := [name for name in there if name not in shown_tables]:

@@ -12,6 +12,7 @@ from tracelens_graph.analyses.alignment.causes import Reason
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.stops import is_thinned
+from tracelens_graph.analyses.shared.compiled_apart import NOTE, are_compiled_apart
 from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.report_text import heading
@@ -87,6 +88,8 @@ def notes_on(difference: Diff) -> list[str]:
     notes = []
     if difference.alignment.are_strangers:
         notes.append("These are two programs with hardly a module or call in common: nothing was aligned.")
+    if are_compiled_apart(window.core for window in (difference.a, difference.b)):
+        notes.append(NOTE)
     sides = list(zip(difference.names, (difference.a, difference.b), strict=True))
     notes += [f"{name}: {told}" for name, window in sides if (told := recorded_executions(window).told)]
     if thinned := [name for name, window in sides if is_thinned(window)]:
