@@ -2,8 +2,9 @@
 
 Every call subtree that holds GPU work gets a 128-bit class: a hash of its root's kind and name and of the
 ordered classes of those of its children that hold GPU work too. What differs between equal runs (addresses, line
-numbers, instance numbers of modules, numbers of XLA's instructions, which launch API was used) is taken out of the names first. Names enter by a
-keyless cryptographic hash of their text, so a class is the same number in every trace and every process.
+numbers, instance numbers of modules, numbers of XLA's instructions, which launch API was used) is taken out of the
+names first. Names enter by a keyless cryptographic hash of their text, so a class is the same number in every trace and
+every process.
 """
 
 from __future__ import annotations
