@@ -17,6 +17,7 @@ from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
+from tracelens_graph.reports.views import view
 from tracelens_graph.table import Table
 
 US = 1_000_000
@@ -142,3 +143,11 @@ def test_real_profiles(path: Path) -> None:
     found, c = programs(core), core.columns
     assert found["gpu_ms"][0] == pytest.approx(int(c.dur_ns[c.owner >= 0].sum()) / 1e6)
     assert list(found["executions"]) == [5]
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_recompilation_is_seen_on_a_terminal(width: int) -> None:
+    shown = view(programs(recompiled())).text(width)
+    header, _, first, *_ = shown.splitlines()[1:]
+    assert {"program", "ms", "runs", "compiled", "versions", "shapes"} <= {*header.split()}
+    assert "f32[4] -> f32[4]" in first

@@ -178,27 +178,42 @@ PROGRAMS: About = {
     "gpu_ms": total(
         "sum of the durations of the GPU events that are charged to its instructions", "ms", "GPU ms", compared="main"
     ),
-    "percent": share("share of the sum over all GPU events", "%"),
-    "host_ms": total(
-        "sum of the durations of its instructions on the host, without those in others: launching, on a CPU computing",
-        "ms",
-        "host ms",
+    "percent": Column("share of the sum over all GPU events", "%", Role.share, "%", gives_way=2),
+    "host_ms": replace(
+        total(
+            "sum of the durations of its instructions on the host, without those in others: launching, on a CPU "
+            "computing",
+            "ms",
+            "host ms",
+        ),
+        gives_way=1,
     ),
     "executions": count("executions, each device's for itself", "runs"),
-    "compiled": Column("how often it was compiled: numbers by which the profile names it", heading="compiled"),
+    "compiled": Column(
+        "how often it was compiled: numbers by which the profile names it", heading="compiled", gives_way=-1
+    ),
     "versions": Column(
         "programs of this name that ran; several where it was compiled for other shapes or constants",
         heading="versions",
+        gives_way=-1,
     ),
     "instructions": Column(
         "number of its instructions, those in bodies of fusions and loops included",
         heading="instructions",
-        gives_way=1,
+        gives_way=2,
     ),
-    "devices": Column("devices that it was compiled for", heading="devices", gives_way=1),
-    "shapes": text("types and dims of its parameters and results, equal ones once with their number", "shapes"),
-    "fingerprint": key(
-        "hash of its instructions, their shapes and configuration; equal in all profiles", "fingerprint"
+    "devices": Column("devices that it was compiled for", heading="devices", gives_way=2),
+    "shapes": Column(
+        "types and dims of its parameters and results, equal ones once with their number",
+        role=Role.text,
+        heading="shapes",
+        gives_way=0,
+    ),
+    "fingerprint": Column(
+        "hash of its instructions, their shapes and configuration; equal in all profiles",
+        role=Role.key,
+        heading="fingerprint",
+        gives_way=3,
     ),
     "numbers": listed("by which the profile names it"),
 }
