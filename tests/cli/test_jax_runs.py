@@ -74,11 +74,13 @@ def test_jax_beside_pytorch(run: Run, jax_run: Path, torch_run: Path) -> None:
     assert code == 0
     titles = [line for line in out.splitlines() if line.endswith("jax against torch")]
     assert titles == [
-        "jax against torch", "GPU timeline: jax against torch", "GPU time by category of operation: jax against torch",
-        "GPU time by family and sizes: jax against torch",
+        "jax against torch", "GPU timeline: jax against torch", "GPU time by family and sizes: jax against torch",
     ]  # fmt: skip
     shared = [line for line in out.splitlines() if line.startswith("matrix product") and "torch" not in line]
     assert any("16384 x 4096 x 1024" in line and "jax" not in line for line in shared)
+    attention = [line for line in out.splitlines() if line.startswith("attention")]
+    assert ["8 x 16 x 512 x 512 x 64, causal" in line for line in attention] == [True, True]
+    assert not any("torch" in line or "jax" in line for line in attention)
     (profile,) = jax_run.rglob("*.xplane.pb")
     code, out, _ = run("diff", torch_run, profile)
     assert code == 0

@@ -45,8 +45,8 @@ _STRUCTURE = ("ops_summary", "kernel_summary")
 _KEY_TABLES = ("gpu_timeline", "ops_summary_by_category", "ops_summary", "kernel_summary")
 _OF_PROGRAMS = ("work_summary", *_KEY_TABLES)
 """The same of profiles of JAX that ran other programs, whose instructions have other numbers."""
-_OF_FRAMEWORKS = ("gpu_timeline", "ops_summary_by_category", "work_summary")
-"""The same of runs of several frameworks, whose operations and kernels have other names."""
+_OF_FRAMEWORKS = ("gpu_timeline", "work_summary")
+"""The same of runs of several frameworks, whose operations, their categories and kernels have other names."""
 
 
 @with_window_options

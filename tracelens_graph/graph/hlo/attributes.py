@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from tracelens_graph.graph.hlo import work
+from tracelens_graph.graph.hlo.attention import attention_of
 from tracelens_graph.graph.hlo.call import call_text
 from tracelens_graph.graph.hlo.program import Instruction, Program
 from tracelens_graph.graph.hlo.sizes import convolution_sizes, whole_product
@@ -71,7 +72,7 @@ def attributes(program: Program, one: Instruction) -> list[str]:
         told += [f"type={shape.name}" for shape in shapes[:1]]
         if sizes := convolution_sizes(program, convolution):
             told.append(f"convolution={' '.join('x'.join(map(str, one)) for one in sizes)}")
-    elif attention := work.attention_of(one):
+    elif attention := attention_of(program, one):
         told.append(f"attention={'x'.join(map(str, attention[:-1]))}")
         told += ["causal=1"] if attention.causal else []
         told += [f"type={shape.name}" for operand in program.operands(one)[:1] for shape in operand.shape.arrays()][:1]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from math import ceil, gcd, log2, prod
 from typing import NamedTuple
 
+from tracelens_graph.graph.hlo.attention import TARGETS, attention_flops
 from tracelens_graph.graph.hlo.program import Computation, DotDims, Instruction, Program
 from tracelens_graph.graph.hlo.shapes import Shape
 
@@ -342,72 +343,14 @@ def _valid(source: int, kernel: int, result: int, stride: int, low: int, high: i
 
 # --- libraries -----------------------------------------------------------------------------------------------------
 
-_NUMBER = re.compile(r"(\w+) = (-?\d+) : i64")
-_CAUSAL = (2, 3, 5)
-"""Masks of TransformerEngine that leave out half of the products: causal, with padding, from the bottom right."""
-
 
 def library_flops(program: Program, one: Instruction) -> int:
     """Operations of a call of a library that is known; 0 for any other."""
     return next((count(program, one) for pattern, count in _LIBRARIES if pattern.search(one.target)), 0)
 
 
-class Attention(NamedTuple):
-    """The sizes of fused attention.
-
-    Attributes:
-        batch: sequences, as many as there is room for.
-        n_q, heads_q: queries of a sequence, and their heads.
-        n_kv, heads_kv: keys and values of a sequence, and their heads.
-        d_qk, d_v: elements of a key and of a value of one head.
-        causal: whether the mask leaves out half of the products.
-    """
-
-    batch: int
-    n_q: int
-    heads_q: int
-    n_kv: int
-    heads_kv: int
-    d_qk: int
-    d_v: int
-    causal: bool
-
-    @property
-    def flops(self) -> int:
-        """Operations of the forward pass; a multiply-add counts as two."""
-        found = 2 * self.batch * self.heads_q * self.n_q * self.n_kv * (self.d_qk + self.d_v)
-        return found // 2 if self.causal else found
-
-
-_TE_ATTENTION = re.compile(r"^te_fused_attn_(?:forward|backward)")
-_TE_SIZES = (
-    "input_batch", "q_max_seqlen", "attn_heads", "kv_max_seqlen", "num_gqa_groups", "qk_head_dim", "v_head_dim",
-)  # fmt: skip
-"""What TransformerEngine calls the sizes of attention, in the order of `Attention`."""
-
-
-def attention_of(one: Instruction) -> Attention | None:
-    """The attention that a call of TransformerEngine computes, packed or not; None for anything else."""
-    if not _TE_ATTENTION.match(one.target):
-        return None
-    told = {name: int(value) for name, value in _NUMBER.findall(one.backend_config)}
-    told.setdefault("num_gqa_groups", told.get("attn_heads", 0))
-    if not all(name in told for name in _TE_SIZES):
-        return None
-    batch, n_q, heads_q, n_kv, heads_kv, d_qk, d_v = (told[name] for name in _TE_SIZES)
-    return Attention(batch, n_q, heads_q, n_kv, heads_kv, d_qk, d_v, told.get("mask_type") in _CAUSAL)
-
-
-def _te_attention(_: Program, one: Instruction) -> int:
-    found = attention_of(one)
-    if found is None:
-        return 0
-    # Backward: the scores once more, then dV, dP, dQ and dK: five products where forward has two.
-    return found.flops * 5 // 2 if "backward" in one.target else found.flops
-
-
 _LIBRARIES: tuple[tuple[re.Pattern[str], Callable[[Program, Instruction], int]], ...] = (
-    (_TE_ATTENTION, _te_attention),
+    (TARGETS, attention_flops),
     (re.compile(r"^__(?:cudnn|miopen)\$conv"), convolution_flops),
 )
 """Targets of custom calls, and what they compute."""
