@@ -73,7 +73,7 @@ def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:
         text = f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
         yield paragraph(f"  {what:{widest}}  {text} {row['unit']}".rstrip(), " " * (widest + 4))
     for name in ("software", "devices", "nodes", "left_out", "programs", "launches", "faults"):
-        if name in tables and len(tables[name]):
+        if name in tables and len(tables[name]) and (name != "launches" or any(tables[name]["gpu_events"])):
             yield "\n" + tables[name].text(width, color)
     lacking = [row for row in tables["recording"].records() if row["missing"]]
     for title, recorded in (("Not recorded", False), ("Not in what is left of the file", None)):

@@ -36,7 +36,7 @@ def no_gpu(w: Window) -> Finding:
         "headline",
         text,
         {"kind": "no_gpu", "percent": 0.0, "percent_of": "recording", "gpu_events": 0},
-        ask_next="tracelens-graph tree TRACE",
+        ask_next=f"tracelens-graph {'ask programs' if w.core.programs else 'tree'} TRACE",
     )
 
 

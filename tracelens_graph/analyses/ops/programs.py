@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 
+from tracelens_graph.analyses.ops.compilations import compilations
 from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.analyses.shared.gpu_work import percent
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked
@@ -23,7 +24,8 @@ def programs(g: Core | Window) -> Table:
 
     A program that several devices run counts an execution for each. Executions are counted by the instructions that
     each of them runs once: what most of these were run, of several such numbers the largest; at least one. Where
-    executions left no GPU events although others of their program did, a note tells how many.
+    executions left no GPU events although others of their program did, a note tells how many. Time of compilation is
+    told where calls of the function stand above it.
 
     Args:
         g: the graph, or a window of it.
@@ -48,6 +50,7 @@ def programs(g: Core | Window) -> Table:
     once = core.programs.runs[inside] == 1
     executions = np.maximum(_executions(of[once], c.name[ops[once]], size), np.bincount(of, minlength=size) > 0)
     versions = Counter(one.name for one in listed)
+    compiling = compilations(w).of_programs(listed)
     there = [listed[at] for at in ran.tolist()]
     columns: dict[str, Cells] = {
         "program": [one.name for one in there],
@@ -56,6 +59,7 @@ def programs(g: Core | Window) -> Table:
         "host_ms": host_ns[ran] / 1e6,
         "executions": executions[ran],
         "compiled": [len(one.numbers) for one in there],
+        "compile_ms": [compiling[at] for at in ran.tolist()],
         "versions": [versions[one.name] for one in there],
         "instructions": [one.instructions for one in there],
         "devices": [one.replicas * one.partitions for one in there],

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ops.compilations import compilations
 from tracelens_graph.analyses.ops.programs import programs
 from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
@@ -83,6 +84,7 @@ def _trace(g: Core) -> Table:
         ("steps", len(steps), ""),
         ("first step", steps[0].name if steps else None, ""),
         ("last step", steps[-1].name if steps else None, ""),
+        *(_compiled(g) if g.info.is_xla else ()),
         ("rank", g.info.rank, ""),
         ("world size", distributed.get("world_size"), ""),
         ("backend", distributed.get("backend"), ""),
@@ -101,6 +103,15 @@ def _trace(g: Core) -> Table:
         },
         "Trace",
     )
+
+
+def _compiled(g: Core) -> list[tuple[str, Any, str]]:
+    """Facts of programs that JAX compiled during the recording."""
+    found = compilations(g.everything)
+    return [
+        ("programs compiled", found.count or None, ""),
+        ("tracing and compiling", found.ns / 1e6 if found.ns else None, "ms"),
+    ]
 
 
 def _first_of_streams(g: Core) -> list[int]:

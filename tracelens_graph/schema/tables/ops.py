@@ -178,7 +178,7 @@ PROGRAMS: About = {
     "gpu_ms": total(
         "sum of the durations of the GPU events that are charged to its instructions", "ms", "GPU ms", compared="main"
     ),
-    "percent": Column("share of the sum over all GPU events", "%", Role.share, "%", gives_way=2),
+    "percent": Column("share of the sum over all GPU events", "%", Role.share, "% of GPU", gives_way=2),
     "host_ms": replace(
         total(
             "sum of the durations of its instructions on the host, without those in others: launching, on a CPU "
@@ -188,9 +188,16 @@ PROGRAMS: About = {
         ),
         gives_way=1,
     ),
-    "executions": count("executions, each device's for itself", "runs"),
+    "executions": replace(count("executions, each device's for itself", "runs"), gives_way=-1),
     "compiled": Column(
         "how often it was compiled: numbers by which the profile names it", heading="compiled", gives_way=-1
+    ),
+    "compile_ms": Column(
+        "time in which its function was traced, lowered and compiled during the recording; absent where that was "
+        "before, or no call tells",
+        "ms",
+        heading="compile ms",
+        gives_way=0,
     ),
     "versions": Column(
         "programs of this name that ran; several where it was compiled for other shapes or constants",
