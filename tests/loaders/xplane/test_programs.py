@@ -23,6 +23,7 @@ from tracelens_graph.graph.device_graphs import by_device
 from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms, code_type
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind
+from tracelens_graph.stores.cache import cached_core
 from tracelens_graph.stores.graph_file import read_graph, write_graph
 from tracelens_graph.stores.neo4j.image import Placement
 from tracelens_graph.stores.sections import Sections
@@ -162,6 +163,21 @@ def test_saved_graphs_keep_them(core: Core, tmp_path: Path) -> None:
     assert again.equals(core)
     write_graph(again, tmp_path / "two.tlg")
     assert read_graph(tmp_path / "two.tlg").programs == core.programs
+
+
+def test_the_cache_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "step.xplane.pb"
+    path.write_bytes(training_profile())
+    loads = []
+
+    def load() -> Core:
+        loads.append(1)
+        return load_core(path)
+
+    first, again = (cached_core(path, load) for _ in range(2))
+    assert len(loads) == 1
+    assert again.programs == first.programs is not None
 
 
 def test_files_of_other_graphs_hold_nothing_of_them(tmp_path: Path) -> None:
