@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import prod
 from typing import Any
 
-import numpy as np
-
+from tracelens_graph.graph.hlo.groups import ShortGroups
 from tracelens_graph.graph.hlo.program import (
     Computation,
     ConvolutionDims,
@@ -146,7 +144,7 @@ viewers, original value."""
 
 def _instruction(data: Buffer, begin: int, end: int, places: dict[int, tuple[str, int]]) -> Instruction:
     told: dict[str, Any] = {"id": 0, "name": "", "opcode": "", "shape": Shape()}
-    lists: dict[str, list[int]] = {}
+    lists: dict[str, list[Any]] = {}
     at, written = begin, []
     for number, wire, value, after in _sound(data, begin, end):
         if number not in _NOT_WRITTEN:
@@ -171,10 +169,12 @@ def _instruction(data: Buffer, begin: int, end: int, places: dict[int, tuple[str
         elif number == 30:
             told["dot"] = _dot(data, value, after)
         elif number in (49, 87):
-            told["replica_groups"] = told.get("replica_groups", ()) + _groups(data, number, value, after)
+            groups, short = _groups(data, number, value, after)
+            lists.setdefault("replica_groups", []).extend(groups)
+            told["short_groups"] = short or told.get("short_groups")
         elif number == 52:
             pair = _by_number(data, value, after)
-            told["pairs"] = (*told.get("pairs", ()), (_last(pair, 1), _last(pair, 2)))
+            lists.setdefault("pairs", []).append((_last(pair, 1), _last(pair, 2)))
     told |= {name: tuple(values) for name, values in lists.items()}
     return Instruction(**told, written=b"".join(written))
 
@@ -232,10 +232,10 @@ def _window(data: Buffer, begin: int, end: int) -> WindowDimension:
 
 
 def _by_number(data: Buffer, begin: int, end: int) -> dict[int, tuple[int, ...]]:
-    found: dict[int, tuple[int, ...]] = {}
+    found: dict[int, list[int]] = {}
     for number, wire, value, after in _sound(data, begin, end):
-        found[number] = found.get(number, ()) + tuple(_listed(data, wire, value, after))
-    return found
+        found.setdefault(number, []).extend(_listed(data, wire, value, after))
+    return {number: tuple(values) for number, values in found.items() if values}
 
 
 def _convolution(data: Buffer, begin: int, end: int) -> ConvolutionDims:
@@ -256,29 +256,18 @@ def _dot(data: Buffer, begin: int, end: int) -> DotDims:
     return DotDims(*(told.get(number, ()) for number in (1, 2, 3, 4)))
 
 
-def _groups(data: Buffer, number: int, begin: int, end: int) -> tuple[tuple[int, ...], ...]:
+def _groups(data: Buffer, number: int, begin: int, end: int) -> tuple[list[tuple[int, ...]], ShortGroups | None]:
     """Replica groups: field 49 holds one of them, field 87 a message that lists them, or tells them in short."""
     if number == 49:
-        return (_by_number(data, begin, end).get(1, ()),)
-    found: tuple[tuple[int, ...], ...] = ()
+        return [_by_number(data, begin, end).get(1, ())], None
+    found, short = [], None
     for key, span in _messages(data, begin, end):
+        told = _by_number(data, *span)
         if key == 1:
-            found += (_by_number(data, *span).get(1, ()),)
+            found.append(told.get(1, ()))
         elif key == 2:
-            found += _short_groups(_by_number(data, *span))
-    return found
-
-
-def _short_groups(told: Mapping[int, tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    """Groups that are told as rows of the numbers from 0 on, in a shape whose dimensions change places."""
-    rows, width, shape = _last(told, 1), _last(told, 2), told.get(3, ())
-    order = told.get(4, tuple(range(len(shape))))
-    if min(rows, width, *shape) <= 0 or rows * width > _MOST_DEVICES:
-        return ()
-    if prod(shape) != rows * width or sorted(order) != list(range(len(shape))):
-        return ()
-    numbered = np.arange(rows * width).reshape(shape).transpose(order).reshape(rows, width)
-    return tuple(map(tuple, numbered.tolist()))
+            short = ShortGroups(_last(told, 1), _last(told, 2), told.get(3, ()), told.get(4, ()))
+    return found, short
 
 
 def _attributes(data: Buffer, begin: int, end: int) -> dict[str, str]:

@@ -48,8 +48,13 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
                 f"{source.name}: begins like a JAX/XLA profile (protocol buffer), but no event in it can be read"
             )
         which = instructions(events)
-        table, sources = event_table(events, which, Programs(data, programs(data, found)))
+        known = Programs(data, programs(data, found))
+        table, sources = event_table(events, which, known)
     table.info = _info(source, events, told, is_cut)
+    if known.odd:
+        table.info.repairs[f"instructions that their program tells nothing sound of, such as {known.odd[0]}"] = len(
+            known.odd
+        )
     named = len(table.info.processes) + len(table.info.threads)
     table.info.events += int(len(table.columns["kind"]) - len(events)) + named
     table.info.left_out["process or thread"] = named

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from tracelens_graph.graph.hlo.fingerprint import fingerprint
@@ -33,6 +34,7 @@ class Programs:
         self._codes: dict[int, int] = {}
         self._described: dict[str, CompiledProgram] = {}
         self._numbers: dict[str, list[int]] = {}
+        self._odd: dict[tuple[int, str], str] = {}
 
     def get(self, number: int) -> Program | None:
         """A program; None if the file does not hold it."""
@@ -46,6 +48,24 @@ class Programs:
         program = self.get(number)
         one = None if program is None else program.by_name.get(name)
         return None if program is None or one is None else (program, one)
+
+    @contextmanager
+    def telling(self, number: int, name: str) -> Iterator[None]:
+        """Let no instruction end the reading of a profile: one that is damaged tells nothing, and is counted.
+
+        Args:
+            number, name: of the program and the instruction that the block asks for.
+        """
+        try:
+            yield
+        except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
+            program = self.get(number)
+            self._odd[number, name] = f"{name} of {program.name if program else ''}({number})"
+
+    @property
+    def odd(self) -> list[str]:
+        """Names of the instructions that are damaged, each with its program, in the order in which they were met."""
+        return list(self._odd.values())
 
     def code(self, program: Program, one: Instruction) -> int:
         """The code of an instruction's program, as in `CompiledPrograms`; the first one adds the program."""

@@ -12,7 +12,7 @@ from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.build import EventTable
 from tracelens_graph.graph.hlo.origin import Origin, common_origin, origin_of
 from tracelens_graph.graph.hlo.program import Instruction, Program
-from tracelens_graph.graph.programs import CompiledProgram, code_type
+from tracelens_graph.graph.programs import CompiledProgram, code_type, source_type
 from tracelens_graph.loaders.xplane.arguments import ArgumentSet, argument_set
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
 from tracelens_graph.loaders.xplane.collectives import collective_arguments
@@ -94,6 +94,7 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
         })  # fmt: skip
     told = _told(events, len(columns["kind"]), ops, program, hlo, known)
     columns["argset"], columns["program"] = told.argset, told.program
+    lines, columns["source"] = _lines(told)
     found = _scopes(events, columns, told.place, told.origins)
     count = len(columns["kind"]) + len(found.name)
     _append(columns, {
@@ -101,6 +102,7 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
         "name": np.array([events.code(one) for one in found.names], np.int32)[found.name],
         "thread": found.thread, "start_ns": found.start_ns, "dur_ns": found.dur_ns,
         "argset": np.full(len(found.name), -1), "program": np.zeros(len(found.name), told.program.dtype),
+        "source": np.zeros(len(found.name), columns["source"].dtype),
     })  # fmt: skip
     events.names = list(events.codes)
     ops = ops[told.place[ops] >= 0]
@@ -125,6 +127,7 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
     return EventTable(
         columns, names, events.threads, told.argsets, autograd_flows=found.arrows,
         collectives=list(collectives.items()), of_graphs=parts.kernels, programs=told.programs,
+        sources=lines,
     ), sources  # fmt: skip
 
 
@@ -253,11 +256,15 @@ def _told(events: Events, count: int, ops: np.ndarray, program: np.ndarray, hlo:
     codes = np.full((2, len(first)), -1, np.int32)
     of_program = np.zeros(len(first), np.int32)
     for i, at in enumerate(first.tolist()):
-        if found := known.find(int(program[at]), events.names[int(hlo[at])]):
-            codes[:, i] = sets.setdefault(argument_set(*found), len(sets)), len(origins)
-            origins.append(_origin(*found))
-            facts.append(_facts(*found, origins[-1]))
-            of_program[i] = known.code(*found)
+        named = int(program[at]), events.names[int(hlo[at])]
+        if not (found := known.find(*named)):
+            continue
+        of_program[i] = known.code(*found)
+        with known.telling(*named):
+            arguments, origin = argument_set(*found), _origin(*found)
+            codes[:, i] = sets.setdefault(arguments, len(sets)), len(origins)
+            origins.append(origin)
+            facts.append(_facts(*found, origin))
     compiled = known.compiled
     times = np.diff([*first.tolist(), len(order)])
     argset, place = (np.full(count, -1, np.int32) for _ in range(2))
@@ -268,6 +275,15 @@ def _told(events: Events, count: int, ops: np.ndarray, program: np.ndarray, hlo:
         ran = np.zeros(count, code_type(len(compiled)))
         ran[ops] = np.repeat(of_program, times)
     return _Told(argset, list(sets), place, origins, facts, ran, compiled)
+
+
+def _lines(told: _Told) -> tuple[tuple[str, ...], np.ndarray]:
+    """Lines of source that instructions come from, and per event the place of its line there, from 1 on; 0 for none."""
+    places: dict[str, int] = {}
+    codes = [places.setdefault(one["source"], len(places) + 1) if "source" in one else 0 for one in told.facts]
+    if not places:
+        return (), np.broadcast_to(np.uint8(0), len(told.place))
+    return tuple(places), np.array([*codes, 0], source_type(len(places)))[told.place]
 
 
 def _origin(program: Program, one: Instruction) -> Origin:

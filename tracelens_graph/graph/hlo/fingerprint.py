@@ -26,13 +26,14 @@ from tracelens_graph.graph.hlo.program import Program
 
 _DIGEST_BYTES = 8
 
-_NUMBER = re.compile(r"(?:\.\d+)+$")
+_NUMBER = re.compile(r"(?:\d+\.)+")
+"""The number at the end of a name, read backwards: from any other place, a search takes the square of the length."""
 
 
 def fingerprint(program: Program) -> str:
     """The fingerprint of a program: 16 hexadecimal digits; of a damaged one, of what could be read."""
     parts = [
-        _NUMBER.sub("", program.name).encode("utf-8", "surrogatepass"),
+        _without_number(program.name).encode("utf-8", "surrogatepass"),
         program.written,
         _packed(program.replicas, program.partitions, len(program.computations)),
     ]
@@ -48,6 +49,11 @@ def fingerprint(program: Program) -> str:
         computations[computation.id] = len(computations)
     lengths = _packed(*map(len, parts))  # so that no two rows of parts are one
     return blake2b(b"".join((*parts, lengths)), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _without_number(name: str) -> str:
+    number = _NUMBER.match(name[::-1])
+    return name[: len(name) - number.end()] if number else name
 
 
 def _places(ids: Iterable[int], places: Mapping[int, int]) -> list[int]:

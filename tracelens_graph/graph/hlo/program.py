@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from tracelens_graph.graph.hlo.groups import ShortGroups
 from tracelens_graph.graph.hlo.shapes import Shape
 
 
@@ -73,7 +74,8 @@ class Instruction:
         groups: in how many groups of channels a convolution falls.
         batch_groups: in how many groups of its batch.
         channel: of a collective, its channel; 0 for none.
-        replica_groups: of a collective, who takes part together; empty for all.
+        replica_groups: of a collective, who takes part together; empty for all, and where these are told in short.
+        short_groups: as these, told in short; see `graph.hlo.groups`.
         pairs: of a permutation, who sends to whom.
         after: ids of instructions that have to be over before it runs, besides its operands.
         written: its attributes as they are written, as far as they tell programs apart; see `graph.hlo.fingerprint`.
@@ -100,6 +102,7 @@ class Instruction:
     batch_groups: int = 1
     channel: int = 0
     replica_groups: tuple[tuple[int, ...], ...] = ()
+    short_groups: ShortGroups | None = None
     pairs: tuple[tuple[int, int], ...] = ()
     after: tuple[int, ...] = ()
     written: bytes = field(default=b"", repr=False, compare=False)
@@ -129,6 +132,9 @@ class Computation:
         found = (one for one in reversed(self.instructions) if one.id == self.root)
         return next(found, self.instructions[-1] if self.instructions else None)
 
+
+_DEEPEST = 64
+"""Fusions within fusions that are looked into; real programs have two or three."""
 
 _IN_PLACE = ("call", "async-start")
 """Opcodes of instructions that run what they call once."""
@@ -208,22 +214,47 @@ class Program:
 
     def inside(self, one: Instruction) -> list[Instruction]:
         """The instructions in the body of a fusion, and in those of fusions in it, each computation once."""
+        body = self.body(one) if one.opcode == "fusion" else None
+        if body is None:
+            return []
+        key = "inside", body.id
+        if key not in self.known:
+            self.known[key] = self._inside(body)
+        found: list[Instruction] = self.known[key]
+        return found
+
+    def _inside(self, body: Computation) -> list[Instruction]:
         found: list[Instruction] = []
-        seen: set[int] = set()
-        waiting = [one]
-        while waiting:
-            fusion = waiting.pop()
-            body = self.body(fusion) if fusion.opcode == "fusion" else None
-            if body is not None and body.id not in seen:
-                seen.add(body.id)
-                found += body.instructions
-                waiting += body.instructions
+        seen, level = {body.id}, [body]
+        for _ in range(_DEEPEST):
+            below: list[Computation] = []
+            for each in level:
+                found += each.instructions
+                for fusion in each.instructions:
+                    inner = self.body(fusion) if fusion.opcode == "fusion" else None
+                    if inner is not None and inner.id not in seen:
+                        seen.add(inner.id)
+                        below.append(inner)
+            level = below
+        return found
+
+    def opcodes_inside(self, one: Instruction) -> tuple[str, ...]:
+        """The opcodes of these instructions, each once, in the order in which they occur first."""
+        body = self.body(one) if one.opcode == "fusion" else None
+        if body is None:
+            return ()
+        key = "opcodes", body.id
+        if key not in self.known:
+            self.known[key] = tuple(dict.fromkeys(inner.opcode for inner in self.inside(one)))
+        found: tuple[str, ...] = self.known[key]
         return found
 
     def origin(self, one: Instruction) -> str:
         """The `op_name` of an instruction; of a fusion without one, that of its result, else the first in its body."""
-        seen = set()
+        seen: set[int] = set()
         while not one.op_name and (body := self.body(one)) is not None and body.id not in seen:
+            if len(seen) == _DEEPEST:
+                break
             seen.add(body.id)
             root = body.result
             named = root if root and root.op_name else next((o for o in body.instructions if o.op_name), root)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
-from math import ceil, gcd, log2, prod
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from math import ceil, gcd, log2
 from typing import NamedTuple
 
 from tracelens_graph.graph.hlo.attention import TARGETS, attention_flops
 from tracelens_graph.graph.hlo.program import Computation, DotDims, Instruction, Program
-from tracelens_graph.graph.hlo.shapes import Shape
+from tracelens_graph.graph.hlo.shapes import LARGEST, Shape, product
 
 TRANSCENDENTAL = frozenset(
     (
@@ -58,7 +59,7 @@ _LARGEST_KERNEL = 1 << 16
 
 
 class Work(NamedTuple):
-    """Work and traffic.
+    """Work and traffic, `LARGEST` at most.
 
     Attributes:
         flops: operations but for transcendental ones.
@@ -72,7 +73,15 @@ class Work(NamedTuple):
 
     def times(self, count: int) -> Work:
         """That of so many, without traffic."""
-        return Work(self.flops * count, self.transcendentals * count)
+        return _bounded(self.flops * count, self.transcendentals * count)
+
+
+def _bounded(*numbers: int) -> Work:
+    return Work(*(max(min(number, LARGEST), 0) for number in numbers))
+
+
+def _total(found: Iterable[Work]) -> Work:
+    return _bounded(*map(sum, zip(*found, strict=True)))
 
 
 class Product(NamedTuple):
@@ -86,7 +95,7 @@ class Product(NamedTuple):
     @property
     def flops(self) -> int:
         """Operations; a multiply-add counts as two."""
-        return 2 * self.batch * self.m * self.n * self.k
+        return product((2, *self))
 
 
 def work(program: Program, one: Instruction) -> Work:
@@ -105,20 +114,42 @@ def work(program: Program, one: Instruction) -> Work:
     if one.opcode in ("while", "call", "async-start", "conditional"):
         return _called(program, one)
     flops, transcendentals = _operations(program, one)
-    return Work(flops, transcendentals, _bytes(program, one))
+    return _bounded(flops, transcendentals, _bytes(program, one))
 
 
 def _sum(program: Program, body: Computation | None) -> Work:
     """The work of all instructions of a computation; of one that calls itself, which only damage makes, once."""
     if body is None:
         return Work()
-    key = "work", body.id
-    if key not in program.known:
-        program.known[key] = Work()
-        found = [work(program, one) for one in body.instructions]
-        program.known[key] = Work(*(sum(part) for part in zip(*found, strict=True))) if found else Work()
-    done: Work = program.known[key]
+    if ("work", body.id) not in program.known:
+        for computation in _callees_first(program, body, "work", Work()):
+            program.known["work", computation.id] = _total(work(program, one) for one in computation.instructions)
+    done: Work = program.known["work", body.id]
     return done
+
+
+def _callees_first(program: Program, top: Computation, what: str, nothing: object) -> Iterator[Computation]:
+    """A computation and those below it of which something is not known yet, callees before their callers.
+
+    However deep they are nested: what is found out about a computation needs that of its callees alone. One that is
+    met stands for `nothing` until its turn, which ends circles.
+    """
+    program.known[what, top.id] = nothing
+    waiting = [(top, _callees(program, top))]
+    while waiting:
+        computation, callees = waiting[-1]
+        below = next((one for one in callees if (what, one.id) not in program.known), None)
+        if below is None:
+            waiting.pop()
+            yield computation
+        else:
+            program.known[what, below.id] = nothing
+            waiting.append((below, _callees(program, below)))
+
+
+def _callees(program: Program, computation: Computation) -> Iterator[Computation]:
+    ids = (id for one in computation.instructions for id in one.called)
+    return (program.computations[id] for id in ids if id in program.computations)
 
 
 def _called(program: Program, one: Instruction) -> Work:
@@ -127,7 +158,7 @@ def _called(program: Program, one: Instruction) -> Work:
         return Work()
     if one.opcode == "conditional":
         return max(found)
-    return Work(*(sum(part) for part in zip(*found, strict=True)))
+    return _total(found)
 
 
 def _operations(program: Program, one: Instruction) -> tuple[int, int]:
@@ -141,15 +172,15 @@ def _operations(program: Program, one: Instruction) -> tuple[int, int]:
         return one.shape.elements, 0
     operands = program.operands(one)
     first = operands[0].shape.elements if operands else 0
-    if product := product_of(program, one):
-        return product.flops, 0
+    if multiplied := product_of(program, one):
+        return multiplied.flops, 0
     if one.opcode == "convolution":
         return convolution_flops(program, one), 0
     repeats = {
         "reduce": first - count,
-        "reduce-window": count * (prod(d.size for d in one.window) - 1),
+        "reduce-window": count * (product(d.size for d in one.window) - 1),
         "select-and-scatter": (operands[1].shape.elements if len(operands) > 1 else 0)
-        * (prod(d.size for d in one.window) - 1),
+        * (product(d.size for d in one.window) - 1),
         "scatter": operands[-1].shape.elements if operands else 0,
         "map": count,
     }
@@ -202,20 +233,23 @@ def _fusion_bytes(program: Program, one: Instruction, body: Computation | None) 
 
 def _read_bytes(program: Program, body: Computation) -> dict[int, int]:
     """Position of each parameter of a fusion's body -> bytes of it that are read: of one that is sliced, the slices."""
-    key = "read", body.id
-    if key not in program.known:
-        program.known[key] = {}
-        users: dict[int, list[Instruction]] = {}
-        for user in body.instructions:
-            for operand in dict.fromkeys(user.operands):
-                users.setdefault(operand, []).append(user)
-        program.known[key] = {
-            one.parameter: _bytes_of_users(program, one, users.get(one.id, []))
-            for one in body.instructions
-            if one.opcode == "parameter"
-        }
-    found: dict[int, int] = program.known[key]
+    if ("read", body.id) not in program.known:
+        for computation in _callees_first(program, body, "read", {}):
+            program.known["read", computation.id] = _read_inside(program, computation)
+    found: dict[int, int] = program.known["read", body.id]
     return found
+
+
+def _read_inside(program: Program, body: Computation) -> dict[int, int]:
+    users: dict[int, list[Instruction]] = {}
+    for user in body.instructions:
+        for operand in dict.fromkeys(user.operands):
+            users.setdefault(operand, []).append(user)
+    return {
+        one.parameter: _bytes_of_users(program, one, users.get(one.id, []))
+        for one in body.instructions
+        if one.opcode == "parameter"
+    }
 
 
 def _bytes_of_users(program: Program, parameter: Instruction, users: Iterable[Instruction]) -> int:
@@ -234,7 +268,7 @@ def _bytes_of_users(program: Program, parameter: Instruction, users: Iterable[In
         elif not whole:
             whole = True
             total += parameter.shape.all_bytes
-    return total
+    return min(total, LARGEST)
 
 
 def _written(program: Program, root: Instruction | None) -> int:
@@ -248,6 +282,9 @@ def _written(program: Program, root: Instruction | None) -> int:
 
 
 # --- products and convolutions -------------------------------------------------------------------------------------
+
+_MOST_DIMENSIONS = 1 << 16
+"""Numbers of dimensions that a config names are smaller; real ones have a digit."""
 
 _CUBLAS = re.compile(r"__(?:cublas|hipblas|rocblas|onednn)\S*(?:gemm|matmul)", re.IGNORECASE)
 
@@ -263,9 +300,12 @@ def product_of(program: Program, one: Instruction) -> Product | None:
         return None
     batch = _sizes(left, dims.lhs_batch)
     k = _sizes(left, dims.lhs_contracting)
-    m = prod(size for i, size in enumerate(left.dims) if i not in (*dims.lhs_batch, *dims.lhs_contracting))
-    n = prod(size for i, size in enumerate(right.dims) if i not in (*dims.rhs_batch, *dims.rhs_contracting))
-    return Product(batch, m, n, k)
+    return Product(
+        batch,
+        _others(left, (*dims.lhs_batch, *dims.lhs_contracting)),
+        _others(right, (*dims.rhs_batch, *dims.rhs_contracting)),
+        k,
+    )
 
 
 def dims_of(one: Instruction) -> DotDims | None:
@@ -276,7 +316,12 @@ def dims_of(one: Instruction) -> DotDims | None:
 
 
 def _sizes(shape: Shape, dimensions: Iterable[int]) -> int:
-    return prod(shape.dims[i] for i in dimensions if 0 <= i < len(shape.dims))
+    return product(shape.dims[i] for i in dimensions if 0 <= i < len(shape.dims))
+
+
+def _others(shape: Shape, dimensions: Iterable[int]) -> int:
+    named = frozenset(dimensions)
+    return product(size for i, size in enumerate(shape.dims) if i not in named)
 
 
 def _configured(text: str) -> DotDims | None:
@@ -284,9 +329,10 @@ def _configured(text: str) -> DotDims | None:
     try:
         told = json.loads(text)["gemm_backend_config"]["dot_dimension_numbers"]
         names = (f"{side}_{what}_dimensions" for what in ("contracting", "batch") for side in ("lhs", "rhs"))
-        return DotDims(*(tuple(int(i) for i in told.get(name, ())) for name in names))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        found = DotDims(*(tuple(int(i) for i in told.get(name, ())) for name in names))
+    except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+    return found if all(0 <= i < _MOST_DIMENSIONS for part in found for i in part) else None
 
 
 def convolution_operands(program: Program, one: Instruction) -> tuple[Shape, Shape, Shape] | None:
@@ -311,17 +357,21 @@ def convolution_flops(program: Program, one: Instruction) -> int:
     source, kernel, result = operands
     if max((dims.kernel_out, dims.kernel_in, *dims.kernel_space), default=0) >= len(kernel.dims):
         return 0
+    # A dimension is named once, or positions of a kernel could be more than its elements.
+    if len({*dims.kernel_space, dims.kernel_in, dims.kernel_out}) < len(dims.kernel_space) + 2:
+        return 0
     space = list(zip(dims.input_space, dims.kernel_space, dims.output_space, strict=False))
-    if any(i >= len(source.dims) or o >= len(result.dims) for i, _, o in space):
+    if kernel.elements == LARGEST or any(i >= len(source.dims) or o >= len(result.dims) for i, _, o in space):
         return 0
     products = 1
     for (i, k, o), window in zip(space, one.window, strict=False):
         products *= _valid(source.dims[i], kernel.dims[k], result.dims[o], *window[1:])
     features = kernel.dims[dims.kernel_in] * kernel.dims[dims.kernel_out]
     batch = _sizes(source, (dims.input_batch,)) // max(one.batch_groups, 1)
-    return 2 * products * features * batch
+    return product((2, products, features, batch))
 
 
+@lru_cache(1 << 10)
 def _valid(source: int, kernel: int, result: int, stride: int, low: int, high: int, dilation: int, base: int) -> int:
     """Pairs of a position of the kernel and one of the result that meet an element of the input, in one dimension."""
     reach = (source - 1) * base + 1 if source else 0
