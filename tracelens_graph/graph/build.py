@@ -51,6 +51,7 @@ class EventTable:
         details: where the arguments of single events can be looked up.
         of_graphs: positions of GPU events that a graph launched, and that tell themselves what they belong to.
         programs: compiled programs that ops are of.
+        sources: lines of source that their instructions come from.
         first_ns: earliest start of what viewers draw and is no event here, as in `start_ns`; None without any.
     """
 
@@ -65,6 +66,7 @@ class EventTable:
     details: Details = field(default_factory=NoDetails)
     of_graphs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     programs: tuple[CompiledProgram, ...] = ()
+    sources: tuple[str, ...] = ()
     first_ns: int | None = None
 
 
@@ -118,9 +120,10 @@ def build_core(table: EventTable) -> Core:
     depends_on = (
         _dependencies(arrays, np.concatenate((gpu, lone)), launch_flows) if launch_flows else np.zeros((0, 2), np.int64)
     )
-    programs, code = None, arrays.pop("program", None)
+    programs, code, source = None, arrays.pop("program", None), arrays.pop("source", None)
     if code is not None and table.programs:
-        programs = CompiledPrograms(table.programs, code[arrays["kind"] == Kind.Op])
+        ops = arrays["kind"] == Kind.Op
+        programs = CompiledPrograms(table.programs, code[ops], table.sources, None if source is None else source[ops])
     return Core(
         columns=Columns(arrays),
         names=table.names,

@@ -42,6 +42,9 @@ def _content(core: Core) -> Iterator[Any]:
     if core.programs is not None:
         yield json.dumps([asdict(one) for one in core.programs.listed]).encode()
         yield core.programs.code.astype(np.int32).tobytes()
+        if core.programs.sources:
+            yield json.dumps(core.programs.sources).encode()
+            yield core.programs.source_place.tobytes()
 
 
 def _hash_of_hashes(blocks: Iterable[Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,10 +46,25 @@ class CompiledPrograms:
         listed: those that ops are of, each once.
         code: per op, in row order: 2n + 1 for the n-th of `listed`, from 1 on, where each execution runs the op's
             instruction once; 2n where it runs it any number of times; 0 where the profile does not hold the program.
+        sources: lines of source that instructions come from, as `/opt/train.py:44`, each once.
+        source: per op, in row order: n + 1 where its instruction comes from the n-th of `sources`, 0 where that is not
+            told. None stands for 0 everywhere.
     """
 
     listed: tuple[CompiledProgram, ...]
     code: np.ndarray
+    sources: tuple[str, ...] = ()
+    source: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if self.source is None or not self.sources:
+            object.__setattr__(self, "source", np.broadcast_to(np.uint8(0), len(self.code)))
+
+    @property
+    def source_place(self) -> np.ndarray:
+        """Per op the place of its line in `sources`, -1 for none."""
+        assert self.source is not None
+        return self.source.astype(np.int32) - 1
 
     @property
     def place(self) -> np.ndarray:
@@ -63,7 +79,16 @@ class CompiledPrograms:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CompiledPrograms):
             return NotImplemented
-        return self.listed == other.listed and np.array_equal(self.code, other.code)
+        return (
+            self.listed == other.listed
+            and np.array_equal(self.code, other.code)
+            and [*self._source_of_ops()] == [*other._source_of_ops()]
+        )
+
+    def _source_of_ops(self) -> Iterator[str]:
+        """The line of each op; "" for none. The order of the lines is no matter."""
+        lines = (*self.sources, "")
+        return (lines[place] for place in self.source_place.tolist())
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -71,3 +96,8 @@ class CompiledPrograms:
 def code_type(programs: int) -> np.dtype[Any]:
     """The narrowest type that has room for the codes of so many programs."""
     return np.dtype(np.uint8 if 2 * programs + 1 <= np.iinfo(np.uint8).max else np.int32)
+
+
+def source_type(sources: int) -> np.dtype[Any]:
+    """The narrowest type that has room for the codes of so many lines of source."""
+    return np.dtype(np.uint8 if sources <= np.iinfo(np.uint8).max else np.int32)

@@ -116,6 +116,7 @@ EVENT_PROPERTIES = (
     Stored("no_model", "str", "of an op that has a model which does not apply: why"),
     Stored("class_with_kernels", "str", "hash of the call subtree with shapes and with the names of kernels"),
     Stored("collective", "str", "recorded arguments of a collective, JSON"),
+    Stored("source", "str", "of an instruction of JAX: the line of source that it comes from, `/opt/train.py:44`"),
     Stored("arrows", "str", "of a backward op: uids of the ops that the file's own arrows to it come from, JSON"),
     Stored("args", "str", "all recorded arguments, JSON; only after `push --with-args`"),
 )

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms, code_type
+from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms, code_type, source_type
 from tracelens_graph.schema import Kind
 from tracelens_graph.stores.sections import Sections, SectionWriter
 
@@ -15,9 +15,11 @@ _MOST = 2**63
 
 
 def write_programs(writer: SectionWriter, programs: CompiledPrograms) -> None:
-    """Write programs, and of which of them each op is."""
+    """Write programs, of which of them each op is, and which line of source it comes from."""
     writer.json("programs", [asdict(one) for one in programs.listed])
     writer.array("programs.code", programs.code)
+    writer.strings("programs.sources", programs.sources)
+    writer.array("programs.source", (programs.source_place + 1).astype(source_type(len(programs.sources))))
 
 
 def read_programs(sections: Sections, kind: np.ndarray) -> CompiledPrograms:
@@ -40,4 +42,9 @@ def read_programs(sections: Sections, kind: np.ndarray) -> CompiledPrograms:
         raise sections.damaged("programs.code")
     if ops and not 0 <= code.min() <= code.max() <= 2 * len(listed) + 1:
         raise sections.damaged("programs.code")
-    return CompiledPrograms(listed, code)
+    sources, source = tuple(sections.strings("programs.sources")), sections.array("programs.source")
+    if source.shape != (ops,) or source.dtype != source_type(len(sources)):
+        raise sections.damaged("programs.source")
+    if ops and not 0 <= source.min() <= source.max() <= len(sources):
+        raise sections.damaged("programs.source")
+    return CompiledPrograms(listed, code, sources, source)

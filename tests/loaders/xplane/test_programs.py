@@ -78,7 +78,7 @@ def test_what_a_program_is() -> None:
                 shapes="f32[4,8], f32[8,16] -> f32[4,16]", numbers=(3,),
             ),
         ),
-        np.full(6, 3, np.uint8),
+        np.full(6, 3, np.uint8), ("model.py:7",), np.array([1, 0, 0, 1, 0, 0], np.uint8),
     )  # fmt: skip
 
 

@@ -79,11 +79,14 @@ GPU_TIME_UNDER: About = {
 }
 
 PYTHON_LINES: About = {
-    "name": key("`file(line): function` of the innermost such frame above the launch"),
-    "frames": count("calls of it with GPU work"),
+    "name": key(
+        "`file(line): function` of the innermost such frame above the launch; in profiles of JAX without one "
+        "`file:line` that the instruction comes from"
+    ),
+    "frames": count("calls of it with GPU work; of an instruction's line its instances"),
     **_WORK,
     "percent": share("share of the sum over all GPU events"),
-    "uid": uid("the first of these calls"),
+    "uid": uid("the first of these calls or instances"),
 }
 
 RUNTIME_SUMMARY: About = {

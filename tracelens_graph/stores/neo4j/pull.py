@@ -55,6 +55,7 @@ _AMONG_EVENTS = "|".join(name for name in PULLED_EDGES if name not in ("HAS_SIGN
 _READ_NAMES = f"{_EVENTS} RETURN n.name, collect(n.pre)"
 _READ_KINDS = f"{_EVENTS} RETURN labels(n), n.owner_rule, n.flags, collect(n.pre)"
 _READ_TEXTS = f"{_EVENTS} AND (n.collective IS NOT NULL OR n.arrows IS NOT NULL) RETURN n.uid, n.collective, n.arrows"
+_READ_SOURCES = f"{_EVENTS} AND n.source IS NOT NULL RETURN n.source, collect(n.pre)"
 _READ_SIGNATURES = f"{_EVENTS} MATCH (n)-[:HAS_SIGNATURE]->(s:Signature) RETURN s.key, collect(n.pre)"
 _READ_OF_PROGRAM = f"{_EVENTS} MATCH (n)-[e:OF_PROGRAM]->(p:Program) RETURN p.key, e.runs, collect(n.pre)"
 _READ_PROGRAMS = (
@@ -133,6 +134,8 @@ class _Reader:
         self._edges = dict.fromkeys(PULLED_EDGES, 0)
         self._programs = self._read_programs()
         self._of_program = np.zeros(self._size, code_type(len(self._programs)))
+        self._sources: dict[str, int] = {}
+        self._of_source = np.zeros(self._size if self._programs else 0, np.int32)
 
     def core(self) -> Core:
         """The graph, checked."""
@@ -189,6 +192,8 @@ class _Reader:
         for key, runs, rows in self._rows(_READ_OF_PROGRAM, **at) if self._programs else ():
             self._edges["OF_PROGRAM"] += len(rows)
             self._of_program[rows] = 2 * (1 + list(self._programs).index(key)) + RUNS.index(runs)
+        for source, rows in self._rows(_READ_SOURCES, **at) if self._programs else ():
+            self._of_source[rows] = self._sources.setdefault(source, len(self._sources) + 1)
         for uid, collective, arrows in self._rows(_READ_TEXTS, **at):
             if collective is not None:
                 self._collectives[uid] = msgspec.json.decode(collective)
@@ -241,7 +246,10 @@ class _Reader:
     def _compiled_programs(self) -> CompiledPrograms | None:
         if not self._programs:
             return None
-        return CompiledPrograms(tuple(self._programs.values()), self._of_program[self._arrays["kind"] == Kind.Op])
+        ops = self._arrays["kind"] == Kind.Op
+        return CompiledPrograms(
+            tuple(self._programs.values()), self._of_program[ops], tuple(self._sources), self._of_source[ops]
+        )
 
     def _check_edges(self) -> None:
         """See that there are as many edges of each type as were pushed, by whoever counted them."""
