@@ -1,9 +1,10 @@
 """What an instruction should cost: operations and traffic, by the rules of XLA's own cost analysis.
 
-Rules are those of `HloCostAnalysis` in XLA, which `jax.stages.Compiled.cost_analysis` tells the sums of, but for three
-departures that say more of a kernel: a gather within a fusion reads the rows that it takes, not its whole table;
-libraries that custom calls name are counted (XLA counts none of their work); and what such a call uses as workspace is
-no traffic. As there, the body of a loop counts once.
+Rules are those of `HloCostAnalysis` in XLA, which `jax.stages.Compiled.cost_analysis` tells the sums of, but for four
+departures that say more of a kernel: a gather within a fusion reads the rows that it takes, not its whole table; a
+fusion within a fusion that only passes its parameter on, as products that Triton computes have them, hides none of its
+traffic (XLA counts nothing); libraries that custom calls name are counted (XLA counts none of their work); and what
+such a call uses as workspace is no traffic. As there, the body of a loop counts once.
 """
 
 from __future__ import annotations
@@ -245,20 +246,50 @@ def _read_inside(program: Program, body: Computation) -> dict[int, int]:
     for user in body.instructions:
         for operand in dict.fromkeys(user.operands):
             users.setdefault(operand, []).append(user)
+    result = body.result
     return {
-        one.parameter: _bytes_of_users(program, one, users.get(one.id, []))
+        one.parameter: _bytes_of_users(program, one, _readers(program, one, users), one is result)
         for one in body.instructions
         if one.opcode == "parameter"
     }
 
 
-def _bytes_of_users(program: Program, parameter: Instruction, users: Iterable[Instruction]) -> int:
-    total, whole = 0, False
-    for user in users:
-        is_first = bool(user.operands) and user.operands[0] == parameter.id
+def _readers(
+    program: Program, parameter: Instruction, users: dict[int, list[Instruction]]
+) -> Iterator[tuple[int, Instruction]]:
+    """What reads a parameter, each with the id of the operand that holds it there.
+
+    A fusion whose result is a parameter of its own reads nothing; those do that use the fusion's result.
+    """
+    waiting, met = [parameter.id], {parameter.id}
+    while waiting:
+        held = waiting.pop()
+        for user in users.get(held, ()):
+            if _passed_on(program, user) != held:
+                yield held, user
+            elif user.id not in met:
+                met.add(user.id)
+                waiting.append(user.id)
+
+
+def _passed_on(program: Program, one: Instruction) -> int | None:
+    """The id of the operand that a fusion's result is, unchanged; None of anything else."""
+    body = program.body(one) if one.opcode == "fusion" else None
+    result = body.result if body else None
+    if result is None or result.opcode != "parameter" or not 0 <= result.parameter < len(one.operands):
+        return None
+    return one.operands[result.parameter]
+
+
+def _bytes_of_users(
+    program: Program, parameter: Instruction, users: Iterable[tuple[int, Instruction]], is_result: bool
+) -> int:
+    total, whole = (parameter.shape.all_bytes, True) if is_result else (0, False)
+    for held, user in users:
+        is_first = bool(user.operands) and user.operands[0] == held
         if user.opcode == "fusion" and (inner := program.body(user)) is not None:
             read = _read_bytes(program, inner)
-            total += sum(read.get(at, 0) for at, operand in enumerate(user.operands) if operand == parameter.id)
+            total += sum(read.get(at, 0) for at, operand in enumerate(user.operands) if operand == held)
         elif user.opcode == "slice" or (is_first and user.opcode in ("dynamic-slice", "gather")):
             total += user.shape.bytes
         elif is_first and user.opcode == "dynamic-update-slice":
