@@ -58,6 +58,21 @@ def test_hosts_of_a_run_are_ranks_together(run: Run, jax_run: Path, tmp_path: Pa
     assert "is a folder" in err
 
 
+def test_a_report_on_hosts_takes_devices_for_ranks(run: Run, jax_run: Path, tmp_path: Path) -> None:
+    (profile,) = jax_run.rglob("*.xplane.pb")
+    for name in ("a", "b"):
+        shutil.copy(profile, tmp_path / f"{name}.xplane.pb")
+    why = "how far the clocks of 2 hosts are apart is not known"
+    assert why in " ".join(run("ranks", tmp_path)[1].split())
+    code, out, _ = run("report", tmp_path)
+    assert code == 0
+    assert why in " ".join(out.split())
+    assert "ranks are missing" not in out
+    (tmp_path / "b.xplane.pb").unlink()
+    assert "rank is" not in run("report", tmp_path)[1]  # one profile alone
+    assert run("report", tmp_path / "a.xplane.pb", tmp_path / "a.xplane.pb", "--device", "1")[0] == 0
+
+
 def test_a_folder_stands_for_its_profile(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "plugins/profile/2026_01_01_00_00_00"
     folder.mkdir(parents=True)
