@@ -11,6 +11,7 @@ from made_hlo import mlp
 from plain_xplane import Plane
 
 from corpus import loaded, parametrize, xplane_files
+from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.places.python_lines import NO_LINE, python_lines
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
@@ -93,3 +94,10 @@ def test_real_profiles(path: Path) -> None:
     told = sum(row["percent"] for row in found.records() if ".py:" in row["name"])
     assert told > (90 if "te-" in path.name else 40)
     assert sum(found["gpu_sum_us"]) == pytest.approx(loaded(path).columns.dur_ns[loaded(path).gpu_rows].sum() / 1000)
+
+
+@parametrize("path", [path for path in xplane_files() if "te-" in path.name])
+def test_a_report_names_the_line_of_the_dearest_kernel(path: Path) -> None:
+    (attention, *_) = [one for one in verdict(loaded(path)) if one.topic == "kernels"]
+    assert attention.text.endswith(", of te_fused_attn_backward_ffi.18, attention.py:1110]")
+    assert str(attention.evidence["line"]).endswith("/jax/attention.py:1110")
