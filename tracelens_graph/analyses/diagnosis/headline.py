@@ -279,7 +279,7 @@ def _span(account: Account) -> str:
 
 
 def _steps(account: Account) -> str:
-    until = " up to its last event" if account.window.core.info.ends_early else ""
+    until = " up to its last event" if account.window.core.info.gpu_ends_early else ""
     together = f" of {account.devices:,} GPUs together" if account.devices > 1 else ""
     return f"{shown_ms(account.window_ns)} of the steps{together}{until}"
 

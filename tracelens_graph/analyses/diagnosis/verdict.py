@@ -62,7 +62,7 @@ def _of_gpu_work(w: Window) -> list[Finding]:
 def _cut_short(w: Window) -> Iterator[Finding]:
     """How far the GPU events of a file reach whose end is missing."""
     info, rows = w.core.info, w.gpu_rows
-    if not info.ends_early:
+    if not info.gpu_ends_early:
         return
     c = w.core.columns
     gpu_end = int((c.start_ns[rows] + c.dur_ns[rows]).max())

@@ -187,7 +187,7 @@ def _edges(w: Window, rows: np.ndarray, steps: np.ndarray) -> Idle:
     found = []
     if begin < start:
         found.append(Idle(begin, start, first, first, first, *_split(w, begin, start, first, first), 0))
-    if done > end and not core.info.ends_early:
+    if done > end and not core.info.gpu_ends_early:
         found.append(Idle(end, done, last, last, last, _behind(core, last, end, done), np.array([-1]), 0))
     return joined(found)
 
