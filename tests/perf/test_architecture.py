@@ -457,7 +457,8 @@ def test_page_is_current() -> None:
     ("units", "gib", "vendor", "keys"),
     [
         (304, 192, "AMD", ["mi300x"]), (256, 288, "AMD", ["mi355x"]), (304, 192, "Nvidia", []),
-        (132, 79.2, "Nvidia", ["h100-sxm"]), (108, 79.2, "Nvidia", ["a100-pcie-80gb", "a100-sxm-80gb"]), (17, 79.2, "Nvidia", []),
+        (132, 79.2, "Nvidia", ["h100-sxm"]), (108, 79.2, "Nvidia", ["a100-pcie-80gb", "a100-sxm-80gb"]),
+        (17, 79.2, "Nvidia", []),
     ],
 )  # fmt: skip
 def test_device_without_name_is_told_by_its_properties(units: int, gib: float, vendor: str, keys: list[str]) -> None:

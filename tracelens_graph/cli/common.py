@@ -22,7 +22,7 @@ ASCII_BRANCHES = str.maketrans("└├│─", "`||-")
 """For terminals that have no lines to draw with."""
 
 
-_TAKE_SEVERAL = "several are for report, ask, db push, db export and cut --collective"
+_TAKE_SEVERAL = "several are for report, ranks, compare, ask, db push, db export and cut --collective"
 
 
 def load(

@@ -90,6 +90,6 @@ def _draw(table: Table, of_scopes: bool) -> None:
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
     in_ascii = not has_branches(sys.stdout.encoding)
-    words = OF_SCOPES if of_scopes else OF_MODULES
-    for line in module_text(table, terminal_width(sys.stdout), wants_color(sys.stdout), words):
+    word = OF_SCOPES if of_scopes else OF_MODULES
+    for line in module_text(table, terminal_width(sys.stdout), wants_color(sys.stdout), word):
         sys.stdout.write((line.translate(_ASCII) if in_ascii else line) + "\n")
