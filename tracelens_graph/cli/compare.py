@@ -96,17 +96,32 @@ def compare(
 
     Example: tracelens-graph compare trace.json.gz other.json.gz --csv diff/ --fail-if 'total_ms:pct > 5'
     """
+    named = frozenset(runs)
     runs = _runs_named(runs)
     if len(runs) < 2:
         raise typer.BadParameter("name at least two runs")
     check_pipes(runs)
     _check_output(table, format, csv, layout)
     from tracelens_graph.analyses.report.report_tables import ReportOptions
+    from tracelens_graph.errors import NotATraceError, TraceError
+    from tracelens_graph.set_loading import left_out_note
 
     options = ReportOptions(linked_only=linked_only, recompute=recompute, extension=extension_of(extension))
     conditions = _conditions(fail_if or [], options)
     tags = names_of(runs, names)
-    tables = {tag: _tables(tag, run, window, options, cache) for tag, run in zip(tags, runs, strict=True)}
+    tables = {}
+    others = []
+    for tag, run in zip(tags, runs, strict=True):
+        try:
+            tables[tag] = _tables(tag, run, window, options, cache)
+        except NotATraceError:
+            if run in named:
+                raise
+            others.append(run)
+    say(left_out_note(others))
+    runs = [run for run in runs if run not in others]
+    if len(runs) < 2:
+        raise TraceError("fewer than two of the files are traces that can be read")
     if layout is Layout.tracelens:
         _write_as_tracelens(tables, table, format, csv, top)
     elif table is not None:
