@@ -6,6 +6,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
+from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
@@ -94,7 +95,8 @@ def python_lines(g: Core | Window, without: str | None = None) -> Table:
         "percent": 100 * work["gpu_sum_us"] / max(float(work["gpu_sum_us"].sum()), 1e-3),
         "uid": [one if one >= 0 else None for one in uid.tolist()],
     }
-    table = Table("python_lines", columns, PYTHON_LINES, w.titled("GPU time by line of Python"))
+    notes = [] if len(gpu) else unlinked_notes(w, left_out=False)
+    table = Table("python_lines", columns, PYTHON_LINES, w.titled("GPU time by line of Python"), notes)
     return table.take(np.argsort(-work["gpu_sum_us"], kind="stable"))
 
 

@@ -166,9 +166,11 @@ SCHEMAS = {
         "GPU time per name at one level of the graph: modules, ops, launches or kernels.", ATTRIBUTION, counts="node"
     ),
     "module_tree": TableSchema(
-        "GPU time of every nn.Module, forward and backward, in the order of the module tree.", MODULE_TREE, ordered=True
+        "GPU time of every nn.Module or named scope, forward and backward, in the order of the module tree.",
+        MODULE_TREE,
+        ordered=True,
     ),
-    "modules": TableSchema("GPU time of every nn.Module by its place in the module tree.", MODULES),
+    "modules": TableSchema("GPU time of every nn.Module or named scope by its place in the module tree.", MODULES),
     "gpu_time_under": TableSchema("GPU time below a node by what is right below it.", GPU_TIME_UNDER, counts="node"),
     "python_lines": TableSchema("Which lines of Python launch the GPU time.", PYTHON_LINES),
     "runtime_summary": TableSchema(
