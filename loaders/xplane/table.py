@@ -152,7 +152,7 @@ def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray
     return scopes(
         Host(
             columns["thread"][host], columns["start_ns"][host], columns["dur_ns"][host], rank[columns["kind"][host]],
-            place[host], runs[host],
+            place[host], runs[host], columns["program"][host],
         ),
         origins,
     )  # fmt: skip
