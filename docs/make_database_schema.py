@@ -52,8 +52,8 @@ its trace, and `uid`. The first 1 % of a kind by GPU time are `Hot`, the next 9 
 
 CONTEXT = """## Context and knowledge
 
-Context belongs to one trace (`trace`) or one run (`run`). Knowledge (`Signature`, `KernelName`, `Category`,
-`SubtreeClass`) is keyed by its content alone, and shared by all traces of a database.
+Context belongs to one trace (`trace`) or one run (`run`). Knowledge (`Signature`, `Program`, `KernelName`,
+`Category`, `SubtreeClass`) is keyed by its content alone, and shared by all traces of a database.
 
 What the analyses of a trace find out is context of it. From a GPU event `IN_MODULE` leads to the call of a module whose
 work it is, and `PART_OF` from there to its place in the module tree, a `ModulePath`, and to the top. Backward work is

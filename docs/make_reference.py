@@ -313,11 +313,12 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
     )
     yield from _rows(("table", "says"), ((f"[{name}](#{name})", TABLES[name].answers) for name in TABLES))
     reported = list(report_tables(g, ReportOptions(short_kernels_us=1)))
-    by_name = [name for name in REPORT_TABLES if name not in reported]
+    by_name = [name for name in REPORT_TABLES if name not in (*reported, "programs")]
     yield (
         "\n## In a report\n\n"
         "`g.tables` has all of these as DataFrames, `tlg.report_tables(g, tlg.ReportOptions(...))` as Tables.\n"
-        f"Those of short kernels are in a report with `--short-kernels`, {', '.join(map(_c, by_name))} only by name.\n"
+        "Those of short kernels are in a report with `--short-kernels`, `programs` is in that of a\n"
+        f"profile of JAX, {', '.join(map(_c, by_name))} only by name.\n"
     )
     optional = _optional_columns(g)
     for name in REPORT_TABLES:

@@ -65,6 +65,7 @@ BOXES = (
     Box(("Gap",), 900, 880),
     Box(("OddLayer",), 900, 970),
     Box(("Process",), 1080, 70),
+    Box(("Program",), 1310, 198),
     Box(("Run",), 1310, 290),
     Box(("Trace",), 1080, 290),
     Box(("Device",), 1080, 510),

@@ -18,11 +18,13 @@ HEAD = 65536
 
 _RECORD = "record one with torch.profiler and export_chrome_trace"
 _EXPORTED = f"tracelens-graph reads PyTorch's own traces: {_RECORD}"
+_JAX_TOO = f"tracelens-graph reads profiles of JAX (*.xplane.pb) and PyTorch's own traces: {_RECORD}"
 
 _NSYS = "is a report of Nsight Systems"
 _ROCPROF = "of AMD's rocprof"
 IS_XPLANE = "is a JAX/XLA profile (XPlane protocol buffer), not a trace of PyTorch's profiler"
 _PERFETTO = f"is a Perfetto trace (protocol buffer); ui.perfetto.dev opens it; {_EXPORTED}"
+_PLANES = re.compile(rb"/(?:host:|device:(?:GPU|TPU))")
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "is packed twice, the inner file with gzip: unpack it once"),
@@ -150,6 +152,11 @@ def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str | None:
         return "is UTF-16 text: convert it to UTF-8, with iconv -f UTF-16 -t UTF-8"
     if shows_trace(head):
         return None
+    if name.lower().endswith((".xplane.pb", *(f".xplane.pb{end}" for end in _SUFFIXES))) and _is_odd_profile(head):
+        return (
+            "is named as a profile of JAX and does not begin as one: its first bytes are damaged, or it is something"
+            " else; copy or record it again"
+        )
     if head[0] == 0x0A and _BINARY.search(head, 0, 512):
         return _what_protobuf_is(head)
     if name.lower().endswith(_NSYS_NAMES):
@@ -230,6 +237,11 @@ def what_chrome_trace_is(keys: Mapping[str, Any], processes: Iterable[str], cate
     )
 
 
+def _is_odd_profile(head: bytes) -> bool:
+    """Whether binary data that is named as a profile does not begin as one."""
+    return bool(_BINARY.search(head, 0, 512)) and not (head[0] == 0x0A and _what_protobuf_is(head) is IS_XPLANE)
+
+
 def _what_protobuf_is(head: bytes) -> str:
     """XPlane and Perfetto both begin with a message in field 1; what stands in it tells."""
     first = _message(head, 0)
@@ -240,9 +252,9 @@ def _what_protobuf_is(head: bytes) -> str:
             return IS_XPLANE
         if end < len(head) and _message(head, end) is not None:
             return _PERFETTO
-    if re.search(rb"/(?:host:|device:(?:GPU|TPU))", head):
+    if _PLANES.search(head):
         return IS_XPLANE
-    return f"is a protocol buffer (of XLA or Perfetto?), not JSON; {_EXPORTED}"
+    return f"is a protocol buffer (of XLA or Perfetto?), but no profile; {_JAX_TOO}"
 
 
 def _message(head: bytes, at: int) -> tuple[int, int] | None:

@@ -230,6 +230,14 @@ def _profile_in(folder: Path) -> Path:
     return Path(found[0])
 
 
+def _earlier(path: Path) -> str:
+    """Where a sound profile of an earlier run may be; empty for nowhere."""
+    from tracelens_graph.loaders.xplane.folder import run_before
+
+    found = run_before(path)
+    return f"; an earlier run is in {found}" if found else ""
+
+
 def open_source(source: Any) -> Source:
     """The Source of whatever `load()` was given.
 
@@ -258,7 +266,10 @@ def open_source(source: Any) -> Source:
                     return Source.spooled(stream, str(path))
             except OSError as error:
                 raise TraceError(f"{path}: {_reason(error)}") from None
-        return Source(str(path), path=path.absolute())
+        try:
+            return Source(str(path), path=path.absolute())
+        except NotATraceError as error:
+            raise NotATraceError(f"{error}{_earlier(path)}") from None
     if isinstance(source, bytes | bytearray | memoryview):
         return Source("<bytes>", data=bytes(source))
     if isinstance(source, Mapping) or (isinstance(source, Sequence) and not isinstance(source, str)):

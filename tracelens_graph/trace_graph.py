@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _STATE = (
     "columns", "names", "threads", "argsets", "autograd_flows", "depends_on", "collective_args", "info", "link",
+    "programs",
 )  # fmt: skip
 """What a core is made of, beside the access to its file."""
 

@@ -2,7 +2,8 @@
 //
 // Each GPU event counts for the nearest op above its launch that is linked with the other pass, so nested ops share
 // nothing. Work of neither pass (optimizer, copies) is in no row: what percentages lack to 100. Nor is recomputed work
-// whose nearest linked op is the backward op that has it recomputed: it is no work of that op.
+// whose nearest linked op is the backward op that has it recomputed: it is no work of that op. Forward ops that have a
+// backward op in common, as instructions of one name in JAX, count as the first of them.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
@@ -39,10 +40,14 @@ WITH again, time, whole, head(COLLECT {
 }) AS op
 WHERE op IS NOT NULL AND (op.recompute OR NOT again)
 WITH op, sum(time) AS time, whole
-OPTIONAL MATCH (op)<-[:HAS_BACKWARD]-(f:Op)
-WITH op, time, whole, f ORDER BY coalesce(f.recompute, false), f.start_ns, f.pre
-WITH op, time, whole, head(collect(f)) AS f
-WITH coalesce(f, op) AS f, CASE WHEN f IS NOT NULL THEN 2 WHEN op.recompute THEN 1 ELSE 0 END AS side, time, whole
+WITH op, time, whole, EXISTS { (op)<-[:HAS_BACKWARD]-() } AS backward, coalesce(op.recompute, false) AS again
+OPTIONAL MATCH (op)-[:HAS_BACKWARD]->(b:Op) WHERE NOT backward AND NOT again
+WITH op, time, whole, backward, again, collect(b) + CASE WHEN backward THEN [op] ELSE [] END AS ends
+WITH time, whole, CASE WHEN backward THEN 2 WHEN again THEN 1 ELSE 0 END AS side, coalesce(head(COLLECT {
+  UNWIND ends AS b
+  MATCH (b)<-[:HAS_BACKWARD]-(f:Op)
+  RETURN f ORDER BY coalesce(f.recompute, false), f.start_ns, f.pre LIMIT 1
+}), op) AS f
 WITH whole, f.name AS name, min(f.uid) AS uid,
      count(CASE side WHEN 0 THEN 1 END) AS forward_calls, sum(CASE side WHEN 0 THEN time ELSE 0 END) AS forward,
      count(CASE side WHEN 1 THEN 1 END) AS recomputed_calls, sum(CASE side WHEN 1 THEN time ELSE 0 END) AS recomputed,

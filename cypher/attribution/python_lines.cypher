@@ -1,7 +1,8 @@
 // Lines of Python: which line launched how much GPU time.
 //
 // Of each GPU event the innermost frame `file(line): function` above its launch counts. Backward passes are launched by
-// a thread without Python frames.
+// a thread without Python frames. In profiles of JAX, where no frame is above it, the line that its instruction comes
+// from counts, as XLA notes it.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
@@ -9,13 +10,13 @@
 //   step: n of ProfilerStep#n; null for all
 //
 // Columns:
-//   name: `file(line): function`
-//   frames: calls of it with GPU work
+//   name: `file(line): function`; of an instruction of JAX `file:line`
+//   frames: calls of it with GPU work; of an instruction's line its instances
 //   gpu_events: GPU events below them
 //   gpu_sum_us: sum of their durations, us
 //   gpu_busy_us: length of the union of these GPU events, us
 //   percent: share of the sum over all GPU events, %
-//   uid: the first of these calls
+//   uid: the first of these calls or instances
 WITH {trace: null, without: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
@@ -26,7 +27,10 @@ OPTIONAL MATCH (r) (()<-[:CALLS]-(x WHERE NOT x:PythonFunction OR NOT x.name CON
                                       OR (p.without IS NOT NULL AND x.name CONTAINS p.without)))*
   ()<-[:CALLS]-(f:PythonFunction
     WHERE f.name CONTAINS '): ' AND (p.without IS NULL OR NOT f.name CONTAINS p.without))
-WITH k, f, coalesce(f.name, CASE WHEN r IS NULL THEN '(no launch in trace)' ELSE '(no line of Python)' END) AS name
+OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op)
+  WHERE f IS NULL AND o.source IS NOT NULL AND (p.without IS NULL OR NOT o.source CONTAINS p.without)
+WITH k, coalesce(f, o) AS f,
+     coalesce(f.name, o.source, CASE WHEN r IS NULL THEN '(no launch in trace)' ELSE '(no line of Python)' END) AS name
 ORDER BY k.start_ns
 WITH name, count(DISTINCT f) AS frames, sum(k.dur_ns) AS time, min(f.pre) AS first,
      collect([k.start_ns, k.end_ns]) AS events, collect(DISTINCT f) AS nodes

@@ -1,6 +1,8 @@
 // Runtime and driver calls: what they cost the host, what they launched, how long that took to start.
 //
 // The delay of a call is the start of its first GPU event minus the start of the call; negative where clocks differ.
+// A call of a compiled function of JAX is marked twice, once inside the other: PjitFunction(f) right below one of its
+// name is no call of its own.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
@@ -28,19 +30,21 @@ WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
 WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 CALL (p, t) {
   MATCH (r:RuntimeCall) WHERE r.trace = t.id AND (p.step IS NULL OR r.step = p.step)
-  WITH r,
+  WITH r, r.name STARTS WITH 'PjitFunction(' AND EXISTS { (:RuntimeCall {name: r.name})-[:CALLS]->(r) } AS again,
        COLLECT { MATCH (r)-[:CALLS]->(i) WITH i ORDER BY i.start_ns
                  RETURN [i.start_ns, CASE WHEN i.end_ns < r.end_ns THEN i.end_ns ELSE r.end_ns END] } AS events
-  WITH r, reduce(s = {busy: 0, end: 0}, e IN events | CASE WHEN e[1] <= s.end THEN s ELSE
+  WITH r, again, reduce(s = {busy: 0, end: 0}, e IN events | CASE WHEN e[1] <= s.end THEN s ELSE
          {busy: s.busy + e[1] - CASE WHEN e[0] > s.end THEN e[0] ELSE s.end END, end: e[1]} END).busy AS inside
   OPTIONAL MATCH (r)-[:LAUNCHES]->(k:GpuEvent)
-  WITH r, inside, count(k) AS launched, sum(k.dur_ns) AS work, min(k.start_ns) - r.start_ns AS delay
+  WITH r, again, inside, count(k) AS launched, sum(k.dur_ns) AS work, min(k.start_ns) - r.start_ns AS delay
   ORDER BY r.dur_ns DESC, r.pre DESC
-  WITH r.name AS name, count(*) AS calls, sum(r.dur_ns) AS host, sum(r.dur_ns - inside) AS self,
-       [avg(r.dur_ns), percentileCont(r.dur_ns, 0.5), max(r.dur_ns)] AS durations,
-       sum(launched) AS events, sum(work) AS work, sum(CASE launched WHEN 0 THEN 1 ELSE 0 END) AS idle,
+  WITH *, CASE WHEN again THEN null ELSE r.dur_ns END AS took
+  WITH r.name AS name, count(took) AS calls, sum(took) AS host, sum(r.dur_ns - inside) AS self,
+       [avg(took), percentileCont(took, 0.5), max(took)] AS durations,
+       sum(launched) AS events, sum(work) AS work,
+       sum(CASE WHEN launched = 0 AND NOT again THEN 1 ELSE 0 END) AS idle,
        [min(delay), percentileCont(delay, 0.5), percentileCont(delay, 0.9), max(delay)] AS delays,
-       head(collect(r.uid)) AS longest
+       head(collect(CASE WHEN again THEN null ELSE r.uid END)) AS longest
   RETURN *, 0 AS last
   UNION ALL
   MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)

@@ -36,11 +36,16 @@ WITH total, k.name AS name, k:Memset AS fills,
           ELSE '16 MiB and more' END AS size_class,
      count(*) AS events, sum(k.bytes) AS bytes, sum(k.dur_ns) AS ns
 RETURN CASE WHEN fills THEN 'fill'
-            WHEN name CONTAINS 'HtoD' OR name CONTAINS 'HOST_TO_DEVICE' OR name CONTAINS 'HostToDevice' THEN 'HtoD'
-            WHEN name CONTAINS 'DtoH' OR name CONTAINS 'DEVICE_TO_HOST' OR name CONTAINS 'DeviceToHost' THEN 'DtoH'
-            WHEN name CONTAINS 'DtoD' OR name CONTAINS 'DEVICE_TO_DEVICE' OR name CONTAINS 'DeviceToDevice' THEN 'DtoD'
-            WHEN name CONTAINS 'HtoH' OR name CONTAINS 'HOST_TO_HOST' OR name CONTAINS 'HostToHost' THEN 'HtoH'
-            WHEN name CONTAINS 'PtoP' OR name CONTAINS 'PeerToPeer' THEN 'PtoP'
+            WHEN name CONTAINS 'HtoD' OR name CONTAINS 'HOST_TO_DEVICE' OR name CONTAINS 'HostToDevice'
+                 OR name CONTAINS 'pyH2D' THEN 'HtoD'
+            WHEN name CONTAINS 'DtoH' OR name CONTAINS 'DEVICE_TO_HOST' OR name CONTAINS 'DeviceToHost'
+                 OR name CONTAINS 'pyD2H' THEN 'DtoH'
+            WHEN name CONTAINS 'DtoD' OR name CONTAINS 'DEVICE_TO_DEVICE' OR name CONTAINS 'DeviceToDevice'
+                 OR name CONTAINS 'pyD2D' THEN 'DtoD'
+            WHEN name CONTAINS 'HtoH' OR name CONTAINS 'HOST_TO_HOST' OR name CONTAINS 'HostToHost'
+                 OR name CONTAINS 'pyH2H' THEN 'HtoH'
+            WHEN name CONTAINS 'PtoP' OR name CONTAINS 'PeerToPeer'
+                 OR name CONTAINS 'pyP2P' THEN 'PtoP'
             ELSE 'unknown' END AS direction,
        name, size_class, events AS count, CASE WHEN size_class IS NOT NULL THEN bytes END AS bytes, ns / 1e3 AS gpu_time_us,
        CASE WHEN size_class IS NOT NULL AND ns > 0 THEN toFloat(bytes) / ns END AS gb_per_s,

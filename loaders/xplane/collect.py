@@ -213,6 +213,7 @@ class Collector:
         wanted = [number for number, name in plane.stat_names.items() if name in (*NUMBERS, *TEXTS)]
         numbers = np.array([number for number in wanted if 0 <= number < 2**31], np.int64) if kept else np.zeros(0, int)
         codes = _Codes(self.events, plane)
+        self.events.lost_bytes += 0 if plane.is_cut else plane.lost_bytes
         for begin, end in plane.lines:
             self._read_line(plane, codes, (begin, end), numbers, gpu, kept)
 

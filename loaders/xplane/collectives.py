@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.collective_kinds import communication
-from tracelens_graph.graph.hlo.collectives import Collective, Groups, collective_of
+from tracelens_graph.graph.hlo.collectives import Collective, collective_of
+from tracelens_graph.graph.hlo.groups import Groups
 from tracelens_graph.graph.hlo.program import Instruction, Program
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
 from tracelens_graph.schema import Kind
@@ -23,12 +25,18 @@ from tracelens_graph.schema import Kind
 _LONGEST = 60
 """Characters of the name of a group."""
 
+_MOST_MEMBERS = 1 << 22
+"""Members of groups that are listed, equal groups of a program once; a file of a few bytes can tell of any number."""
+
 
 class Programs(Protocol):
     """Programs by their numbers."""
 
     def find(self, number: int, name: str) -> tuple[Program, Instruction] | None:
         """An instruction with its program; None if the file does not hold it."""
+
+    def telling(self, number: int, name: str) -> AbstractContextManager[None]:
+        """Let no instruction end the reading of a profile."""
 
 
 class _Part(NamedTuple):
@@ -62,15 +70,21 @@ def collective_arguments(
     devices = set(_devices(events, rows))
     found: dict[tuple[int, str], Collective] = {}
     is_whole: dict[tuple[int, str], bool] = {}
+    listed = _Listed()
     programs, code = distinct(program[rows])
     width = len(events.names)
     pairs, pair = distinct(code * width + hlo[rows])
     is_found = np.zeros(len(pairs), bool)
     for at, key in enumerate(pairs.tolist()):
         one = int(programs[key // width]), events.names[key % width]
-        instruction = known.find(*one)
-        if instruction and (collective := collective_of(*instruction, len(devices) if len(devices) > 1 else 0)):
-            found[one] = _on_devices(collective, instruction[0].devices)
+        if not (instruction := known.find(*one)):
+            continue
+        with known.telling(*one):
+            listed.check()
+            collective = collective_of(*instruction, len(devices) if len(devices) > 1 else 0)
+            if collective is None:
+                continue
+            found[one] = collective._replace(groups=listed.on_devices(collective.groups, instruction[0]))
             is_whole[one] = instruction[1].opcode != "fusion"
             is_found[at] = True
     if not found:
@@ -85,10 +99,14 @@ def collective_arguments(
             kept.append(part)
     numbers = _numbers(kept, {one: _name(collective.groups) for one, collective in found.items()})
     ordered = sorted(devices)
-    return {
-        part.uid: _arguments(part, found[part.instruction], number, ordered)
-        for part, number in zip(kept, numbers, strict=True)
-    }
+    shared: dict[tuple[int, tuple[int, str]], dict[str, Any]] = {}
+    told = {}
+    for part, number in zip(kept, numbers, strict=True):
+        key = part.device, part.instruction
+        if key not in shared:
+            shared[key] = _arguments(part.device, found[part.instruction], ordered)
+        told[part.uid] = shared[key] if number is None else {**shared[key], "sequence": number}
+    return told
 
 
 def _rows(events: Events, kind: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> np.ndarray:
@@ -124,17 +142,35 @@ def _parts(events: Events, rows: np.ndarray, program: np.ndarray, hlo: np.ndarra
         yield _Part(int(uid[i]), int(events.start_ns[at]), device, execution, instruction)
 
 
-def _on_devices(collective: Collective, devices: tuple[int, ...]) -> Collective:
-    """A collective whose groups name devices instead of places in the program's device assignment."""
-    if not collective.groups or not devices:
-        return collective
-    if any(not 0 <= one < len(devices) for group in collective.groups for one in group):
-        return collective
-    return collective._replace(groups=tuple(tuple(devices[one] for one in group) for group in collective.groups))
+class _Listed:
+    """Groups that name devices instead of places in a program's device assignment, equal ones once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[Groups, Groups]] = {}
+        self._members = 0
+
+    def check(self) -> None:
+        """Raise OverflowError if more members are listed than any job has."""
+        if self._members > _MOST_MEMBERS:
+            raise OverflowError("more members of groups than any job has")
+
+    def on_devices(self, groups: Groups, program: Program) -> Groups:
+        """Some groups of a program, which is to give the same object for the same groups."""
+        key = program.id, id(groups)
+        if key not in self._known:
+            self._members += sum(map(len, groups))
+            self._known[key] = groups, _on_devices(groups, program.devices)
+        return self._known[key][1]
+
+
+def _on_devices(groups: Groups, devices: tuple[int, ...]) -> Groups:
+    if not devices or any(not 0 <= one < len(devices) for group in groups for one in group):
+        return groups
+    return tuple(tuple(devices[one] for one in group) for group in groups)
 
 
 def _name(groups: Groups) -> str:
-    text = ",".join(f"{{{','.join(map(str, group))}}}" for group in groups)
+    text = ",".join(f"{{{','.join(map(str, group[:_LONGEST]))}}}" for group in groups[:_LONGEST])
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
@@ -169,7 +205,8 @@ def _uneven(parts: list[_Part], group: Mapping[tuple[int, str], str]) -> set[str
     return {group[one] for one, count in counts.items() if len(set(count.values())) > 1}
 
 
-def _arguments(part: _Part, collective: Collective, number: int | None, devices: list[int]) -> dict[str, Any]:
+def _arguments(device: int, collective: Collective, devices: list[int]) -> dict[str, Any]:
+    """What is told of a collective on a device, but for its number: the same for all of its executions."""
     groups = collective.groups or ((tuple(devices),) if len(devices) > 1 else ())
     told: dict[str, Any] = {
         "kind": collective.kind,
@@ -178,11 +215,10 @@ def _arguments(part: _Part, collective: Collective, number: int | None, devices:
         "in_elements": collective.in_elements,
         "out_elements": collective.out_elements,
         "dtype": collective.dtype,
-        "sequence": number,
-        "device": part.device,
+        "device": device,
     }
     if max((one for group in groups for one in group), default=0) > devices[-1]:
         told["groups"] = [list(group) for group in groups]
     else:
-        told["ranks"] = next((list(group) for group in groups if part.device in group), None)
+        told["ranks"] = next((list(group) for group in groups if device in group), None)
     return {key: value for key, value in told.items() if value is not None}

@@ -39,6 +39,20 @@ def runs_in(folder: str | os.PathLike[str]) -> list[str]:
     return next(filter(None, map(_profiles, sorted(every, key=lambda one: one.name, reverse=True))), [])
 
 
+def run_before(file: str | os.PathLike[str]) -> str | None:
+    """The folder of the last run before that of a profile in which no profile is empty; None without one."""
+    run = Path(file).parent
+    if run.parent.name != "profile" or not Path(file).name.endswith(SUFFIXES):
+        return None
+    try:
+        earlier = sorted((one for one in run.parent.iterdir() if one.is_dir() and one.name < run.name), reverse=True)
+        return next(
+            (str(one) for one in earlier if (found := _profiles(one)) and all(map(os.path.getsize, found))), None
+        )
+    except OSError:
+        return None
+
+
 def viewer_copies(files: Iterable[str]) -> list[str]:
     """Names of the copies for viewers that stand beside some files, and are left out."""
     beside = (f"{file.partition('.xplane.pb')[0]}{COPY}" for file in files if file.endswith(SUFFIXES))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import prod
 from typing import Any
 
-import numpy as np
-
+from tracelens_graph.graph.hlo.groups import ShortGroups
 from tracelens_graph.graph.hlo.program import (
     Computation,
     ConvolutionDims,
@@ -24,6 +22,13 @@ _DEEPEST = 16
 
 _MOST_FRAMES = 64
 """Frames that are followed upwards to one with a file."""
+
+_FINGERPRINT = "fingerprint_before_lhs"
+"""What XLA notes of a program for GPUs before it schedules it: "lhs" is its scheduler, which hides latencies."""
+
+_OF_PROGRAM = frozenset((8, 11, 18))
+"""Fields of a program that tell it from others as they are written: results that take the memory of parameters, whether
+it has dynamic shapes, parameters that may be overwritten."""
 
 _MOST_DEVICES = 1 << 17
 """Devices of a job that are listed; what tells of more is damaged."""
@@ -44,7 +49,11 @@ def read_program(data: Buffer, begin: int, end: int, id: int) -> Program:
     for number, span in _messages(data, begin, end):
         if number != 1:
             continue
+        at, _ = span
         for inner, wire, value, after in _sound(data, *span):
+            if inner in _OF_PROGRAM:
+                program.written += data[at:after]
+            at = after
             if inner == 1 and wire == BYTES:
                 program.name = text(data, value, after)
             elif inner == 3 and wire == BYTES:
@@ -53,8 +62,11 @@ def read_program(data: Buffer, begin: int, end: int, id: int) -> Program:
                 program.entry = signed(value)
             elif inner == 15 and wire == BYTES:
                 program.devices = _devices(data, value, after)
+                program.replicas, program.partitions = _counts(data, value, after)
             elif inner == 17 and wire == BYTES:
                 places = _frames(data, value, after)
+            elif inner == 19 and wire == BYTES:
+                program.compiler_fingerprint = _attributes(data, value, after).get(_FINGERPRINT, "")
     for span in computations:
         found = _computation(data, *span, places)
         program.computations[found.id] = found
@@ -105,7 +117,7 @@ def _frames(data: Buffer, begin: int, end: int) -> dict[int, tuple[str, int]]:
 
 def _computation(data: Buffer, begin: int, end: int, places: dict[int, tuple[str, int]]) -> Computation:
     id = root = 0
-    name = ""
+    name, thread = "", b""
     instructions = []
     for number, wire, value, after in _sound(data, begin, end):
         if number == 1 and wire == BYTES:
@@ -116,18 +128,28 @@ def _computation(data: Buffer, begin: int, end: int, places: dict[int, tuple[str
             id = signed(value)
         elif number == 6 and wire == VARINT:
             root = signed(value)
-    return Computation(id, name, tuple(instructions), root)
+        elif number == 8 and wire == BYTES:
+            thread = data[value:after]
+    return Computation(id, name, tuple(instructions), root, thread)
 
 
 _TEXTS = {1: "name", 2: "opcode", 11: "fusion_kind", 28: "target", 43: "backend_config"}
 _NUMBERS = {9: "parameter", 26: "channel", 35: "id", 50: "groups", 58: "batch_groups"}
-_LISTS = {14: "dimensions", 36: "operands", 38: "called"}
+_LISTS = {14: "dimensions", 36: "operands", 37: "after", 38: "called"}
+_NOT_WRITTEN = frozenset((1, 7, 26, 35, 36, 37, 38, 40, 45, 54, 55, 68, 82, 88))
+"""Fields of an instruction that do not tell programs apart as they are written: name, origin, channel, id, references,
+sharding, channel as it was called before, shardings on both sides of a domain, what front ends noted, statistics for
+viewers, original value."""
 
 
 def _instruction(data: Buffer, begin: int, end: int, places: dict[int, tuple[str, int]]) -> Instruction:
     told: dict[str, Any] = {"id": 0, "name": "", "opcode": "", "shape": Shape()}
-    lists: dict[str, list[int]] = {}
+    lists: dict[str, list[Any]] = {}
+    at, written = begin, []
     for number, wire, value, after in _sound(data, begin, end):
+        if number not in _NOT_WRITTEN:
+            written.append(data[at:after])
+        at = after
         if number in _LISTS:
             lists.setdefault(_LISTS[number], []).extend(_listed(data, wire, value, after))
         elif wire == VARINT and number in _NUMBERS:
@@ -147,12 +169,14 @@ def _instruction(data: Buffer, begin: int, end: int, places: dict[int, tuple[str
         elif number == 30:
             told["dot"] = _dot(data, value, after)
         elif number in (49, 87):
-            told["replica_groups"] = told.get("replica_groups", ()) + _groups(data, number, value, after)
+            groups, short = _groups(data, number, value, after)
+            lists.setdefault("replica_groups", []).extend(groups)
+            told["short_groups"] = short or told.get("short_groups")
         elif number == 52:
             pair = _by_number(data, value, after)
-            told["pairs"] = (*told.get("pairs", ()), (_last(pair, 1), _last(pair, 2)))
+            lists.setdefault("pairs", []).append((_last(pair, 1), _last(pair, 2)))
     told |= {name: tuple(values) for name, values in lists.items()}
-    return Instruction(**told)
+    return Instruction(**told, written=b"".join(written))
 
 
 def _listed(data: Buffer, wire: int, value: int, after: int) -> list[int]:
@@ -208,10 +232,10 @@ def _window(data: Buffer, begin: int, end: int) -> WindowDimension:
 
 
 def _by_number(data: Buffer, begin: int, end: int) -> dict[int, tuple[int, ...]]:
-    found: dict[int, tuple[int, ...]] = {}
+    found: dict[int, list[int]] = {}
     for number, wire, value, after in _sound(data, begin, end):
-        found[number] = found.get(number, ()) + tuple(_listed(data, wire, value, after))
-    return found
+        found.setdefault(number, []).extend(_listed(data, wire, value, after))
+    return {number: tuple(values) for number, values in found.items() if values}
 
 
 def _convolution(data: Buffer, begin: int, end: int) -> ConvolutionDims:
@@ -232,29 +256,34 @@ def _dot(data: Buffer, begin: int, end: int) -> DotDims:
     return DotDims(*(told.get(number, ()) for number in (1, 2, 3, 4)))
 
 
-def _groups(data: Buffer, number: int, begin: int, end: int) -> tuple[tuple[int, ...], ...]:
+def _groups(data: Buffer, number: int, begin: int, end: int) -> tuple[list[tuple[int, ...]], ShortGroups | None]:
     """Replica groups: field 49 holds one of them, field 87 a message that lists them, or tells them in short."""
     if number == 49:
-        return (_by_number(data, begin, end).get(1, ()),)
-    found: tuple[tuple[int, ...], ...] = ()
+        return [_by_number(data, begin, end).get(1, ())], None
+    found, short = [], None
     for key, span in _messages(data, begin, end):
+        told = _by_number(data, *span)
         if key == 1:
-            found += (_by_number(data, *span).get(1, ()),)
+            found.append(told.get(1, ()))
         elif key == 2:
-            found += _short_groups(_by_number(data, *span))
+            short = ShortGroups(_last(told, 1), _last(told, 2), told.get(3, ()), told.get(4, ()))
+    return found, short
+
+
+def _attributes(data: Buffer, begin: int, end: int) -> dict[str, str]:
+    """What a front end, or the compiler, noted of a program."""
+    found = {}
+    for _, span in _messages(data, begin, end):
+        told = {key: text(data, *place) for key, place in _messages(data, *span)}
+        found[told.get(1, "")] = told.get(2, "")
     return found
 
 
-def _short_groups(told: Mapping[int, tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
-    """Groups that are told as rows of the numbers from 0 on, in a shape whose dimensions change places."""
-    rows, width, shape = _last(told, 1), _last(told, 2), told.get(3, ())
-    order = told.get(4, tuple(range(len(shape))))
-    if min(rows, width, *shape) <= 0 or rows * width > _MOST_DEVICES:
-        return ()
-    if prod(shape) != rows * width or sorted(order) != list(range(len(shape))):
-        return ()
-    numbered = np.arange(rows * width).reshape(shape).transpose(order).reshape(rows, width)
-    return tuple(map(tuple, numbered.tolist()))
+def _counts(data: Buffer, begin: int, end: int) -> tuple[int, int]:
+    """The numbers of replicas and of partitions of a program."""
+    told = {key: value for key, wire, value, _ in _sound(data, begin, end) if wire == VARINT}
+    replicas, partitions = (min(max(told.get(key, 1), 1), _MOST_DEVICES) for key in (1, 2))
+    return replicas, partitions
 
 
 def _devices(data: Buffer, begin: int, end: int) -> tuple[int, ...]:

@@ -10,12 +10,13 @@ from tracelens_graph.garbage import MANY, give_memory_back
 from tracelens_graph.graph.build import build_core
 from tracelens_graph.graph.core import XLA, Core, TraceInfo
 from tracelens_graph.loaders.sources import Source
-from tracelens_graph.loaders.xplane.collect import GPU, HOST, TASK, Collector, Events, programs
+from tracelens_graph.loaders.xplane.collect import GPU, HOST, PROGRAMS, TASK, Collector, Events, programs
 from tracelens_graph.loaders.xplane.details import XplaneDetails
 from tracelens_graph.loaders.xplane.file import opened_bytes
 from tracelens_graph.loaders.xplane.ops import instructions
+from tracelens_graph.loaders.xplane.programs import Programs
 from tracelens_graph.loaders.xplane.space import Plane, planes, stats_of
-from tracelens_graph.loaders.xplane.table import Programs, event_table
+from tracelens_graph.loaders.xplane.table import event_table
 from tracelens_graph.loaders.xplane.wire import Buffer, Damaged
 
 
@@ -31,8 +32,7 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
         TraceError: it cannot be read.
     """
     with opened_bytes(source) as data:
-        found, is_cut = _planes(data)
-        is_cut = is_cut or any(plane.is_cut for plane in found)
+        found, is_cut, repairs = _planes(data)
         told = {plane.name: stats_of(data, plane.stats, plane.stat_names) for plane in found}
         collector = Collector(data, _process(told))
         for plane in found:
@@ -45,10 +45,18 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
         if not found or (is_cut and not events.count):
             raise NotATraceError(
                 f"{source.name}: begins like a JAX/XLA profile (protocol buffer), but no event in it can be read"
+                f"{_where_cut(found, len(data)) if is_cut else ''}{source.packing_fault}"
             )
         which = instructions(events)
-        table, sources = event_table(events, which, Programs(data, programs(data, found)))
-    table.info = _info(source, events, told, is_cut)
+        known = Programs(data, programs(data, found))
+        table, sources = event_table(events, which, known)
+    table.info = _info(source, events, told, repairs)
+    if is_cut or source.cut_short:
+        table.info.planes = [plane.name for plane in found]
+    if known.odd:
+        table.info.repairs[f"instructions that their program tells nothing sound of, such as {known.odd[0]}"] = len(
+            known.odd
+        )
     named = len(table.info.processes) + len(table.info.threads)
     table.info.events += int(len(table.columns["kind"]) - len(events)) + named
     table.info.left_out["process or thread"] = named
@@ -61,15 +69,24 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
     return core
 
 
-def _planes(data: Buffer) -> tuple[list[Plane], bool]:
-    """Planes, and whether the end of the file is missing."""
+def _planes(data: Buffer) -> tuple[list[Plane], bool, dict[str, int]]:
+    """Planes, whether the end of the file is missing, and what `TraceInfo.repairs` says is wrong with the file."""
     found: list[Plane] = []
+    names = set()
     try:
         for plane in planes(data):
+            if plane.name in names and (plane.name in (HOST, PROGRAMS, TASK) or GPU.fullmatch(plane.name)):
+                return found, False, {"second_trace": 1}
+            names.add(plane.name)
             found.append(plane)
     except Damaged:
-        return found, True
-    return found, False
+        return found, True, {"truncated": 1}
+    return found, False, {}
+
+
+def _where_cut(found: list[Plane], size: int) -> str:
+    inside = f" in {found[-1].name}" if found and found[-1].is_cut and found[-1].name else ""
+    return f": its end is missing, it breaks off{inside} after {size:,} bytes; copy or record it again"
 
 
 def _process(told: Mapping[str, Mapping[str, Any]]) -> Any:
@@ -81,7 +98,7 @@ def _process(told: Mapping[str, Mapping[str, Any]]) -> Any:
     return HOST
 
 
-def _info(source: Source, events: Events, told: Mapping[str, Mapping[str, Any]], is_cut: bool) -> TraceInfo:
+def _info(source: Source, events: Events, told: Mapping[str, Mapping[str, Any]], repairs: dict[str, int]) -> TraceInfo:
     start = told.get(TASK, {}).get("profile_start_time", 0)
     start = start if isinstance(start, int) and 0 <= start < 2**62 else 0
     metadata: dict[str, Any] = {"profiler": XLA, "baseTimeNanoseconds": start}
@@ -102,7 +119,7 @@ def _info(source: Source, events: Events, told: Mapping[str, Mapping[str, Any]],
         events=events.count,
         accelerator="TPU" if any(name.startswith("/device:TPU") for name in told) else "",
         left_out=dict(events.left_out),
-        repairs={"truncated": 1} if is_cut else {},
+        repairs=repairs,
         lost_events=events.lost_events,
         lost_bytes=events.lost_bytes,
         cut_short=source.cut_short,

@@ -7,6 +7,7 @@ they do in traces of PyTorch, and arrows lead to them from the forward pass of t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,7 @@ class Host:
         rank: who goes outside where start and duration are equal.
         origin: position of where it comes from among the origins, -1 for what is no instruction.
         run: number of the execution that it belongs to, where that is known.
+        program: number of the program whose instruction it is.
     """
 
     thread: np.ndarray
@@ -37,6 +39,7 @@ class Host:
     rank: np.ndarray
     origin: np.ndarray
     run: np.ndarray
+    program: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class Scopes:
         name: position of the name of each among `names`.
         thread, start_ns, dur_ns: of each.
         names: names of scopes.
-        arrows: from forward instructions to those of the backward pass of their scope.
+        arrows: from forward instructions to those of the backward pass of their scope. Where several have one name, the
+            backward pass cannot be divided: the first has all of it, and the others its first instruction.
     """
 
     names: list[str]
@@ -123,9 +127,10 @@ def _without_outer(path: np.ndarray, at: np.ndarray, parent: np.ndarray, origin:
 
 
 def _arrows(host: Host, origins: list[Origin]) -> Flows:
-    """To each instruction of a backward pass from the last one before it of the forward pass of its scope.
+    """To each instruction of a backward pass from the forward pass of its scope, the last one that began before it.
 
-    It is one of the same primitive, if the scope has one.
+    That is the first instruction of the same primitive there, if the scope has one. Others of that primitive lead to
+    the first one that it leads to.
     """
     is_backward, is_forward = (
         np.array([bool(one.scopes) and one.part is part for one in origins] + [False])
@@ -133,18 +138,55 @@ def _arrows(host: Host, origins: list[Origin]) -> Flows:
     )
     heads, tails = (np.flatnonzero(which[host.origin]) for which in (is_backward, is_forward))
     found = np.full(len(heads), -1, np.int64)
-    for key in (lambda one: (one.scopes, one.primitive), lambda one: one.scopes):
-        codes: dict[object, int] = {}
-        code = np.array([codes.setdefault(key(one), len(codes)) for one in origins] + [-1], np.int64)
+    scope, name = (
+        _numbered(origins, key)[host.origin]
+        for key in (lambda one: one.scopes, lambda one: (one.scopes, one.primitive))
+    )
+    for code in (name, scope):
         lacking = np.flatnonzero(found < 0)
-        found[lacking] = _last_before(host, tails, heads[lacking], code[host.origin])
-    heads, tails = heads[found >= 0], found[found >= 0]
-    ends = np.stack((tails, heads), axis=1).reshape(-1)
+        found[lacking] = _last_before(host, tails, heads[lacking], code)
+    heads, found = heads[found >= 0], found[found >= 0]
+    if not len(heads):
+        return Flows.of()
+    first = _first_alike(host, tails, heads, name, scope)
+    group = np.full(len(host.origin), -1, np.int64)
+    group[tails] = first
+    tail = group[found]
+    # The first head of each group of tails, for those that lead to none otherwise.
+    order = np.lexsort((heads, host.start_ns[heads], tail))
+    led, at = np.unique(tail[order], return_index=True)
+    others = tails[(first != tails) & np.isin(first, led)]
+    to = heads[order][at[np.searchsorted(led, group[others])]]
+    tail, heads = np.concatenate((tail, others)), np.concatenate((heads, to))
+    ends = np.stack((tail, heads), axis=1).reshape(-1)
     count = len(heads)
     return Flows(
         ["s", "f"], list(range(count)), np.tile(np.arange(2), count), np.repeat(np.arange(count), 2),
         host.thread[ends].astype(np.int64), host.start_ns[ends],
     )  # fmt: skip
+
+
+def _numbered(origins: list[Origin], key: Callable[[Origin], Hashable]) -> np.ndarray:
+    """A number for each origin, equal where keys are, and -1 behind them for what has none."""
+    codes: dict[Hashable, int] = {}
+    return np.array([codes.setdefault(key(one), len(codes)) for one in origins] + [-1], np.int64)
+
+
+def _first_alike(host: Host, tails: np.ndarray, heads: np.ndarray, name: np.ndarray, scope: np.ndarray) -> np.ndarray:
+    """For each tail the first one of its name in its forward pass.
+
+    A forward pass ends where another program or execution begins, or the backward pass of its scope.
+    """
+    moments, place = np.unique(host.start_ns, return_inverse=True)
+    moment = scope * len(moments) + place
+    before = np.searchsorted(np.sort(moment[heads]), moment[tails])
+    keys = (before, host.run[tails], host.program[tails], name[tails])
+    order = np.lexsort((tails, host.start_ns[tails], *keys))
+    begins = np.ones(len(tails), bool)
+    begins[1:] = np.any([key[order][1:] != key[order][:-1] for key in keys], axis=0)
+    found = np.empty(len(tails), np.int64)
+    found[order] = tails[order][begins][np.cumsum(begins) - 1]
+    return found
 
 
 def _last_before(host: Host, tails: np.ndarray, heads: np.ndarray, code: np.ndarray) -> np.ndarray:

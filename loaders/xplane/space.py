@@ -5,6 +5,7 @@ Fields are those of XLA's `xplane.proto`. Names of events and statistics stand o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,17 @@ from tracelens_graph.loaders.xplane.lockstep import EVENT_TAG, Block, blocks
 from tracelens_graph.loaders.xplane.wire import BYTES, VARINT, Buffer, Damaged, double, fields, signed, text, varint
 
 _PLANE = 1 << 3 | BYTES
+_LAST_FIELD = 15
+"""Fields of a profile have smaller numbers, up to 4 as of 2026."""
+
+_BEGINNING = re.compile(
+    rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12[\x06-\x7f](?:/host:|/device:|Task E)"
+)
+"""How planes begin: size, id, and a name as profilers give."""
+_LONGEST_BEGINNING = 32
+_SEARCHED = 1 << 20
+"""Bytes that are searched at a time."""
+
 _EVENT = bytes((EVENT_TAG,))
 
 Span = tuple[int, int]
@@ -47,6 +59,7 @@ class Plane:
         stat_names: number -> name of a statistic, or the text that one refers to.
         stats: statistics of the plane.
         is_cut: whether the file ends within it, so that names lack.
+        lost_bytes: bytes behind damage in it, or of no plane.
     """
 
     name: str = ""
@@ -55,6 +68,7 @@ class Plane:
     stat_names: dict[int, str] = field(default_factory=dict)
     stats: list[Span] = field(default_factory=list)
     is_cut: bool = False
+    lost_bytes: int = 0
 
 
 @dataclass
@@ -77,19 +91,66 @@ class Line:
 def planes(data: Buffer) -> Iterator[Plane]:
     """The planes of a file, one after the other; the last one may be cut.
 
+    Where bytes lack or are too many, reading goes on with the next plane that can be seen; what stands before it is
+    read as far as it is sound, and the rest counted.
+
     Raises:
         Damaged: what stands behind the last plane is nothing that a profile holds.
     """
     at, end = 0, len(data)
+    is_searched = False
     while at < end:
-        try:
-            number, wire, value, at = next(fields(data, at, end))
-        except Damaged:
+        found = _field(data, at, end)
+        if not is_searched and (found is None or not _begins_field(data, found[3], end)):
+            following = _next_plane(data, at + 1, end)
+            if following is not None:
+                yield _cut_plane(data, at, following) or Plane(lost_bytes=following - at)
+                at = following
+                continue
+            is_searched = True
+        if found is None:
             if (cut := _cut_plane(data, at, end)) is not None:
+                cut.is_cut = True
                 yield cut
-            raise
+            raise Damaged
+        number, wire, value, at = found
         if number == 1 and wire == BYTES:
             yield _plane(data, value, at)
+
+
+def _field(data: Buffer, at: int, end: int) -> tuple[int, int, int, int] | None:
+    try:
+        return next(fields(data, at, end))
+    except Damaged:
+        return None
+
+
+def _begins_field(data: Buffer, at: int, end: int) -> bool:
+    """Whether the file ends at a place, or a plane or another field of a profile begins there, if only a part of it."""
+    if at == end:
+        return True
+    found = _field(data, at, end)
+    if found is not None and found[0] <= _LAST_FIELD and found[1] == BYTES:
+        return True
+    return bool(_BEGINNING.match(data[at : at + _LONGEST_BEGINNING]))
+
+
+def _next_plane(data: Buffer, at: int, end: int) -> int | None:
+    """Where the next plane begins that is whole; without one, the next that the file cuts off."""
+    cut = None
+    while at < end:
+        part = data[at : at + _SEARCHED + _LONGEST_BEGINNING]
+        for one in _BEGINNING.finditer(part):
+            begin = at + one.start()
+            if one.start() >= _SEARCHED:
+                break
+            found = _field(data, begin, end)
+            if found is None:
+                cut = begin if cut is None else cut
+            elif _begins_field(data, found[3], end):
+                return begin
+        at += _SEARCHED
+    return cut
 
 
 def _cut_plane(data: Buffer, at: int, end: int) -> Plane | None:
@@ -99,34 +160,39 @@ def _cut_plane(data: Buffer, at: int, end: int) -> Plane | None:
         _, begin = varint(data, begin, end)
     except Damaged:
         return None
-    if tag != _PLANE:
-        return None
-    plane = _plane(data, begin, end)
-    plane.is_cut = True
-    return plane
+    return _plane(data, begin, end) if tag == _PLANE else None
 
 
 def _plane(data: Buffer, begin: int, end: int) -> Plane:
-    plane = Plane()
+    plane, at = Plane(), begin
     try:
         for number, wire, value, after in fields(data, begin, end):
+            at = after
             if wire != BYTES:
                 continue
             if number == 2:
                 plane.name = text(data, value, after)
             elif number == 3:
                 plane.lines.append((value, after))
-            elif number == 4:
-                key, span = _entry(data, value, after)
-                plane.events[key] = _metadata(data, *span)
-            elif number == 5:
-                key, span = _entry(data, value, after)
-                plane.stat_names[key] = _stat_name(data, *span)
+            elif number in (4, 5):
+                _add_entry(data, plane, number, (value, after))
             elif number == 6:
                 plane.stats.append((value, after))
     except Damaged:
-        plane.is_cut = True
+        plane.lost_bytes += end - at
     return plane
+
+
+def _add_entry(data: Buffer, plane: Plane, number: int, where: Span) -> None:
+    """Add metadata of events, or the name of a statistic; of what is damaged, its bytes are counted."""
+    try:
+        key, span = _entry(data, *where)
+        if number == 4:
+            plane.events[key] = _metadata(data, *span)
+        else:
+            plane.stat_names[key] = _stat_name(data, *span)
+    except Damaged:
+        plane.lost_bytes += where[1] - where[0]
 
 
 def _entry(data: Buffer, begin: int, end: int) -> tuple[int, Span]:

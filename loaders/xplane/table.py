@@ -12,17 +12,16 @@ from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.build import EventTable
 from tracelens_graph.graph.hlo.origin import Origin, common_origin, origin_of
 from tracelens_graph.graph.hlo.program import Instruction, Program
+from tracelens_graph.graph.programs import CompiledProgram, code_type, source_type
 from tracelens_graph.loaders.xplane.arguments import ArgumentSet, argument_set
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
 from tracelens_graph.loaders.xplane.collectives import collective_arguments
 from tracelens_graph.loaders.xplane.command_buffers import NODE
 from tracelens_graph.loaders.xplane.details import Sources
-from tracelens_graph.loaders.xplane.hlo import read_program
 from tracelens_graph.loaders.xplane.names import COPIES, FILLS, bytes_told, frame_name, host_kind
 from tracelens_graph.loaders.xplane.ops import Instructions
+from tracelens_graph.loaders.xplane.programs import Programs
 from tracelens_graph.loaders.xplane.scopes import NO_SCOPES, Host, Scopes, scopes
-from tracelens_graph.loaders.xplane.space import Span
-from tracelens_graph.loaders.xplane.wire import Buffer
 from tracelens_graph.schema import NESTING_RANK, STORED, Kind
 
 _NEVER = ("external_id", "sequence", "forward_thread")
@@ -44,6 +43,8 @@ class _Told:
         argsets: argument sets.
         place: per event the position of its instruction in the lists below; -1 for what is none of a known program.
         origins, facts: of instructions.
+        program: per event the code of its program, as in `CompiledPrograms`.
+        programs: the programs of ops.
     """
 
     argset: np.ndarray
@@ -51,27 +52,8 @@ class _Told:
     place: np.ndarray
     origins: list[Origin]
     facts: list[dict[str, Any]]
-
-
-class Programs:
-    """Programs that events name, each read when the first of them is looked up."""
-
-    def __init__(self, data: Buffer, spans: Mapping[int, Span]) -> None:
-        self._data, self._spans = data, spans
-        self._read: dict[int, Program | None] = {}
-
-    def get(self, number: int) -> Program | None:
-        """A program; None if the file does not hold it."""
-        if number not in self._read:
-            span = self._spans.get(number)
-            self._read[number] = None if span is None else read_program(self._data, *span, number)
-        return self._read[number]
-
-    def find(self, number: int, name: str) -> tuple[Program, Instruction] | None:
-        """An instruction with its program; None if the file does not hold it."""
-        program = self.get(number)
-        one = None if program is None else program.by_name.get(name)
-        return None if program is None or one is None else (program, one)
+    program: np.ndarray
+    programs: tuple[CompiledProgram, ...]
 
 
 def event_table(events: Events, which: Instructions, known: Programs) -> tuple[EventTable, Sources]:
@@ -111,14 +93,16 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
             "thread": thread, "start_ns": start, "dur_ns": dur,
         })  # fmt: skip
     told = _told(events, len(columns["kind"]), ops, program, hlo, known)
-    columns["argset"] = told.argset
+    columns["argset"], columns["program"] = told.argset, told.program
+    lines, columns["source"] = _lines(told)
     found = _scopes(events, columns, told.place, told.origins)
     count = len(columns["kind"]) + len(found.name)
     _append(columns, {
         "kind": np.full(len(found.name), Kind.Module),
         "name": np.array([events.code(one) for one in found.names], np.int32)[found.name],
         "thread": found.thread, "start_ns": found.start_ns, "dur_ns": found.dur_ns,
-        "argset": np.full(len(found.name), -1),
+        "argset": np.full(len(found.name), -1), "program": np.zeros(len(found.name), told.program.dtype),
+        "source": np.zeros(len(found.name), columns["source"].dtype),
     })  # fmt: skip
     events.names = list(events.codes)
     ops = ops[told.place[ops] >= 0]
@@ -142,7 +126,8 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
             columns[prop.name] = np.broadcast_to(absent, count) if prop.name in _NEVER else np.full(count, absent)
     return EventTable(
         columns, names, events.threads, told.argsets, autograd_flows=found.arrows,
-        collectives=list(collectives.items()), of_graphs=parts.kernels,
+        collectives=list(collectives.items()), of_graphs=parts.kernels, programs=told.programs,
+        sources=lines,
     ), sources  # fmt: skip
 
 
@@ -167,7 +152,7 @@ def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray
     return scopes(
         Host(
             columns["thread"][host], columns["start_ns"][host], columns["dur_ns"][host], rank[columns["kind"][host]],
-            place[host], runs[host],
+            place[host], runs[host], columns["program"][host],
         ),
         origins,
     )  # fmt: skip
@@ -269,16 +254,36 @@ def _told(events: Events, count: int, ops: np.ndarray, program: np.ndarray, hlo:
     origins: list[Origin] = []
     facts: list[dict[str, Any]] = []
     codes = np.full((2, len(first)), -1, np.int32)
+    of_program = np.zeros(len(first), np.int32)
     for i, at in enumerate(first.tolist()):
-        if found := known.find(int(program[at]), events.names[int(hlo[at])]):
-            codes[:, i] = sets.setdefault(argument_set(*found), len(sets)), len(origins)
-            origins.append(_origin(*found))
-            facts.append(_facts(*found, origins[-1]))
+        named = int(program[at]), events.names[int(hlo[at])]
+        if not (found := known.find(*named)):
+            continue
+        of_program[i] = known.code(*found)
+        with known.telling(*named):
+            arguments, origin = argument_set(*found), _origin(*found)
+            codes[:, i] = sets.setdefault(arguments, len(sets)), len(origins)
+            origins.append(origin)
+            facts.append(_facts(*found, origin))
+    compiled = known.compiled
     times = np.diff([*first.tolist(), len(order)])
     argset, place = (np.full(count, -1, np.int32) for _ in range(2))
     for column, code in ((argset, codes[0]), (place, codes[1])):
         column[ops] = np.repeat(code, times)
-    return _Told(argset, list(sets), place, origins, facts)
+    ran = np.broadcast_to(np.uint8(0), count)
+    if compiled:
+        ran = np.zeros(count, code_type(len(compiled)))
+        ran[ops] = np.repeat(of_program, times)
+    return _Told(argset, list(sets), place, origins, facts, ran, compiled)
+
+
+def _lines(told: _Told) -> tuple[tuple[str, ...], np.ndarray]:
+    """Lines of source that instructions come from, and per event the place of its line there, from 1 on; 0 for none."""
+    places: dict[str, int] = {}
+    codes = [places.setdefault(one["source"], len(places) + 1) if "source" in one else 0 for one in told.facts]
+    if not places:
+        return (), np.broadcast_to(np.uint8(0), len(told.place))
+    return tuple(places), np.array([*codes, 0], source_type(len(places)))[told.place]
 
 
 def _origin(program: Program, one: Instruction) -> Origin:

@@ -10,8 +10,10 @@ from handmade import small_trace
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.across.overview import late_trace, overview, overview_line
+from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import PROBLEMS, simulate
+from tracelens_graph.simulate.xla import simulate as simulate_xla
 
 
 def lines(**settings: Any) -> list[Any]:
@@ -76,3 +78,13 @@ def test_one_trace_and_traces_without_gpu_events() -> None:
     assert late_trace([line]) is None
     assert list(overview([line]).notes) == []
     assert list(overview([line, line]).notes) == ["all are no_gpu: no GPU events were recorded"]
+
+
+def test_a_late_device_of_a_profile_of_jax_leads_to_its_host() -> None:
+    core = load_core(simulate_xla(devices=2, batch=2, tokens=64, width=128, heads=4, vocabulary=512).profile)
+    found = [overview_line(core, name) for name in ("a", "b")]
+    assert late_trace(found) is None
+    assert not any("rank" in note for note in overview(found).notes)  # nothing is known of devices
+    ranks = TraceSet.of({"a": core, "b": core}).by_device()
+    assert [one.name for one in ranks] == ["a-device0", "a-device1", "b-device0", "b-device1"]
+    assert any("no rank is" in note for note in overview(found, ranks).notes)

@@ -147,3 +147,21 @@ def test_sums_add_up_on_real_traces(path: Path) -> None:
     assert np.all(
         np.isfinite(shown) == ((np.asarray(table["gpu_events"]) > 0) & (np.asarray(table["name"]) != NO_LAUNCH))
     )
+
+
+def test_a_call_of_a_compiled_function_is_marked_twice_and_counts_once() -> None:
+    rows = by_name(
+        load_core(
+            [
+                call("PjitFunction(f)", 0, 100, -1), call("PjitFunction(f)", 10, 80, -1),
+                call("PjitFunction(g)", 20, 30, -1), call("PjitFunction(f)", 200, 50, -1),
+                call("cudaEventQuery", 300, 10, -1), call("cudaEventQuery", 301, 4, -1), kernel(400, 1, 99),
+            ]
+        )
+    )  # fmt: skip
+    found = rows["PjitFunction(f)"]
+    expected = {"calls": 2, "host_sum_us": 150.0, "host_max_us": 100.0, "calls_without_gpu": 2, "longest_uid": 0}
+    assert {name: found[name] for name in expected} == expected
+    assert found["host_self_us"] == 120.0  # without the other function
+    assert rows["PjitFunction(g)"]["calls"] == 1
+    assert (rows["cudaEventQuery"]["calls"], rows["cudaEventQuery"]["host_sum_us"]) == (2, 14.0)

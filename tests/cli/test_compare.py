@@ -240,3 +240,20 @@ def test_layout_from_reference_tables(run: Run, tmp_path: Path) -> None:
     assert {file.name for file in tmp_path.glob("*.csv")} == expected
     found = {row["name"]: row for row in rows((tmp_path / "ops_summary.csv").read_text())}
     assert float(found["aten::mul"]["total_direct_kernel_time_ms__mi300_diff"]) == pytest.approx(-2.2116113281)
+
+
+def test_what_is_no_trace_in_a_folder_is_left_out(run: Run, trace_file: Path, slower: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    slower.rename(folder / "slower.json")
+    (folder / "void.json").write_bytes(b"")
+    code, out, err = run("compare", trace_file, folder)
+    assert (code, err) == (0, "left out 1 file that is no trace: void.json\n")
+    assert out.startswith("slower against small\n")
+    code, _, err = run("compare", trace_file, folder / "void.json")
+    assert code == 1
+    assert "void.json: is empty, not a trace" in err
+    (folder / "slower.json").unlink()
+    code, _, err = run("compare", trace_file, folder)
+    assert code == 1
+    assert err.endswith("error: fewer than two of the files are traces that can be read\n")

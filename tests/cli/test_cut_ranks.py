@@ -216,3 +216,23 @@ def test_eight_ranks_without_metadata(run: Run, corpus: Path, tmp_path: Path) ->
     gpu = small.gpu_rows
     assert (small.columns.parent[gpu] >= 0).all()
     assert sorted(set(small.columns.device[gpu].tolist())) == list(range(8))
+
+
+def test_devices_of_one_profile_of_jax_are_ranks(run: Run, tmp_path: Path) -> None:
+    from tracelens_graph.simulate.xla.__main__ import main
+
+    assert main([str(tmp_path / "jax"), "--devices", "2"]) == 0
+    code, _, err = run("cut", tmp_path / "jax", "--collective", 0, "-o", tmp_path / "cut.json")
+    assert (code, err) == (0, "")
+    arrows = [event for event in events_of(tmp_path / "cut.json") if event.get("cat") == "collective"]
+    assert arrows
+    names = {e["pid"]: e["args"]["name"] for e in events_of(tmp_path / "cut.json") if e["name"] == "process_name"}
+    assert {names[end["pid"]] for end in arrows} == {"rank 0 GPU", "rank 1 GPU"}
+
+
+def test_a_profile_of_one_device_has_no_ranks(run: Run, tmp_path: Path) -> None:
+    from tracelens_graph.simulate.xla.__main__ import main
+
+    assert main([str(tmp_path / "jax")]) == 0
+    code, _, err = run("cut", tmp_path / "jax", "--collective", 0, "-o", tmp_path / "cut.json")
+    assert (code, err) == (2, "error: --collective: is for the ranks of a job; name the folder of their traces\n")

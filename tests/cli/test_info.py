@@ -96,3 +96,13 @@ def test_wide_tables_fit_the_terminal(run: Run, trace_file: Path) -> None:
     _, out, _ = run("info", trace_file, env={"COLUMNS": "60"})
     assert max(map(len, out.splitlines())) <= 60
     assert "no room for: " in out
+
+
+def test_a_name_without_end_is_shortened(run: Run, tmp_path: Path) -> None:
+    step = {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{'7' * 100_000}", "ts": 1, "dur": 9, "pid": 1}
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps({"traceEvents": [step | {"tid": 1}]}))
+    code, out, _ = run("info", path)
+    assert code == 0
+    assert "first step" in out
+    assert len(out) < 10_000

@@ -58,6 +58,21 @@ def test_hosts_of_a_run_are_ranks_together(run: Run, jax_run: Path, tmp_path: Pa
     assert "is a folder" in err
 
 
+def test_a_report_on_hosts_takes_devices_for_ranks(run: Run, jax_run: Path, tmp_path: Path) -> None:
+    (profile,) = jax_run.rglob("*.xplane.pb")
+    for name in ("a", "b"):
+        shutil.copy(profile, tmp_path / f"{name}.xplane.pb")
+    why = "how far the clocks of 2 hosts are apart is not known"
+    assert why in " ".join(run("ranks", tmp_path)[1].split())
+    code, out, _ = run("report", tmp_path)
+    assert code == 0
+    assert why in " ".join(out.split())
+    assert "ranks are missing" not in out
+    (tmp_path / "b.xplane.pb").unlink()
+    assert "rank is" not in run("report", tmp_path)[1]  # one profile alone
+    assert run("report", tmp_path / "a.xplane.pb", tmp_path / "a.xplane.pb", "--device", "1")[0] == 0
+
+
 def test_a_folder_stands_for_its_profile(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "plugins/profile/2026_01_01_00_00_00"
     folder.mkdir(parents=True)
@@ -74,12 +89,30 @@ def test_jax_beside_pytorch(run: Run, jax_run: Path, torch_run: Path) -> None:
     assert code == 0
     titles = [line for line in out.splitlines() if line.endswith("jax against torch")]
     assert titles == [
-        "jax against torch", "GPU timeline: jax against torch", "GPU time by category of operation: jax against torch",
-        "GPU time by family and sizes: jax against torch",
+        "jax against torch", "GPU timeline: jax against torch", "GPU time by family and sizes: jax against torch",
     ]  # fmt: skip
     shared = [line for line in out.splitlines() if line.startswith("matrix product") and "torch" not in line]
     assert any("16384 x 4096 x 1024" in line and "jax" not in line for line in shared)
+    attention = [line for line in out.splitlines() if line.startswith("attention")]
+    assert ["8 x 16 x 512 x 512 x 64, causal" in line for line in attention] == [True, True]
+    assert not any("torch" in line or "jax" in line for line in attention)
     (profile,) = jax_run.rglob("*.xplane.pb")
     code, out, _ = run("diff", torch_run, profile)
     assert code == 0
     assert "`tracelens-graph compare` joins what both compute" in " ".join(out.split())
+
+
+def test_shares_of_several_devices_say_what_they_are_of(run: Run, jax_run: Path) -> None:
+    words = " ".join(run("report", jax_run)[1].split())
+    assert "of the GPU spans of 2 GPUs (" in words
+    assert "of the steps of 2 GPUs together)" in words
+    assert "% of the steps of 2 GPUs (" in words
+    assert "GPU timeline, 2 GPUs as one: GPU span of" in words
+    assert "the GPU spans of 2 GPUs, added up, are" in run("ask", "idle_causes", jax_run)[1]
+    assert "of 2 GPUs: above, time counts once" in " ".join(run("diff", jax_run, jax_run)[1].split())
+
+
+def test_one_device_goes_without_saying(run: Run, tmp_path: Path) -> None:
+    assert simulate_xla([str(tmp_path)]) == 0
+    for command in (("report", tmp_path), ("diff", tmp_path, tmp_path), ("ask", "idle_causes", tmp_path)):
+        assert "GPUs" not in run(*command)[1]

@@ -156,3 +156,16 @@ def test_where_nothing_can_be_written(run: Run, trained: Path, tmp_path: Path) -
     code, out, err = run("roofline", trained, "-o", tmp_path / "no" / "r.html")
     assert (code, out) == (1, "")
     assert err.startswith(f"error: {tmp_path / 'no' / 'r.html'}: cannot be written")
+
+
+def test_a_profile_of_jax_names_no_device(run: Run, tmp_path: Path) -> None:
+    from tracelens_graph.simulate.xla.__main__ import main
+
+    assert main([str(tmp_path / "jax")]) == 0
+    run("report")  # takes what the simulator printed
+    code, out, err = run("roofline", tmp_path / "jax")
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("taken for NVIDIA H100 SXM5 by its compute units and memory; --arch names another device")
+    assert "memory_only could win most in reduce_fusion" in " ".join(out.split())
+    _, _, err = run("roofline", tmp_path / "jax", "--arch", "h100-sxm")
+    assert err == ""

@@ -64,8 +64,8 @@ def linked(trace: Path) -> tlg.TraceGraph:
     return tlg.load(trace, et=execution_trace(trace))
 
 
-MAY_BE_EMPTY = ("diff_within", "late_ranks", "late_arrivals", "unmatched_collectives", "critical_path_ties")
-"""Tables without rows where all ranks are alike."""
+MAY_BE_EMPTY = ("diff_within", "late_ranks", "late_arrivals", "unmatched_collectives", "critical_path_ties", "programs")
+"""Tables without rows where all ranks are alike; and of JAX alone."""
 WITH_TORCH = {"replay_verify"}
 """Tables whose commands need PyTorch."""
 

@@ -104,6 +104,22 @@ def test_files_of_other_tools_are_named(name: str, packed: bool, tmp_path: Path)
     assert "\n" not in line
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("jit_f.hlo_proto.pb", "reads profiles of JAX (*.xplane.pb) and PyTorch's own traces"),
+        ("host.xplane.pb", "is named as a profile of JAX and does not begin as one"),
+        ("host.xplane.pb.gz", "is named as a profile of JAX and does not begin as one"),
+    ],
+)
+def test_other_protocol_buffers_are_no_profiles(name: str, words: str, tmp_path: Path) -> None:
+    content = field(1, b"\x08\x01" + field(3, b"\xff" * 40))
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with pytest.raises(NotATraceError) as caught:
+        load_core(tmp_path / name)
+    assert words in str(caught.value)
+
+
 def tar(name: str, content: bytes) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:

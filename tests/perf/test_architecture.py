@@ -18,7 +18,7 @@ from corpus import CHECKOUT, kineto_traces, needs_corpus, trace_id
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading import load_core
 from tracelens_graph.perf.architecture_tables import device, devices
-from tracelens_graph.perf.devices import FIGURES, Rate, architecture, detect, shipped
+from tracelens_graph.perf.devices import FIGURES, Rate, architecture, by_properties, detect, shipped
 from tracelens_graph.perf.roofs import peak_bus_bandwidth
 
 SHIPPED = shipped()
@@ -448,3 +448,28 @@ def test_table_of_one_device() -> None:
 def test_page_is_current() -> None:
     check = [sys.executable, "docs/make_architectures.py", "--check"]
     assert subprocess.run(check, cwd=CHECKOUT, capture_output=True, text=True).stdout == ""
+
+
+# -- profiles of JAX, which name no device
+
+
+@pytest.mark.parametrize(
+    ("units", "gib", "vendor", "keys"),
+    [
+        (304, 192, "AMD", ["mi300x"]), (256, 288, "AMD", ["mi355x"]), (304, 192, "Nvidia", []),
+        (132, 79.2, "Nvidia", ["h100-sxm"]), (108, 79.2, "Nvidia", ["a100-pcie-80gb", "a100-sxm-80gb"]),
+        (17, 79.2, "Nvidia", []),
+    ],
+)  # fmt: skip
+def test_device_without_name_is_told_by_its_properties(units: int, gib: float, vendor: str, keys: list[str]) -> None:
+    properties = {"vendor": vendor, "numSms": units, "totalGlobalMem": int(gib * GIB)}
+    assert [one.key for one in by_properties([properties] * 2)] == keys
+    assert by_properties([properties, {**properties, "numSms": 1}]) == []
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [None, [], ["x"], [H100], [{"vendor": "AMD", "numSms": 256}], [{**MI300X, "name": "", "vendor": "AMD"}]],
+)
+def test_nothing_is_told_by_less(properties: list[Any] | None) -> None:
+    assert by_properties(properties) == []

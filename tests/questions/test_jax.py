@@ -10,8 +10,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from handmade_jax import training_profile
+from handmade_jax import US, training_profile
 from placed_traces import placed
+from plain_xplane import Plane, written
 from same_tables import assert_same
 
 from corpus import loaded, parametrize, xplane_files
@@ -32,7 +33,7 @@ OF_ONE = [name for name, question in QUESTIONS.items() if question.query and not
 OF_TWO = [name for name, question in QUESTIONS.items() if question.query and {"a", "b"} <= set(question.parameters)]
 STEPPED = [name for name in OF_ONE if "step" in QUESTIONS[name].parameters]
 ANSWERED = (
-    "steps", "ops_unique_args", "modules", "python_lines", "launch_delay", "forward_backward", "copies",
+    "steps", "ops_unique_args", "programs", "modules", "python_lines", "launch_delay", "forward_backward", "copies",
     "op_signatures", "path_to_python", "unlinked",
 )  # fmt: skip
 """Questions with an answer other than none."""
@@ -54,6 +55,18 @@ def test_the_database_says_the_same(ask: Ask, name: str) -> None:
     query, twin = ask(training(), name)
     assert_same(query, twin)
     assert len(twin) or name not in ANSWERED
+
+
+def test_calls_that_are_marked_twice(ask: Ask) -> None:
+    host = Plane("/host:CPU")
+    host.line(
+        11, "python", 1000,
+        *(host.event(f"PjitFunction({name})", start * US, length * US)
+          for name, start, length in (("f", 0, 100), ("f", 1, 90), ("g", 2, 10), ("f", 200, 50), ("f", 200, 50))),
+    )  # fmt: skip
+    query, twin = ask(load_core(written(host)), "runtime_summary")
+    assert_same(query, twin)
+    assert dict(zip(twin["name"], twin["calls"].tolist(), strict=True)) == {"PjitFunction(f)": 2, "PjitFunction(g)": 1}
 
 
 @pytest.mark.parametrize("name", STEPPED)
@@ -92,6 +105,7 @@ def come_back(database: Database, core: Core, name: str) -> None:
             assert plain(column.tolist()) == plain(theirs[key].tolist()), key
     assert pulled.info == replace(core.info, source=Path(core.info.source).name)
     assert pulled.info.is_xla
+    assert pulled.programs == core.programs is not None
     tables = report_tables(pulled)
     for key, table in report_tables(core).items():
         pd.testing.assert_frame_equal(table.to_pandas(), tables[key].to_pandas(), obj=key)

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 from handmade import HOSTILE
+from handmade_jax import training_profile
 from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import chosen_traces, loaded, parametrize
-from tracelens_graph.analyses.places.modules import modules
-from tracelens_graph.reports.module_text import OF_MODULES, OF_SCOPES, module_text
+from tracelens_graph.analyses.places.modules import module_times, modules
+from tracelens_graph.loading import load_core
+from tracelens_graph.reports.module_text import OF_SCOPES, module_text
 from tracelens_graph.table import Table
+from tracelens_graph.trace_graph import TraceGraph
 
 Row = tuple[int, str, int, int, float, float, int | None]
 """Depth, module, instances, calls, forward and backward_us, uid."""
@@ -127,8 +130,11 @@ def test_real_traces_fit_a_terminal(path: Any) -> None:
 
 
 def test_named_scopes_are_no_modules_of_pytorch() -> None:
-    rows = [(0, "(all)", 0, 0, 3.0, 0.0, None), (1, "mlp", 1, 1, 2.0, 0.0, 1), (1, OF_MODULES[1], 0, 0, 1.0, 0.0, None)]
-    text = "\n".join(module_text(table(rows, title="T"), words=OF_SCOPES))
+    core = load_core(training_profile())
+    text = "\n".join(module_text(modules(core), word=OF_SCOPES))
     assert "scope: mlp" in text
     assert "outside of these scopes" in text
     assert "nn.Module" not in text
+    assert "outside of these scopes" in list(module_times(core)["module"])
+    full = TraceGraph(core).full
+    assert "outside of these scopes" in [told.get("name") for _, told in full.nodes(data=True)]

@@ -6,9 +6,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import plain_xplane as plain
 import pytest
 
+from tracelens_graph.analyses.ops.passes import forward_backward
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind, OwnerRule
@@ -120,7 +122,21 @@ def test_backward_instructions_belong_to_the_forward_pass_of_their_scope(known_r
     ]
     assert all((a["pass"], b["pass"]) == ("forward", "backward") for a, b in pairs)
     assert all(a["scopes"] == b["scopes"] for a, b in pairs)
-    assert len(pairs) == sum(told[op.name]["pass"] == "backward" for op in core.find(Kind.Op))
+    assert len({*core.autograd.backward}) == sum(told[op.name]["pass"] == "backward" for op in core.find(Kind.Op))
+
+
+def test_the_backward_pass_of_two_products_of_one_name_is_that_of_both(runs: dict[str, tuple[Run, Core]]) -> None:
+    run, core = runs["one device"]
+    ns: Counter[str] = Counter()
+    for op in core.find(Kind.Op):
+        ns[run.truth["instructions"][op.name]["op_name"]] += int(core.gpu_sum_ns[core.row(op.uid)])
+    scope = "jvp(layer_0)"
+    forward, backward = (ns[f"jit(train_step)/{part}/mlp/dot_general"] for part in (scope, f"transpose({scope})"))
+    table = forward_backward(core)
+    names = ("forward_us", "backward_us", "forward_calls", "backward_calls")
+    rows = list(zip(*(np.asarray(table[name]).tolist() for name in names), strict=True))
+    assert forward > 0
+    assert (forward / 1e3, backward / 1e3, 4, 8) in rows
 
 
 def test_instructions_have_their_shapes_and_flops(any_run: tuple[Run, Core]) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from handmade import HOSTILE, small_trace, span
+from handmade_jax import training_profile
 from hypothesis import given
 from made_traces import traces
 from neo4j_server import Home
@@ -59,6 +60,8 @@ def images(folder: Path) -> Iterator[Image]:
     lean = load_core(json.dumps({"lean": True, **small_trace()}).encode())
     yield image(lean, Placement("small", "lean"), Options(kinds=("Op", "Kernel")))
     yield image(load_core({"traceEvents": []}), Placement("empty", "empty"))
+    for steps in (1, 2):  # both ran one program
+        yield image(load_core(training_profile(steps)), Placement("jax", f"steps {steps}"))
     for file in sorted(write(simulate(ranks=2, steps=2, layers=1, seed=7), folder)):
         if file.name.endswith(".json.gz"):
             yield image(load_core(file), Placement("simulated", file.name))

@@ -256,6 +256,7 @@ def _questions() -> Mapping[str, Question]:
         ("attribution", "unified_perf_summary", "performance.perf_tables.unified_perf_summary"),
         ("attribution", "runtime_summary", "launches.runtime.runtime_summary"),
         ("attribution", "attribution", "places.attribution.attribution"),
+        ("attribution", "programs", "ops.programs.programs"),
         ("attribution", "modules", "places.modules.module_times"),
         ("attribution", "gpu_time_under", "places.python_lines.gpu_time_under"),
         ("attribution", "python_lines", "places.python_lines.python_lines"),

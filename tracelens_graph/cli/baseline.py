@@ -24,8 +24,10 @@ SUFFIXES = ("diff", "pct")
 """What a figure of a comparison ends with: the change in its own unit, or in percent."""
 
 _KEY_TABLES = ("gpu_timeline", "ops_summary_by_category", "ops_summary", "kernel_summary")
-_OF_FRAMEWORKS = ("gpu_timeline", "ops_summary_by_category", "work_summary")
-"""The same of runs of several frameworks, whose operations and kernels have other names."""
+_OF_PROGRAMS = ("work_summary", *_KEY_TABLES)
+"""The same of profiles of JAX that ran other programs, whose instructions have other numbers."""
+_OF_FRAMEWORKS = ("gpu_timeline", "work_summary")
+"""The same of runs of several frameworks, whose operations, their categories and kernels have other names."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,11 @@ def tables_of_run(
 
 def key_tables(runs: Mapping[str, Run]) -> tuple[str, ...]:
     """Names of the tables in which people look for what changed."""
-    return _OF_FRAMEWORKS if _is_of_frameworks(runs) else _KEY_TABLES
+    from tracelens_graph.analyses.across.unnumbered import of_other_programs
+
+    if _is_of_frameworks(runs):
+        return _OF_FRAMEWORKS
+    return _OF_PROGRAMS if of_other_programs(runs) else _KEY_TABLES
 
 
 def compared(runs: Mapping[str, Run], every: bool = False) -> dict[str, Table]:

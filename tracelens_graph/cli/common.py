@@ -22,7 +22,9 @@ ASCII_BRANCHES = str.maketrans("└├│─", "`||-")
 """For terminals that have no lines to draw with."""
 
 
-_TAKE_SEVERAL = "several are for report, ask, db push, db export, cut --collective and export --perfetto"
+_TAKE_SEVERAL = (
+    "several are for report, ranks, compare, ask, db push, db export, cut --collective and export --perfetto"
+)
 
 
 def load(

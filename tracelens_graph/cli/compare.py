@@ -91,17 +91,32 @@ def compare(
 
     Example: tracelens-graph compare trace.json.gz other.json.gz --csv diff/ --fail-if 'total_ms:pct > 5'
     """
+    named = frozenset(runs)
     runs = _runs_named(runs)
     if len(runs) < 2:
         raise typer.BadParameter("name at least two runs")
     check_pipes(runs)
     _check_output(table, format, csv, layout)
     from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables
+    from tracelens_graph.errors import NotATraceError, TraceError
+    from tracelens_graph.set_loading import left_out_note
 
     options = ReportOptions(linked_only=linked_only, recompute=recompute, extension=extension_of(extension))
     conditions = _conditions(fail_if or [], options)
     tags = names_of(runs, names)
-    tables = {tag: _tables(tag, run, window, options, cache) for tag, run in zip(tags, runs, strict=True)}
+    tables = {}
+    others = []
+    for tag, run in zip(tags, runs, strict=True):
+        try:
+            tables[tag] = _tables(tag, run, window, options, cache)
+        except NotATraceError:
+            if run in named:
+                raise
+            others.append(run)
+    say(left_out_note(others))
+    runs = [run for run in runs if run not in others]
+    if len(runs) < 2:
+        raise TraceError("fewer than two of the files are traces that can be read")
     if layout is Layout.tracelens:
         _write_as_tracelens(tables, table, format, csv, top)
     elif table is not None:
@@ -168,16 +183,21 @@ def _tables(tag: str, run: str, window: WindowChoice, options: ReportOptions, ca
 def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> Mapping[str, Table]:
     """Print the verdict, then write all tables or print the key ones; returns what was compared."""
     from tracelens_graph.analyses.across.compare import lacked, notes_on_lacked, notes_on_steps
+    from tracelens_graph.analyses.across.unnumbered import of_other_programs
+    from tracelens_graph.analyses.shared.compiled_apart import NOTE
     from tracelens_graph.reports.comparison import brief, verdict
     from tracelens_graph.reports.terminal import terminal_width
     from tracelens_graph.reports.views import top as first_rows
 
+    is_apart = of_other_programs(runs)
     shown_tables = key_tables(runs)
     tables = compared(runs, every=csv is not None)
     first = next(iter(tables.values()))
     first.notes = [*first.notes, *notes_on_lacked(runs), *notes_on_steps(runs)]
     for line in verdict(tables, list(runs), terminal_width(sys.stdout)):
         print(line)
+    if is_apart:
+        print_wrapped(NOTE)
     if csv is not None:
         _write_folder(tables, csv)
         return tables
@@ -189,7 +209,7 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> Ma
             shown = brief(tables[name], list(runs))
             if name != "gpu_timeline":
                 shown = first_rows(shown, _ROWS_FOR_PEOPLE if top is None else top)
-            shown.notes = [note for note in shown.notes if note not in said]
+            shown.notes = [note for note in shown.notes if note not in said and note != NOTE]
             said += [note for note in shown.notes if note.startswith(of_runs)]
             write_table(shown, Format.table)
     rest = [name for name, without in lacked(runs).items() if not without and name not in shown_tables]

@@ -37,7 +37,9 @@ def cut(
         str | None,
         typer.Option(metavar="UID", show_default=False, help="Around the event at this position of the file, from 0."),
     ] = None,
-    step: Annotated[int | None, typer.Option(metavar="N", show_default=False, help="Around ProfilerStep#N.")] = None,
+    step: Annotated[
+        int | None, typer.Option(metavar="N", show_default=False, help="Around step N, of PyTorch ProfilerStep#N.")
+    ] = None,
     collective: Annotated[
         str | None,
         typer.Option(

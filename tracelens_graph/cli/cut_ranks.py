@@ -35,10 +35,9 @@ def cut_collective(sources: Sequence[str], wanted: str, margin_ns: int, output: 
         typer.BadParameter: there are no two traces.
         AnalysisError: there is no such collective.
     """
-    files = traces_named(sources)
-    if len(files) < 2:
+    traces = load_set(traces_named(sources)).by_device()
+    if len(traces) < 2:
         raise typer.BadParameter("--collective: is for the ranks of a job; name the folder of their traces")
-    traces = load_set(files)
     meetings = Meetings(traces)
     number = collective_named(meetings, wanted)
     begin = int(meetings.first_start_ns[number]) - margin_ns

@@ -16,6 +16,9 @@ from tracelens_graph.cli.options import CacheOption, Trace
 if TYPE_CHECKING:
     from tracelens_graph.table import Table
 
+_LONGEST = 300
+"""Columns of a fact; names in a file can be of any length, and the JSON output has them whole."""
+
 
 class InfoFormat(StrEnum):
     """How the inventory is written."""
@@ -57,7 +60,7 @@ def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:
     """The inventory for people; tables that have nothing to say stay out."""
     from tracelens_graph.reports.terminal import terminal_width, wants_color
     from tracelens_graph.text_table import bold
-    from tracelens_graph.texts import printable, wrapped
+    from tracelens_graph.texts import cut_middle, printable, wrapped
 
     width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
     facts = {row["what"]: row for row in tables["trace"].records()}
@@ -71,9 +74,10 @@ def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:
     for what, row in known.items():
         value = row["value"]
         text = f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+        text = cut_middle(text, _LONGEST)
         yield paragraph(f"  {what:{widest}}  {text} {row['unit']}".rstrip(), " " * (widest + 4))
-    for name in ("software", "devices", "nodes", "left_out", "launches", "faults"):
-        if len(tables[name]):
+    for name in ("software", "devices", "nodes", "left_out", "programs", "launches", "faults"):
+        if name in tables and len(tables[name]) and (name != "launches" or any(tables[name]["gpu_events"])):
             yield "\n" + tables[name].text(width, color)
     lacking = [row for row in tables["recording"].records() if row["missing"]]
     for title, recorded in (("Not recorded", False), ("Not in what is left of the file", None)):

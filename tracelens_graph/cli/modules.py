@@ -67,7 +67,7 @@ def modules(
     ] = ModuleFormat.text,
     cache: CacheOption = False,
 ) -> None:
-    """Draw the tree of nn.Modules with the GPU time of each: forward, backward, and what lies in no module.
+    """Draw the tree of nn.Modules, of JAX of named scopes, with the GPU time of each, and what lies in none.
 
     A module's time is that of the modules in it plus "Non-nn.Module GPU Ops", exactly. Backward work is charged to
     the module of its forward op. The trace needs Python stacks (with_stack=True); of JAX, modules are named scopes.
@@ -90,6 +90,6 @@ def _draw(table: Table, of_scopes: bool) -> None:
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
     in_ascii = not has_branches(sys.stdout.encoding)
-    words = OF_SCOPES if of_scopes else OF_MODULES
-    for line in module_text(table, terminal_width(sys.stdout), wants_color(sys.stdout), words):
+    word = OF_SCOPES if of_scopes else OF_MODULES
+    for line in module_text(table, terminal_width(sys.stdout), wants_color(sys.stdout), word):
         sys.stdout.write((line.translate(_ASCII) if in_ascii else line) + "\n")

@@ -59,7 +59,9 @@ class Layout(StrEnum):
 Trace = Annotated[
     str,
     typer.Argument(
-        metavar="TRACE", show_default=False, help="Trace file (.json, .gz, .zst, .zip), saved graph, or - for stdin."
+        metavar="TRACE",
+        show_default=False,
+        help="Trace file (.json, JAX's .xplane.pb; packed too), saved graph, or - for stdin.",
     ),
 ]
 

@@ -45,7 +45,10 @@ def answer(
     traces = load_set(files, columns=None if is_cut or explains else COLUMNS, scheduler=scheduler)
     traces = ranks_in(traces)
     if len(traces) < 2:
-        raise AnalysisError(f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job")
+        raise AnalysisError(
+            f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job"
+            "; --path shows the critical path of one"
+        )
     whole = traces if explains else None
     if is_cut:
         traces = asked.window.of_each(traces)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.diagnosis.finding import Finding
     from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables
     from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.reports.document import Facts
@@ -140,7 +141,8 @@ def many_traces(given: list[str], paths: list[str], request: Request, scheduler:
     if not read:
         raise TraceError(f"none of the {len(paths)} files is a trace that can be read")
     lines = [outcome.line for outcome in read if outcome.line is not None]
-    sys.stdout.write(overview(lines).text(request.width, request.color))
+    ranks = _devices([path for path, one in zip(paths, outcomes, strict=True) if one.line], lines, request, scheduler)
+    sys.stdout.write(overview(lines, ranks).text(request.width, request.color))
     if any(line["attendance"].held for line in lines):
         again = ["TRACE" if is_stream(one) else one for one in given]
         sys.stdout.write(f"ask next: tracelens-graph ranks {shlex.join(again)}\n")
@@ -148,8 +150,30 @@ def many_traces(given: list[str], paths: list[str], request: Request, scheduler:
     if request.is_for_files_only:
         sys.stdout.write("".join(outcome.text for outcome in read))
     else:
-        sys.stdout.write(read[late_trace(lines) or 0].text)
+        sys.stdout.write(read[late_trace(lines, ranks) or 0].text)
     return outcomes
+
+
+def _devices(
+    paths: Sequence[str], lines: Sequence[Mapping[str, Any]], request: Request, scheduler: str | None
+) -> TraceSet | None:
+    """The devices in profiles of JAX, which all together tell whether one is late.
+
+    None where other traces are among them, or the window is not there on each device.
+    """
+    from tracelens_graph.analyses.ranks import COLUMNS
+    from tracelens_graph.errors import AnalysisError, NodeNotFoundError
+    from tracelens_graph.loaders.sources import is_stream
+    from tracelens_graph.set_loading import load_core_set
+
+    if len(paths) < 2 or not all(line["has_ranks"] for line in lines) or any(map(is_stream, paths)):
+        return None
+    is_cut = request.window != WindowChoice()
+    devices = load_core_set(paths, columns=None if is_cut else COLUMNS, scheduler=scheduler).by_device()
+    try:
+        return request.window.of_each(devices) if is_cut else devices
+    except (AnalysisError, NodeNotFoundError):
+        return None
 
 
 def _in_processes(work: list[tuple[str, Request, str]]) -> Iterator[tuple[str, Outcome]]:

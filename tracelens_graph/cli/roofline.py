@@ -30,6 +30,7 @@ from tracelens_graph.files import file_name, is_stdout, replacing
 from tracelens_graph.suggest import hint
 
 if TYPE_CHECKING:
+    from tracelens_graph.graph.core import Core
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.table import Table
 
@@ -80,7 +81,7 @@ def roofline(
         drawing_library()  # looked for before a large trace is read
     device, added = architecture_named(arch), extension_of(extension)
     core = load(trace, cache, wants_gpu=True)
-    device = architecture_of(core, device)
+    device = device or _of_profile(core) or architecture_of(core, None)
     w, call = window.of(core, added), Call(trace, window, extension or [])
     from tracelens_graph.analyses.performance.below_roof import below_roof
     from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
@@ -111,6 +112,29 @@ def roofline(
         from tracelens_graph.texts import printable
 
         print(f"roofline drawn in {printable(str(output))}", file=sys.stdout if format is Format.table else sys.stderr)
+
+
+def _of_profile(core: Core) -> Architecture | None:
+    """The one device with the properties of a profile of JAX, which tells no names; a line says what was taken.
+
+    Raises:
+        AnalysisError: several devices have these properties.
+    """
+    from tracelens_graph.cli.traces import say
+    from tracelens_graph.errors import AnalysisError
+    from tracelens_graph.perf.devices import by_properties
+    from tracelens_graph.suggest import either
+
+    alike = by_properties(core.info.metadata.get("deviceProperties"))
+    if len(alike) > 1:
+        names = either([one.key for one in alike])
+        raise AnalysisError(
+            f"no roofline: the profile does not name its device, which by its compute units and memory may be {names}; "
+            "name it with --arch"
+        )
+    for one in alike:
+        say([f"taken for {one.name} by its compute units and memory; --arch names another device"])
+    return alike[0] if alike else None
 
 
 def _to_replay(call: Call, below: Table, arch: str | None) -> list[str]:

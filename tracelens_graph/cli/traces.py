@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from glob import has_magic
@@ -89,7 +90,10 @@ def _given_names(names: str, runs: int) -> list[str]:
 
 
 def _names_by_files(runs: Sequence[str]) -> list[str]:
-    """What tells the runs apart: their files, the folders of files that are all called alike, else their place."""
+    """What tells the runs apart: their files, the folders of files that are all called alike, else their place.
+
+    Of folders of JAX those that were given to it, if these tell the runs apart.
+    """
     from tracelens_graph.files import distinct_names
 
     tags = distinct_names(runs)
@@ -97,7 +101,14 @@ def _names_by_files(runs: Sequence[str]) -> list[str]:
         return [f"{tag}#{place}" for place, tag in enumerate(tags, 1)]
     folders = [tag.rpartition("/")[0] for tag in tags]
     alike = len({tag.rpartition("/")[2] for tag in tags}) == 1
-    return folders if alike and all(folders) else tags
+    if not alike or not all(folders):
+        return tags
+    shorter = [_RUN_OF_JAX.sub("", folder) for folder in folders]
+    return shorter if len(set(shorter)) == len(runs) and all(shorter) else folders
+
+
+_RUN_OF_JAX = re.compile(r"/plugins/profile/[^/]+$")
+"""What JAX puts below the folder that it is told to write to."""
 
 
 def load_set(
@@ -116,10 +127,15 @@ def load_set(
 
 def ranks_in(traces: TraceSet) -> TraceSet:
     """The ranks of a job: its traces, or the devices in profiles of JAX; what is to be said of these goes along."""
+    from tracelens_graph.analyses.shared.executions import recorded_executions
+
     divided = traces.by_device()
     if divided is not traces:
         hosts = "1 profile" if len(traces) == 1 else f"{len(traces):,} profiles"
-        say([f"ranks: the {len(divided):,} devices in {hosts} of JAX", *divided.notes[len(traces.notes) :]])
+        known = sum(len(one.core.info.metadata.get("deviceProperties") or ()) for one in traces)
+        devices = f"{len(divided):,} devices" + (f" with GPU events, of {known:,}," if known > len(divided) else "")
+        lost = [f"{one.name}: {told}" for one in traces if (told := recorded_executions(one.window).told)]
+        say([f"ranks: the {devices} in {hosts} of JAX", *divided.notes[len(traces.notes) :], *lost])
     return divided
 
 

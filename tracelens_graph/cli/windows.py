@@ -81,7 +81,8 @@ class WindowChoice:
 
 def _chosen(
     step: Annotated[
-        str | None, typer.Option(metavar="N", show_default=False, help="Only ProfilerStep#N: 3, 2-5 or 1,4-6.")
+        str | None,
+        typer.Option(metavar="N", show_default=False, help="Only step N, of PyTorch ProfilerStep#N: 3, 2-5 or 1,4-6."),
     ] = None,
     annotation: Annotated[
         str | None,

@@ -17,6 +17,7 @@ from tracelens_graph.graph.details import Details, NoDetails
 from tracelens_graph.graph.flows import Flows
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.links import dependencies, link_by_correlation, link_by_flow
+from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema import (
     DEVICE_KINDS,
@@ -49,6 +50,8 @@ class EventTable:
         info: the trace's facts; its `start_epoch_ns` and `lead_ns` are set here.
         details: where the arguments of single events can be looked up.
         of_graphs: positions of GPU events that a graph launched, and that tell themselves what they belong to.
+        programs: compiled programs that ops are of.
+        sources: lines of source that their instructions come from.
         first_ns: earliest start of what viewers draw and is no event here, as in `start_ns`; None without any.
     """
 
@@ -62,6 +65,8 @@ class EventTable:
     info: TraceInfo = field(default_factory=TraceInfo)
     details: Details = field(default_factory=NoDetails)
     of_graphs: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    programs: tuple[CompiledProgram, ...] = ()
+    sources: tuple[str, ...] = ()
     first_ns: int | None = None
 
 
@@ -115,6 +120,10 @@ def build_core(table: EventTable) -> Core:
     depends_on = (
         _dependencies(arrays, np.concatenate((gpu, lone)), launch_flows) if launch_flows else np.zeros((0, 2), np.int64)
     )
+    programs, code, source = None, arrays.pop("program", None), arrays.pop("source", None)
+    if code is not None and table.programs:
+        ops = arrays["kind"] == Kind.Op
+        programs = CompiledPrograms(table.programs, code[ops], table.sources, None if source is None else source[ops])
     return Core(
         columns=Columns(arrays),
         names=table.names,
@@ -125,6 +134,7 @@ def build_core(table: EventTable) -> Core:
         collectives=dict(table.collectives),
         info=table.info,
         details=table.details,
+        programs=programs,
     )
 
 

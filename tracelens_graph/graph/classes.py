@@ -2,8 +2,9 @@
 
 Every call subtree that holds GPU work gets a 128-bit class: a hash of its root's kind and name and of the
 ordered classes of those of its children that hold GPU work too. What differs between equal runs (addresses, line
-numbers, instance numbers of modules, which launch API was used) is taken out of the names first. Names enter by a
-keyless cryptographic hash of their text, so a class is the same number in every trace and every process.
+numbers, instance numbers of modules, numbers of XLA's instructions, which launch API was used) is taken out of the
+names first. Names enter by a keyless cryptographic hash of their text, so a class is the same number in every trace and
+every process.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 _LINE = re.compile(r"\(\d+\)(?=: )")
 _INSTANCE = re.compile(r"_\d+$")
+_INSTRUCTION = re.compile(r"(?<=[^.:])(?:\.\d+)+$", re.ASCII)
+"""What numbers the instructions of a program of XLA: `fusion.12`, `cudnn-conv.1.0`."""
 _APIS = (
     (re.compile(r"^(cuda|cu|hip)\w*Graph\w*Launch", re.I), "launch graph"),
     (re.compile(r"^(cuda|cu|hip|ze|ur|xpu)\w*(Launch|KernelLaunch)", re.I), "launch"),
@@ -55,7 +58,11 @@ def normal_name(kind: Kind, name: str) -> str:
     'model.py: forward'
     >>> normal_name(Kind.RuntimeCall, "hipModuleLaunchKernel")
     'launch'
+    >>> normal_name(Kind.Op, "cublas-gemm.11")
+    'cublas-gemm'
     """
+    if kind is Kind.Op and "::" not in name:
+        name = _INSTRUCTION.sub("", name)
     if kind is Kind.RuntimeCall:
         return next((api for pattern, api in _APIS if pattern.match(name)), name)
     if kind is Kind.Module:

@@ -23,6 +23,7 @@ from tracelens_graph.graph.classes import (
     normal_name,
     subtree_classes,
 )
+from tracelens_graph.graph.programs import RUNS, CompiledPrograms
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import DEVICE_KINDS, Kind
 
@@ -71,7 +72,7 @@ class Context:
         from_events: edge type -> (rows of events, numbers of context nodes), one edge per place.
         to_events: edge type -> (numbers of context nodes, rows of events).
         between_events: edge type -> (rows of events, rows of events), for knowledge that joins events.
-        of_edges: edge type in `between_events` -> the property of its edges, where they have one.
+        of_edges: edge type in `between_events` or `from_events` -> the property of its edges, where they have one.
         of_events: name of a property -> what is known of events.
 
     The number of a context node is its place in `nodes`.
@@ -85,7 +86,7 @@ class Context:
         self.of_edges: dict[str, EdgeTexts] = {}
         self.of_events: dict[str, EventProperty] = {}
         self._numbers: dict[str, int] = {}
-        self._pairs: dict[str, dict[tuple[int, int], None]] = {}
+        self._pairs: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
 
     @property
     def among(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -100,9 +101,13 @@ class Context:
             self.nodes[key] = {"kind": kind, **{k: v for k, v in attributes.items() if v not in (None, "")}}
         return self._numbers[key]
 
-    def join(self, edge_type: str, source: int, target: int) -> None:
-        """An edge between two context nodes; the same one twice is one."""
-        self._pairs.setdefault(edge_type, {})[source, target] = None
+    def of_pairs(self, edge_type: str) -> list[dict[str, Any]]:
+        """Properties of the edges of a type in `among`."""
+        return list(self._pairs[edge_type].values())
+
+    def join(self, edge_type: str, source: int, target: int, **properties: Any) -> None:
+        """An edge between two context nodes; the same one twice is one. Databases hold its properties."""
+        self._pairs.setdefault(edge_type, {})[source, target] = properties
 
     def join_events(self, edge_type: str, rows: np.ndarray, codes: np.ndarray, node: Callable[[int], int]) -> None:
         """Edges from events; `node` gives the context node of a code and is asked once per distinct code."""
@@ -129,6 +134,8 @@ def build_context(core: Core, run: str = "") -> Context:
     _add_kernel_names(context, core)
     _add_classes(context, core)
     _add_collectives(context, core)
+    if core.programs is not None:
+        _add_programs(context, core, core.programs, trace)
     if core.tensors is not None:
         _add_tensors(context, core.tensors)
     return context
@@ -253,6 +260,26 @@ def _add_collectives(context: Context, core: Core) -> None:
     rows = np.array(sorted(found.of_row), np.int64)
     positions = np.array([found.of_row[row] for row in rows.tolist()], np.int64)
     context.join_events("MEMBER_OF", rows, positions, collective_of)
+
+
+def _add_programs(context: Context, core: Core, programs: CompiledPrograms, trace: int) -> None:
+    """Compiled programs, and the ops that are instances of their instructions."""
+    rows, place = rows_of_kind(core.columns, (Kind.Op,)), programs.place
+    known = place >= 0
+
+    def program_of(code: int) -> int:
+        one = programs.listed[code]
+        numbers, recorded = [str(number) for number in one.numbers], one.compiler_fingerprint
+        number = context.add(
+            f"program:{one.fingerprint}", "Program", name=one.name, fingerprint=one.fingerprint,
+            instructions=one.instructions, replicas=one.replicas, partitions=one.partitions, shapes=one.shapes,
+            numbers=", ".join(numbers), compiler_fingerprint=recorded,
+        )  # fmt: skip
+        context.join("RAN", trace, number, numbers=numbers, compiler_fingerprint=recorded)
+        return number
+
+    context.join_events("OF_PROGRAM", rows[known], place[known], program_of)
+    context.of_edges["OF_PROGRAM"] = EdgeTexts("runs", programs.runs[known], RUNS)
 
 
 def _add_tensors(context: Context, tensors: GraphTensors) -> None:

@@ -45,11 +45,17 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.collectives import Collectives
     from tracelens_graph.graph.execution.graph_tensors import GraphTensors
     from tracelens_graph.graph.joining.link import Link
+    from tracelens_graph.graph.programs import CompiledPrograms
     from tracelens_graph.table import Table
 
 
 XLA = "XLA"
 """Value of `profiler` in the metadata of profiles of JAX and XLA."""
+
+_GPU_PLANE = "/device:GPU:"
+_HOST_PLANES = {"/host:CPU": "threads", "/host:metadata": "programs"}
+"""Planes of a profile of JAX, and what is in them."""
+_NAMED_PLANES = 4
 
 FAR_TIME = "time far from all others"
 NOT_A_NODE = "not a node"
@@ -75,7 +81,9 @@ class TraceInfo:
         lost_events, lost_bytes: what no repair could save; at least that, where `doubtful_from` is given.
         doubtful_from: uid from which on uids may be smaller than the position in the file, because more events may be
             lost before it than could be counted; None where all lost events are counted.
-        cut_short: bytes of JSON that could be read of a compressed file that ends before its end; 0 of a whole one.
+        cut_short: bytes that could be read of a compressed file that ends before its end; 0 of a whole one.
+        planes: of a profile of JAX whose end is missing, the parts (devices, the host, programs) that could be read, in
+            the order of the file; the last of them in part.
         has_times: whether it tells times. An execution trace does not: starts and durations of its graph are places in
             the order of all begins and ends, so that calls nest; nobody is shown them.
     """
@@ -94,6 +102,7 @@ class TraceInfo:
     lost_bytes: int = 0
     doubtful_from: int | None = None
     cut_short: int = 0
+    planes: list[str] = field(default_factory=list)
     has_times: bool = True
 
     def check_times(self) -> None:
@@ -139,7 +148,8 @@ class TraceInfo:
             for fault, count in self.repairs.items()
         ]
         if self.cut_short:
-            said.append(f"the compressed file is cut short: {self.cut_short:,} bytes of JSON could be read")
+            what = "bytes" if self.is_xla else "bytes of JSON"
+            said.append(f"the compressed file is cut short: {self.cut_short:,} {what} could be read")
         lost = []
         if self.lost_in_all:
             lost.append(f"entries lost: {'at least ' if self.lost_at_least else ''}{self.lost_in_all:,}")
@@ -153,9 +163,20 @@ class TraceInfo:
             said.append(f"uids from {self.doubtful_from:,} on may be smaller than the positions in the file")
         if self.ends_early:
             left = self.events - self.lost_in_all
-            missing = "GPU events usually stand last" if self.has_times else "callers stand behind their calls"
-            said.append(f"{left:,} {'entry is' if left == 1 else 'entries are'} left, and {missing}")
+            said.append(f"{left:,} {'entry is' if left == 1 else 'entries are'} left, {self._cut_off}")
         return "; ".join(said)
+
+    @property
+    def _cut_off(self) -> str:
+        """What stood in the part of the file that is missing."""
+        if not self.is_xla:
+            return "and GPU events usually stand last" if self.has_times else "and callers stand behind their calls"
+        listed = f"of {', '.join(self.planes[:_NAMED_PLANES])}" if self.planes else "of no plane"
+        more = len(self.planes) - _NAMED_PLANES
+        inside = f"the rest of {self.planes[-1]} and " if self.planes else ""
+        lacking = [what for plane, what in _HOST_PLANES.items() if plane not in self.planes]
+        behind = f" ({', '.join(lacking)})" if lacking else ""
+        return f"{listed}{f' and {more:,} more' if more > 0 else ''}; {inside}planes behind it{behind} are missing"
 
     @property
     def lost_in_all(self) -> int:
@@ -171,6 +192,13 @@ class TraceInfo:
     def ends_early(self) -> bool:
         """Whether the end of the file is missing, and with it events nobody knows of."""
         return bool(self.cut_short) or "truncated" in self.repairs
+
+    @property
+    def gpu_ends_early(self) -> bool:
+        """Whether GPU events may be missing with the end of the file. Profiles of JAX have them before the host's."""
+        if not self.is_xla or not self.planes:
+            return self.ends_early
+        return self.planes[-1].startswith(_GPU_PLANE) or not any(name.startswith(_GPU_PLANE) for name in self.planes)
 
     @property
     def rank(self) -> int | None:
@@ -227,6 +255,7 @@ class Core:
         info: TraceInfo,
         details: Details,
         link: Link | None = None,
+        programs: CompiledPrograms | None = None,
     ) -> None:
         self.columns = columns
         self.names = names
@@ -238,6 +267,7 @@ class Core:
         self.info = info
         self.details = details
         self.link = link
+        self.programs = programs
         self.edge_cache: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.class_cache: dict[tuple[bool, bool], np.ndarray] = {}
 
@@ -322,7 +352,7 @@ class Core:
         return Core(
             kept, self.names, self.threads, self.argsets if "argset" in kept.names else [],
             self.autograd_flows if "sequence" in kept.names else Flows.of(), self.depends_on,
-            self.collective_args, self.info, self.details, self.link,
+            self.collective_args, self.info, self.details, self.link, self.programs,
         )  # fmt: skip
 
     def read_all(self) -> None:
@@ -527,6 +557,7 @@ class Core:
             and np.array_equal(self.depends_on, other.depends_on)
             and self.collective_args == other.collective_args
             and self.info == other.info
+            and self.programs == other.programs
         )
 
 

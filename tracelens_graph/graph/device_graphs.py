@@ -97,7 +97,7 @@ def _of_device(w: Window, device: int, first: int, world: int | None, host: int)
     found = Core(
         Columns(columns), core.names, core.threads, core.argsets, core.autograd_flows,
         depends_on[(depends_on >= 0).all(axis=1)], _collectives(core.collective_args, device, first),
-        replace(core.info, metadata=metadata), DeviceDetails(core.details, device), core.link,
+        replace(core.info, metadata=metadata), DeviceDetails(core.details, device), core.link, core.programs,
     )  # fmt: skip
     if w.is_whole and not w.title:
         return found.everything

@@ -77,9 +77,7 @@ def _rows(core: Core, uids: Mapping[int, Any]) -> list[int]:
 
 
 def _changed(core: Core, columns: Mapping[str, np.ndarray], **parts: Any) -> Core:
-    same = {
-        name: getattr(core, name)
-        for name in ("names", "threads", "argsets", "autograd_flows", "depends_on", "info", "details", "link")
-    }
+    parts_kept = ("names", "threads", "argsets", "autograd_flows", "depends_on", "info", "details", "link", "programs")
+    same = {name: getattr(core, name) for name in parts_kept}
     arrays = Columns({**dict(core.columns), **columns})
     return Core(columns=arrays, collectives=core.collective_args, **{**same, **parts})

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from hashlib import blake2b
 from io import BufferedReader
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tracelens_graph.schema import STORED
 
@@ -36,6 +39,12 @@ def _content(core: Core) -> Iterator[Any]:
     for prop in STORED:  # in the declared types: columns may be held in narrower ones
         yield getattr(core.columns, prop.name).astype(prop.dtype).tobytes()
     yield json.dumps([core.names, core.threads, core.argsets]).encode()
+    if core.programs is not None:
+        yield json.dumps([asdict(one) for one in core.programs.listed]).encode()
+        yield core.programs.code.astype(np.int32).tobytes()
+        if core.programs.sources:
+            yield json.dumps(core.programs.sources).encode()
+            yield core.programs.source_place.tobytes()
 
 
 def _hash_of_hashes(blocks: Iterable[Any]) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import asdict
-from itertools import chain
 from typing import Any
 
 import networkx as nx
+import numpy as np
 
 from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.graph.context import Context, build_context
@@ -130,8 +130,10 @@ class FullGraph(ReadOnly, nx.MultiDiGraph):
 
         def edges() -> TypedEdges:
             found = [(name, *edge_rows(core, name)) for name in ALL_EDGES]
-            found += chain.from_iterable(_between(context, name) for name in context.between_events)
-            found += [(name, rows, to + first) for name, (rows, to) in context.from_events.items()]
+            for name, (source, target) in context.between_events.items():
+                found += _with_texts(context, name, source, target)
+            for name, (rows, to) in context.from_events.items():
+                found += _with_texts(context, name, rows, to + first)
             found += [(name, here + first, rows) for name, (here, rows) in context.to_events.items()]
             return found + [(name, here + first, to + first) for name, (here, to) in context.among.items()]
 
@@ -152,9 +154,8 @@ class FullGraph(ReadOnly, nx.MultiDiGraph):
         return list(self.context.nodes)
 
 
-def _between(context: Context, name: str) -> TypedEdges:
-    """Knowledge that joins events: edges of a type, or where they have a text those of each text, named after both."""
-    source, target = context.between_events[name]
+def _with_texts(context: Context, name: str, source: np.ndarray, target: np.ndarray) -> TypedEdges:
+    """Edges of a type, or where they have a text those of each text, named after both."""
     if name not in context.of_edges:
         return [(name, source, target)]
     _, codes, texts = context.of_edges[name]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 DIRECTIONS = (
-    ("HtoD", ("HtoD", "HOST_TO_DEVICE", "HostToDevice")),
-    ("DtoH", ("DtoH", "DEVICE_TO_HOST", "DeviceToHost")),
-    ("DtoD", ("DtoD", "DEVICE_TO_DEVICE", "DeviceToDevice")),
-    ("HtoH", ("HtoH", "HOST_TO_HOST", "HostToHost")),
-    ("PtoP", ("PtoP", "PeerToPeer")),
+    ("HtoD", ("HtoD", "HOST_TO_DEVICE", "HostToDevice", "pyH2D")),
+    ("DtoH", ("DtoH", "DEVICE_TO_HOST", "DeviceToHost", "pyD2H")),
+    ("DtoD", ("DtoD", "DEVICE_TO_DEVICE", "DeviceToDevice", "pyD2D")),
+    ("HtoH", ("HtoH", "HOST_TO_HOST", "HostToHost", "pyH2H")),
+    ("PtoP", ("PtoP", "PeerToPeer", "pyP2P")),
 )
-"""Direction of a copy, and words in its name that tell it; the first that fits counts."""
+"""Direction of a copy, and words in its name that tell it (XLA's are `MemcpyH2D`); the first that fits counts."""
 
 
 def copy_direction(name: str) -> str:

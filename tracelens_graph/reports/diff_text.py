@@ -12,6 +12,8 @@ from tracelens_graph.analyses.alignment.causes import Reason
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.stops import is_thinned
+from tracelens_graph.analyses.shared.compiled_apart import NOTE, are_compiled_apart
+from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.reports.views import told
@@ -86,7 +88,10 @@ def notes_on(difference: Diff) -> list[str]:
     notes = []
     if difference.alignment.are_strangers:
         notes.append("These are two programs with hardly a module or call in common: nothing was aligned.")
-    sides = zip(difference.names, (difference.a, difference.b), strict=True)
+    if are_compiled_apart(window.core for window in (difference.a, difference.b)):
+        notes.append(NOTE)
+    sides = list(zip(difference.names, (difference.a, difference.b), strict=True))
+    notes += [f"{name}: {told}" for name, window in sides if (told := recorded_executions(window).told)]
     if thinned := [name for name, window in sides if is_thinned(window)]:
         files = "files" if len(thinned) > 1 else "file"
         notes.append(
@@ -145,6 +150,7 @@ def _lines(
     changed = changed_places(tables["diff_places"])
     yield from (bold(line, color) for line in wrapped(headline(totals, bool(changed)), width, _INDENT))
     yield from _times(totals, width)
+    yield from _pooled(difference, width)
     largest = max((abs(row["change_ms"]) for row in changed), default=0.0)
     yield from _without_work(tables["diff_times"], largest, width, of_cause)
     for note in notes:
@@ -167,6 +173,16 @@ def _times(totals: Table, width: int) -> Iterator[str]:
     for row in totals.records():
         if row["time"] in _PARTS and (row["a_ms"] or row["b_ms"]):
             yield _figures(_INDENT + row["meaning"], row, width)
+
+
+def _pooled(difference: Diff, width: int) -> Iterator[str]:
+    """What times of several devices are: those above pooled, causes of idle time added up; nothing of one."""
+    a, b = (len(np.unique(w.core.columns.device[w.gpu_rows])) for w in (difference.a, difference.b))
+    if max(a, b) < 2:
+        return
+    gpus = f"{a:,} GPUs" if a == b else f"{a:,} -> {b:,} GPUs"
+    said = f"of {gpus}: above, time counts once whichever of them works; by cause, their idle times are added up"
+    yield from (_INDENT + line for line in wrapped(said, max(width - len(_INDENT), 24)))
 
 
 def _without_work(times: Table, largest: float, width: int, most: int) -> Iterator[str]:

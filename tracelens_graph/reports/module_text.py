@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _LONGEST_NAME, _SHORTEST_NAME = 64, 21
 """Characters that are shown of a name at most, and at least, however narrow the terminal."""
 
-OF_MODULES = ("nn.Module: ", "Non-nn.Module GPU Ops")
-OF_SCOPES = ("scope: ", "outside of these scopes")
-"""What stands before names, and what the work outside of them is called; modules of JAX are named scopes."""
+OF_MODULES = "nn.Module: "
+OF_SCOPES = "scope: "
+"""What stands before names; modules of JAX are named scopes."""
 
 _LONGEST_READ = 4096
 _DOTS = 3
@@ -34,9 +34,7 @@ _ROOM = 300
 """Characters before the dots where the terminal sets no limit."""
 
 
-def module_text(
-    table: Table, width: int | None = None, color: bool = False, words: tuple[str, str] = OF_MODULES
-) -> Iterator[str]:
+def module_text(table: Table, width: int | None = None, color: bool = False, word: str = OF_MODULES) -> Iterator[str]:
     """Lines that draw the result of `analyses.modules.modules`.
 
     Forward, backward and total time where there is backward work, else one time per line. Where a line would be
@@ -46,13 +44,13 @@ def module_text(
         table: the module tree in pre-order.
         width: longest line; None for no limit.
         color: whether to use terminal escapes.
-        words: OF_MODULES or OF_SCOPES.
+        word: OF_MODULES or OF_SCOPES.
     """
     yield from (bold(line, color) for line in wrapped(printable(table.title), width))
     if len(table):
         head, *times = _times(table)
         room = _ROOM if width is None else width - max(map(len, times)) - _DOTS - 2
-        labels = list(_labels(table, room, words))
+        labels = list(_labels(table, room, word))
         edge = max(width_of(label) + len(time) for label, time in zip(labels, times, strict=True)) + _DOTS + 2
         yield bold("(GPU Time µs)".rjust(edge), color)
         if head:
@@ -75,17 +73,17 @@ def _times(table: Table) -> list[str]:
     return [head if has_backward else "", *times]
 
 
-def _labels(table: Table, room: int, words: tuple[str, str]) -> Iterator[str]:
+def _labels(table: Table, room: int, word: str) -> Iterator[str]:
     """What stands before the dots of each line: branches, name, and how many instances and calls it stands for."""
     depths = np.asarray(table["depth"]).tolist()
-    longest = max(room - len(words[0]) - _SHORTEST_NAME, 8)
+    longest = max(room - len(word) - _SHORTEST_NAME, 8)
     for branches, line in zip(_branches(depths), table.records(), strict=True):
         if len(branches) > longest:
             branches = "..." + branches[3 - longest :]
         is_module = line["uid"] is not None
-        kind = words[0] if is_module else ""
+        kind = word if is_module else ""
         suffix = _counts(line["instances"], line["calls"]) if is_module else ""
-        name = _cut(words[1] if line["module"] == OF_MODULES[1] else line["module"], _LONGEST_NAME)
+        name = _cut(line["module"], _LONGEST_NAME)
         space = room - len(branches) - len(kind)
         if space - len(suffix) < min(len(name), _SHORTEST_NAME):
             suffix = ""

@@ -61,6 +61,7 @@ KEYS: Mapping[str, Key] = {
     "OddLayer": Key("key", "trace"),
     "Gap": Key("key", "trace"),
     "Signature": Key("key", ""),
+    "Program": Key("key", ""),
     "KernelName": Key("key", ""),
     "Category": Key("key", ""),
     "SubtreeClass": Key("key", ""),
@@ -76,7 +77,7 @@ KEYS: Mapping[str, Key] = {
 KNOWLEDGE = tuple(kind for kind in CONTEXT_KINDS if KEYS[kind] == Key("key", ""))
 """Labels of nodes that all traces of a database share."""
 
-PULLED_EDGES = ("CALLS", "LAUNCHES", "CHARGED_TO", "DEPENDS_ON", "HAS_SIGNATURE")
+PULLED_EDGES = ("CALLS", "LAUNCHES", "CHARGED_TO", "DEPENDS_ON", "HAS_SIGNATURE", "OF_PROGRAM")
 """Types of the edges from events that a graph is put together from again."""
 
 PATHS = "Trace", ("run", "name")
@@ -120,6 +121,7 @@ EVENT_PROPERTIES = (
     Stored("reserved", "int", "of an allocation or release: bytes that the allocator holds behind it", "B"),
     Stored("pass", "str", "of an allocation: forward, backward or optimizer"),
     Stored("collective", "str", "recorded arguments of a collective, JSON"),
+    Stored("source", "str", "of an instruction of JAX: the line of source that it comes from, `/opt/train.py:44`"),
     Stored("arrows", "str", "of a backward op: uids of the ops that the file's own arrows to it come from, JSON"),
     Stored("args", "str", "all recorded arguments, JSON; only after `push --with-args`"),
 )
@@ -277,6 +279,14 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("compute_spec", "str", "units and precision that compute it"),
         Stored("no_model", "str", "why no model applies"),
     ),
+    "Program": (
+        Stored("name", "str", "name of the program, such as `jit_step`"),
+        Stored("fingerprint", "str", "hash of its instructions, their shapes and configuration"),
+        Stored("instructions", "int", "number of its instructions, those in bodies of fusions and loops included"),
+        Stored("replicas", "int", "how often it runs side by side"),
+        Stored("partitions", "int", "devices that each of these is divided among"),
+        Stored("shapes", "str", "types and dims of its parameters and of its results"),
+    ),
     "KernelName": (
         Stored("name", "str", "the whole name"),
         Stored("short_name", "str", "a readable form of it"),
@@ -317,6 +327,14 @@ EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
     "IN_MODULE": (
         Stored("pass", "str", "forward; backward for what a backward op launches, whose forward op the module called; "
                "optimizer for the step of an optimizer outside of modules"),
+    ),
+    "OF_PROGRAM": (
+        Stored("runs", "str", "how often each execution of the program runs the instruction: once; any, in the body of "
+               "a loop or in a branch"),
+    ),
+    "RAN": (
+        Stored("numbers", "strs", "by which the profile names it; several where it was compiled several times"),
+        Stored("compiler_fingerprint", "str", "what XLA noted as its fingerprint; absent for nothing"),
     ),
 }  # fmt: skip
 """Type of edge -> its properties. Further types of edges have none."""

@@ -166,6 +166,7 @@ def _mended(core: Core, source: Source, anew: Callable[[], Core]) -> Core:
         collectives=DeferredDict(lambda: columns.sound(lambda one: dict(one.collective_args))),
         info=core.info,
         details=core.details,
+        programs=core.programs,
     )
 
 

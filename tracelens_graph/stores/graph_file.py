@@ -33,6 +33,7 @@ from tracelens_graph.schema import STORED
 from tracelens_graph.stores.checked_columns import CheckedColumns
 from tracelens_graph.stores.link_sections import read_link, write_link
 from tracelens_graph.stores.packed import DeferredDict, DeferredList, PackedDetails
+from tracelens_graph.stores.program_sections import read_programs, write_programs
 from tracelens_graph.stores.sections import Sections, SectionWriter
 
 MAPPED_FROM = 8 * 2**20
@@ -85,6 +86,8 @@ def _begun(core: Core, file: BinaryIO) -> SectionWriter:
     writer.array("events.count", core.details.count)
     if core.link is not None:
         write_link(writer, core.link)
+    if core.programs is not None:
+        write_programs(writer, core.programs)
     return writer
 
 
@@ -92,7 +95,8 @@ def _finish(writer: SectionWriter, core: Core, trace_id: str | None) -> None:
     there = core.columns.names
     lacking = [prop.name for prop in STORED if prop.name not in there]
     facts = {"tool": __version__, "trace": trace_id, "info": asdict(core.info), "threads": core.threads}
-    writer.finish({**facts, "lacking": lacking, "linked": core.link is not None})
+    programs = {} if core.programs is None else {"programs": True}
+    writer.finish({**facts, **programs, "lacking": lacking, "linked": core.link is not None})
 
 
 def _packed(details: Details, progress: Callable[[int, int], None] | None) -> Iterator[bytes]:
@@ -168,6 +172,7 @@ class _Facts:
     threads: list[tuple[_ThreadPart, _ThreadPart]]
     lacking: list[str]
     linked: bool = False
+    programs: bool = False
 
 
 def _core(sections: Sections, name: str, events_at: Callable[..., Details] | None) -> Core:
@@ -193,6 +198,7 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
         info=TraceInfo(**facts.info),
         details=_details(sections, facts.trace, name, events_at),
         link=read_link(sections, columns.rows) if facts.linked else None,
+        programs=read_programs(sections, columns["kind"]) if facts.programs else None,
     )
 
 

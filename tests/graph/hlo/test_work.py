@@ -8,14 +8,16 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from made_hlo import F32, S32, U8, computation, instruction, mlp, packed, program, shape, tuple_of
+from made_hlo import BF16, F32, S32, U8, computation, dot_dims, instruction, mlp, packed, program, shape, tuple_of
 from plain_xplane import block, number
 
+from corpus import loaded, parametrize, xplane_files
 from tracelens_graph.graph.hlo.attributes import attributes, table_name
 from tracelens_graph.graph.hlo.program import Program
 from tracelens_graph.graph.hlo.told import told_in
 from tracelens_graph.graph.hlo.work import Product, Work, product_of, work
 from tracelens_graph.loaders.xplane.hlo import read_program
+from tracelens_graph.schema import Kind
 
 COSTS, UNSEEN = (Path(__file__).parent / name for name in ("costs.zip", "unseen.zip"))
 """Functions that rules were made on, or looked at with; and those that came when the rules stood."""
@@ -63,6 +65,66 @@ def test_a_gather_in_a_fusion_reads_its_rows() -> None:
         )
     )  # fmt: skip
     assert of(found, "fusion.1").bytes == 4 * (2 * 7 * 64 + 7)
+
+
+def triton_product() -> Program:
+    """A product in a fusion, whose operands are wrapped in fusions that do nothing; the second in two of them."""
+    return read(
+        program(
+            "jit_t", 4,
+            computation(1, "same", 11, instruction(11, "p", "parameter", shape(BF16, 4, 8))),
+            computation(2, "same.1", 21, instruction(21, "p", "parameter", shape(BF16, 8, 16))),
+            computation(
+                3, "body", 36,
+                instruction(31, "p0", "parameter", shape(BF16, 4, 8)),
+                instruction(32, "p1", "parameter", shape(BF16, 8, 16), more=number(9, 1)),
+                instruction(33, "block_fusion.1", "fusion", shape(BF16, 4, 8), [31], calls=[1]),
+                instruction(34, "block_fusion.2", "fusion", shape(BF16, 8, 16), [32], calls=[2]),
+                instruction(35, "block_fusion.3", "fusion", shape(BF16, 8, 16), [34], calls=[2]),
+                instruction(36, "dot.1", "dot", shape(BF16, 4, 16), [33, 35], more=dot_dims([1], [0])),
+                instruction(37, "rows", "slice", shape(BF16, 2, 16), [35]),
+            ),
+            computation(
+                4, "main", 43,
+                instruction(41, "a", "parameter", shape(BF16, 4, 8)),
+                instruction(42, "b", "parameter", shape(BF16, 8, 16)),
+                instruction(43, "gemm_fusion_dot.1", "fusion", shape(BF16, 4, 16), [41, 42], calls=[3]),
+            ),
+        )
+    )  # fmt: skip
+
+
+def test_operands_that_fusions_pass_on_are_read() -> None:
+    slices = 2 * 16  # the rows that are taken are read once more
+    assert of(triton_product(), "gemm_fusion_dot.1") == Work(2 * 4 * 8 * 16, 0, 2 * (4 * 8 + 8 * 16 + 4 * 16 + slices))
+
+
+def test_a_fusion_that_returns_what_it_was_given_reads_it() -> None:
+    found = read(
+        program(
+            "jit_c", 2,
+            computation(1, "same", 11, instruction(11, "p", "parameter", shape(F32, 4, 8))),
+            computation(
+                2, "main", 22,
+                instruction(21, "a", "parameter", shape(F32, 4, 8)),
+                instruction(22, "copy_fusion", "fusion", shape(F32, 4, 8), [21], calls=[1]),
+            ),
+        )
+    )  # fmt: skip
+    assert of(found, "copy_fusion").bytes == 2 * 4 * 4 * 8
+
+
+@parametrize("path", [path for path in xplane_files() if "attention" in path.name])
+def test_products_of_triton_move_their_operands(path: Path) -> None:
+    moved = {
+        one.name: int(text.removeprefix("bytes="))
+        for one in loaded(path).find(Kind.Op)
+        if one.name.startswith("gemm_fusion_dot")
+        for text in one.args["Concrete Inputs"]
+        if text.startswith("bytes=")
+    }
+    operands_and_result = {"": 16 + 24 + 192, ".1": 152, ".3": 232, ".6": 256, ".7": 208}
+    assert moved == {f"gemm_fusion_dot{end}": size << 20 for end, size in operands_and_result.items()}
 
 
 def test_computations_that_call_each_other_end() -> None:

@@ -66,3 +66,14 @@ def test_other_folders_hold_no_profile(tmp_path: Path) -> None:
     assert profiles_in(tmp_path) == []
     with pytest.raises(NotATraceError, match=re.escape(f"{tmp_path}: is a folder, not a trace")):
         load_core(tmp_path)
+
+
+def test_of_a_last_run_that_is_empty_the_one_before_is_named(run: Path) -> None:
+    (run / "a.xplane.pb").write_bytes(b"")
+    with pytest.raises(
+        NotATraceError, match=rf"is empty, not a trace; an earlier run is in \S*{'2026_01_01_00_00_00'}$"
+    ):
+        load_core(run)
+    (run.with_name("2026_01_01_00_00_00") / "a.xplane.pb").write_bytes(b"")
+    with pytest.raises(NotATraceError, match="is empty, not a trace$"):
+        load_core(run)

@@ -142,18 +142,21 @@ def test_deep_nesting_ends() -> None:
 
 @pytest.mark.parametrize("dims", [(2**62, 2**62), (2**63 - 1,), (1,) * 3000])
 def test_shapes_beyond_all_measure(dims: tuple[int, ...]) -> None:
-    device, host = Plane("/device:GPU:0"), Plane("/host:CPU")
+    device, host, programs = (Plane(f"/{name}") for name in ("device:GPU:0", "host:CPU", "host:metadata"))
     main = computation(
         1, "main", 3, instruction(1, "a", "parameter", shape(F32, *dims)),
         instruction(3, "dot.3", "dot", shape(F32, *dims), [1, 1]),
     )  # fmt: skip
-    device.program(3, "p", program("p", 1, main))
+    programs.program(3, "p", program("p", 1, main))
     told = {"hlo_op": "&dot.3", "program_id": 3}
     device.line(1, "s", 0, device.event("k", 20, 10**6, correlation_id=1, **told))
     host.line(1, "python", 0, host.event("launch", 0, 10, correlation_id=1))
-    core = check(plain.written(device, host), reports=True)
+    core = check(plain.written(programs, device, host), reports=True)
     assert core is not None
     assert len(core.find("Op")) == 1
+    said = "instructions that their program tells nothing sound of, such as dot.3 of p(3) (1)"
+    assert (said in core.info.damage) == (max(dims) > 1)
+    assert len(core.argsets) == (max(dims) == 1)
 
 
 def test_lengths_that_lie_lose_what_they_cover_and_say_so() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import plain_xplane as plain
 import pytest
+from handmade_jax import training_profile
 from made_hlo import mlp
 from plain_xplane import Plane
 
@@ -17,6 +18,7 @@ from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.errors import NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
+from tracelens_graph.loaders.xplane.space import planes
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import GPU_KINDS, Kind, OwnerRule
 from tracelens_graph.set_loading import trace_files
@@ -337,3 +339,44 @@ def test_a_saved_and_a_cut_profile_have_the_same_owners(tmp_path: Path) -> None:
 
     assert owners(cut) == owners(core)
     assert cut.columns.start_ns.tolist() == core.columns.start_ns.tolist()
+
+
+def test_what_a_cut_profile_lacks_is_named() -> None:
+    content = training_profile()
+    programs, gpu, host = planes(content)
+    assert [one.name for one in (programs, gpu, host)] == ["/host:metadata", "/device:GPU:0", "/host:CPU"]
+    in_gpu, in_host = load_core(content[: gpu.lines[0][1]]).info, load_core(content[: host.lines[0][1]]).info
+    assert in_gpu.planes == ["/host:metadata", "/device:GPU:0"]
+    assert in_gpu.gpu_ends_early
+    assert in_gpu.damage.endswith(
+        "left, of /host:metadata, /device:GPU:0; the rest of /device:GPU:0 and planes behind it (threads) are missing"
+    )
+    assert in_host.ends_early
+    assert not in_host.gpu_ends_early
+    assert "threads" not in in_host.damage
+
+
+def test_a_byte_that_lacks_costs_its_plane_alone() -> None:
+    content = training_profile()
+    whole = load_core(content)
+    hurt = load_core(content[:300] + content[301:])
+    assert len(hurt.gpu_rows) == len(whole.gpu_rows)
+    assert hurt.info.lost_bytes > 0
+    assert not hurt.info.ends_early
+    more = load_core(content[:300] + b"\xff" * 9 + content[300:])
+    assert len(more.gpu_rows) == len(whole.gpu_rows)
+
+
+def test_of_two_profiles_in_one_file_the_first_is_read() -> None:
+    content = training_profile()
+    one, two = load_core(content), load_core(content * 2)
+    assert len(one.columns) == len(two.columns)
+    assert not one.info.repairs
+    assert list(two.info.repairs) == ["second_trace"]
+
+
+def test_of_a_cut_profile_without_events_the_place_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "cut.xplane.pb"
+    path.write_bytes(training_profile()[:400])
+    with pytest.raises(NotATraceError, match=r"its end is missing, it breaks off in /host:metadata after 400 bytes"):
+        load_core(path)

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.across.outer_join import Joined
+from tracelens_graph.analyses.across.unnumbered import INSTRUCTIONS, Unnumbered, of_other_programs
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.report.report_tables import report_tables
+from tracelens_graph.analyses.shared.compiled_apart import NOTE
 from tracelens_graph.column import About, Compared, TableSchema, count_column, heading_of, keys, main_column
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
@@ -141,7 +143,8 @@ def compare(*runs: Any, tables: Iterable[str] | None = None) -> dict[str, Table]
     (value less that of the first run; a sum or count that a run does not have is 0, a mean is unknown) and
     `c__r_pct` (that difference in percent of the first run's value). `only_in` names the runs that have a row
     which others lack. The differences of sums add up to the difference of the totals. Rows are sorted by the
-    size of the largest difference; the timeline keeps its order.
+    size of the largest difference; the timeline keeps its order. Profiles of JAX that ran other programs are joined by
+    names of instructions without their numbers, which each program counts for itself.
 
     Args:
         runs: the runs, or one object that holds them all.
@@ -154,6 +157,8 @@ def compare(*runs: Any, tables: Iterable[str] | None = None) -> dict[str, Table]
     named = tables_of_runs(*runs)
     if len(named) < 2:
         raise AnalysisError("a comparison needs at least two runs")
+    if is_apart := of_other_programs(named):
+        named = {tag: Unnumbered(run) for tag, run in named.items()}
     lacking = lacked(named)
     wanted = [name for name, without in lacking.items() if not without] if tables is None else list(tables)
     for name in wanted:
@@ -164,6 +169,9 @@ def compare(*runs: Any, tables: Iterable[str] | None = None) -> dict[str, Table]
     if not wanted:
         raise AnalysisError("there is no table that all runs have")
     compared = {name: _compared(name, {tag: run[name] for tag, run in named.items()}) for name in wanted}
+    for name, table in compared.items():
+        if is_apart and {*INSTRUCTIONS} & {*COMPARISONS[name].keys}:
+            table.notes = [*table.notes, NOTE]
     if tables is None:
         first = compared[wanted[0]]
         first.notes = [*first.notes, *notes_on_lacked(named)]

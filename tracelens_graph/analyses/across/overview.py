@@ -10,6 +10,7 @@ from tracelens_graph.analyses.diagnosis.finding import KINDS
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.gathering import gathered, read_alone
+from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.lateness import Lateness, lateness
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
@@ -29,8 +30,9 @@ _WAITING = {"comm.exposed": "comm.late_rank"}
 def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Line:
     """What the overview says of one trace; see `overview`.
 
-    Beside the columns of the table, `attendance` has the collectives that the trace took part in, on its own clock, and
-    `cut_short` says how far the GPU events of a file reach whose end is missing.
+    Beside the columns of the table, `attendance` has the collectives that the trace took part in, on its own clock,
+    `cut_short` says how far the GPU events of a file reach whose end is missing, and `has_ranks` whether it is a
+    profile of JAX, of which each device is a rank.
     """
     w = window_of(g)
     findings = verdict(w)
@@ -56,10 +58,11 @@ def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Li
         "exposed_communication_ms": time("exposed_comm_time", "time ms"),
         "idle_ms": time("idle_time", "time ms"),
         "attendance": read_alone(member),
+        "has_ranks": w.core.info.is_xla,
     }
 
 
-def overview(lines: Sequence[Line]) -> Table:
+def overview(lines: Sequence[Line], ranks: TraceSet | None = None) -> Table:
     """Traces side by side, by rank, with what kind of run each is.
 
     Notes say how many are of which kind, which rank is late, if matched collectives of all ranks prove it, and which
@@ -67,9 +70,10 @@ def overview(lines: Sequence[Line]) -> Table:
 
     Args:
         lines: what `overview_line` says of each trace.
+        ranks: the devices of profiles of JAX (`TraceSet.by_device`); without them nothing is said of these.
     """
     ordered = sorted(lines, key=lambda line: (line["rank"] is None, line["rank"] or 0, line["trace"]))
-    late = _lateness(ordered)
+    late = _lateness(ordered, ranks)
     if late and late.late:
         ordered = [{**line, "kind": _WAITING.get(line["kind"], line["kind"])} for line in ordered]
     about = {name: column for name, column in OVERVIEW.items() if name != "file" or any(one["file"] for one in ordered)}
@@ -79,14 +83,19 @@ def overview(lines: Sequence[Line]) -> Table:
     return Table("overview", columns, about, "1 trace" if len(ordered) == 1 else f"{len(ordered)} traces", notes)
 
 
-def late_trace(lines: Sequence[Line]) -> int | None:
-    """Position of the line of the rank that the others wait for; None if none is proven late."""
-    found = _lateness(lines)
-    late = found.late if found else None
+def late_trace(lines: Sequence[Line], ranks: TraceSet | None = None) -> int | None:
+    """Position of the line of the rank that the others wait for, or of its host; None if none is proven late."""
+    found = _lateness(lines, ranks)
+    if found is None or found.late is None:
+        return None
+    late = found.late.rpartition("-device")[0] if all(line["has_ranks"] for line in lines) else found.late
     return next((place for place, line in enumerate(lines) if line["trace"] == late), None)
 
 
-def _lateness(lines: Sequence[Line]) -> Lateness | None:
+def _lateness(lines: Sequence[Line], ranks: TraceSet | None) -> Lateness | None:
+    if all(line["has_ranks"] for line in lines):
+        return Job(ranks).lateness if ranks is not None and len(ranks) > 1 else None
+    lines = [line for line in lines if not line["has_ranks"]]
     spans = [line["total_ms"] * 1e6 for line in lines if line["total_ms"]]
     attendances = gathered([line["attendance"] for line in lines if line["total_ms"]])
     return lateness(Figures(Meetings(attendances)), sum(spans) / len(spans)) if spans else None

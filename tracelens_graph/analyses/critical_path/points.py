@@ -14,6 +14,7 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.gpu_queue import GpuQueue
 from tracelens_graph.analyses.critical_path.waits import waits_of
+from tracelens_graph.analyses.idle.host_states import PROFILER
 from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.core import Core
@@ -201,15 +202,25 @@ def _unexplained(
 
 
 def _first_of_threads(core: Core, calls: np.ndarray) -> np.ndarray:
-    """Row of the first host event of every thread that has calls."""
+    """Row of the first host event of every thread that has calls; of JAX the first behind the profiler's own start."""
     c = core.columns
     counts = np.zeros(len(core.threads) + 1, bool)
     counts[c.thread[calls]] = True
     hosts = np.flatnonzero(is_kind(c.kind, HOST_KINDS))
     hosts = hosts[counts[c.thread[hosts]]]
+    if core.info.is_xla:
+        hosts = hosts[~_of_profiler(core, hosts)]
     order = np.lexsort((hosts, c.start_ns[hosts], c.thread[hosts]))
     thread = c.thread[hosts[order]]
     return hosts[order][np.flatnonzero(np.diff(thread, prepend=-1))]
+
+
+def _of_profiler(core: Core, rows: np.ndarray) -> np.ndarray:
+    """Which of ascending rows lie in frames of the profiler, those included."""
+    marks = calls_of(core).marks[PROFILER]
+    reach = np.concatenate(([-1], np.maximum.accumulate(core.columns.last[marks]))) if len(marks) else np.array([-1])
+    found: np.ndarray = reach[np.searchsorted(marks, rows, "right")] >= rows
+    return found
 
 
 def _chain_threads(core: Core, time: np.ndarray, row: np.ndarray, role: np.ndarray, edges: _Edges) -> None:

@@ -76,6 +76,19 @@ class Account:
         """What shares of the window are shares of: the steps where these reach beyond the span, else the span."""
         return "gpu_span" if self.window_ns == self.span_ns else "steps"
 
+    @property
+    def whole_told(self) -> str:
+        """`GPU span`, `steps`, and of several devices `GPU spans of 2 GPUs`: what shares of the window are of."""
+        return self._of_devices(WHOLES[self.whole])
+
+    @property
+    def span_told(self) -> str:
+        """The same of the span alone."""
+        return self._of_devices(WHOLES["gpu_span"])
+
+    def _of_devices(self, whole: str) -> str:
+        return whole if self.devices < 2 else f"{whole.removesuffix('s')}s of {self.devices:,} GPUs"
+
     def parts(self, in_span: bool = False) -> dict[str, int]:
         """PARTS -> ns of the window, or of the span."""
         causes = self.causes_in_span if in_span else self.causes

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
-from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, WHOLES, Account
+from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, Account
 from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
@@ -19,6 +19,7 @@ from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
+from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 
@@ -247,6 +248,8 @@ def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Find
         longest = int(own[c.dur_ns[own].argmax()])
         owner = int(c.owner[longest])
         op = f", of {core.names[c.name[owner]]}" if owner >= 0 else ""
+        line = _line_of(core, owner)
+        op += f", {line.rpartition('/')[2]}" if line else ""
         of_gpu, most = percent(time, families.gpu_ns), percent(int(by_name[kernel]), time)
         uid = int(c.uid[longest])
         text = (
@@ -256,6 +259,7 @@ def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Find
         evidence: dict[str, Any] = {
             **_cost(account, time), "percent_of_gpu_time": of_gpu, "kind": kind, "kernels": len(rows),
             "name": core.names[kernel], "op": core.names[c.name[owner]] if owner >= 0 else "", "uid": uid,
+            **({"line": line} if line else {}),
         }  # fmt: skip
         # What no op owns has no sizes, so no roofline: a replayed graph, or a trace without ops.
         owned = int(c.dur_ns[rows[c.owner[rows] >= 0]].sum())
@@ -263,6 +267,14 @@ def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Find
         if owned < time / 2:
             advice = tuple(name for name in advice if not name.endswith("_tuning"))
         yield Finding("kernels", text, evidence, "fact", advice, f"tracelens-graph tree TRACE --uid {uid} --up")
+
+
+def _line_of(core: Core, op: int) -> str:
+    """The line of source that an instruction of JAX comes from; "" for none, and of all other ops."""
+    if op < 0 or core.programs is None or not core.programs.sources:
+        return ""
+    place = int(core.programs.source_place[np.searchsorted(rows_of_kind(core.columns, (Kind.Op,)), op)])
+    return core.programs.sources[place] if place >= 0 else ""
 
 
 def _tuning(account: Account, families: Families, kind: str) -> tuple[str, ...]:
@@ -300,7 +312,7 @@ def _cost_text(account: Account, ns: int) -> str:
 
 def _share(account: Account, ns: int) -> str:
     """`12.3 % of the steps`: a share of the window, with the word for what it is of."""
-    return f"{percent(ns, account.window_ns):.1f} % of the {WHOLES[account.whole]}"
+    return f"{percent(ns, account.window_ns):.1f} % of the {account.whole_told}"
 
 
 def _loss(topic: str, text: str, evidence: dict[str, Any], advice: tuple[str, ...], ask_next: str) -> Finding:

@@ -85,6 +85,10 @@ TOPICS: Mapping[str, str] = {
     "outside": "the GPU ran work that is not in the window",
     "unlinked": "GPU time whose launch is not in the trace",
     "long_step": "a step that takes longer than the others",
+    "host_programs": "compiled programs and their time on the host, of a profile of JAX without GPU events",
+    "host_steps": "steps and their time on the host, of such a profile",
+    "several_devices": "such a profile is of several devices",
+    "compiled": "programs of JAX that were compiled during the recording",
 }
 """Topics of findings, and what each is about."""
 

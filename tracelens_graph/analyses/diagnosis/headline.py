@@ -275,12 +275,13 @@ def _span(account: Account) -> str:
     """`the GPU span of 661 ms`; those of several devices added up."""
     if account.devices < 2:
         return f"the GPU span of {shown_ms(account.span_ns)}"
-    return f"the GPU spans of {account.devices:,} GPUs ({shown_ms(account.span_ns)} together)"
+    return f"the {account.span_told} ({shown_ms(account.span_ns)} together)"
 
 
 def _steps(account: Account) -> str:
-    until = " up to its last event" if account.window.core.info.ends_early else ""
-    return f"{shown_ms(account.window_ns)} of the steps{until}"
+    until = " up to its last event" if account.window.core.info.gpu_ends_early else ""
+    together = f" of {account.devices:,} GPUs together" if account.devices > 1 else ""
+    return f"{shown_ms(account.window_ns)} of the steps{together}{until}"
 
 
 def _others(account: Account, part: str) -> str:
@@ -289,5 +290,5 @@ def _others(account: Account, part: str) -> str:
     others = sorted((one for one in parts if one != part), key=lambda one: -parts[one])
     shown = [f"{_OF_PART[one]} {percent(parts[one], account.span_ns):.1f} %" for one in others
              if percent(parts[one], account.span_ns) >= 1]  # fmt: skip
-    of_span = " of the GPU span" if account.whole != "gpu_span" else ""
+    of_span = f" of the {account.span_told}" if account.whole != "gpu_span" else ""
     return f"{', '.join(shown)}{of_span}" if shown else "nothing else took 1 %"

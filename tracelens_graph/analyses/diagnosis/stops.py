@@ -9,6 +9,7 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import Account
 from tracelens_graph.analyses.diagnosis.finding import Finding, percent, shown_ms
+from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
@@ -35,7 +36,7 @@ def no_gpu(w: Window) -> Finding:
         "headline",
         text,
         {"kind": "no_gpu", "percent": 0.0, "percent_of": "recording", "gpu_events": 0},
-        ask_next="tracelens-graph tree TRACE",
+        ask_next=f"tracelens-graph {'ask programs' if w.core.programs else 'tree'} TRACE",
     )
 
 
@@ -81,6 +82,7 @@ def too_little(account: Account) -> Finding | None:
     busy, gpu = account.times["busy_time"], int(c.dur_ns[rows].sum())
     lone = int(c.dur_ns[rows[c.parent[rows] < 0]].sum())
     share = percent(busy, account.span_ns)
+    advice: tuple[str, ...] = ("record_longer",)
     steps = w.rows_of_kind(Kind.Step)
     of_steps = union_length(c.start_ns[steps], c.end_ns[steps])
     of_step = f", {percent(busy, of_steps):.1f} % of the step" if of_steps else ""
@@ -93,6 +95,9 @@ def too_little(account: Account) -> Finding | None:
             why += f" in a step of {shown_ms(of_steps)}"
     elif lone > limits.UNLINKED_PERCENT / 100 * gpu:
         why = f"the launches of {percent(lone, gpu):.1f} % of the GPU time are not in the trace"
+    elif percent((runs := recorded_executions(w)).lost_in_all, len(runs.row)) >= limits.LOST_EXECUTIONS_PERCENT:
+        why = f"{runs.told}, so that time without any need not be idle time"
+        advice = ()
     elif is_thinned(w):
         idle = percent(account.span_ns - busy, account.span_ns)
         why = f"most events were left out of the file; in {idle:.1f} % of the GPU span no GPU work is recorded"
@@ -103,9 +108,7 @@ def too_little(account: Account) -> Finding | None:
         "busy_ms": busy / 1e6, "busy_percent": share, "unlinked_percent": percent(lone, gpu),
     }  # fmt: skip
     ask = "tracelens-graph info TRACE"
-    return Finding(
-        "headline", f"Too little recorded to judge: {why}", evidence, advice=("record_longer",), ask_next=ask
-    )
+    return Finding("headline", f"Too little recorded to judge: {why}", evidence, advice=advice, ask_next=ask)
 
 
 def is_thinned(w: Window) -> bool:

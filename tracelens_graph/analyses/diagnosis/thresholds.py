@@ -24,6 +24,9 @@ THINNED_CALLS = 500
 THINNED_PERCENT = 2.0
 """So many launch calls or more, all with their GPU events, but fewer correlation ids than this share of those that
 were given out: somebody left most events out of the file."""
+LOST_EXECUTIONS_PERCENT = 20.0
+"""With that share of the executions of JAX's programs without GPU events, though others of theirs have some, idle time
+cannot be told from work that was not recorded."""
 
 CUT_OFF_PERCENT = 50.0
 CUT_OFF_WITHIN_PERCENT = 5.0

@@ -14,6 +14,7 @@ from tracelens_graph.analyses.diagnosis.causes import causes_of
 from tracelens_graph.analyses.diagnosis.families import families_of
 from tracelens_graph.analyses.diagnosis.finding import FOR_JAX, Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.headline import headline, start_up
+from tracelens_graph.analyses.diagnosis.of_jax import compiled, on_host
 from tracelens_graph.analyses.diagnosis.stops import capture, no_gpu, other_accelerator, too_little
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, step_number, window_of
@@ -26,19 +27,21 @@ def verdict(g: Core | Window) -> list[Finding]:
     The first finding is the headline. Then the dearest causes, CAUSES at most, each of WORTH_SAYING_PERCENT of the time
     at least; then what limits the verdict, and a step that takes longer than the others. A trace that says too little
     about its run has a headline that says so, and no causes. If the end of the file is missing, the second finding says
-    how far its GPU events reach.
+    how far its GPU events reach. Of a profile of JAX it is told what was compiled meanwhile, and without GPU events
+    what ran on the host.
 
     Args:
         g: the graph, or a window of it.
     """
     w = window_of(g)
     if not len(w.gpu_rows):
-        return [no_gpu(w)]
+        return [no_gpu(w), *(([*on_host(w), *compiled(w)]) if w.core.info.is_xla else ())]
     first, *others = _of_gpu_work(w)
     found = [first, *_cut_short(w), *others]
     if not w.core.info.is_xla:
         return found
-    return [replace(one, advice=tuple(FOR_JAX.get(name, name) for name in one.advice)) for one in found]
+    for_jax = [replace(one, advice=tuple(FOR_JAX.get(name, name) for name in one.advice)) for one in found]
+    return [*for_jax, *compiled(w)]
 
 
 def _of_gpu_work(w: Window) -> list[Finding]:
@@ -59,7 +62,7 @@ def _of_gpu_work(w: Window) -> list[Finding]:
 def _cut_short(w: Window) -> Iterator[Finding]:
     """How far the GPU events of a file reach whose end is missing."""
     info, rows = w.core.info, w.gpu_rows
-    if not info.ends_early:
+    if not info.gpu_ends_early:
         return
     c = w.core.columns
     gpu_end = int((c.start_ns[rows] + c.dur_ns[rows]).max())

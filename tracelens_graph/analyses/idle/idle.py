@@ -29,6 +29,7 @@ from tracelens_graph.analyses.idle.host_states import (
     Clock,
     ends,
 )
+from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
@@ -186,7 +187,7 @@ def _edges(w: Window, rows: np.ndarray, steps: np.ndarray) -> Idle:
     found = []
     if begin < start:
         found.append(Idle(begin, start, first, first, first, *_split(w, begin, start, first, first), 0))
-    if done > end and not core.info.ends_early:
+    if done > end and not core.info.gpu_ends_early:
         found.append(Idle(end, done, last, last, last, _behind(core, last, end, done), np.array([-1]), 0))
     return joined(found)
 
@@ -389,10 +390,16 @@ def idle_causes(g: Core | Window) -> Table:
     notes = unlinked_notes(w, left_out=False)
     if len(w.gpu_rows) and not total:
         notes = [*notes, "the GPU was never idle"]
+    if lost := recorded_executions(w).told:
+        notes = [*notes, f"{lost}: time without any need not be idle time"]
+    devices = len(np.unique(c.device[w.gpu_rows]))
+    span = "the GPU span is" if devices < 2 else f"the GPU spans of {devices:,} GPUs, added up, are"
     edges = edge_parts(w)
-    if beyond_ns := int((edges.end - edges.start).sum()):
-        notes = [*notes, f"the GPU span is {idle.total_ns / 1e6:,.3f} ms, from the first to the last GPU event; "
-                 f"{beyond_ns / 1e6:,.3f} ms of the steps lie before and behind it and are not in here"]  # fmt: skip
+    beyond_ns = int((edges.end - edges.start).sum())
+    if devices > 1 or beyond_ns:
+        beyond = f"; {beyond_ns / 1e6:,.3f} ms of the steps lie before and behind it and are not in here"
+        notes = [*notes, f"{span} {idle.total_ns / 1e6:,.3f} ms, from the first to the last GPU event"
+                 f"{beyond if beyond_ns else ''}"]  # fmt: skip
     texts = ("cause", "because", "because_uid", "meaning")
     arrays = {name: cells if name in texts else np.array(cells) for name, cells in columns.items()}
     return Table("idle_causes", arrays, IDLE_CAUSES, w.titled("Idle GPU time by cause"), notes)

@@ -25,16 +25,20 @@ def runtime_summary(g: Core | Window) -> Table:
     the stream's queue, and on the way between. (Holistic Trace Analysis subtracts the end of the call instead.)
     GPU events whose launch is not in the trace are a row of their own, the last, so the GPU columns add up to all
     GPU events of the window; those launched before the window count under the name of their launch.
+
+    A call of a compiled function of JAX is marked twice, once inside the other: `PjitFunction(f)` right below one of
+    its name is no call of its own.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
-    calls, gpu = w.rows_of_kind(Kind.RuntimeCall), w.linked_gpu_rows
+    every, gpu = w.rows_of_kind(Kind.RuntimeCall), w.linked_gpu_rows
+    calls = every[~_is_marked_again(core, every)]
     unlinked = w.gpu_rows[c.parent[w.gpu_rows] < 0]
     # The first of a call's GPU events in row order is the one that starts first.
     _, first = group_by(c.parent[gpu])
     launches = c.parent[gpu[first]]
     delay = c.start_ns[gpu[first]] - c.start_ns[launches]
-    codes, _ = distinct(np.concatenate((c.name[calls], c.name[launches])))
+    codes, _ = distinct(np.concatenate((c.name[every], c.name[launches])))
     names = len(codes)
     place = np.zeros(len(core.names) + 1, np.int64)
     place[codes] = np.arange(names)
@@ -58,7 +62,7 @@ def runtime_summary(g: Core | Window) -> Table:
         "host_mean_us": host.mean / 1e3,
         "host_median_us": host.median / 1e3,
         "host_max_us": host.max / 1e3,
-        "host_self_us": sum_by_group(of(calls), _self_ns(c, calls), names) / 1e3,
+        "host_self_us": sum_by_group(of(every), _self_ns(c, every), names) / 1e3,
         "gpu_events": work.count,
         "gpu_sum_us": work.sum / 1e3,
         "calls_without_gpu": np.bincount(of(calls[idle]), minlength=names),
@@ -82,6 +86,19 @@ def runtime_summary(g: Core | Window) -> Table:
     if early := int(np.count_nonzero(delay < 0)):
         notes.append(f"{early:,} of {len(delay):,} delays are negative: the clocks of host and device differ")
     return Table("runtime_summary", columns, RUNTIME_SUMMARY, w.titled("Runtime and driver calls"), notes)
+
+
+_COMPILED = "PjitFunction("
+
+
+def _is_marked_again(core: Core, calls: np.ndarray) -> np.ndarray:
+    """Per call whether it is the second mark of a call of a compiled function."""
+    c = core.columns
+    marked = np.array([name.startswith(_COMPILED) for name in core.names] or [False])
+    above = c.parent[calls]
+    is_same = (above >= 0) & (c.name[above] == c.name[calls]) & (c.kind[above] == Kind.RuntimeCall)
+    found: np.ndarray = is_same & marked[c.name[calls]]
+    return found
 
 
 def _self_ns(c: Columns, calls: np.ndarray) -> np.ndarray:

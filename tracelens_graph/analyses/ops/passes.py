@@ -20,7 +20,8 @@ def forward_backward(g: Core | Window) -> Table:
 
     Each GPU event counts for the nearest op above its launch that is linked with the other pass, so nested ops share
     nothing. Work of neither pass (optimizer, copies) is in no row: what percentages lack to 100. Nor is recomputed work
-    whose nearest linked op is the backward op that has it recomputed: it is no work of that op.
+    whose nearest linked op is the backward op that has it recomputed: it is no work of that op. Forward ops that have a
+    backward op in common, as instructions of one name in JAX, count as the first of them.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
@@ -35,6 +36,10 @@ def forward_backward(g: Core | Window) -> Table:
     order = np.lexsort((forward, c.start_ns[forward], core.recompute[forward], backward))
     stands_for = np.arange(len(c) + 1)
     stands_for[backward[order[::-1]]] = forward[order[::-1]]
+    original = ~is_backward[forward] & ~core.recompute[forward]
+    mine, of = forward[original], stands_for[backward[original]]
+    order = np.lexsort((of, c.start_ns[of], core.recompute[of], mine))
+    stands_for[mine[order[::-1]]] = of[order[::-1]]
     again = core.recompute[op] if len(op) else np.zeros(0, bool)
     side = np.where(is_backward[op], 2, np.where(again, 1, 0))
     codes, group = distinct(c.name[stands_for[op]] if len(op) else op)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
@@ -161,6 +162,7 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
         *unlinked_notes(w, left_out=False),
         *_overlap_note(w, int(duration.sum())),
         *_faster_note(took, roof),
+        *(_moving_note(w, work.op[roofed[first]], of_call, took - roof) if w.core.info.is_xla else ()),
         *[f"no_roof: {shorten(reason, _LONGEST)}" for reason in dict.fromkeys(why[n] for n in without_roof)],
         *_idle_notes(w),
         *filter(None, [_share_note(w, work, missing)]),
@@ -168,6 +170,23 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
     ]
     title = w.titled(f"Time under the roofline of {arch.name}")
     return Table("roofline_summary", columns, ROOFLINE_SUMMARY, title, notes)
+
+
+def _moving_note(w: Window, op: np.ndarray, part: np.ndarray, over_ns: np.ndarray) -> Iterator[str]:
+    """In which ops that compute nothing most could be won: XLA makes fusions of them, and no table by roofs has them.
+
+    Args:
+        w: the window.
+        op, part, over_ns: of each call its op, the part it belongs to, and how much longer it takes than at its roof.
+    """
+    core = w.core
+    moving = np.flatnonzero((part == Part.memory_only) & (over_ns > 0))
+    if not len(moving):
+        return
+    by_name = sum_by_group(core.columns.name[op[moving]], np.rint(over_ns[moving]).astype(np.int64), len(core.names))
+    most = [code for code in np.argsort(-by_name, kind="stable")[:_NAMED].tolist() if by_name[code]]
+    named = (f"{shorten(core.names[code], _LONGEST)} {by_name[code] / 1e6:.3f} ms" for code in most)
+    yield f"memory_only could win most in {', '.join(named)}: no roof by FLOPs, so not among operations below it"
 
 
 def unmodelled(g: Core | Window) -> Table:

@@ -10,15 +10,12 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.charging import OPTIMIZER, charged, optimizer_step
-from tracelens_graph.analyses.places.modules import NON_MODULE, PASSES, PlaceTree, class_of, paths_of, place_tree
+from tracelens_graph.analyses.places.modules import PASSES, PlaceTree, class_of, paths_of, place_tree
 from tracelens_graph.graph.context import Context, EdgeTexts
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.schema import Kind
-
-_OUTSIDE = (NON_MODULE, OPTIMIZER, NO_LAUNCH)
-"""What work of no module is, in the order in which tables list it behind the modules."""
 
 
 def add_modules(context: Context, core: Core) -> None:
@@ -40,12 +37,14 @@ def add_modules(context: Context, core: Core) -> None:
 
     is_gpu = np.isin(rows, gpu)
     alone = rows[is_gpu & (call < 0)]
-    outside = np.where(core.columns.parent[alone] >= 0, _OUTSIDE.index(NON_MODULE), _OUTSIDE.index(NO_LAUNCH))
+    # What work of no module is, in the order in which tables list it behind the modules.
+    of_none = (tree.outside, OPTIMIZER, NO_LAUNCH)
+    outside = np.where(core.columns.parent[alone] >= 0, of_none.index(tree.outside), of_none.index(NO_LAUNCH))
     steps = np.unique(step[is_gpu & (step >= 0)])
     _add_places(context, tree)
     places = len(tree.name)
     members = np.concatenate((tree.frames, alone, steps))
-    at = np.concatenate((tree.place, places + outside, np.full(len(steps), places + _OUTSIDE.index(OPTIMIZER)))).astype(
+    at = np.concatenate((tree.place, places + outside, np.full(len(steps), places + of_none.index(OPTIMIZER)))).astype(
         np.int64
     )
     order = np.argsort(members)
@@ -53,7 +52,7 @@ def add_modules(context: Context, core: Core) -> None:
     def node(place: int) -> int:
         if place < places:
             return context.add(_key(place), "ModulePath")
-        name = _OUTSIDE[place - places]
+        name = of_none[place - places]
         return context.add(
             _key(place), "ModulePath", name=name, path=name, depth=1, number=place, is_module=False, **{"class": name}
         )

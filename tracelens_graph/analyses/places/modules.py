@@ -28,7 +28,8 @@ By = Literal["instance", "class"]
 Sort = Literal["model", "time"]
 
 WHOLE = "(all GPU events)"
-NON_MODULE = "Non-nn.Module GPU Ops"
+NON_MODULE, OUTSIDE_OF_SCOPES = "Non-nn.Module GPU Ops", "outside of these scopes"
+"""What the work of no module in a module is called, and of a profile of JAX, where modules are named scopes."""
 PASSES = ("forward", "backward", "optimizer")
 """What GPU time is told apart by, in columns of this order."""
 
@@ -154,6 +155,7 @@ class PlaceTree:
         start: start of that call, ns.
         uid: uid of the first call of those in the window, if there are any.
         instances, calls: in the window.
+        outside: what the work of no module in a module is called.
     """
 
     frames: np.ndarray
@@ -166,6 +168,7 @@ class PlaceTree:
     uid: np.ndarray
     instances: np.ndarray
     calls: np.ndarray
+    outside: str = NON_MODULE
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,7 @@ def place_tree(w: Window, by: By = "instance") -> PlaceTree:
     return PlaceTree(
         frames, place, above, depth, [names[i] for i in place_label.tolist()], first, c.start_ns[first], c.uid[shown],
         np.bincount(instances, minlength=len(above)), np.bincount(place[held], minlength=len(above)),
+        OUTSIDE_OF_SCOPES if core.info.is_xla else NON_MODULE,
     )  # fmt: skip
 
 
@@ -297,7 +301,7 @@ def _lines(tree: PlaceTree, times: _Times, sort: Sort, depth: int | None, min_pe
             name = f"({len(rest):,} below {min_percent:g} %)"
             yield line(level, path_of(path, name), name, times.total[rest].sum(axis=0), rest)
         if times.own_events[place] and (place == outside or inside[place] or rest):
-            yield line(level, path_of(path, NON_MODULE), NON_MODULE, times.own[place], [])
+            yield line(level, path_of(path, tree.outside), tree.outside, times.own[place], [])
 
     yield line(0, "", WHOLE, whole, [])
     if depth == 0:
@@ -336,10 +340,11 @@ def paths_of(tree: PlaceTree) -> list[str]:
 
 def _notes(core: Core, tree: PlaceTree, times: _Times, depth: int | None, events: int) -> Iterator[str]:
     """What the table leaves out."""
+    what = "named scopes" if core.info.is_xla else "modules"
     if events and not len(tree.frames):
         yield _NO_SCOPES if core.info.is_xla else _NO_MODULES
     busy = times.events[: len(tree.above)] > 0
     if idle := int((~busy & (tree.calls > 0)).sum()):
-        yield f"{idle:,} modules without GPU work are left out"
+        yield f"{idle:,} {what} without GPU work are left out"
     if deeper := 0 if depth is None else int((busy & (tree.depth > depth)).sum()):
-        yield f"{deeper:,} modules deeper than {depth} are part of the lines above them"
+        yield f"{deeper:,} {what} deeper than {depth} are part of the lines above them"

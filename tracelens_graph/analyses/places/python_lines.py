@@ -6,10 +6,11 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
+from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
-from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.traversals import climb, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import FOREST_KINDS, HOST_KINDS, Kind
 from tracelens_graph.schema.tables.places import GPU_TIME_UNDER, PYTHON_LINES
@@ -62,30 +63,53 @@ def gpu_time_under(g: Core | Window, under: int | str | None = None) -> Table:
 def python_lines(g: Core | Window, without: str | None = None) -> Table:
     """Lines of Python and the GPU time that they launch: of each GPU event the innermost frame above its launch.
 
+    In profiles of JAX, where no frame is above it, the line that the instruction comes from, as XLA notes it.
+
     Args:
         g: the graph, or a window of it.
-        without: pass over frames whose name holds this text, such as `torch/`, and take the next one above.
+        without: pass over frames whose name holds this text, such as `torch/`, and take the next one above; and over
+            such lines of instructions.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
     gpu = w.gpu_rows
     frame = climb(c.parent, c.parent[gpu], frames_with_line(core, without))
     lost = np.where(c.parent[gpu] >= 0, len(core.names), len(core.names) + 1)
-    codes, group = distinct(np.where(frame >= 0, c.name[frame] if len(c) else 0, lost))
-    frames = np.unique(frame[frame >= 0])
-    place = np.searchsorted(codes, c.name[frames])
+    code = np.where(frame >= 0, c.name[frame] if len(c) else 0, lost)
+    lines: tuple[str, ...] = ()
+    if core.programs is not None:
+        lines, line = core.programs.sources, _lines_of(core, gpu, without)
+        told = (frame < 0) & (line >= 0)
+        frame = np.where(told, c.owner[gpu], frame)
+        code = np.where(told, len(core.names) + 2 + line, code)
+    codes, group = distinct(code)
+    frames, first = np.unique(frame[frame >= 0], return_index=True)
+    place = group[frame >= 0][first]
     uid = np.full(len(codes), -1, np.int64)
     uid[place[::-1]] = c.uid[frames[::-1]]
     work = _work(core, group, gpu, len(codes))
     columns: dict[str, Cells] = {
-        "name": [([*core.names, NO_LINE, NO_LAUNCH])[i] for i in codes.tolist()],
+        "name": [([*core.names, NO_LINE, NO_LAUNCH, *lines])[i] for i in codes.tolist()],
         "frames": np.bincount(place, minlength=len(codes)),
         **work,
         "percent": 100 * work["gpu_sum_us"] / max(float(work["gpu_sum_us"].sum()), 1e-3),
         "uid": [one if one >= 0 else None for one in uid.tolist()],
     }
-    table = Table("python_lines", columns, PYTHON_LINES, w.titled("GPU time by line of Python"))
+    notes = [] if len(gpu) else unlinked_notes(w, left_out=False)
+    table = Table("python_lines", columns, PYTHON_LINES, w.titled("GPU time by line of Python"), notes)
     return table.take(np.argsort(-work["gpu_sum_us"], kind="stable"))
+
+
+def _lines_of(core: Core, gpu: np.ndarray, without: str | None) -> np.ndarray:
+    """For each GPU event the place of the line that its op's instruction comes from, -1 for none."""
+    assert core.programs is not None
+    wanted = np.array([without is None or without not in line for line in core.programs.sources] + [False], bool)
+    ops, owner = rows_of_kind(core.columns, (Kind.Op,)), core.columns.owner[gpu]
+    if not len(ops):
+        return np.full(len(gpu), -1, np.int64)
+    line = core.programs.source_place[np.minimum(np.searchsorted(ops, owner), len(ops) - 1)]
+    found: np.ndarray = np.where((owner >= 0) & wanted[line], line, -1)
+    return found
 
 
 def frames_with_line(g: Core, without: str | None = None) -> np.ndarray:

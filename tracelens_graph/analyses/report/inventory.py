@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ops.compilations import compilations
+from tracelens_graph.analyses.ops.programs import programs
+from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import UNREADABLE, Core
@@ -35,11 +38,12 @@ def inventory(g: Core) -> dict[str, Table]:
         `trace`: facts of the whole; `software`: versions; `devices`; `nodes`: number of each kind; `left_out`:
         entries of the file that are no nodes, and why; `launches`: how GPU events are linked and charged;
         `faults`: what was repaired, lost, or looked odd; `recording`: what was recorded, what was not, and what
-        is poorer for it. Numbers of `nodes` and `left_out` and the lost entries of `faults` add up to the number
-        of entries in the file's event list.
+        is poorer for it; of a profile of JAX `programs`: compiled programs that ran. Numbers of `nodes` and `left_out`
+        and the lost entries of `faults` add up to the number of entries in the file's event list.
     """
     tables = (
         _trace(g), _software(g), _devices(g), _nodes(g), _left_out(g), _launches(g), _faults(g), _recording(g),
+        *([programs(g)] if g.programs else ()),
     )  # fmt: skip
     return {table.name: table for table in tables}
 
@@ -80,6 +84,7 @@ def _trace(g: Core) -> Table:
         ("steps", len(steps), ""),
         ("first step", steps[0].name if steps else None, ""),
         ("last step", steps[-1].name if steps else None, ""),
+        *(_compiled(g) if g.info.is_xla else ()),
         ("rank", g.info.rank, ""),
         ("world size", distributed.get("world_size"), ""),
         ("backend", distributed.get("backend"), ""),
@@ -98,6 +103,15 @@ def _trace(g: Core) -> Table:
         },
         "Trace",
     )
+
+
+def _compiled(g: Core) -> list[tuple[str, Any, str]]:
+    """Facts of programs that JAX compiled during the recording."""
+    found = compilations(g.everything)
+    return [
+        ("programs compiled", found.count or None, ""),
+        ("tracing and compiling", found.ns / 1e6 if found.ns else None, "ms"),
+    ]
 
 
 def _first_of_streams(g: Core) -> list[int]:
@@ -359,6 +373,12 @@ OPTIONS = (
 
 _OF_XLA = (
     replace(OPTIONS[0], how="a backend with a GPU"),
+    Option(
+        "GPU work of executions", "fewer steps, and jax.block_until_ready before the recording ends",
+        lambda g: len(recorded_executions(g.everything).row) > 0 and len(g.gpu_rows) > 0,
+        lambda g: recorded_executions(g.everything).told,
+        "GPU times are those of the others, and time without GPU events need not be idle",
+    ),
     Option(
         "shapes", "a profile that holds the programs (/host:metadata)", _has_ops,
         lambda g: "" if (g.columns.argset >= 0).any() else "none",

@@ -144,6 +144,7 @@ TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
     "coll_analysis": lambda w, o: coll_analysis(w),
     "runtime_summary": lambda w, o: runtime_summary(w),
     "step_summary": lambda w, o: step_summary(w),
+    "programs": _asked("programs"),
     "short_kernel_histogram": _histogram,
     "idle_causes": _asked("idle_causes"),
     "short_kernels_summary": lambda w, o: short_kernels_summary(w, _threshold(o), o.linked_only),
@@ -166,6 +167,9 @@ OF_COMPARISON = ("diff_stats",)
 _BY_NAME_ONLY = ("idle_causes",)
 """In no report: its verdict says what they say."""
 
+
+_OF_JAX = ("programs",)
+"""In a report on a profile of JAX that holds programs."""
 
 _FOR_COMPARISONS = ("work_summary",)
 """In no report, but there for comparisons of runs, if `models` is set."""
@@ -214,6 +218,7 @@ class Tables(Mapping[str, Table]):
         hidden |= set(() if o.short_kernels_us is not None else _SHORT_KERNELS)
         hidden |= set(() if o.kernel_categories else _KERNEL_CATEGORIES)
         hidden |= set(() if o.models else _OF_MODELS)
+        hidden |= set(() if self.window.core.programs else _OF_JAX)
         return [name for name in TABLES if name not in hidden]
 
     def __getitem__(self, name: str) -> Table:

@@ -30,8 +30,9 @@ def gpu_timeline(
 ) -> Table:
     """Where the GPU's time went, all devices and streams pooled.
 
-    Times are lengths of unions of intervals, so overlap counts once, and computation + exposed communication +
-    exposed copies + idle = total exactly. Time before the first and after the last GPU event is not counted.
+    Times are lengths of unions of intervals, so overlap counts once, even that of devices, and computation + exposed
+    communication + exposed copies + idle = total exactly. Time before the first and after the last GPU event is not
+    counted.
 
     Args:
         g: the graph, or a window of it.
@@ -44,6 +45,8 @@ def gpu_timeline(
     """
     w = window_of(g)
     rows = w.linked_gpu_rows if linked_only else w.gpu_rows
+    devices = len(np.unique(w.core.columns.device[rows]))
+    pooled = f", {devices:,} GPUs as one" if devices > 1 else ""
     blocks: list[tuple[bool | None, np.ndarray]] = [(None, rows)]
     if by_recompute:
         again = w.core.recompute[rows]
@@ -63,7 +66,7 @@ def gpu_timeline(
         "gpu_timeline",
         columns={name: np.array(c, float) if name in ("time ms", "percent") else c for name, c in columns.items()},
         about={name: about for name, about in GPU_TIMELINE.items() if name in columns},
-        title=w.titled("GPU timeline" + (" of GPU events with a launch in the trace" if linked_only else "")),
+        title=w.titled("GPU timeline" + pooled + (" of GPU events with a launch in the trace" if linked_only else "")),
         notes=unlinked_notes(w, linked_only),
     )
 

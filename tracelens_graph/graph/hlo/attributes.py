@@ -12,8 +12,10 @@ import re
 from collections.abc import Sequence
 
 from tracelens_graph.graph.hlo import work
+from tracelens_graph.graph.hlo.attention import attention_of
 from tracelens_graph.graph.hlo.call import call_text
 from tracelens_graph.graph.hlo.program import Instruction, Program
+from tracelens_graph.graph.hlo.shapes import LARGEST
 from tracelens_graph.graph.hlo.sizes import convolution_sizes, whole_product
 from tracelens_graph.graph.hlo.told import PREFIX
 
@@ -52,30 +54,35 @@ _TARGETS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 
 
 def attributes(program: Program, one: Instruction) -> list[str]:
-    """The attributes of an instruction, the name of its kind first."""
+    """The attributes of an instruction, the name of its kind first.
+
+    Raises:
+        OverflowError: its sizes are beyond all measure.
+    """
     told = [table_name(program, one), str(one.shape)]
-    inside = list(dict.fromkeys(inner.opcode for inner in program.inside(one)))
-    if body := [opcode for opcode in inside if opcode not in work.FREE]:
+    if body := [opcode for opcode in program.opcodes_inside(one) if opcode not in work.FREE]:
         told.append(f"body={' '.join(body)}")
     if one.target:
         told.append(f"target={one.target}")
-    if one.replica_groups:
-        told.append(f"groups={_listed(one.replica_groups)}")
+    if groups := one.short_groups.groups(_LONGEST) if one.short_groups else one.replica_groups[:_LONGEST]:
+        told.append(f"groups={_listed(groups)}")
     products = _products(program, one)
     if products:
         shape, product = max(products, key=lambda found: found[1].flops)
         told += [f"product={'x'.join(map(str, product))}", f"type={shape}"]
-    elif convolution := next((inner for inner in (one, *program.inside(one)) if inner.convolution), None):
+    elif convolution := next((inner for inner in _multiplying(program, one) if inner.convolution), None):
         shapes = [operand.shape for operand in program.operands(convolution)][:2]
         told += [f"{name}={shape}" for name, shape in zip(("input", "filter"), shapes, strict=False)]
         told += [f"type={shape.name}" for shape in shapes[:1]]
         if sizes := convolution_sizes(program, convolution):
             told.append(f"convolution={' '.join('x'.join(map(str, one)) for one in sizes)}")
-    elif attention := work.attention_of(one):
+    elif attention := attention_of(program, one):
         told.append(f"attention={'x'.join(map(str, attention[:-1]))}")
         told += ["causal=1"] if attention.causal else []
         told += [f"type={shape.name}" for operand in program.operands(one)[:1] for shape in operand.shape.arrays()][:1]
     cost = work.work(program, one)
+    if max(cost) >= LARGEST:
+        raise OverflowError("work beyond 64 bits, which only a damaged program tells of")
     told += [f"{name}={value}" for name, value in zip(cost._fields, cost, strict=True) if value or name == "flops"]
     told.append(call_text(program, one))
     return [text[:_LONGEST] for text in told if text]
@@ -84,21 +91,34 @@ def attributes(program: Program, one: Instruction) -> list[str]:
 def table_name(program: Program, one: Instruction) -> str:
     """The name by which the table of ops knows an instruction."""
     if one.opcode == "fusion":
-        inside = {inner.opcode for inner in program.inside(one)}
+        inside = set(program.opcodes_inside(one))
         return f"{PREFIX}fusion({next((kind for kind, opcodes in _KINDS if inside & opcodes), 'copy')})"
     if one.opcode == "custom-call":
-        return f"{PREFIX}custom-call({next((kind for kind, target in _TARGETS if target.search(one.target)), 'other')})"
+        called = one.target[:_LONGEST]
+        return f"{PREFIX}custom-call({next((kind for kind, target in _TARGETS if target.search(called)), 'other')})"
     return f"{PREFIX}{one.opcode}"
 
 
 def _products(program: Program, one: Instruction) -> list[tuple[str, work.Product]]:
     """Products that an instruction computes, each with the type of its first operand."""
     found = []
-    for inner in (one, *program.inside(one)):
+    for inner in _multiplying(program, one):
         if product := whole_product(program, one, inner):
             found.append((program.operands(inner)[0].shape.name, product))
     return found
 
 
+def _multiplying(program: Program, one: Instruction) -> list[Instruction]:
+    """An instruction, and those in its body that are products or convolutions."""
+    body = program.body(one) if one.opcode == "fusion" else None
+    if body is None:
+        return [one]
+    key = "multiplying", body.id
+    if key not in program.known:
+        inside = program.inside(one)
+        program.known[key] = [inner for inner in inside if inner.convolution or work.dims_of(inner) is not None]
+    return [one, *program.known[key]]
+
+
 def _listed(groups: Sequence[Sequence[int]]) -> str:
-    return "".join(f"{{{','.join(map(str, group))}}}" for group in groups)
+    return "".join(f"{{{','.join(map(str, group[:_LONGEST]))}}}" for group in groups)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tracelens_graph.graph.hlo.groups import Groups
 from tracelens_graph.graph.hlo.program import Instruction, Program
 from tracelens_graph.graph.hlo.shapes import Shape
 
@@ -30,8 +31,6 @@ _TYPES = {
 
 _SAME_OUT = frozenset(("allreduce", "all_to_all", "send_recv", "broadcast", "send", "recv"))
 """Kinds in which as much comes out of a rank as goes in."""
-
-Groups = tuple[tuple[int, ...], ...]
 
 
 class Collective(NamedTuple):
@@ -65,6 +64,9 @@ def collective_of(program: Program, one: Instruction, ranks: int) -> Collective 
         return None
     kind = KINDS[found.opcode]
     groups = _connected(found.pairs) if found.pairs else tuple(group for group in found.replica_groups if group)
+    if found.short_groups and not groups:
+        key = "groups", found.short_groups
+        groups = program.known[key] = program.known.get(key) or found.short_groups.groups()
     size = len(groups[0]) if groups else ranks
     shapes = [shape for operand in program.operands(found) for shape in operand.shape.arrays()]
     if kind == "recv":

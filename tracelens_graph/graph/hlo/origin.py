@@ -51,6 +51,9 @@ _BRANCH = re.compile(r"branch_\d+_fun")
 _MOST_PARTS = 64
 """Parts of a name that are read."""
 
+_MOST_TRANSFORMATIONS = 32
+"""Transformations of a part that are looked through; real names have three or four."""
+
 
 def origin_of(op_name: str) -> Origin:
     """Where an instruction comes from. Of a name joined of several by `;` the first counts.
@@ -68,7 +71,9 @@ def origin_of(op_name: str) -> Origin:
     for text in parts[:-1]:
         if text == _REMATTED:
             part = Pass.recompute
-        while found := _TRANSFORMED.fullmatch(text):
+        for _ in range(_MOST_TRANSFORMATIONS):
+            if not (found := _TRANSFORMED.fullmatch(text)):
+                break
             if found[1] == "transpose":
                 part = Pass.backward
             text = found[2]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from tracelens_graph.graph.hlo.groups import ShortGroups
 from tracelens_graph.graph.hlo.shapes import Shape
 
 
@@ -72,8 +74,11 @@ class Instruction:
         groups: in how many groups of channels a convolution falls.
         batch_groups: in how many groups of its batch.
         channel: of a collective, its channel; 0 for none.
-        replica_groups: of a collective, who takes part together; empty for all.
+        replica_groups: of a collective, who takes part together; empty for all, and where these are told in short.
+        short_groups: as these, told in short; see `graph.hlo.groups`.
         pairs: of a permutation, who sends to whom.
+        after: ids of instructions that have to be over before it runs, besides its operands.
+        written: its attributes as they are written, as far as they tell programs apart; see `graph.hlo.fingerprint`.
     """
 
     id: int
@@ -97,7 +102,10 @@ class Instruction:
     batch_groups: int = 1
     channel: int = 0
     replica_groups: tuple[tuple[int, ...], ...] = ()
+    short_groups: ShortGroups | None = None
     pairs: tuple[tuple[int, int], ...] = ()
+    after: tuple[int, ...] = ()
+    written: bytes = field(default=b"", repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -109,18 +117,27 @@ class Computation:
         name: its name.
         instructions: its instructions, operands before users.
         root: id of the instruction whose result is the computation's.
+        written: as of an instruction.
     """
 
     id: int
     name: str
     instructions: tuple[Instruction, ...]
     root: int
+    written: bytes = field(default=b"", repr=False, compare=False)
 
     @property
     def result(self) -> Instruction | None:
         """The instruction whose result is the computation's; None in a damaged program."""
         found = (one for one in reversed(self.instructions) if one.id == self.root)
         return next(found, self.instructions[-1] if self.instructions else None)
+
+
+_DEEPEST = 64
+"""Fusions within fusions that are looked into; real programs have two or three."""
+
+_IN_PLACE = ("call", "async-start")
+"""Opcodes of instructions that run what they call once."""
 
 
 @dataclass
@@ -134,6 +151,9 @@ class Program:
         entry: id of the computation that the program is.
         devices: global device of each that takes part, in the order by which replica groups name them; empty where
             the program does not tell, and they are the first devices.
+        replicas, partitions: it runs on replicas x partitions devices.
+        compiler_fingerprint: what the compiler noted as the program's fingerprint; "" for nothing.
+        written: as of an instruction.
         known: what was found out about its parts, by whoever asked (`graph.hlo.work`).
     """
 
@@ -142,6 +162,10 @@ class Program:
     computations: dict[int, Computation] = field(default_factory=dict)
     entry: int = 0
     devices: tuple[int, ...] = ()
+    replicas: int = 1
+    partitions: int = 1
+    compiler_fingerprint: str = ""
+    written: bytes = field(default=b"", repr=False, compare=False)
     known: dict[tuple[object, ...], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
@@ -154,6 +178,32 @@ class Program:
         """All instructions by name."""
         return {one.name: one for one in self.instructions.values()}
 
+    @cached_property
+    def run_once(self) -> frozenset[int]:
+        """Ids of the instructions that each execution runs once: all but those in bodies of loops and in branches."""
+        calls = Counter(id for one in self.instructions.values() for id in one.called)
+        found: set[int] = set()
+        waiting = [self.entry]
+        while waiting:
+            inside = self.computations.get(waiting.pop())
+            for one in inside.instructions if inside else ():
+                found.add(one.id)
+                waiting += [id for id in one.called if one.opcode in _IN_PLACE and calls[id] == 1 and id != self.entry]
+        return frozenset(found)
+
+    @property
+    def parameters(self) -> list[Instruction]:
+        """The parameters of the program, in their order."""
+        entry = self.computations.get(self.entry)
+        found = [one for one in entry.instructions if one.opcode == "parameter"] if entry else []
+        return sorted(found, key=lambda one: one.parameter)
+
+    @property
+    def result(self) -> Instruction | None:
+        """The instruction whose result is the program's; None in a damaged program."""
+        entry = self.computations.get(self.entry)
+        return entry.result if entry else None
+
     def operands(self, one: Instruction) -> list[Instruction]:
         """The instructions whose results an instruction takes; those that a damaged program lacks are left out."""
         return [self.instructions[id] for id in one.operands if id in self.instructions]
@@ -164,22 +214,47 @@ class Program:
 
     def inside(self, one: Instruction) -> list[Instruction]:
         """The instructions in the body of a fusion, and in those of fusions in it, each computation once."""
+        body = self.body(one) if one.opcode == "fusion" else None
+        if body is None:
+            return []
+        key = "inside", body.id
+        if key not in self.known:
+            self.known[key] = self._inside(body)
+        found: list[Instruction] = self.known[key]
+        return found
+
+    def _inside(self, body: Computation) -> list[Instruction]:
         found: list[Instruction] = []
-        seen: set[int] = set()
-        waiting = [one]
-        while waiting:
-            fusion = waiting.pop()
-            body = self.body(fusion) if fusion.opcode == "fusion" else None
-            if body is not None and body.id not in seen:
-                seen.add(body.id)
-                found += body.instructions
-                waiting += body.instructions
+        seen, level = {body.id}, [body]
+        for _ in range(_DEEPEST):
+            below: list[Computation] = []
+            for each in level:
+                found += each.instructions
+                for fusion in each.instructions:
+                    inner = self.body(fusion) if fusion.opcode == "fusion" else None
+                    if inner is not None and inner.id not in seen:
+                        seen.add(inner.id)
+                        below.append(inner)
+            level = below
+        return found
+
+    def opcodes_inside(self, one: Instruction) -> tuple[str, ...]:
+        """The opcodes of these instructions, each once, in the order in which they occur first."""
+        body = self.body(one) if one.opcode == "fusion" else None
+        if body is None:
+            return ()
+        key = "opcodes", body.id
+        if key not in self.known:
+            self.known[key] = tuple(dict.fromkeys(inner.opcode for inner in self.inside(one)))
+        found: tuple[str, ...] = self.known[key]
         return found
 
     def origin(self, one: Instruction) -> str:
         """The `op_name` of an instruction; of a fusion without one, that of its result, else the first in its body."""
-        seen = set()
+        seen: set[int] = set()
         while not one.op_name and (body := self.body(one)) is not None and body.id not in seen:
+            if len(seen) == _DEEPEST:
+                break
             seen.add(body.id)
             root = body.result
             named = root if root and root.op_name else next((o for o in body.instructions if o.op_name), root)

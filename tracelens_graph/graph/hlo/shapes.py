@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import prod
+from functools import cached_property
 
 TYPES = {
     1: ("pred", 8), 2: ("s8", 8), 3: ("s16", 16), 4: ("s32", 32), 5: ("s64", 64), 6: ("u8", 8), 7: ("u16", 16),
@@ -22,6 +22,25 @@ _FARTHEST = 1 << 62
 
 _POINTER = 8
 """Bytes that a part of a tuple takes in the tuple itself."""
+
+LARGEST = (1 << 63) - 1
+"""What stands for this number and all beyond it, which only damaged programs tell of."""
+
+
+def product(sizes: Iterable[int]) -> int:
+    """The product of sizes, `LARGEST` at most.
+
+    >>> product([3, 5]), product([1 << 62] * 1000) == LARGEST, product([1 << 62] * 1000 + [0])
+    (15, True, 0)
+    """
+    found, listed = 1, list(sizes)
+    if 0 in listed:
+        return 0
+    for size in listed:
+        found *= size
+        if found > LARGEST:
+            return LARGEST
+    return found
 
 
 @dataclass(frozen=True)
@@ -52,22 +71,28 @@ class Shape:
             return TYPES[self.type][0]
         return {TUPLE: "tuple", OPAQUE: "opaque", TOKEN: "token"}.get(self.type, f"type {self.type}")
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """Number of elements of an array; of a tuple, of its parts."""
-        return prod(self.dims) if self.is_array else sum(part.elements for part in self.parts)
+        found = product(self.dims) if self.is_array else sum(part.elements for part in self.parts)
+        return min(found, LARGEST)
 
     @property
     def bytes(self) -> int:
         """Bytes in memory; of a tuple, of the pointers to its parts."""
         if self.type == TUPLE:
             return _POINTER * len(self.parts)
-        return -(-self.elements * TYPES[self.type][1] // 8) if self.is_array else 0
+        return min(-(-self.elements * TYPES[self.type][1] // 8), LARGEST) if self.is_array else 0
 
-    @property
+    @cached_property
     def all_bytes(self) -> int:
         """Bytes in memory; of a tuple, those of the arrays in it."""
-        return sum(one.bytes for one in self.arrays())
+        return min(sum(one.bytes for one in self.arrays()), LARGEST)
+
+    @cached_property
+    def count(self) -> int:
+        """Number of arrays in it."""
+        return sum(1 for _ in self.arrays())
 
     @property
     def strides(self) -> tuple[int, ...]:

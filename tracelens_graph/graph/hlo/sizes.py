@@ -59,7 +59,7 @@ def _users(program: Program, one: Instruction) -> list[Instruction]:
 
 
 def _sums_up(program: Program, user: Instruction, elements: int) -> bool:
-    has_sum = any(part.opcode == "reduce" for part in (user, *program.inside(user)))
+    has_sum = user.opcode == "reduce" or "reduce" in program.opcodes_inside(user)
     return has_sum and any(shape.elements == elements for shape in user.shape.arrays())
 
 
@@ -71,6 +71,8 @@ def convolution_sizes(program: Program, one: Instruction) -> tuple[tuple[int, ..
     source, kernel, _ = operands
     of_input = (dims.input_batch, dims.input_feature, *dims.input_space)
     of_kernel = (dims.kernel_out, dims.kernel_in, *dims.kernel_space)
+    if len(set(of_input)) < len(of_input) or len(set(of_kernel)) < len(of_kernel):
+        return None
     if max(of_input) >= len(source.dims) or max(of_kernel) >= len(kernel.dims) or min(of_input + of_kernel) < 0:
         return None
     return tuple(source.dims[i] for i in of_input), tuple(kernel.dims[i] for i in of_kernel)

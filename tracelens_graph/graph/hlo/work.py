@@ -1,21 +1,24 @@
 """What an instruction should cost: operations and traffic, by the rules of XLA's own cost analysis.
 
-Rules are those of `HloCostAnalysis` in XLA, which `jax.stages.Compiled.cost_analysis` tells the sums of, but for three
-departures that say more of a kernel: a gather within a fusion reads the rows that it takes, not its whole table;
-libraries that custom calls name are counted (XLA counts none of their work); and what such a call uses as workspace is
-no traffic. As there, the body of a loop counts once.
+Rules are those of `HloCostAnalysis` in XLA, which `jax.stages.Compiled.cost_analysis` tells the sums of, but for four
+departures that say more of a kernel: a gather within a fusion reads the rows that it takes, not its whole table; a
+fusion within a fusion that only passes its parameter on, as products that Triton computes have them, hides none of its
+traffic (XLA counts nothing); libraries that custom calls name are counted (XLA counts none of their work); and what
+such a call uses as workspace is no traffic. As there, the body of a loop counts once.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
-from math import ceil, gcd, log2, prod
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from math import ceil, gcd, log2
 from typing import NamedTuple
 
+from tracelens_graph.graph.hlo.attention import TARGETS, attention_flops
 from tracelens_graph.graph.hlo.program import Computation, DotDims, Instruction, Program
-from tracelens_graph.graph.hlo.shapes import Shape
+from tracelens_graph.graph.hlo.shapes import LARGEST, Shape, product
 
 TRANSCENDENTAL = frozenset(
     (
@@ -57,7 +60,7 @@ _LARGEST_KERNEL = 1 << 16
 
 
 class Work(NamedTuple):
-    """Work and traffic.
+    """Work and traffic, `LARGEST` at most.
 
     Attributes:
         flops: operations but for transcendental ones.
@@ -71,7 +74,15 @@ class Work(NamedTuple):
 
     def times(self, count: int) -> Work:
         """That of so many, without traffic."""
-        return Work(self.flops * count, self.transcendentals * count)
+        return _bounded(self.flops * count, self.transcendentals * count)
+
+
+def _bounded(*numbers: int) -> Work:
+    return Work(*(max(min(number, LARGEST), 0) for number in numbers))
+
+
+def _total(found: Iterable[Work]) -> Work:
+    return _bounded(*map(sum, zip(*found, strict=True)))
 
 
 class Product(NamedTuple):
@@ -85,7 +96,7 @@ class Product(NamedTuple):
     @property
     def flops(self) -> int:
         """Operations; a multiply-add counts as two."""
-        return 2 * self.batch * self.m * self.n * self.k
+        return product((2, *self))
 
 
 def work(program: Program, one: Instruction) -> Work:
@@ -104,20 +115,42 @@ def work(program: Program, one: Instruction) -> Work:
     if one.opcode in ("while", "call", "async-start", "conditional"):
         return _called(program, one)
     flops, transcendentals = _operations(program, one)
-    return Work(flops, transcendentals, _bytes(program, one))
+    return _bounded(flops, transcendentals, _bytes(program, one))
 
 
 def _sum(program: Program, body: Computation | None) -> Work:
     """The work of all instructions of a computation; of one that calls itself, which only damage makes, once."""
     if body is None:
         return Work()
-    key = "work", body.id
-    if key not in program.known:
-        program.known[key] = Work()
-        found = [work(program, one) for one in body.instructions]
-        program.known[key] = Work(*(sum(part) for part in zip(*found, strict=True))) if found else Work()
-    done: Work = program.known[key]
+    if ("work", body.id) not in program.known:
+        for computation in _callees_first(program, body, "work", Work()):
+            program.known["work", computation.id] = _total(work(program, one) for one in computation.instructions)
+    done: Work = program.known["work", body.id]
     return done
+
+
+def _callees_first(program: Program, top: Computation, what: str, nothing: object) -> Iterator[Computation]:
+    """A computation and those below it of which something is not known yet, callees before their callers.
+
+    However deep they are nested: what is found out about a computation needs that of its callees alone. One that is
+    met stands for `nothing` until its turn, which ends circles.
+    """
+    program.known[what, top.id] = nothing
+    waiting = [(top, _callees(program, top))]
+    while waiting:
+        computation, callees = waiting[-1]
+        below = next((one for one in callees if (what, one.id) not in program.known), None)
+        if below is None:
+            waiting.pop()
+            yield computation
+        else:
+            program.known[what, below.id] = nothing
+            waiting.append((below, _callees(program, below)))
+
+
+def _callees(program: Program, computation: Computation) -> Iterator[Computation]:
+    ids = (id for one in computation.instructions for id in one.called)
+    return (program.computations[id] for id in ids if id in program.computations)
 
 
 def _called(program: Program, one: Instruction) -> Work:
@@ -126,7 +159,7 @@ def _called(program: Program, one: Instruction) -> Work:
         return Work()
     if one.opcode == "conditional":
         return max(found)
-    return Work(*(sum(part) for part in zip(*found, strict=True)))
+    return _total(found)
 
 
 def _operations(program: Program, one: Instruction) -> tuple[int, int]:
@@ -140,15 +173,15 @@ def _operations(program: Program, one: Instruction) -> tuple[int, int]:
         return one.shape.elements, 0
     operands = program.operands(one)
     first = operands[0].shape.elements if operands else 0
-    if product := product_of(program, one):
-        return product.flops, 0
+    if multiplied := product_of(program, one):
+        return multiplied.flops, 0
     if one.opcode == "convolution":
         return convolution_flops(program, one), 0
     repeats = {
         "reduce": first - count,
-        "reduce-window": count * (prod(d.size for d in one.window) - 1),
+        "reduce-window": count * (product(d.size for d in one.window) - 1),
         "select-and-scatter": (operands[1].shape.elements if len(operands) > 1 else 0)
-        * (prod(d.size for d in one.window) - 1),
+        * (product(d.size for d in one.window) - 1),
         "scatter": operands[-1].shape.elements if operands else 0,
         "map": count,
     }
@@ -201,29 +234,62 @@ def _fusion_bytes(program: Program, one: Instruction, body: Computation | None) 
 
 def _read_bytes(program: Program, body: Computation) -> dict[int, int]:
     """Position of each parameter of a fusion's body -> bytes of it that are read: of one that is sliced, the slices."""
-    key = "read", body.id
-    if key not in program.known:
-        program.known[key] = {}
-        users: dict[int, list[Instruction]] = {}
-        for user in body.instructions:
-            for operand in dict.fromkeys(user.operands):
-                users.setdefault(operand, []).append(user)
-        program.known[key] = {
-            one.parameter: _bytes_of_users(program, one, users.get(one.id, []))
-            for one in body.instructions
-            if one.opcode == "parameter"
-        }
-    found: dict[int, int] = program.known[key]
+    if ("read", body.id) not in program.known:
+        for computation in _callees_first(program, body, "read", {}):
+            program.known["read", computation.id] = _read_inside(program, computation)
+    found: dict[int, int] = program.known["read", body.id]
     return found
 
 
-def _bytes_of_users(program: Program, parameter: Instruction, users: Iterable[Instruction]) -> int:
-    total, whole = 0, False
-    for user in users:
-        is_first = bool(user.operands) and user.operands[0] == parameter.id
+def _read_inside(program: Program, body: Computation) -> dict[int, int]:
+    users: dict[int, list[Instruction]] = {}
+    for user in body.instructions:
+        for operand in dict.fromkeys(user.operands):
+            users.setdefault(operand, []).append(user)
+    result = body.result
+    return {
+        one.parameter: _bytes_of_users(program, one, _readers(program, one, users), one is result)
+        for one in body.instructions
+        if one.opcode == "parameter"
+    }
+
+
+def _readers(
+    program: Program, parameter: Instruction, users: dict[int, list[Instruction]]
+) -> Iterator[tuple[int, Instruction]]:
+    """What reads a parameter, each with the id of the operand that holds it there.
+
+    A fusion whose result is a parameter of its own reads nothing; those do that use the fusion's result.
+    """
+    waiting, met = [parameter.id], {parameter.id}
+    while waiting:
+        held = waiting.pop()
+        for user in users.get(held, ()):
+            if _passed_on(program, user) != held:
+                yield held, user
+            elif user.id not in met:
+                met.add(user.id)
+                waiting.append(user.id)
+
+
+def _passed_on(program: Program, one: Instruction) -> int | None:
+    """The id of the operand that a fusion's result is, unchanged; None of anything else."""
+    body = program.body(one) if one.opcode == "fusion" else None
+    result = body.result if body else None
+    if result is None or result.opcode != "parameter" or not 0 <= result.parameter < len(one.operands):
+        return None
+    return one.operands[result.parameter]
+
+
+def _bytes_of_users(
+    program: Program, parameter: Instruction, users: Iterable[tuple[int, Instruction]], is_result: bool
+) -> int:
+    total, whole = (parameter.shape.all_bytes, True) if is_result else (0, False)
+    for held, user in users:
+        is_first = bool(user.operands) and user.operands[0] == held
         if user.opcode == "fusion" and (inner := program.body(user)) is not None:
             read = _read_bytes(program, inner)
-            total += sum(read.get(at, 0) for at, operand in enumerate(user.operands) if operand == parameter.id)
+            total += sum(read.get(at, 0) for at, operand in enumerate(user.operands) if operand == held)
         elif user.opcode == "slice" or (is_first and user.opcode in ("dynamic-slice", "gather")):
             total += user.shape.bytes
         elif is_first and user.opcode == "dynamic-update-slice":
@@ -233,7 +299,7 @@ def _bytes_of_users(program: Program, parameter: Instruction, users: Iterable[In
         elif not whole:
             whole = True
             total += parameter.shape.all_bytes
-    return total
+    return min(total, LARGEST)
 
 
 def _written(program: Program, root: Instruction | None) -> int:
@@ -247,6 +313,9 @@ def _written(program: Program, root: Instruction | None) -> int:
 
 
 # --- products and convolutions -------------------------------------------------------------------------------------
+
+_MOST_DIMENSIONS = 1 << 16
+"""Numbers of dimensions that a config names are smaller; real ones have a digit."""
 
 _CUBLAS = re.compile(r"__(?:cublas|hipblas|rocblas|onednn)\S*(?:gemm|matmul)", re.IGNORECASE)
 
@@ -262,9 +331,12 @@ def product_of(program: Program, one: Instruction) -> Product | None:
         return None
     batch = _sizes(left, dims.lhs_batch)
     k = _sizes(left, dims.lhs_contracting)
-    m = prod(size for i, size in enumerate(left.dims) if i not in (*dims.lhs_batch, *dims.lhs_contracting))
-    n = prod(size for i, size in enumerate(right.dims) if i not in (*dims.rhs_batch, *dims.rhs_contracting))
-    return Product(batch, m, n, k)
+    return Product(
+        batch,
+        _others(left, (*dims.lhs_batch, *dims.lhs_contracting)),
+        _others(right, (*dims.rhs_batch, *dims.rhs_contracting)),
+        k,
+    )
 
 
 def dims_of(one: Instruction) -> DotDims | None:
@@ -275,7 +347,12 @@ def dims_of(one: Instruction) -> DotDims | None:
 
 
 def _sizes(shape: Shape, dimensions: Iterable[int]) -> int:
-    return prod(shape.dims[i] for i in dimensions if 0 <= i < len(shape.dims))
+    return product(shape.dims[i] for i in dimensions if 0 <= i < len(shape.dims))
+
+
+def _others(shape: Shape, dimensions: Iterable[int]) -> int:
+    named = frozenset(dimensions)
+    return product(size for i, size in enumerate(shape.dims) if i not in named)
 
 
 def _configured(text: str) -> DotDims | None:
@@ -283,9 +360,10 @@ def _configured(text: str) -> DotDims | None:
     try:
         told = json.loads(text)["gemm_backend_config"]["dot_dimension_numbers"]
         names = (f"{side}_{what}_dimensions" for what in ("contracting", "batch") for side in ("lhs", "rhs"))
-        return DotDims(*(tuple(int(i) for i in told.get(name, ())) for name in names))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        found = DotDims(*(tuple(int(i) for i in told.get(name, ())) for name in names))
+    except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+    return found if all(0 <= i < _MOST_DIMENSIONS for part in found for i in part) else None
 
 
 def convolution_operands(program: Program, one: Instruction) -> tuple[Shape, Shape, Shape] | None:
@@ -310,17 +388,21 @@ def convolution_flops(program: Program, one: Instruction) -> int:
     source, kernel, result = operands
     if max((dims.kernel_out, dims.kernel_in, *dims.kernel_space), default=0) >= len(kernel.dims):
         return 0
+    # A dimension is named once, or positions of a kernel could be more than its elements.
+    if len({*dims.kernel_space, dims.kernel_in, dims.kernel_out}) < len(dims.kernel_space) + 2:
+        return 0
     space = list(zip(dims.input_space, dims.kernel_space, dims.output_space, strict=False))
-    if any(i >= len(source.dims) or o >= len(result.dims) for i, _, o in space):
+    if kernel.elements == LARGEST or any(i >= len(source.dims) or o >= len(result.dims) for i, _, o in space):
         return 0
     products = 1
     for (i, k, o), window in zip(space, one.window, strict=False):
         products *= _valid(source.dims[i], kernel.dims[k], result.dims[o], *window[1:])
     features = kernel.dims[dims.kernel_in] * kernel.dims[dims.kernel_out]
     batch = _sizes(source, (dims.input_batch,)) // max(one.batch_groups, 1)
-    return 2 * products * features * batch
+    return product((2, products, features, batch))
 
 
+@lru_cache(1 << 10)
 def _valid(source: int, kernel: int, result: int, stride: int, low: int, high: int, dilation: int, base: int) -> int:
     """Pairs of a position of the kernel and one of the result that meet an element of the input, in one dimension."""
     reach = (source - 1) * base + 1 if source else 0
@@ -342,72 +424,14 @@ def _valid(source: int, kernel: int, result: int, stride: int, low: int, high: i
 
 # --- libraries -----------------------------------------------------------------------------------------------------
 
-_NUMBER = re.compile(r"(\w+) = (-?\d+) : i64")
-_CAUSAL = (2, 3, 5)
-"""Masks of TransformerEngine that leave out half of the products: causal, with padding, from the bottom right."""
-
 
 def library_flops(program: Program, one: Instruction) -> int:
     """Operations of a call of a library that is known; 0 for any other."""
     return next((count(program, one) for pattern, count in _LIBRARIES if pattern.search(one.target)), 0)
 
 
-class Attention(NamedTuple):
-    """The sizes of fused attention.
-
-    Attributes:
-        batch: sequences, as many as there is room for.
-        n_q, heads_q: queries of a sequence, and their heads.
-        n_kv, heads_kv: keys and values of a sequence, and their heads.
-        d_qk, d_v: elements of a key and of a value of one head.
-        causal: whether the mask leaves out half of the products.
-    """
-
-    batch: int
-    n_q: int
-    heads_q: int
-    n_kv: int
-    heads_kv: int
-    d_qk: int
-    d_v: int
-    causal: bool
-
-    @property
-    def flops(self) -> int:
-        """Operations of the forward pass; a multiply-add counts as two."""
-        found = 2 * self.batch * self.heads_q * self.n_q * self.n_kv * (self.d_qk + self.d_v)
-        return found // 2 if self.causal else found
-
-
-_TE_ATTENTION = re.compile(r"^te_fused_attn_(?:forward|backward)")
-_TE_SIZES = (
-    "input_batch", "q_max_seqlen", "attn_heads", "kv_max_seqlen", "num_gqa_groups", "qk_head_dim", "v_head_dim",
-)  # fmt: skip
-"""What TransformerEngine calls the sizes of attention, in the order of `Attention`."""
-
-
-def attention_of(one: Instruction) -> Attention | None:
-    """The attention that a call of TransformerEngine computes, packed or not; None for anything else."""
-    if not _TE_ATTENTION.match(one.target):
-        return None
-    told = {name: int(value) for name, value in _NUMBER.findall(one.backend_config)}
-    told.setdefault("num_gqa_groups", told.get("attn_heads", 0))
-    if not all(name in told for name in _TE_SIZES):
-        return None
-    batch, n_q, heads_q, n_kv, heads_kv, d_qk, d_v = (told[name] for name in _TE_SIZES)
-    return Attention(batch, n_q, heads_q, n_kv, heads_kv, d_qk, d_v, told.get("mask_type") in _CAUSAL)
-
-
-def _te_attention(_: Program, one: Instruction) -> int:
-    found = attention_of(one)
-    if found is None:
-        return 0
-    # Backward: the scores once more, then dV, dP, dQ and dK: five products where forward has two.
-    return found.flops * 5 // 2 if "backward" in one.target else found.flops
-
-
 _LIBRARIES: tuple[tuple[re.Pattern[str], Callable[[Program, Instruction], int]], ...] = (
-    (_TE_ATTENTION, _te_attention),
+    (TARGETS, attention_flops),
     (re.compile(r"^__(?:cudnn|miopen)\$conv"), convolution_flops),
 )
 """Targets of custom calls, and what they compute."""

@@ -28,7 +28,7 @@ def linked_graph(core: Core, link: Link) -> Core:
         columns = Columns({**dict(columns), "argset": codes})
     return Core(
         columns, core.names, core.threads, argsets, core.autograd_flows, core.depends_on,
-        _collectives(core, link), core.info, core.details, link,
+        _collectives(core, link), core.info, core.details, link, core.programs,
     )  # fmt: skip
 
 

@@ -45,7 +45,7 @@ TABLES: Mapping[str, TableSchema] = {
 REPORT_TABLES = (
     "gpu_timeline", "ops_summary_by_category", "ops_summary", "ops_unique_args", "kernel_summary",
     "kernel_category_detail", "kernel_category_summary", "unified_perf_summary", "work_summary", "coll_analysis",
-    "runtime_summary", "step_summary", "short_kernel_histogram", "idle_causes", "short_kernels_summary",
+    "runtime_summary", "step_summary", "programs", "short_kernel_histogram", "idle_causes", "short_kernels_summary",
     "memory_summary", "memory_peak", "allocations_by_module",
 )  # fmt: skip
 """Names of the tables that a report can have, in its order."""

@@ -173,6 +173,58 @@ MODULES_OF_SIGNATURE: About = {
     "uid": uid("the first call of the module"),
 }
 
+PROGRAMS: About = {
+    "program": key("name of the program", "program"),
+    "gpu_ms": total(
+        "sum of the durations of the GPU events that are charged to its instructions", "ms", "GPU ms", compared="main"
+    ),
+    "percent": Column("share of the sum over all GPU events", "%", Role.share, "% of GPU", gives_way=2),
+    "host_ms": replace(
+        total(
+            "sum of the durations of its instructions on the host, without those in others: launching, on a CPU "
+            "computing",
+            "ms",
+            "host ms",
+        ),
+        gives_way=1,
+    ),
+    "executions": replace(count("executions, each device's for itself", "runs"), gives_way=-1),
+    "compiled": Column(
+        "how often it was compiled: numbers by which the profile names it", heading="compiled", gives_way=-1
+    ),
+    "compile_ms": Column(
+        "time in which its function was traced, lowered and compiled during the recording; absent where that was "
+        "before, or no call tells",
+        "ms",
+        heading="compile ms",
+        gives_way=0,
+    ),
+    "versions": Column(
+        "programs of this name that ran; several where it was compiled for other shapes or constants",
+        heading="versions",
+        gives_way=-1,
+    ),
+    "instructions": Column(
+        "number of its instructions, those in bodies of fusions and loops included",
+        heading="instructions",
+        gives_way=2,
+    ),
+    "devices": Column("devices that it was compiled for", heading="devices", gives_way=2),
+    "shapes": Column(
+        "types and dims of its parameters and results, equal ones once with their number",
+        role=Role.text,
+        heading="shapes",
+        gives_way=0,
+    ),
+    "fingerprint": Column(
+        "hash of its instructions, their shapes and configuration; equal in all profiles",
+        role=Role.key,
+        heading="fingerprint",
+        gives_way=3,
+    ),
+    "numbers": listed("by which the profile names it"),
+}
+
 FORWARD_BACKWARD: About = {
     "name": key("forward op"),
     "forward_calls": count("calls with GPU work charged to them"),
@@ -201,6 +253,11 @@ SCHEMAS = {
     "dearest_ops": TableSchema("Which ops take most GPU time, and where they are called.", DEAREST_OPS),
     "op_signatures": TableSchema("What each set of arguments of an op costs.", OP_SIGNATURES),
     "modules_of_signature": TableSchema("Which modules an op with certain shapes works for.", MODULES_OF_SIGNATURE),
+    "programs": TableSchema(
+        "Which compiled programs of JAX ran, how often they were compiled, and what they take.",
+        PROGRAMS,
+        counts="execution",
+    ),
     "forward_backward": TableSchema(
         "What ops take in the forward pass, in recomputation and in their backward pass.", FORWARD_BACKWARD
     ),

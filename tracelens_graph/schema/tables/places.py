@@ -79,11 +79,14 @@ GPU_TIME_UNDER: About = {
 }
 
 PYTHON_LINES: About = {
-    "name": key("`file(line): function` of the innermost such frame above the launch"),
-    "frames": count("calls of it with GPU work"),
+    "name": key(
+        "`file(line): function` of the innermost such frame above the launch; in profiles of JAX without one "
+        "`file:line` that the instruction comes from"
+    ),
+    "frames": count("calls of it with GPU work; of an instruction's line its instances"),
     **_WORK,
     "percent": share("share of the sum over all GPU events"),
-    "uid": uid("the first of these calls"),
+    "uid": uid("the first of these calls or instances"),
 }
 
 RUNTIME_SUMMARY: About = {
@@ -163,9 +166,11 @@ SCHEMAS = {
         "GPU time per name at one level of the graph: modules, ops, launches or kernels.", ATTRIBUTION, counts="node"
     ),
     "module_tree": TableSchema(
-        "GPU time of every nn.Module, forward and backward, in the order of the module tree.", MODULE_TREE, ordered=True
+        "GPU time of every nn.Module or named scope, forward and backward, in the order of the module tree.",
+        MODULE_TREE,
+        ordered=True,
     ),
-    "modules": TableSchema("GPU time of every nn.Module by its place in the module tree.", MODULES),
+    "modules": TableSchema("GPU time of every nn.Module or named scope by its place in the module tree.", MODULES),
     "gpu_time_under": TableSchema("GPU time below a node by what is right below it.", GPU_TIME_UNDER, counts="node"),
     "python_lines": TableSchema("Which lines of Python launch the GPU time.", PYTHON_LINES),
     "runtime_summary": TableSchema(

@@ -120,8 +120,8 @@ IDLE_CAUSES: About = {
     "idle_ms": total("idle time due to it, over all devices", "ms", "idle ms", compared="main", figure="ms"),
     "percent_of_idle": share("share of the idle time", "% of idle"),
     "percent_of_total": share(
-        "share of the GPU span, from the first to the last GPU event; what of the steps lies before and behind it does "
-        "not count, as it does in the causes of a report",
+        "share of the GPU span, from the first to the last GPU event, or of the sum of those of several devices; what "
+        "of the steps lies before and behind it does not count, as it does in the causes of a report",
         "% of GPU span",
         figure="percent",
     ),

@@ -71,20 +71,20 @@ class Training:
     ) -> tuple[Instruction, list[Instruction]]:
         out, up, down = weights
         norm = self._fusion("multiply", self._rows, [x], (layer, "norm"), "mul", 24)
-        attended = self._attention([norm], (layer, "attention"), "forward")
+        attended, *saved = self._attention(norm, (layer, "attention"))
         y = self._gemm(attended, out, (layer, "attention"), "forward", 30)
         y = self._fusion("add", self._rows, [x, y], (layer,), "add", 33)
         hidden = self._gemm(y, up, (layer, "mlp"), "forward", 36)
         active = self._fusion("tanh", hidden.shape, [hidden], (layer, "mlp", "gelu"), "tanh", 37)
         z = self._gemm(active, down, (layer, "mlp"), "forward", 38)
         z = self._fusion("add", self._rows, [y, z], (layer,), "add", 40)
-        return z, [norm, attended, y, hidden, active]
+        return z, [norm, attended, y, hidden, active, *saved]
 
     def _backward(
         self, layer: str, weights: Sequence[Instruction], kept: Sequence[Instruction], grad: Instruction
     ) -> Instruction:
         out, up, down = weights
-        norm, attended, y, hidden, active = kept
+        norm, attended, y, hidden, active, *saved = kept
         back: Pass = "backward"
         scope = (layer, "mlp")
         self._keep(layer, self._gemm(active, grad, scope, back, 38, contract=(0, 0)))
@@ -95,7 +95,7 @@ class Training:
         scope = (layer, "attention")
         self._keep(layer, self._gemm(attended, grad, scope, back, 30, contract=(0, 0)))
         inner = self._gemm(grad, out, scope, back, 30, contract=(1, 1))
-        inner = self._attention([inner, norm], scope, back)
+        inner = self._attention_backward(inner, norm, saved, scope)
         return self._fusion("multiply", self._rows, [inner, norm], (layer, "norm"), "mul", 24, back)
 
     def _keep(self, layer: str, gradient: Instruction) -> None:
@@ -165,19 +165,67 @@ class Training:
         )  # fmt: skip
         return self.builder.add("get-tuple-element", "get-tuple-element", call.shape, [call], more=number(13, 0))
 
-    def _attention(self, operands: list[Instruction], scopes: tuple[str, ...], part: Pass) -> Instruction:
-        """Attention by cuDNN, forward or backward."""
+    def _attention(self, rows: Instruction, scopes: tuple[str, ...]) -> list[Instruction]:
+        """Causal attention by cuDNN: its result as rows and as heads, and the sums that its backward pass needs."""
         o = self._options
-        flops = 4 * o.batch * o.tokens * o.tokens * o.width * (1 if part == "forward" else 2)
-        target = "__cudnn$fmhaSoftmax" + ("" if part == "forward" else "Backward")
+        heads = self._as_heads(rows)
+        sums = Shape("f32", (o.batch, o.heads, o.tokens))
+        call = self._fmha([heads, heads, heads], [heads.shape, sums], scopes, "forward")
+        made, statistics = self._part(call, heads.shape, 0), self._part(call, sums, 1)
+        return [self.builder.add("bitcast", "bitcast", self._rows, [made]), made, statistics]
+
+    def _attention_backward(
+        self, grad: Instruction, rows: Instruction, saved: Sequence[Instruction], scopes: tuple[str, ...]
+    ) -> Instruction:
+        """The gradient of queries; those of keys and values are not used."""
+        made, statistics = saved
+        heads, grad = self._as_heads(rows), self._as_heads(grad)
+        call = self._fmha([heads, heads, heads, statistics, grad, made], [heads.shape] * 3, scopes, "backward")
+        return self.builder.add("bitcast", "bitcast", self._rows, [self._part(call, heads.shape, 0)])
+
+    def _as_heads(self, rows: Instruction) -> Instruction:
+        """Rows as batch, tokens, heads and elements of a head."""
+        o = self._options
+        shape = Shape("bf16", (o.batch, o.tokens, o.heads, o.width // o.heads))
+        return self.builder.add("bitcast", "bitcast", shape, [rows])
+
+    def _part(self, call: Instruction, shape: Shape, place: int) -> Instruction:
+        return self.builder.add("get-tuple-element", "get-tuple-element", shape, [call], more=number(13, place))
+
+    def _fmha(
+        self, operands: list[Instruction], results: list[Shape], scopes: tuple[str, ...], part: Pass
+    ) -> Instruction:
+        o, is_forward = self._options, part == "forward"
+        dense = 4 * o.batch * o.tokens * o.tokens * o.width
+        products = {
+            name: {"lhs_batch_dimensions": ["0", lhs_heads], "rhs_batch_dimensions": ["0", "2"],
+                   "lhs_contracting_dimensions": [lhs], "rhs_contracting_dimensions": [rhs]}
+            for name, lhs_heads, lhs, rhs in (_FORWARD_PRODUCTS if is_forward else _BACKWARD_PRODUCTS)
+        }  # fmt: skip
+        scores = {"element_type": "BF16", "dimensions": [str(size) for size in (o.batch, o.heads, o.tokens, o.tokens)]}
+        config = {
+            "fmha_scale": (o.width // o.heads) ** -0.5, "intermediate_tensor_shape": scores, "is_flash_attention": True,
+            "mask_type": "CAUSAL", "dropout_rate": 0.0, "sliding_window_length": 0,
+            **{f"{name}_dot_dimension_numbers": numbers for name, numbers in products.items()},
+        }  # fmt: skip
         kernel = Work(
-            f"cudnn_generated_fort_native_sdpa_sm90_flash_{'fprop' if part == 'forward' else 'bprop'}_wgmma_f16_knob",
-            kernels.roofline(flops, 4 * self._rows.bytes),
+            f"cudnn_generated_fort_native_sdpa_sm90_flash_{'fprop' if is_forward else 'bprop'}_wgmma_f16_knob",
+            kernels.roofline(dense * (1 if is_forward else 2), 4 * self._rows.bytes),
         )
+        target = "__cudnn$fmhaSoftmax" + ("" if is_forward else "Backward")
         return self.builder.add(
-            "cudnn-fmha", "custom-call", self._rows, operands, more=block(28, target), scopes=scopes, part=part,
-            op_name=_op_name(scopes, part, "dot_product_attention"), line=28, works=(kernel,),
+            "cudnn-fmha", "custom-call", [*results, Shape("u8", (0,))], operands, scopes=scopes, part=part, line=28,
+            more=block(28, target) + block(43, json.dumps({"cudnn_fmha_backend_config": config})), works=(kernel,),
+            op_name=_op_name(scopes, part, "dot_product_attention"), flops=dense // 2 if is_forward else dense * 5 // 4,
         )  # fmt: skip
+
+
+_FORWARD_PRODUCTS = (("bmm1", "2", "3", "3"), ("bmm2", "1", "3", "1"))
+_BACKWARD_PRODUCTS = (
+    ("bmm1_grad_gemm1", "1", "2", "1"), ("bmm1_grad_gemm2", "1", "3", "1"), ("bmm2_grad_gemm1", "1", "2", "1"),
+    ("bmm2_grad_gemm2", "2", "3", "3"),
+)  # fmt: skip
+"""Products of attention, as cuDNN is told them: where heads stand on the left, and what both sides sum over."""
 
 
 def _op_name(scopes: tuple[str, ...], part: Pass, primitive: str) -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -209,16 +210,18 @@ class BulkExport:
                 ends.append(np.fromiter(found, np.int64, len(keys)))
         if not edges.properties:
             ends = list(distinct_pairs(*ends))
+        columns = edges.columns[2:]
         if EVENT not in (edges.source, edges.target):  # then another trace may have had the same
             pairs = [(edges.type, *pair) for pair in zip(*(side.tolist() for side in ends), strict=True)]
             new = np.array([pair not in self._joined for pair in pairs], bool)
             ends = [side[new] for side in ends]
+            columns = tuple(list(compress(column, new.tolist())) for column in columns)
             self._joined.update(pairs)
         file = self._file("relationships", (edges.type,), edges.properties)
         for low in range(0, len(ends[0]), ROWS_AT_ONCE):
             rows = slice(low, low + ROWS_AT_ONCE)
             fields: list[Iterable[str]] = [map(str, side[rows].tolist()) for side in ends]
-            for prop, column in zip(edges.properties, edges.columns[2:], strict=True):
+            for prop, column in zip(edges.properties, columns, strict=True):
                 fields.append(self._fields.of(prop, column[rows]))
             file.writelines(f"{row}\n" for row in map(",".join, zip(*fields, strict=True)))
         self._edges += len(ends[0])

@@ -12,7 +12,8 @@ import numpy as np
 
 from tracelens_graph.graph.context import Context, content_key
 from tracelens_graph.graph.core import Core
-from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, KEYS, KNOWLEDGE, RATES, Stored
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EDGE_PROPERTIES, EVENT, KEYS, KNOWLEDGE, RATES, Stored
+from tracelens_graph.stores.frames import Texts
 from tracelens_graph.stores.neo4j.image import Edges, Nodes
 
 SURROGATES = re.compile("[\ud800-\udfff]")
@@ -118,7 +119,10 @@ def edges(
         rows, numbers = rows[taken], numbers[taken]
         if len(rows):
             order = np.argsort(place[numbers], kind="stable")  # who write side by side rarely meet at a node
-            yield Edges(name, EVENT, str(labels[numbers[0]]), (uid[rows[order]], keys[numbers[order]]))
+            ends: tuple[Any, ...] = (uid[rows[order]], keys[numbers[order]])
+            if texts := context.of_edges.get(name):
+                ends = (*ends, Texts.of(texts.codes[taken][order], texts.texts))
+            yield Edges(name, EVENT, str(labels[numbers[0]]), ends, properties=EDGE_PROPERTIES.get(name, ()))
     for name, (numbers, rows) in context.to_events.items():
         taken = kept[rows]
         rows, numbers = rows[taken], numbers[taken]
@@ -127,12 +131,17 @@ def edges(
             ends = (keys[numbers[order]], uid[rows[order]])
             yield Edges(name, str(labels[numbers[0]]), EVENT, ends, by_source=True)
     for name, (source, target) in context.among.items():
-        source, target = source[used[source]], target[used[source]]
+        there = used[source]
+        told = list(compress(context.of_pairs(name), there.tolist()))
+        source, target = source[there], target[there]
+        properties = EDGE_PROPERTIES.get(name, ())
         kinds = np.char.add(np.char.add(labels[source], " "), labels[target])
         for pair in dict.fromkeys(kinds.tolist()):
             here = kinds == pair
             begin, end = pair.split(" ")
-            yield Edges(name, begin, end, (keys[source[here]], keys[target[here]]))
+            of_pairs = list(compress(told, here.tolist()))
+            values = ([cast(prop, one.get(prop.name) or None) for one in of_pairs] for prop in properties)
+            yield Edges(name, begin, end, (keys[source[here]], keys[target[here]], *values), properties=properties)
 
 
 def _key(key: str, label: str, trace: Mapping[str, Any]) -> str:

@@ -76,6 +76,9 @@ def columns(core: Core, context: Context, options: Options) -> dict[str, Any]:
     arguments = {uid: msgspec.json.encode(one).decode() for uid, one in core.collective_args.items()}
     found["collective"] = _texts_of(core, arguments)
     found["arrows"] = _texts_of(core, _arrows(core))
+    if core.programs is not None and core.programs.sources:
+        ops = np.flatnonzero(c.kind == Kind.Op)
+        found["source"] = _spread(len(c), ops, core.programs.source_place, core.programs.sources)
     if options.with_args:
         found["args"] = _texts_of(core, dict(_arguments(core)))
     return found

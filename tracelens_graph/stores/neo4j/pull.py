@@ -19,6 +19,7 @@ from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.flows import Flow
+from tracelens_graph.graph.programs import RUNS, CompiledProgram, CompiledPrograms, code_type
 from tracelens_graph.schema import SCHEMA_VERSION, STORED, Flag, Kind, OwnerRule
 from tracelens_graph.schema.database import DATABASE_VERSION, EVENT, PULLED_EDGES
 from tracelens_graph.stores.frames import ARGSET_PARTS
@@ -50,11 +51,17 @@ _VALUES = ", ".join(
 _SIZE_OF_NAME = "CASE WHEN n.name IS :: STRING THEN size(n.name) END"
 _COUNT = f"MATCH (n:{EVENT}) WHERE n.trace = $trace RETURN count(n)"
 _READ_NUMBERS = f"{_EVENTS} RETURN collect([n.pre, {_SIZE_OF_NAME}, {_VALUES}])"
-_AMONG_EVENTS = "|".join(name for name in PULLED_EDGES if name != "HAS_SIGNATURE")
+_AMONG_EVENTS = "|".join(name for name in PULLED_EDGES if name not in ("HAS_SIGNATURE", "OF_PROGRAM"))
 _READ_NAMES = f"{_EVENTS} RETURN n.name, collect(n.pre)"
 _READ_KINDS = f"{_EVENTS} RETURN labels(n), n.owner_rule, n.flags, collect(n.pre)"
 _READ_TEXTS = f"{_EVENTS} AND (n.collective IS NOT NULL OR n.arrows IS NOT NULL) RETURN n.uid, n.collective, n.arrows"
+_READ_SOURCES = f"{_EVENTS} AND n.source IS NOT NULL RETURN n.source, collect(n.pre)"
 _READ_SIGNATURES = f"{_EVENTS} MATCH (n)-[:HAS_SIGNATURE]->(s:Signature) RETURN s.key, collect(n.pre)"
+_READ_OF_PROGRAM = f"{_EVENTS} MATCH (n)-[e:OF_PROGRAM]->(p:Program) RETURN p.key, e.runs, collect(n.pre)"
+_READ_PROGRAMS = (
+    "MATCH (:Trace {id: $trace})-[e:RAN]->(p:Program) "
+    "RETURN p.key, properties(p), e.compiler_fingerprint, coalesce(e.numbers, [])"
+)
 _READ_EDGES = f"{_EVENTS} MATCH (n)-[e:{_AMONG_EVENTS}]->(m:{EVENT}) RETURN type(e), collect([n.pre, m.pre])"
 _READ_ARGSETS = (
     f"MATCH (s:Signature) WHERE s.key IN $keys RETURN s.key, {', '.join(f's.{name}' for name in ARGSET_PARTS)}"
@@ -125,6 +132,10 @@ class _Reader:
         self._collectives: dict[int, dict[str, Any]] = {}
         self._depends_on: list[np.ndarray] = []
         self._edges = dict.fromkeys(PULLED_EDGES, 0)
+        self._programs = self._read_programs()
+        self._of_program = np.zeros(self._size, code_type(len(self._programs)))
+        self._sources: dict[str, int] = {}
+        self._of_source = np.zeros(self._size if self._programs else 0, np.int32)
 
     def core(self) -> Core:
         """The graph, checked."""
@@ -149,6 +160,7 @@ class _Reader:
             collectives=self._collectives,
             info=info,
             details=self._details(info.events if with_args else 0),
+            programs=self._compiled_programs(),
         )
 
     def _batch(self, low: int, high: int) -> None:
@@ -177,6 +189,11 @@ class _Reader:
         for key, rows in self._rows(_READ_SIGNATURES, **at):
             self._edges["HAS_SIGNATURE"] += len(rows)
             self._arrays["argset"][rows] = self._signatures.setdefault(key, len(self._signatures))
+        for key, runs, rows in self._rows(_READ_OF_PROGRAM, **at) if self._programs else ():
+            self._edges["OF_PROGRAM"] += len(rows)
+            self._of_program[rows] = 2 * (1 + list(self._programs).index(key)) + RUNS.index(runs)
+        for source, rows in self._rows(_READ_SOURCES, **at) if self._programs else ():
+            self._of_source[rows] = self._sources.setdefault(source, len(self._sources) + 1)
         for uid, collective, arrows in self._rows(_READ_TEXTS, **at):
             if collective is not None:
                 self._collectives[uid] = msgspec.json.decode(collective)
@@ -185,6 +202,14 @@ class _Reader:
         for edge_type, pairs in self._rows(_READ_EDGES, **at):
             self._add_edges(edge_type, np.array(pairs, np.int64))
         self._count(high - low)
+
+    def _read_programs(self) -> dict[str, CompiledProgram]:
+        """Compiled programs by key, in the order of the numbers by which the profile names them."""
+        found = {}
+        for key, properties, recorded, numbers in self._rows(_READ_PROGRAMS):
+            told = {**properties, "compiler_fingerprint": recorded or "", "numbers": list(map(int, numbers))}
+            found[key] = msgspec.convert(told, CompiledProgram)
+        return dict(sorted(found.items(), key=lambda one: one[1].numbers))
 
     def _add_edges(self, edge_type: str, pairs: np.ndarray) -> None:
         self._edges[edge_type] += len(pairs)
@@ -217,6 +242,14 @@ class _Reader:
                     codes[self._signatures[key]] = found.setdefault(argset, len(found))
         self._arrays["argset"] = codes[self._arrays["argset"]]
         return list(found)  # type: ignore[arg-type]
+
+    def _compiled_programs(self) -> CompiledPrograms | None:
+        if not self._programs:
+            return None
+        ops = self._arrays["kind"] == Kind.Op
+        return CompiledPrograms(
+            tuple(self._programs.values()), self._of_program[ops], tuple(self._sources), self._of_source[ops]
+        )
 
     def _check_edges(self) -> None:
         """See that there are as many edges of each type as were pushed, by whoever counted them."""
