@@ -6,6 +6,7 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.told_passes import told_passes
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
@@ -65,6 +66,6 @@ def forward_backward(g: Core | Window) -> Table:
     }
     table = Table(
         "forward_backward", columns, FORWARD_BACKWARD, w.titled("GPU time of forward and backward pass by op"),
-        [_NO_SCOPES] if core.info.is_xla and not len(core.autograd.backward) else [],
+        [_NO_SCOPES, *told_passes(core, w.gpu_rows)] if core.info.is_xla and not len(core.autograd.backward) else [],
     )  # fmt: skip
     return table.take(np.argsort(-sums.sum(axis=1), kind="stable"))

@@ -16,6 +16,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.charging import OPTIMIZER, charged, frames_above, module_calls, of_optimizer
+from tracelens_graph.analyses.shared.told_passes import told_passes
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
@@ -98,6 +99,8 @@ def modules(
     title = f"GPU time by {what}" + (", GPU events with a launch in the trace" if linked_only else "")
     notes = [*unlinked_notes(w, linked_only), *_unknown_notes(w.core, rows)]
     notes += _notes(w.core, tree, times, depth, len(rows))
+    if w.core.info.is_xla and not len(tree.frames):
+        notes += told_passes(w.core, rows)
     return Table("module_tree", columns, MODULE_TREE, w.titled(title), notes)
 
 
