@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from tracelens_graph.graph.build import EventTable
+from tracelens_graph.graph.core import XLA
 from tracelens_graph.loaders.kineto.codes import Codes
 from tracelens_graph.loaders.kineto.collect import NODE_FAMILIES, Collected, dtype_of
 from tracelens_graph.loaders.kineto.times import MOST_APART_NS
@@ -24,9 +25,11 @@ KEPT_METADATA = (
     "baseTimeNanoseconds", "record_shapes", "with_stack", "with_modules", "with_flops", "profile_memory",
     "cupti_version", "cuda_runtime_version", "cuda_driver_version", "roctracer_version", "hip_runtime_version",
     "hip_driver_version", "nccl_version", "pytorch_version", "torch_version", "generator", "host_name", "host",
+    "profiler",
 )  # fmt: skip
 """Top-level keys that are kept. All others stay out: real traces carried tokens in them. Of the host's name a hash is
-kept, so that ranks of one host know each other; a piece cut out of a trace has that hash as `host`."""
+kept, so that ranks of one host know each other; a piece cut out of a trace has that hash as `host`. Of the profiler's
+name only that of XLA is kept, which pieces of profiles of JAX have."""
 
 _TYPES = {"deviceProperties": list, "distributedInfo": dict, "generator": str, "host_name": str, "host": str}
 _HASH = re.compile("[0-9a-f]{16}")
@@ -189,6 +192,8 @@ def _compact(text: bytes) -> str:
 def metadata_of(keys: dict[str, Any]) -> dict[str, Any]:
     """The top-level keys that may be kept, without host names and environment, and without what is damaged."""
     kept = {key: keys[key] for key in KEPT_METADATA if key in keys and isinstance(keys[key], _TYPES.get(key, object))}
+    if kept.get("profiler") != XLA:
+        kept.pop("profiler", None)
     if distributed := kept.get("distributedInfo"):
         kept["distributedInfo"] = {key: distributed[key] for key in _KEPT_DISTRIBUTED if key in distributed}
     if devices := kept.get("deviceProperties"):

@@ -18,6 +18,10 @@ from tracelens_graph.loaders.xplane.programs import Programs
 from tracelens_graph.loaders.xplane.space import Plane, planes, stats_of
 from tracelens_graph.loaders.xplane.table import event_table
 from tracelens_graph.loaders.xplane.wire import Buffer, Damaged
+from tracelens_graph.texts import cut_end, printable
+
+_LONGEST = 100
+"""Columns of a name in a message."""
 
 
 def load_xplane(source: Source, progress: Callable[[int, int], None] | None = None) -> Core:
@@ -52,11 +56,11 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
         table, sources = event_table(events, which, known)
     table.info = _info(source, events, told, repairs)
     if is_cut or source.cut_short:
-        table.info.planes = [plane.name for plane in found]
+        table.info.planes = [_shown(plane.name) for plane in found]
     if known.odd:
-        table.info.repairs[f"instructions that their program tells nothing sound of, such as {known.odd[0]}"] = len(
-            known.odd
-        )
+        table.info.repairs[
+            f"instructions that their program tells nothing sound of, such as {_shown(known.odd[0])}"
+        ] = len(known.odd)
     named = len(table.info.processes) + len(table.info.threads)
     table.info.events += int(len(table.columns["kind"]) - len(events)) + named
     table.info.left_out["process or thread"] = named
@@ -84,8 +88,13 @@ def _planes(data: Buffer) -> tuple[list[Plane], bool, dict[str, int]]:
     return found, False, {}
 
 
+def _shown(name: str) -> str:
+    """A name of the file in a message of one line."""
+    return " ".join(cut_end(printable(name), _LONGEST).split())
+
+
 def _where_cut(found: list[Plane], size: int) -> str:
-    inside = f" in {found[-1].name}" if found and found[-1].is_cut and found[-1].name else ""
+    inside = f" in {_shown(found[-1].name)}" if found and found[-1].is_cut and found[-1].name else ""
     return f": its end is missing, it breaks off{inside} after {size:,} bytes; copy or record it again"
 
 

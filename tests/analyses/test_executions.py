@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import plain_xplane as plain
@@ -12,11 +13,15 @@ from corpus import loaded, parametrize, xplane_files
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import idle_causes
 from tracelens_graph.analyses.ops.programs import programs
+from tracelens_graph.analyses.performance.roofline_summary import roofline_summary
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.shared.executions import recorded_executions
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading import load_core
+from tracelens_graph.perf.devices import architecture
+from tracelens_graph.table import Table
 
 US = 1_000_000
 
@@ -50,6 +55,12 @@ def profile(*kernels: int, unlinked: int = 0, devices: int = 1, name: str = "jit
 )
 def test_executions_without_gpu_events(kernels: tuple[int, ...], told: str) -> None:
     assert recorded_executions(profile(*kernels).everything).told == told
+
+
+@pytest.mark.parametrize("table", [idle_causes, gpu_timeline, lambda g: roofline_summary(g, architecture("mi300x"))])
+def test_tables_of_idle_time_say_what_was_lost(table: Callable[[Core], Table]) -> None:
+    note = "2 of 4 executions of programs left no GPU events: time without any need not be idle time"
+    assert [table(profile(*kernels)).notes.count(note) for kernels in ((3, 0, 3, 0), (3, 3))] == [1, 0]
 
 
 def test_events_without_a_launch_may_be_theirs() -> None:

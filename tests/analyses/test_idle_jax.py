@@ -9,12 +9,14 @@ import pytest
 from made_hlo import mlp
 from plain_xplane import Plane
 
+from corpus import loaded, parametrize, xplane_files
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, FOR_JAX
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.host_states import COMPILATION, COPY_TO_DEVICE, LAUNCH, SYNCHRONIZATION, row_states
 from tracelens_graph.analyses.idle.idle import idle_causes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
+from tracelens_graph.reports.views import view
 
 US = 1_000_000
 
@@ -83,3 +85,11 @@ def test_verdicts_of_profiles_of_jax_speak_of_jax(corpus: Path, name: str) -> No
     text = " ".join(part for one in found for part in (one.text, *one.suggestions))
     assert not any(word in text for word in ("torch", "with_stack", "DataLoader", ".item()", "not recorded"))
     assert found[0].evidence["kind"] == {"conv-legacy": "too_little", "te-fused-attention": "compute.attention"}[name]
+
+
+@parametrize("path", xplane_files())
+def test_what_it_is_due_to_can_be_looked_at_on_a_narrow_terminal(path: Path) -> None:
+    table = view(idle_causes(loaded(path)))
+    shown = table.text(80)
+    uid = next(uid for uid in table["because uid"] if uid is not None and uid >= 0)
+    assert str(uid) in shown.split()

@@ -11,6 +11,7 @@ import plain_xplane as plain
 import pytest
 
 from tracelens_graph.analyses.ops.passes import forward_backward
+from tracelens_graph.analyses.places.modules import modules
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.schema import Kind, OwnerRule
@@ -123,6 +124,17 @@ def test_backward_instructions_belong_to_the_forward_pass_of_their_scope(known_r
     assert all((a["pass"], b["pass"]) == ("forward", "backward") for a, b in pairs)
     assert all(a["scopes"] == b["scopes"] for a, b in pairs)
     assert len({*core.autograd.backward}) == sum(told[op.name]["pass"] == "backward" for op in core.find(Kind.Op))
+
+
+def test_modules_say_what_is_of_no_known_pass(runs: dict[str, tuple[Run, Core]]) -> None:
+    told = {
+        name: [note for note in modules(core).notes if "of no known pass" in note] for name, (_, core) in runs.items()
+    }
+    _, core = runs["command buffers: unnamed"]
+    kernels = core.gpu_rows[core.columns.kind[core.gpu_rows] == Kind.Kernel]
+    ns = int(core.columns.dur_ns[kernels[core.columns.owner[kernels] < 0]].sum())
+    assert [name for name, notes in told.items() if notes] == ["command buffers: unnamed"]
+    assert told["command buffers: unnamed"][0].startswith(f"{ns / 1e6:.3f} ms of kernels")
 
 
 def test_the_backward_pass_of_two_products_of_one_name_is_that_of_both(runs: dict[str, tuple[Run, Core]]) -> None:

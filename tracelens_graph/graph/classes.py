@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 _LINE = re.compile(r"\(\d+\)(?=: )")
 _INSTANCE = re.compile(r"_\d+$")
-_INSTRUCTION = re.compile(r"(?<=[^.:])(?:\.\d+)+$", re.ASCII)
+_INSTRUCTION = re.compile(r"(?:\d+\.)+(?=[^.:])", re.ASCII)
 """What numbers the instructions of a program of XLA: `fusion.12`, `cudnn-conv.1.0`."""
 _APIS = (
     (re.compile(r"^(cuda|cu|hip)\w*Graph\w*Launch", re.I), "launch graph"),
@@ -62,7 +62,8 @@ def normal_name(kind: Kind, name: str) -> str:
     'cublas-gemm'
     """
     if kind is Kind.Op and "::" not in name:
-        name = _INSTRUCTION.sub("", name)
+        number = _INSTRUCTION.match(name[::-1])
+        name = name[: len(name) - number.end()] if number else name
     if kind is Kind.RuntimeCall:
         return next((api for pattern, api in _APIS if pattern.match(name)), name)
     if kind is Kind.Module:

@@ -129,7 +129,7 @@ OWNER_RULE_MEANING = {
 
 XLA_OWNER_RULE_MEANING = OWNER_RULE_MEANING | {
     OwnerRule.nearest_op: "charged to the instruction above its launch",
-    OwnerRule.no_op: "launched for no instruction, as copies are: charged to nobody",
+    OwnerRule.no_op: "launched for no known instruction, as copies and command buffers can be: charged to nobody",
 }
 """The same in profiles of JAX and XLA."""
 

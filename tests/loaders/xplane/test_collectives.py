@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from time import process_time
 from typing import Any
 
 import plain_xplane as plain
@@ -15,6 +16,7 @@ from tracelens_graph.analyses.ranks.job import Job, rank_tables
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.hlo.collectives import collective_of
 from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.loaders.xplane import collectives as module
 from tracelens_graph.loaders.xplane.hlo import read_program
 from tracelens_graph.loading import load_core
 
@@ -291,3 +293,37 @@ def test_collectives_of_a_recording_meet_on_its_four_devices() -> None:
     assert Counter(row["step"] for row in rows) == {0: 11, 1: 11, 2: 11}
     assert not len(job.table("unmatched_collectives"))
     assert all(row["wait_us"] >= 0 for row in rows)
+
+
+def many_at_once(count: int, proto: bytes, names: list[str]) -> bytes:
+    """Instructions of a program, one after the other on one GPU, over and over."""
+    programs, gpu = Plane("/host:metadata"), Plane("/device:GPU:0")
+    programs.program(3, "jit_f(3)", proto)
+    told = [{"hlo_op": f"&{name}", "program_id": 3} for name in names]
+    kernels = [
+        gpu.event("ncclDevKernel_AllReduce", i * US, US, correlation_id=1 + i, **told[i % len(told)])
+        for i in range(count)
+    ]
+    gpu.line(1, "Stream #1", 0, *kernels)
+    return plain.written(programs, gpu)
+
+
+def test_executions_share_the_groups_of_their_instruction() -> None:
+    proto = one_of("all-reduce", iota(1, 1 << 17, [1 << 17], [0]), X)
+    before = process_time()
+    core = load_core(many_at_once(2000, proto, ["it"]))
+    assert [one.group_size for one in core.collectives.nodes] == [1 << 17] * 2000
+    assert process_time() - before < 10
+
+
+def test_groups_of_more_members_than_any_job_has_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_MEMBERS", 200)
+    names = [f"ar.{i}" for i in range(6)]
+    listed = [
+        instruction(100 + i, name, "all-reduce", X, [1], more=iota(64 >> i, 1 << i, [64], [0]))
+        for i, name in enumerate(names)
+    ]
+    proto = program("jit_f", 1, computation(1, "main", 1, instruction(1, "p", "parameter", X), *listed))
+    core = load_core(many_at_once(12, proto, names))
+    assert core.info.repairs == {"instructions that their program tells nothing sound of, such as ar.4 of jit_f(3)": 2}
+    assert len(core.collectives.nodes) == 8

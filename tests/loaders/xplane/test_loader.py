@@ -380,3 +380,13 @@ def test_of_a_cut_profile_without_events_the_place_is_named(tmp_path: Path) -> N
     path.write_bytes(training_profile()[:400])
     with pytest.raises(NotATraceError, match=r"its end is missing, it breaks off in /host:metadata after 400 bytes"):
         load_core(path)
+
+
+def test_names_of_planes_break_no_line() -> None:
+    host = Plane("/host:\n\x1b[31m" + "x" * 1000)
+    host.line(1, "python", 0, host.event("call", 0, US))
+    with pytest.raises(NotATraceError) as caught:
+        load_core(host.written()[:-20].replace(b"call", b""))
+    assert "\n" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+    assert len(str(caught.value)) < 400

@@ -15,11 +15,13 @@ def test_kinds_of_cells() -> None:
     about = {
         "op": Column("the op", heading="op", role=Role.key), "ms": Column("time", "ms", heading="GPU ms"),
         "uid": Column("an event", role=Role.instance), "hidden": Column("more"),
+        "more": Column("more"),
     }  # fmt: skip
     table = Table(
         "t",
         {
-            "op": ["a", "b", "a"], "ms": np.array([1.5, np.nan, np.inf]), "uid": [3, None, 5],
+            "op": ["a", "b", "a"], "ms": [1.5, np.nan, 10**400], "more": np.array([1.5, np.nan, np.inf]),
+            "uid": [3, None, 5],
             "hidden": [[1, 2], None, "a"], "flag": [True, None, False],
         },
         about, "Title", ["a note"],
@@ -29,9 +31,9 @@ def test_kinds_of_cells() -> None:
     columns = {column["name"]: column for column in found["columns"]}
     assert {name: (column["kind"], column["shown"]) for name, column in columns.items()} == {
         "op": ("text", True), "ms": ("number", True), "uid": ("uid", True), "hidden": ("text", False),
-        "flag": ("flag", False),
+        "flag": ("flag", False), "more": ("number", False),
     }  # fmt: skip
-    assert columns["ms"]["cells"] == [1.5, None, None]
+    assert columns["ms"]["cells"] == columns["more"]["cells"] == [1.5, None, None]
     assert columns["uid"]["cells"] == [3, None, 5]
     assert [texts.listed[cell] for cell in columns["op"]["cells"]] == ["a", "b", "a"]
     assert columns["hidden"]["cells"][2] == columns["op"]["cells"][0]

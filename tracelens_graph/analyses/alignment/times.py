@@ -121,8 +121,13 @@ class _Side:
         return len(np.unique(self.window.core.columns.parent[rows]))
 
     def waits(self) -> int:
-        """Number of calls of the launching threads that wait for the GPU."""
-        calls = calls_of(self.window.core)
+        """Number of calls that wait for the GPU; of JAX, where functions of Python wait, those in no other one."""
+        core = self.window.core
+        calls = calls_of(core)
+        if core.info.is_xla:
+            rows = np.flatnonzero(calls.state == SYNCHRONIZATION)
+            reach = np.maximum.accumulate(np.concatenate(([-1], core.columns.last[rows[:-1]]))) if len(rows) else rows
+            return int(np.count_nonzero(self.window.holds(rows) & (rows > reach)))
         rows = self.window.rows_of_kind(Kind.RuntimeCall)
         return int((calls.state[rows] == SYNCHRONIZATION).sum())
 

@@ -29,8 +29,7 @@ from tracelens_graph.analyses.idle.host_states import (
     Clock,
     ends,
 )
-from tracelens_graph.analyses.shared.executions import recorded_executions
-from tracelens_graph.analyses.timeline.timeline import unlinked_notes
+from tracelens_graph.analyses.timeline.timeline import lost_notes, unlinked_notes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
@@ -390,8 +389,7 @@ def idle_causes(g: Core | Window) -> Table:
     notes = unlinked_notes(w, left_out=False)
     if len(w.gpu_rows) and not total:
         notes = [*notes, "the GPU was never idle"]
-    if lost := recorded_executions(w).told:
-        notes = [*notes, f"{lost}: time without any need not be idle time"]
+    notes = [*notes, *lost_notes(w)]
     devices = len(np.unique(c.device[w.gpu_rows]))
     span = "the GPU span is" if devices < 2 else f"the GPU spans of {devices:,} GPUs, added up, are"
     edges = edge_parts(w)

@@ -6,6 +6,7 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.told_passes import told_passes
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
@@ -13,6 +14,10 @@ from tracelens_graph.graph.traversals import climb, launcher
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables.ops import FORWARD_BACKWARD
 from tracelens_graph.table import Table
+
+_NO_SCOPES = (
+    "no backward instruction has a forward one in its named scope: open scopes with jax.named_scope, or use Flax"
+)
 
 
 def forward_backward(g: Core | Window) -> Table:
@@ -60,6 +65,7 @@ def forward_backward(g: Core | Window) -> Table:
         "uid": Groups(group, c.uid[stands_for[op]] if len(op) else op, len(codes)).min.astype(np.int64),
     }
     table = Table(
-        "forward_backward", columns, FORWARD_BACKWARD, w.titled("GPU time of forward and backward pass by op")
-    )
+        "forward_backward", columns, FORWARD_BACKWARD, w.titled("GPU time of forward and backward pass by op"),
+        [_NO_SCOPES, *told_passes(core, w.gpu_rows)] if core.info.is_xla and not len(core.autograd.backward) else [],
+    )  # fmt: skip
     return table.take(np.argsort(-sums.sum(axis=1), kind="stable"))

@@ -16,7 +16,7 @@ from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked
-from tracelens_graph.analyses.timeline.timeline import unlinked_notes
+from tracelens_graph.analyses.timeline.timeline import lost_notes, unlinked_notes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length
 from tracelens_graph.graph.traversals import launcher
@@ -165,6 +165,7 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
         *(_moving_note(w, work.op[roofed[first]], of_call, took - roof) if w.core.info.is_xla else ()),
         *[f"no_roof: {shorten(reason, _LONGEST)}" for reason in dict.fromkeys(why[n] for n in without_roof)],
         *_idle_notes(w),
+        *lost_notes(w),
         *filter(None, [_share_note(w, work, missing)]),
         *(f"without a model: {line}" for line in _named(missing, _NAMED)),
     ]

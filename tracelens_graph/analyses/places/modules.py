@@ -16,11 +16,13 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.charging import OPTIMIZER, charged, frames_above, module_calls, of_optimizer
+from tracelens_graph.analyses.shared.told_passes import told_passes
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.places import MODULE_TREE, MODULES
 from tracelens_graph.table import Table
 
@@ -95,7 +97,10 @@ def modules(
     }
     what = "named scope" if w.core.info.is_xla else f"nn.Module {by}"
     title = f"GPU time by {what}" + (", GPU events with a launch in the trace" if linked_only else "")
-    notes = [*unlinked_notes(w, linked_only), *_notes(w.core, tree, times, depth, len(rows))]
+    notes = [*unlinked_notes(w, linked_only), *_unknown_notes(w.core, rows)]
+    notes += _notes(w.core, tree, times, depth, len(rows))
+    if w.core.info.is_xla and not len(tree.frames):
+        notes += told_passes(w.core, rows)
     return Table("module_tree", columns, MODULE_TREE, w.titled(title), notes)
 
 
@@ -336,6 +341,17 @@ def paths_of(tree: PlaceTree) -> list[str]:
     for name, above in zip(tree.name, tree.above.tolist(), strict=True):
         paths.append(path_of(paths[above] if above >= 0 else "", name))
     return paths
+
+
+def _unknown_notes(core: Core, rows: np.ndarray) -> list[str]:
+    """What of a profile of JAX stands as forward work because nothing tells whose it is."""
+    c = core.columns
+    unknown = rows[(c.kind[rows] == Kind.Kernel) & (c.owner[rows] < 0) & (c.parent[rows] >= 0)]
+    ms = int(c.dur_ns[unknown].sum()) / 1e6
+    if not core.info.is_xla or not len(unknown):
+        return []
+    told = "as in command buffers that name no instructions, are of no known pass: they count as forward"
+    return [f"{ms:,.3f} ms of kernels, {told}"]
 
 
 def _notes(core: Core, tree: PlaceTree, times: _Times, depth: int | None, events: int) -> Iterator[str]:

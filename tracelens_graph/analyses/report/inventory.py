@@ -78,7 +78,7 @@ def _trace(g: Core) -> Table:
     ]
     facts: list[tuple[str, Any, str]] = [
         ("source", g.info.source, ""),
-        ("entries in the file", g.info.events, ""),
+        ("entries, derived ones too" if g.info.is_xla else "entries in the file", g.info.events, ""),
         ("nodes", len(c), ""),
         *(times if g.info.has_times else _operators(g) if g.link else ()),
         ("steps", len(steps), ""),

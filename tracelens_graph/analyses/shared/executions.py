@@ -57,7 +57,9 @@ def _executions(whole: Window) -> tuple[np.ndarray, np.ndarray]:
     empty = events == 0
     lost = empty & np.isin(c.name[calls], c.name[calls[~empty]])
     unlinked = int(np.count_nonzero(c.parent[gpu] < 0))
-    # Theirs may be events whose launch is unknown, or, in a graph of one device, events of the others.
-    if unlinked >= max(int(np.count_nonzero(lost)), 1) or isinstance(core.details, DeviceDetails):
+    # Theirs may be events whose launch is unknown, in a graph of one device events of the others, and in a piece of a
+    # profile those that lie outside.
+    is_part = isinstance(core.details, DeviceDetails) or "generator" in core.info.metadata
+    if is_part or unlinked >= max(int(np.count_nonzero(lost)), 1):
         lost[:] = False
     return calls, lost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, COMPUTATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import gaps, merge, union_length_by_group
@@ -67,7 +68,7 @@ def gpu_timeline(
         columns={name: np.array(c, float) if name in ("time ms", "percent") else c for name, c in columns.items()},
         about={name: about for name, about in GPU_TIMELINE.items() if name in columns},
         title=w.titled("GPU timeline" + pooled + (" of GPU events with a launch in the trace" if linked_only else "")),
-        notes=unlinked_notes(w, linked_only),
+        notes=[*unlinked_notes(w, linked_only), *lost_notes(w)],
     )
 
 
@@ -141,6 +142,12 @@ def _holes(busy: tuple[np.ndarray, np.ndarray], first: int, last: int) -> np.nda
         return np.array([last - first])
     begins, ends = gaps(busy)
     return np.concatenate((ends - begins, [busy[0][0] - first, last - busy[1][-1]]))
+
+
+def lost_notes(w: Window) -> list[str]:
+    """One line on executions of JAX's programs whose GPU events the profiler lost; none where it lost none."""
+    lost = recorded_executions(w).told
+    return [f"{lost}: time without any need not be idle time"] if lost else []
 
 
 def unlinked_notes(w: Window, left_out: bool) -> list[str]:

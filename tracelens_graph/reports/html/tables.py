@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,7 +76,7 @@ def _number(value: Any) -> int | float | None:
     if value is None:
         return None
     plain: int | float = value.item() if isinstance(value, np.number) else value
-    return plain if math.isfinite(plain) else None
+    return plain if abs(plain) <= sys.float_info.max else None  # a whole number can be beyond all that browsers know
 
 
 def _text(value: Any) -> str:

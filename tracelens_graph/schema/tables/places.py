@@ -106,7 +106,7 @@ RUNTIME_SUMMARY: About = {
     "delay_min_us": Column(
         "smallest delay from the start of a call to the start of its first GPU event", "us", Role.min
     ),
-    "delay_median_us": Column("median of these delays", "us", Role.spread, "delay us"),
+    "delay_median_us": Column("median of these delays", "us", Role.spread, "median delay us"),
     "delay_p90_us": Column("nine tenths of these delays are not longer", "us", Role.spread, "p90 us"),
     "delay_max_us": Column("greatest of these delays", "us", Role.max),
     "longest_uid": instance("uid of the longest call"),

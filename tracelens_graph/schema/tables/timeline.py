@@ -118,7 +118,7 @@ IDLE_CAUSES: About = {
     "cause": key("what the idle time is due to; the causes add up to the idle time, those unknown included", "cause"),
     "gaps": count("gaps between GPU events of which a part is due to it", "gaps", figure="count"),
     "idle_ms": total("idle time due to it, over all devices", "ms", "idle ms", compared="main", figure="ms"),
-    "percent_of_idle": share("share of the idle time", "% of idle"),
+    "percent_of_idle": replace(share("share of the idle time", "% of idle"), gives_way=2),
     "percent_of_total": share(
         "share of the GPU span, from the first to the last GPU event, or of the sum of those of several devices; what "
         "of the steps lies before and behind it does not count, as it does in the causes of a report",
@@ -129,7 +129,7 @@ IDLE_CAUSES: About = {
     "gap_start_ms": Column("where that gap begins, as Perfetto UI shows it", "ms", heading="gap start ms", gives_way=2),
     "ends_with_uid": replace(uid("the GPU event that ends it"), heading="ends with uid"),
     "because": replace(text("call or frame to which that part is due most", "because"), gives_way=0),
-    "because_uid": replace(uid("that call or frame"), heading="because uid"),
+    "because_uid": replace(uid("that call or frame"), heading="because uid", gives_way=0),
     "meaning": text("the cause in words", "meaning"),
 }
 
