@@ -4,6 +4,10 @@ The first of them is the name by which the table of ops knows it (`op_table.hlo`
 `hlo::custom-call(gemm)`. Then come its result, the opcodes in its body, and what it should cost (`graph.hlo.work`):
 
     hlo::fusion(dot)  f32[64,256]{1,0}  body=convert dot  product=1x64x256x128  type=bf16  flops=4194304  bytes=114688
+
+Figures of XLA's own analysis follow where they are others, with the names of what our rules depart in:
+
+    xla_bytes=256112  departs=gathered rows
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from collections.abc import Sequence
 from tracelens_graph.graph.hlo import work
 from tracelens_graph.graph.hlo.attention import attention_of
 from tracelens_graph.graph.hlo.call import call_text
+from tracelens_graph.graph.hlo.departures import by_xla
+from tracelens_graph.graph.hlo.products import Product, dims_of
 from tracelens_graph.graph.hlo.program import Instruction, Program
 from tracelens_graph.graph.hlo.shapes import LARGEST
 from tracelens_graph.graph.hlo.sizes import convolution_sizes, whole_product
@@ -84,6 +90,11 @@ def attributes(program: Program, one: Instruction) -> list[str]:
     if max(cost) >= LARGEST:
         raise OverflowError("work beyond 64 bits, which only a damaged program tells of")
     told += [f"{name}={value}" for name, value in zip(cost._fields, cost, strict=True) if value or name == "flops"]
+    theirs, departures = by_xla(program, one)
+    if departures:
+        both = zip(cost, theirs, cost._fields, strict=True)
+        told += [f"xla_{name}={value}" for ours, value, name in both if value != ours]
+        told.append(f"departs={', '.join(departures)}")
     told.append(call_text(program, one))
     return [text[:_LONGEST] for text in told if text]
 
@@ -99,7 +110,7 @@ def table_name(program: Program, one: Instruction) -> str:
     return f"{PREFIX}{one.opcode}"
 
 
-def _products(program: Program, one: Instruction) -> list[tuple[str, work.Product]]:
+def _products(program: Program, one: Instruction) -> list[tuple[str, Product]]:
     """Products that an instruction computes, each with the type of its first operand."""
     found = []
     for inner in _multiplying(program, one):
@@ -116,7 +127,7 @@ def _multiplying(program: Program, one: Instruction) -> list[Instruction]:
     key = "multiplying", body.id
     if key not in program.known:
         inside = program.inside(one)
-        program.known[key] = [inner for inner in inside if inner.convolution or work.dims_of(inner) is not None]
+        program.known[key] = [inner for inner in inside if inner.convolution or dims_of(inner) is not None]
     return [one, *program.known[key]]
 
 

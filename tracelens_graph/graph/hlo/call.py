@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
+from tracelens_graph.graph.hlo.products import dims_of
 from tracelens_graph.graph.hlo.program import Instruction, Program
-from tracelens_graph.graph.hlo.work import dims_of
 
 KEY = "call="
 """What the attribute begins with."""

@@ -6,8 +6,8 @@ summed over counts whole, and dimensions of convolutions stand as PyTorch orders
 
 from __future__ import annotations
 
+from tracelens_graph.graph.hlo.products import Product, convolution_operands, product_of
 from tracelens_graph.graph.hlo.program import Instruction, Program
-from tracelens_graph.graph.hlo.work import Product, convolution_operands, product_of
 
 _PASSED_ON = ("bitcast", "reshape", "copy", "convert", "transpose", "get-tuple-element")
 
