@@ -20,6 +20,9 @@
 //   shapes: types and dims of its parameters and results, equal ones once with their number
 //   fingerprint: hash of its instructions, their shapes and configuration; equal in all profiles
 //   numbers: by which the profile names it
+//   xla_flops: operations of an execution but for transcendental ones, as XLA's own analysis counts them
+//   xla_transcendentals: transcendental operations of an execution, by XLA's analysis
+//   xla_bytes: traffic of an execution to and from memory, by XLA's analysis, B
 WITH {trace: null, step: null} AS p
 MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
@@ -49,5 +52,6 @@ RETURN c.name AS program, gpu_ns / 1e6 AS gpu_ms, CASE WHEN total > 0 THEN 100.0
        host_ns / 1e6 AS host_ms, CASE WHEN ops > 0 THEN executions ELSE 0 END AS executions,
        size(ran.numbers) AS compiled, COUNT { (t)-[:RAN]->(:Program {name: c.name}) } AS versions,
        c.instructions AS instructions, c.replicas * c.partitions AS devices, c.shapes AS shapes,
-       c.fingerprint AS fingerprint, ran.numbers AS numbers
+       c.fingerprint AS fingerprint, ran.numbers AS numbers, c.xla_flops AS xla_flops,
+       c.xla_transcendentals AS xla_transcendentals, c.xla_bytes AS xla_bytes
 ORDER BY gpu_ms DESC, host_ms DESC, program, fingerprint

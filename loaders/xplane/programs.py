@@ -9,7 +9,9 @@ from dataclasses import replace
 
 from tracelens_graph.graph.hlo.fingerprint import fingerprint
 from tracelens_graph.graph.hlo.program import Instruction, Program
-from tracelens_graph.graph.hlo.shapes import Shape
+from tracelens_graph.graph.hlo.rules import XLA
+from tracelens_graph.graph.hlo.shapes import LARGEST, Shape
+from tracelens_graph.graph.hlo.work import Work, entry_work
 from tracelens_graph.graph.programs import CompiledProgram
 from tracelens_graph.loaders.xplane.hlo import read_program
 from tracelens_graph.loaders.xplane.space import Span
@@ -88,10 +90,20 @@ class Programs:
 def _described(program: Program, key: str) -> CompiledProgram:
     result = program.result
     shapes = f"{_listed(one.shape for one in program.parameters)} -> {_listed([result.shape] if result else ())}"
+    costs = _costs(program)
     return CompiledProgram(
         program.name, key, len(program.instructions), program.replicas, program.partitions, shapes.strip(),
-        program.compiler_fingerprint,
+        program.compiler_fingerprint, (), *(costs or (None, None, None)),
     )  # fmt: skip
+
+
+def _costs(program: Program) -> Work | None:
+    """What an execution costs by XLA's rules; None where the program is damaged."""
+    try:
+        found = entry_work(program, XLA)
+    except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError):
+        return None
+    return found if max(found) < LARGEST else None
 
 
 def _listed(shapes: Iterable[Shape]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from handmade_jax import US, training_profile
+from handmade_jax import US, looping_profile, training_profile
 from placed_traces import placed
 from plain_xplane import Plane, written
 from same_tables import assert_same
@@ -34,7 +34,7 @@ OF_TWO = [name for name, question in QUESTIONS.items() if question.query and {"a
 STEPPED = [name for name in OF_ONE if "step" in QUESTIONS[name].parameters]
 ANSWERED = (
     "steps", "ops_unique_args", "programs", "modules", "python_lines", "launch_delay", "forward_backward", "copies",
-    "op_signatures", "path_to_python", "unlinked",
+    "op_signatures", "instruction_costs", "path_to_python", "unlinked",
 )  # fmt: skip
 """Questions with an answer other than none."""
 
@@ -55,6 +55,14 @@ def test_the_database_says_the_same(ask: Ask, name: str) -> None:
     query, twin = ask(training(), name)
     assert_same(query, twin)
     assert len(twin) or name not in ANSWERED
+
+
+@pytest.mark.parametrize("step", [None, 1])
+def test_costs_of_instructions_in_a_loop(ask: Ask, step: int | None) -> None:
+    query, twin = ask(load_core(looping_profile()), "instruction_costs", step=step)
+    assert_same(query, twin)
+    assert list(twin["departs"]) == ["loop trips", None, "gathered rows", "libraries"]
+    assert_same(*ask(load_core(looping_profile()), "programs"))
 
 
 def test_calls_that_are_marked_twice(ask: Ask) -> None:

@@ -272,6 +272,7 @@ def _questions() -> Mapping[str, Question]:
         ("shapes", "copies", "kernels.copies.copies"),
         ("shapes", "graph_launches", "kernels.graph_launches.graph_launches"),
         ("shapes", "op_signatures", "ops.signatures.op_signatures"),
+        ("shapes", "instruction_costs", "ops.instruction_costs.instruction_costs"),
         ("shapes", "modules_of_signature", "ops.signatures.modules_of_signature"),
         ("structure", "repeated_subtrees", "structure.structure.repeated_subtrees"),
         ("structure", "odd_layers", "structure.layers.odd_layers"),

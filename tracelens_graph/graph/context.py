@@ -273,7 +273,8 @@ def _add_programs(context: Context, core: Core, programs: CompiledPrograms, trac
         number = context.add(
             f"program:{one.fingerprint}", "Program", name=one.name, fingerprint=one.fingerprint,
             instructions=one.instructions, replicas=one.replicas, partitions=one.partitions, shapes=one.shapes,
-            numbers=", ".join(numbers), compiler_fingerprint=recorded,
+            numbers=", ".join(numbers), compiler_fingerprint=recorded, xla_flops=one.xla_flops,
+            xla_transcendentals=one.xla_transcendentals, xla_bytes=one.xla_bytes,
         )  # fmt: skip
         context.join("RAN", trace, number, numbers=numbers, compiler_fingerprint=recorded)
         return number

@@ -26,6 +26,8 @@ class CompiledProgram:
         compiler_fingerprint: what XLA noted as its fingerprint in this profile; "" for nothing. Of one program it
             differs between versions.
         numbers: by which this profile names it, ascending; several where it was compiled several times.
+        xla_flops, xla_transcendentals, xla_bytes: what an execution costs by XLA's own rules (`graph.hlo.rules`):
+            what `jax.stages.Compiled.cost_analysis` says. None where that is not known.
     """
 
     name: str
@@ -36,6 +38,9 @@ class CompiledProgram:
     shapes: str = ""
     compiler_fingerprint: str = ""
     numbers: tuple[int, ...] = ()
+    xla_flops: int | None = None
+    xla_transcendentals: int | None = None
+    xla_bytes: int | None = None
 
 
 @dataclass(frozen=True)

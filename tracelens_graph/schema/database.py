@@ -286,6 +286,9 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("replicas", "int", "how often it runs side by side"),
         Stored("partitions", "int", "devices that each of these is divided among"),
         Stored("shapes", "str", "types and dims of its parameters and of its results"),
+        Stored("xla_flops", "int", "operations of an execution but for transcendental ones, by XLA's own analysis"),
+        Stored("xla_transcendentals", "int", "transcendental operations of an execution, by XLA's own analysis"),
+        Stored("xla_bytes", "int", "traffic of an execution to and from memory, by XLA's own analysis", "B"),
     ),
     "KernelName": (
         Stored("name", "str", "the whole name"),

@@ -33,8 +33,15 @@ def read_programs(sections: Sections, kind: np.ndarray) -> CompiledPrograms:
         TraceError: they are damaged.
     """
     listed = tuple(sections.json("programs", list[CompiledProgram]))
-    numbers = (value for one in listed for value in (one.instructions, one.replicas, one.partitions, *one.numbers))
-    if not all(-_MOST <= value < _MOST for value in numbers):
+    numbers = (
+        value
+        for one in listed
+        for value in (
+            one.instructions, one.replicas, one.partitions, *one.numbers, one.xla_flops, one.xla_transcendentals,
+            one.xla_bytes,
+        )
+    )  # fmt: skip
+    if not all(value is None or -_MOST <= value < _MOST for value in numbers):
         raise sections.damaged("programs")
     code = sections.array("programs.code")
     ops = np.count_nonzero(kind == Kind.Op)

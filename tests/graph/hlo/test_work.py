@@ -13,9 +13,9 @@ from plain_xplane import block, number
 
 from corpus import loaded, parametrize, xplane_files
 from tracelens_graph.graph.hlo.attributes import attributes, table_name
-from tracelens_graph.graph.hlo.program import Program
 from tracelens_graph.graph.hlo.departures import by_xla
 from tracelens_graph.graph.hlo.products import Product, product_of
+from tracelens_graph.graph.hlo.program import Program
 from tracelens_graph.graph.hlo.rules import OURS, XLA, Departure, trips
 from tracelens_graph.graph.hlo.told import told_in
 from tracelens_graph.graph.hlo.work import Work, entry_work, work

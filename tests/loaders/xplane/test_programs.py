@@ -75,7 +75,8 @@ def test_what_a_program_is() -> None:
         (
             CompiledProgram(
                 "jit_f", load_core(training_profile()).programs.listed[0].fingerprint, 8,  # type: ignore[union-attr]
-                shapes="f32[4,8], f32[8,16] -> f32[4,16]", numbers=(3,),
+                shapes="f32[4,8], f32[8,16] -> f32[4,16]", numbers=(3,), xla_flops=2 * 1024 + 64,
+                xla_transcendentals=64, xla_bytes=2 * 896 + 512,
             ),
         ),
         np.full(6, 3, np.uint8), ("model.py:7",), np.array([1, 0, 0, 1, 0, 0], np.uint8),
@@ -226,7 +227,8 @@ def test_the_graph_has_nodes_for_them(core: Core) -> None:
     keys = [f"program:{one.fingerprint}" for one in core.programs.listed]
     assert full.nodes[keys[1]] == {
         "kind": "Program", "name": "jit_loop", "fingerprint": keys[1][8:], "instructions": 10, "replicas": 1,
-        "partitions": 1, "shapes": "f32[4] -> f32[4]", "numbers": "7",
+        "partitions": 1, "shapes": "f32[4] -> f32[4]", "numbers": "7", "xla_flops": 16,
+        "xla_transcendentals": 0, "xla_bytes": 112,
     }  # fmt: skip
     of = {
         (full.nodes[op]["name"], to): told
@@ -253,7 +255,8 @@ def test_the_image_has_them(core: Core) -> None:
     found = image(core, Placement("run", "name"))
     (nodes,) = (one for one in found.nodes if one.labels == ("Program",))
     assert [prop.name for prop in nodes.properties] == [
-        "key", "name", "fingerprint", "instructions", "replicas", "partitions", "shapes",
+        "key", "name", "fingerprint", "instructions", "replicas", "partitions", "shapes", "xla_flops",
+        "xla_transcendentals", "xla_bytes",
     ]  # fmt: skip
     of, ran_edges = (next(one for one in found.edges if one.type == name) for name in ("OF_PROGRAM", "RAN"))
     assert sorted(row[2] for row in of.rows(0, 9)) == ["any", "once", "once"]

@@ -66,6 +66,9 @@ def programs(g: Core | Window) -> Table:
         "shapes": [one.shapes for one in there],
         "fingerprint": [one.fingerprint for one in there],
         "numbers": [list(map(str, one.numbers)) for one in there],
+        "xla_flops": [one.xla_flops for one in there],
+        "xla_transcendentals": [one.xla_transcendentals for one in there],
+        "xla_bytes": [one.xla_bytes for one in there],
     }
     order = cell_order(gpu_ns[ran], (-host_ns[ran]).tolist(), columns["program"], columns["fingerprint"])
     columns = {name: picked(cells, order) for name, cells in columns.items()}

@@ -8,7 +8,7 @@ from tracelens_graph.graph.hlo.work import Work, work
 
 
 def by_xla(program: Program, one: Instruction) -> tuple[Work, list[Departure]]:
-    """What an instruction costs by XLA's rules, and the departures of ours that make a difference; none where both agree.
+    """What an instruction costs by XLA's rules, and the departures of ours that make a difference.
 
     One departure after the other is given up, in their order, until the rules are XLA's: named are those that change
     a figure then.

@@ -23,20 +23,24 @@ _SHEETS = {
 _MATRIX = frozenset(("GEMM", "CONV_fwd", "CONV_bwd", "SDPA_fwd", "SDPA_bwd"))
 _ATTENTION = ("B", "N_Q", "H_Q", "N_KV", "H_KV", "d_h_qk", "d_h_v")
 _SIZES = re.compile(r"\d{1,18}(?:x\d{1,18}){1,6}", re.ASCII)
+_CONTROL = frozenset(("while", "conditional", "call"))
+"""What they cost is the work of instructions that are ops of their own: kernels count for these."""
 _UNCOUNTED = ("custom-call(other)", "custom-call(triton)", "custom-call(norm forward)", "custom-call(norm backward)")
 
 
 def instruction(args: Arguments, context: CallContext) -> Cost:
-    """Cost of an instruction: FLOPs with transcendental operations as one each, and least traffic, by XLA's rules.
+    """Cost of an instruction: FLOPs with transcendental operations as one each, and least traffic.
 
     Raises:
-        CannotModel: it is no instruction, or a call of a library whose work is not known.
+        CannotModel: it is no instruction, it runs others, or it is a call of a library whose work is not known.
     """
     texts = _attributes(args)
     if not texts:
         raise CannotModel("the program of the instruction is not in the profile")
     kind = texts[0].removeprefix(PREFIX)
     told = dict(text.split("=", 1) for text in texts[1:] if "=" in text)
+    if kind in _CONTROL:
+        raise CannotModel(f"the work of {kind} is that of the instructions in it")
     if kind in _UNCOUNTED:
         raise CannotModel(f"what {told.get('target', 'the custom call')} computes is not known")
     if "bytes" not in told:

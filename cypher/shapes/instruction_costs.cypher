@@ -1,0 +1,44 @@
+// Costs of instructions of XLA: what should each that ran cost, by our rules and by those of XLA's own analysis?
+//
+// Rules are XLA's but for departures that say more of a kernel; where these make a difference, they are named. What a loop
+// or a call costs is the work of instructions that ran as ops of their own, too: rows are not to be added up.
+//
+// Parameters:
+//   trace: run/name, name or id of a trace; null for the one that was pushed last
+//   step: number of a step; null for all
+//
+// Columns:
+//   instruction: name of the instruction
+//   program: name of its compiled program
+//   kind: what it is called for: its opcode, of a fusion and a custom call also what it does
+//   calls: how often it ran
+//   flops: operations of a run but for transcendental ones
+//   transcendentals: transcendental operations of a run
+//   bytes: least traffic of a run to and from memory, B
+//   xla_flops: the operations by XLA's rules; -1 for what it does not know
+//   xla_transcendentals: the transcendental operations by XLA's rules
+//   xla_bytes: the traffic by XLA's rules, B; -1 for what it does not know
+//   departs: what our rules depart in, where that makes a difference
+//   uid: the first run
+WITH {trace: null, step: null} AS p
+MATCH (t:Trace {state: 'complete'})
+WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
+WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+MATCH (o:Op)-[:HAS_SIGNATURE]->(s:Signature)
+WHERE o.trace = t.id AND (p.step IS NULL OR o.step = p.step) AND s.concrete_inputs CONTAINS '"hlo::'
+OPTIONAL MATCH (o)-[:OF_PROGRAM]->(c:Program)
+WITH s, c, o.name AS instruction, count(*) AS calls, min(o.uid) AS uid
+WITH *, replace(substring(s.concrete_inputs, 2, size(s.concrete_inputs) - 4), '", "', '","') AS told
+WITH *, [text IN split(told, '","') WHERE text <> ''] AS told
+WHERE told[0] STARTS WITH 'hlo::'
+WITH *, [text IN told WHERE text STARTS WITH 'flops=' | toInteger(substring(text, 6))] AS f,
+     [text IN told WHERE text STARTS WITH 'transcendentals=' | toInteger(substring(text, 16))] AS n,
+     [text IN told WHERE text STARTS WITH 'bytes=' | toInteger(substring(text, 6))] AS b,
+     [text IN told WHERE text STARTS WITH 'xla_flops=' | toInteger(substring(text, 10))] AS xla_f,
+     [text IN told WHERE text STARTS WITH 'xla_transcendentals=' | toInteger(substring(text, 20))] AS xla_n,
+     [text IN told WHERE text STARTS WITH 'xla_bytes=' | toInteger(substring(text, 10))] AS xla_b
+RETURN instruction, c.name AS program, substring(told[0], 5) AS kind, calls, coalesce(f[0], 0) AS flops,
+       coalesce(n[0], 0) AS transcendentals, coalesce(b[0], 0) AS bytes, coalesce(xla_f[0], f[0], 0) AS xla_flops,
+       coalesce(xla_n[0], n[0], 0) AS xla_transcendentals, coalesce(xla_b[0], b[0], 0) AS xla_bytes,
+       [text IN told WHERE text STARTS WITH 'departs=' | substring(text, 8)][0] AS departs, uid
+ORDER BY flops DESC, bytes DESC, uid
