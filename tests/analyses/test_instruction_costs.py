@@ -10,6 +10,7 @@ from tracelens_graph.analyses.ops.instruction_costs import instruction_costs
 from tracelens_graph.analyses.ops.programs import programs
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.questions import QUESTIONS
+from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.loading import load_core
 
 DOT = 2 * 8 * 8 * 8
@@ -57,10 +58,14 @@ def test_where_rules_agree_nothing_departs() -> None:
 
 def test_the_work_of_a_loop_counts_once() -> None:
     """Kernels count for the instructions in the loop, and the loop has no work beside these."""
-    rows = {row["name"]: row for row in unified_perf_summary(load_core(looping_profile())).records()}
+    core = load_core(looping_profile())
+    rows = {row["name"]: row for row in unified_perf_summary(core).records()}
     assert "while.1" not in rows
     assert rows["dot.1"]["operation_count"] == 2 * TRIPS
     assert rows["dot.1"]["GFLOPS"] * 1e9 == pytest.approx(DOT)
+    tables = report_tables(core)
+    families = {row["name"]: name for name in tables for row in tables[name].records() if "GFLOPS_first" in row}
+    assert families == {"dot.1": "GEMM", "fusion.2": "XLA", "top_k.3": "XLA"}
 
 
 def test_traces_without_instructions_say_so() -> None:
