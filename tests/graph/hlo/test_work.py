@@ -262,7 +262,7 @@ def test_departures_are_named_where_they_make_a_difference() -> None:
     assert (theirs, named) == (Work(2 * 4 * 8 * 16, 0, 2 * 4 * 16), [Departure.passed])
     assert attributes(found, found.by_name["gemm_fusion_dot.1"])[-2:] == [
         "xla_bytes=128",
-        "departs=parameters passed on",
+        "departs=passed on",
     ]
     plain = read(mlp())
     assert by_xla(plain, plain.by_name["dot.3"]) == (of(plain, "dot.3"), [])

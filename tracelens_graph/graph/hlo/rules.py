@@ -23,7 +23,7 @@ class Departure(StrEnum):
 
     trips = "loop trips"
     libraries = "libraries"
-    passed = "parameters passed on"
+    passed = "passed on"
     rows = "gathered rows"
 
 

@@ -225,30 +225,31 @@ PROGRAMS: About = {
     "numbers": listed("by which the profile names it"),
     "xla_flops": Column(
         "operations of an execution but for transcendental ones, as XLA's own analysis counts them: what "
-        "`Compiled.cost_analysis()` says, a loop's body once and -1 for each custom call; absent where not known"
+        "`Compiled.cost_analysis()` says, a loop's body once and -1 for each custom call; absent where not known",
+        gives_way=9,
     ),
-    "xla_transcendentals": Column("transcendental operations of an execution, by XLA's analysis"),
-    "xla_bytes": Column("traffic of an execution to and from memory, by XLA's analysis", "B"),
+    "xla_transcendentals": Column("transcendental operations of an execution, by XLA's analysis", gives_way=9),
+    "xla_bytes": Column("traffic of an execution to and from memory, by XLA's analysis", "B", gives_way=9),
 }
 
 INSTRUCTION_COSTS: About = {
     "instruction": key("name of the instruction", "instruction"),
     "program": replace(key("name of its compiled program", "program"), gives_way=2),
     "kind": replace(
-        key("what it is called for: its opcode, of a fusion and a custom call also what it does", "kind"), gives_way=1
+        key("what it is called for: its opcode, of a fusion and a custom call also what it does", "kind"), gives_way=2
     ),
-    "calls": replace(count("how often it ran", "calls"), gives_way=1),
+    "calls": replace(count("how often it ran", "calls"), gives_way=2),
     "flops": Column("operations of a run but for transcendental ones", heading="FLOPs", gives_way=-1),
-    "transcendentals": Column("transcendental operations of a run", heading="transc.", gives_way=2),
+    "transcendentals": Column("transcendental operations of a run", heading="transc.", gives_way=3),
     "bytes": Column("least traffic of a run to and from memory", "B", heading="bytes", gives_way=-1),
     "xla_flops": Column(
-        "the operations by XLA's rules; -1 for what it does not know", heading="XLA FLOPs", gives_way=-1
+        "the operations by XLA's rules; -1 for what it does not know", heading="XLA FLOPs", gives_way=0
     ),
     "xla_transcendentals": Column("the transcendental operations by XLA's rules", heading="XLA transc.", gives_way=3),
     "xla_bytes": Column(
         "the traffic by XLA's rules; -1 for what it does not know", "B", heading="XLA bytes", gives_way=-1
     ),
-    "departs": replace(text("what our rules depart in, where that makes a difference", "departs in"), gives_way=0),
+    "departs": replace(text("what our rules depart in, where that makes a difference", "departs in"), gives_way=-1),
     "uid": uid("the first run"),
 }
 
