@@ -76,6 +76,32 @@ def test_a_gather_in_a_fusion_reads_its_rows() -> None:
     assert of(found, "fusion.1").bytes == 4 * (2 * 7 * 64 + 7)
 
 
+@pytest.mark.parametrize(("kind", "named"), [("kCustom", Departure.custom), ("kLoop", Departure.rows)])
+def test_of_a_custom_fusion_xla_counts_its_gather_alone(kind: str, named: Departure) -> None:
+    found = read(
+        program(
+            "jit_g", 2,
+            computation(
+                1, "fused", 14,
+                instruction(11, "table", "parameter", shape(F32, 1000, 64)),
+                instruction(12, "rows", "parameter", shape(S32, 7, 1), more=number(9, 1)),
+                instruction(13, "gather.1", "gather", shape(F32, 7, 64), [11, 12]),
+                instruction(14, "add.1", "add", shape(F32, 7, 64), [13, 13]),
+            ),
+            computation(
+                2, "main", 23,
+                instruction(21, "t", "parameter", shape(F32, 1000, 64)),
+                instruction(22, "i", "parameter", shape(S32, 7, 1)),
+                instruction(23, "fusion.1", "fusion", shape(F32, 7, 64), [21, 22], calls=[1], more=block(11, kind)),
+            ),
+        )
+    )  # fmt: skip
+    one = found.by_name["fusion.1"]
+    assert work(found, one) == Work(7 * 64, 0, 4 * (2 * 7 * 64 + 7))
+    whole = Work(7 * 64, 0, 4 * (1000 * 64 + 7 + 7 * 64))
+    assert by_xla(found, one) == (Work(0, 0, 4 * (2 * 7 * 64 + 7)) if kind == "kCustom" else whole, [named])
+
+
 def triton_product() -> Program:
     """A product in a fusion, whose operands are wrapped in fusions that do nothing; the second in two of them."""
     return read(

@@ -16,6 +16,8 @@ class Departure(StrEnum):
             (`known_trip_count`); by XLA's rules once.
         libraries: calls of libraries are counted where their arguments tell the work, and move what they take and
             make, but for their workspace; XLA writes -1 for operations and bytes of any custom call.
+        custom: a fusion of the kind `kCustom` costs what its body does; by XLA's rules what the first gather or
+            scatter in it does, where there is one.
         passed: a fusion within a fusion that only passes its parameter on, as products that Triton computes have
             them, hides none of its traffic; by XLA's rules nothing reads that parameter.
         rows: a gather within a fusion reads the rows that it takes; by XLA's rules its whole table.
@@ -23,6 +25,7 @@ class Departure(StrEnum):
 
     trips = "loop trips"
     libraries = "libraries"
+    custom = "custom fusions"
     passed = "passed on"
     rows = "gathered rows"
 

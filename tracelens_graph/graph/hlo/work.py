@@ -95,6 +95,8 @@ def work(program: Program, one: Instruction, rules: Rules = OURS) -> Work:
         return Work()
     if one.opcode == "fusion":
         body = program.body(one)
+        if Departure.custom not in rules and one.fusion_kind == "kCustom" and (first := _first_indexed(program, body)):
+            return work(program, first, rules)
         done = _sum(program, body, rules)
         return Work(done.flops, done.transcendentals, _fusion_bytes(program, one, body, rules))
     if one.opcode in ("while", "call", "async-start", "conditional"):
@@ -102,6 +104,17 @@ def work(program: Program, one: Instruction, rules: Rules = OURS) -> Work:
     if one.opcode == "custom-call" and Departure.libraries not in rules:
         return UNKNOWN
     return _capped((*_operations(program, one, rules), _bytes(program, one)))
+
+
+def _first_indexed(program: Program, body: Computation | None) -> Instruction | None:
+    """The first gather or scatter in a computation; None for none."""
+    if body is None:
+        return None
+    key = "first indexed", body.id
+    if key not in program.known:
+        program.known[key] = next((one for one in body.instructions if one.opcode in ("gather", "scatter")), None)
+    found: Instruction | None = program.known[key]
+    return found
 
 
 def entry_work(program: Program, rules: Rules = OURS) -> Work:
