@@ -122,7 +122,6 @@ def test_from_the_report_to_module_and_line_in_three_clicks(path: Path, opened: 
 @parametrize("path", QWEN)
 def test_the_frame_of_a_kernel_is_that_of_its_module(path: Path, opened: Opened) -> None:
     page = opened(page_of(loaded(path)), hash="#view=flame&uid=16411")
-    page.click("#selected >> text=Flame graph")
     assert page.locator(".crumbs button").last.inner_text().startswith("Qwen2Attention_17")
     assert page.evaluate("tracelensGraph.flame.made.uid[tracelensGraph.flame.marked]") == 16411
 
@@ -308,6 +307,42 @@ def test_a_link_selects_a_node_and_a_view(opened: Opened) -> None:
     assert page.evaluate("tracelensGraph.timeline.trace.launched(tracelensGraph.selection).length") == 1
     page.evaluate("location.hash = '#uid=12345'")
     until(page, "document.getElementById('found').textContent === 'uid 12345 is not drawn on this page'")
+
+
+@pytest.mark.parametrize("view", [*VIEWS, "memory"])
+def test_a_link_to_a_view_and_a_node_stays_what_it_is(view: str, opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())), hash=f"#view={view}&uid=9")
+    assert page.is_visible(f"#view-{view}")
+    assert page.evaluate("location.hash") == f"#view={view}&uid=9"
+
+
+def test_enter_leaves_the_search_to_the_keys(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())))
+    page.keyboard.press("/")
+    page.keyboard.type("a")
+    count = page.evaluate("tracelensGraph.matches.length")
+    assert count > 4
+    places = []
+    for key in ("Enter", "n", "Enter", "N"):
+        page.keyboard.press(key)
+        places.append(int(page.inner_text("#found").split()[0]))
+    assert [place - places[0] for place in places] == [0, 1, 2, 1]
+    assert page.input_value("#search") == "a"
+    page.keyboard.press("3")
+    assert page.is_visible("#view-flame")
+    page.focus("#view-flame input[type=search]")
+    page.keyboard.press("Escape")
+    page.keyboard.press("1")
+    assert page.is_visible("#view-overview")
+
+
+def test_what_is_copied_is_said(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())), hash="#uid=9")
+    page.click("#selected >> text=Copy link")
+    until(page, "document.getElementById('told').textContent === 'copied'")
+    assert page.get_attribute("#selected button >> text=Copy link", "data-told") == "copied"
+    until(page, "document.getElementById('told').textContent === ''")
+    assert page.get_attribute("#selected button >> text=Copy link", "data-told") is None
 
 
 def test_everything_that_acts_has_a_name(opened: Opened) -> None:

@@ -130,7 +130,7 @@ class DiffPage extends Views {
         "div",
         { class: "acts" },
         ...more,
-        button("Copy link", () => copyText(location.href)),
+        button("Copy link", (event) => copyText(location.href, event.currentTarget)),
         button("✕", () => this.unselect()),
       );
     if (this.place) {

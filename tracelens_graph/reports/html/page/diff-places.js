@@ -29,7 +29,11 @@ const DiffShow = {
       { class: "command" },
       el("span", { class: "dim" }, `${label}: `),
       el("code", {}, text),
-      el("button", { type: "button", onclick: () => copyText(text), "aria-label": `Copy: ${text}` }, "Copy"),
+      el(
+        "button",
+        { type: "button", onclick: (event) => copyText(text, event.currentTarget), "aria-label": `Copy: ${text}` },
+        "Copy",
+      ),
     ),
 };
 

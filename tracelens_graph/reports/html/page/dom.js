@@ -99,14 +99,32 @@ const Tip = {
   },
 };
 
-const copyText = async (text) => {
+// Copy a text, and say so for a moment: on the button that was pressed, and to who cannot see it.
+const copyText = async (text, button) => {
+  let isCopied = true;
   try {
     await navigator.clipboard.writeText(text);
   } catch {
     const area = el("textarea", { value: text });
     document.body.append(area);
     area.select();
-    document.execCommand("copy");
+    isCopied = document.execCommand("copy");
     area.remove();
   }
+  const told = document.getElementById("told");
+  told.textContent = isCopied ? "copied" : "could not be copied";
+  button.dataset.told = told.textContent;
+  clearTimeout(copyText.timer);
+  copyText.timer = setTimeout(() => {
+    told.textContent = "";
+    for (const one of document.querySelectorAll("[data-told]")) delete one.dataset.told;
+  }, 1200);
 };
+
+// A command that a click copies.
+const command = (text) =>
+  el(
+    "button",
+    { type: "button", class: "snippet", title: "Copy", onclick: (event) => copyText(text, event.currentTarget) },
+    text,
+  );

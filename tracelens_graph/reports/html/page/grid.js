@@ -210,8 +210,6 @@ class Grid {
     for (const row of this.order) lines.push(shown.map((column) => plain(String(value(column, row)))));
     const text = lines.map((cells) => cells.join("\t")).join("\n");
     this.copied = text;
-    copyText(text);
-    this.copy.textContent = "Copied";
-    setTimeout(() => (this.copy.textContent = "Copy TSV"), 1200);
+    copyText(text, this.copy);
   }
 }

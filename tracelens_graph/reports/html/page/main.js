@@ -99,11 +99,12 @@ class App extends Views {
   // Show what the address says: `#uid=…`, `#view=…`.
   follow() {
     const asked = new URLSearchParams(location.hash.slice(1));
-    if (asked.has("uid")) {
-      if (!asked.has("view")) this.show("timeline");
-      this.selectUid(Number(asked.get("uid")), "link");
-    }
+    // First the view: the link that a selection makes names the one that is shown.
     if (asked.has("view")) this.show(asked.get("view"));
+    else if (asked.has("uid")) this.show("timeline");
+    if (!asked.has("uid")) return;
+    this.selectUid(Number(asked.get("uid")), "link");
+    if (this.shown === "flame" && this.selection >= 0) this.flame.zoomToNode(this.selection);
   }
 
   // Where a link would leave for the page around, it is followed here.
@@ -202,7 +203,7 @@ class App extends Views {
             })
           : null,
         button("Same name", () => this.search(trace.text(e), true)),
-        this.hasAddress ? button("Copy link", () => copyText(location.href)) : null,
+        this.hasAddress ? button("Copy link", (event) => copyText(location.href, event.currentTarget)) : null,
         button("✕", () => this.select(-1, "key")),
       ),
     );

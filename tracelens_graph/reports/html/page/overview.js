@@ -37,13 +37,7 @@ class Overview {
             finding.uid == null
               ? null
               : el("a", { href: `#uid=${finding.uid}`, class: "node" }, `show uid ${finding.uid}`),
-            finding.ask
-              ? el(
-                  "button",
-                  { type: "button", class: "snippet", title: "Copy", onclick: () => copyText(finding.ask) },
-                  finding.ask,
-                )
-              : null,
+            finding.ask ? command(finding.ask) : null,
           ),
     ].filter(Boolean);
   }

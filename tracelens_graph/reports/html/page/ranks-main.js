@@ -167,7 +167,7 @@ class RanksPage extends Views {
         ...(this.rank >= 0 ? [button("Waiting", () => this.go("waits"))] : []),
         ...(this.collective >= 0 ? [button("Collective", () => this.go("collectives"))] : []),
         button("Step", () => this.go("step")),
-        button("Copy link", () => copyText(location.href)),
+        button("Copy link", (event) => copyText(location.href, event.currentTarget)),
         button("✕", () => this.unselect()),
       ),
     );
