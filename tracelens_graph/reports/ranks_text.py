@@ -61,7 +61,7 @@ def head(job: Job) -> str:
 
 
 def headline(job: Job) -> str:
-    """How much of a step is communication, and how much of that is waiting, in a sentence."""
+    """How much of a step is communication, how much of that is waiting, and how much is idle, in a sentence."""
     rows = {row["time"]: row for row in job.table("rank_times").records()}
     if not rows:
         return "No GPU work and no collective was recorded"
@@ -74,10 +74,11 @@ def headline(job: Job) -> str:
     where = " on the device" if on_gpu else ""
     kind = "exposed communication" if on_gpu else "communication"  # without GPU work nothing tells what it hides behind
     rest = max(exposed["mean_ms"] - waiting["mean_ms"], 0.0)
+    idle = f"; for {rows['idle']['percent']:.1f} % of it the GPU is idle" if on_gpu else ""
     return (
         f"{what} {step['mean_ms']:,.3f} ms{where}; {exposed['percent']:.1f} % of it is {kind}: "
         f"{waiting['mean_ms']:,.3f} ms waiting for other ranks, {rest:,.3f} ms communication itself"
-        f"{_doubt(job)}"
+        f"{_doubt(job)}{idle}"
     )
 
 
