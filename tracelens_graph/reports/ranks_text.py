@@ -16,6 +16,8 @@ from tracelens_graph.texts import printable, wrapped
 
 KINDS, RANKS = 5, 8
 """Rows of kinds of collectives and of ranks on the screen."""
+_LEAST = 0.05
+"""Percent of a step from which copies are told: what rounds to 0.0 takes no line."""
 _INDENT = "  "
 
 
@@ -100,6 +102,10 @@ def first_rows(table: Table, most: int) -> Table:
     if table.name == "rank_balance" and most and len(table) > most:
         order = np.argsort(-np.array(table["held_up_ms"], float), kind="stable")
         table = replace(table.take(order), title=f"{table.title}, those that hold up the others most first")
+    if table.name == "rank_times":
+        shares = zip(table["time"], table["percent"], strict=True)
+        small = [name == "copying" and (share or 0) < _LEAST for name, share in shares]
+        table = table.take(np.flatnonzero(~np.array(small, bool)))
     cut = replace(table, notes=[])
     if most and len(cut) > most:
         cut = replace(

@@ -160,11 +160,28 @@ class RanksPage extends Views {
             ]
           : collective),
       ),
-      el("div", { class: "what" }, ...(this.rank >= 0 ? collective : [])),
+      el(
+        "div",
+        { class: "what" },
+        ...(this.rank >= 0
+          ? [
+              ...this.head.overview.reasons[this.rank].map((why) => el("span", { class: "why" }, why)),
+              ...collective,
+            ]
+          : []),
+      ),
       el(
         "div",
         { class: "acts" },
         ...(this.rank >= 0 ? [button("Waiting", () => this.go("waits"))] : []),
+        ...(this.rank >= 0 && this.head.overview.reasons[this.rank].length
+          ? [
+              button("Reasons", () => {
+                this.tables.open("late_ranks");
+                this.go("tables");
+              }),
+            ]
+          : []),
         ...(this.collective >= 0 ? [button("Collective", () => this.go("collectives"))] : []),
         button("Step", () => this.go("step")),
         button("Copy link", (event) => copyText(location.href, event.currentTarget)),
