@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from hashlib import sha256
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tracelens_graph.reports.html import diff, ranks
 from tracelens_graph.reports.html.document import SCRIPTS, WORKER
 from tracelens_graph.reports.html.inline_views import INLINE_STYLES
 from tracelens_graph.reports.html.names import CLASSES, LONGEST, clean
-from tracelens_graph.reports.html.overview import parts
+from tracelens_graph.reports.html.overview import in_window, parts
 
 MOST_BYTES, PER_EVENT = 600_000, 6
 
@@ -89,6 +90,23 @@ def test_what_it_says_of_a_small_trace() -> None:
     }
     assert clean(HOSTILE) in found.body["names"]
     assert found.body["classes"] == list(CLASSES)
+
+
+def test_a_page_of_a_window_names_it_first_and_keeps_it_apart_from_the_whole() -> None:
+    core = load_core(small_trace())
+    whole = core.everything
+    assert list(in_window(whole)) == []
+    kernels = core.columns.uid[whole.gpu_rows].tolist()
+    part = core.window(under=int(core.columns.uid[core.columns.parent[whole.linked_gpu_rows[0]]]))
+    assert 0 < len(part.gpu_rows) < len(kernels)
+    page = page_of(part)
+    said = read(page).head["overview"]
+    assert said["heading"].startswith(f"only {part.title}: ")
+    assert f"<title>only {escape(part.title)}: " in page
+    assert dict(said["of_window"])["GPU events"] == f"{len(part.gpu_rows)} of {len(kernels)}"
+    assert dict(said["of_window"])["GPU span"] == f"{part.span_ns() / 1e6:,.3f} ms"
+    assert dict(said["facts"])["GPU events"] == str(len(kernels))
+    assert dict(said["facts"])["GPU span"] == f"{whole.span_ns() / 1e6:,.3f} ms"
 
 
 @parametrize("path", chosen_traces())

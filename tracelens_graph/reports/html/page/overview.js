@@ -7,6 +7,14 @@ class Overview {
     const [headline, ...causes] = said.findings;
     this.root.append(
       ...[
+        said.window
+          ? el(
+              "p",
+              { class: "window" },
+              el("b", {}, `Only ${said.window}.`),
+              " Figures, views and tables are of this part of the trace, except where they say that they are of the whole.",
+            )
+          : null,
         said.damage ? el("p", { class: "warning" }, `The file is damaged: ${said.damage}`) : null,
         headline ? el("div", { class: "headline" }, el("h2", {}, headline.text), ...this.more(headline)) : null,
         causes.length
@@ -20,7 +28,18 @@ class Overview {
           : null,
         Bars.share("Where the GPU's span went", said.parts),
         said.steps.length ? Bars.rows("Steps on the device", said.steps) : null,
-        el("div", { class: "pair" }, this.facts(said.facts), this.missing(said.missing)),
+        el(
+          "div",
+          { class: "pair" },
+          el(
+            "div",
+            {},
+            said.window ? this.facts(`In this part: ${said.window}`, said.of_window) : null,
+            this.facts(said.window ? "The whole trace" : "What was recorded", said.facts),
+            said.options.length ? this.facts("Options of the report", said.options) : null,
+          ),
+          this.missing(said.missing, said.window ? "Not recorded, of the whole trace" : "Not recorded"),
+        ),
         (this.drawn = el("p", { class: "dim" }, "Unpacking the events…")),
       ].filter(Boolean),
     );
@@ -42,20 +61,20 @@ class Overview {
     ].filter(Boolean);
   }
 
-  facts(facts) {
+  facts(title, facts) {
     return el(
       "div",
       {},
-      el("h3", {}, "What was recorded"),
+      el("h3", {}, title),
       el("dl", {}, ...facts.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)])),
     );
   }
 
-  missing(missing) {
+  missing(missing, title) {
     return el(
       "div",
       {},
-      el("h3", {}, "Not recorded"),
+      el("h3", {}, title),
       missing.length
         ? el(
             "ul",
