@@ -27,8 +27,8 @@ from tracelens_graph.text_table import list_text
 
 CODE = Code(
     scripts=(
-        "planes.js", "dom.js", "views.js", "bars.js", "paint.js", "stacks.js", "flame.js", "grid.js", "tables.js",
-        "diff-flame.js", "diff-places.js", "diff-tables.js", "diff-overview.js", "diff-main.js",
+        "planes.js", "dom.js", "matching.js", "views.js", "bars.js", "paint.js", "stacks.js", "flame.js", "grid.js",
+        "tables.js", "diff-flame.js", "diff-places.js", "diff-tables.js", "diff-overview.js", "diff-main.js",
     ),
     styles=("colors.css", "page.css", "views.css", "grid.css", "figures.css", "diff.css", "print.css"),
 )  # fmt: skip

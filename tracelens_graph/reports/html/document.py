@@ -13,6 +13,7 @@ from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
 from tracelens_graph.analyses.memory.by_module import allocations_by_module
 from tracelens_graph.analyses.memory.over_time import memory_over_time
 from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
+from tracelens_graph.analyses.ops.dearest import dearest_ops
 from tracelens_graph.analyses.places.modules import module_times
 from tracelens_graph.analyses.places.python_lines import python_lines
 from tracelens_graph.graph.window import Window
@@ -33,14 +34,14 @@ from tracelens_graph.table import Table
 WORKER = ("planes.js", "levels.js", "worker.js")
 """Scripts that run beside the page; they come first in it, too, for where it may have no worker."""
 SCRIPTS = (
-    "planes.js", "levels.js", "dom.js", "views.js", "events.js", "lanes.js", "paint.js", "drawing.js", "timeline.js",
-    "stacks.js", "flame.js", "grid.js", "tables.js", "roofline.js", "bars.js", "holders.js", "moments.js", "memory.js",
-    "overview.js", "main.js",
+    "planes.js", "levels.js", "dom.js", "matching.js", "views.js", "events.js", "lanes.js", "paint.js", "drawing.js",
+    "timeline.js", "stacks.js", "flame.js", "grid.js", "tables.js", "roofline.js", "bars.js", "holders.js",
+    "moments.js", "memory.js", "overview.js", "main.js",
 )  # fmt: skip
 WITH_MEMORY = ("vendor/uPlot.LICENSE", "vendor/uPlot.iife.min.js")
 """Scripts of others that draw memory over time; only in pages of traces that tell of it."""
 MEMORY_STYLES = ("vendor/uPlot.min.css",)
-STYLES = ("colors.css", "page.css", "views.css", "grid.css", "memory.css", "print.css")
+STYLES = ("colors.css", "page.css", "views.css", "grid.css", "figures.css", "memory.css", "print.css")
 
 
 def report_page(
@@ -61,7 +62,7 @@ def report_page(
         complete: makes commands of findings, in which TRACE stands for the file, complete.
         arch: the device that models were asked for; None for no roofline.
     """
-    first = overview(w, about, findings, tables, complete)
+    first = overview(w, about, findings, {**tables, "dearest_ops": dearest_ops(w)}, complete)
     layout, body, planes = _data(w, {**tables, **_further(w)}, arch)
     return page(first["title"], {"overview": first, **layout}, body, planes, _code("memory" in layout))
 

@@ -25,8 +25,9 @@ from tracelens_graph.reports.ranks_text import head, headline, late_lines
 
 CODE = Code(
     scripts=(
-        "planes.js", "dom.js", "views.js", "bars.js", "grid.js", "tables.js", "ranks-overview.js", "ranks-canvas.js",
-        "ranks-waits.js", "ranks-step.js", "ranks-bandwidth.js", "ranks-collectives.js", "ranks-main.js",
+        "planes.js", "dom.js", "matching.js", "views.js", "bars.js", "grid.js", "tables.js", "ranks-overview.js",
+        "ranks-canvas.js", "ranks-waits.js", "ranks-step.js", "ranks-bandwidth.js", "ranks-collectives.js",
+        "ranks-main.js",
     ),
     styles=("colors.css", "page.css", "views.css", "grid.css", "figures.css", "ranks.css", "print.css"),
 )  # fmt: skip

@@ -74,15 +74,6 @@ const Show = {
   cut: (text, room) => (text.length <= room ? text : room < 3 ? "" : `${text.slice(0, room - 1)}…`),
 };
 
-// A pattern, or the text itself where it is none; case does not matter.
-const patternOf = (text) => {
-  try {
-    return new RegExp(text, "i");
-  } catch {
-    return new RegExp(text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i");
-  }
-};
-
 const Tip = {
   at(event, lines) {
     const tip = document.getElementById("tip");

@@ -5,6 +5,7 @@ class Grid {
   constructor(place, label) {
     this.place = place;
     this.label = label;
+    this.matching = new Matching();
     this.filter = el("input", {
       type: "search",
       placeholder: "Filter rows",
@@ -40,6 +41,7 @@ class Grid {
         column.unit === "%" ? 2 : column.cells.every((cell) => cell == null || Number.isInteger(cell)) ? 0 : 3;
     }
     this.sorted = null;
+    this.order = null;
     this.columnsBox.replaceChildren(
       el("summary", {}, "Columns"),
       el(
@@ -114,14 +116,31 @@ class Grid {
     return column.texts ? column.texts[cell] : String(cell);
   }
 
-  arrange() {
-    const { rows, columns } = this.content;
-    let order = Array.from({ length: rows }, (_, row) => row);
-    if (this.filter.value) {
-      const pattern = patternOf(this.filter.value),
-        texts = columns.filter((column) => column.kind === "text");
-      order = order.filter((row) => texts.some((column) => pattern.test(this.text(column, row))));
+  // Rows that fit the filter, in order; `then` is called when they stand.
+  arrange(then = () => {}) {
+    if (!this.content) return;
+    const { rows, columns } = this.content,
+      all = Array.from({ length: rows }, (_, row) => row);
+    if (!this.filter.value) {
+      this.matching.stop();
+      this.list(all, "");
+      then("");
+      return;
     }
+    const texts = columns.filter((column) => column.kind === "text");
+    const cells = texts.flatMap((column) => all.map((row) => this.text(column, row)));
+    this.matching.find(this.filter.value, cells, (found, note) => {
+      this.list(
+        all.filter((row) => texts.some((_, k) => found[k * rows + row])),
+        note,
+      );
+      then(note);
+    });
+    if (this.matching.isBusy) this.counted.textContent = "searching …";
+  }
+
+  list(order, note) {
+    const { rows } = this.content;
     if (this.sorted) {
       const { column, way } = this.sorted;
       const key = column.kind === "text" ? (row) => this.text(column, row) : (row) => column.cells[row];
@@ -134,7 +153,7 @@ class Grid {
       });
     }
     this.order = order;
-    this.counted.textContent = `${order.length === rows ? "" : `${Show.count(order.length)} of `}${Show.count(rows)} ${rows === 1 ? "row" : "rows"}`;
+    this.counted.textContent = `${order.length === rows ? "" : `${Show.count(order.length)} of `}${Show.count(rows)} ${rows === 1 ? "row" : "rows"}${note && `, ${note}`}`;
     this.fill(true);
   }
 
@@ -194,6 +213,7 @@ class Grid {
 
   // Bring a row into sight, with the marks as they are now.
   reveal(row) {
+    if (!this.order) return;
     const at = this.order.indexOf(row),
       top = at * Grid.ROW;
     const { scrollTop, clientHeight } = this.scroll;
@@ -203,6 +223,7 @@ class Grid {
   }
 
   copyRows() {
+    if (!this.order) return;
     const shown = this.shownColumns,
       plain = (text) => text.replace(/[\t\n\r]/g, " ");
     const value = (column, row) => (column.kind === "number" ? (column.cells[row] ?? "") : this.text(column, row));

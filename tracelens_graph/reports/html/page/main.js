@@ -25,6 +25,7 @@ class App extends Views {
     super(App.KEYS);
     this.selection = -1;
     this.matches = [];
+    this.matching = new Matching();
     const said = this.head.overview;
     const all = {
       overview: () => [new Overview(this, said), "Overview"],
@@ -211,23 +212,39 @@ class App extends Views {
 
   search(text, isExact = false) {
     const box = document.getElementById("search");
-    box.value = isExact ? text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&") : text;
-    this.matches = this.trace.search(box.value);
+    box.value = isExact ? Matching.plain(text) : text;
+    this.behind = 0;
+    if (!box.value) {
+      this.matching.stop();
+      this.found(null, "");
+      return;
+    }
+    this.matching.find(box.value, this.trace.body.names, (lit, note) => this.found(lit, note));
+    if (this.matching.isBusy) this.say("searching …");
+  }
+
+  // What a search found: which names, and what is to be said of it.
+  found(lit, note) {
+    this.matches = this.trace.light(lit);
     this.place = -1;
     let gpu = 0;
     for (const e of this.matches) if (e >= this.trace.first.gpu) gpu += this.trace.dur[e];
     this.gpuMatched = gpu;
     this.say(
-      box.value && this.timeline
-        ? `${Show.count(this.matches.length)} found${gpu ? `, ${Show.span(gpu)} of GPU` : ""}`
-        : "",
+      lit && this.timeline
+        ? `${Show.count(this.matches.length)} found${gpu ? `, ${Show.span(gpu)} of GPU` : ""}${note && `, ${note}`}`
+        : note,
     );
     this.timeline?.ask();
     if (this.shown === "flame") this.flame.draw();
+    if (this.behind) this.next(this.behind);
+    this.behind = 0;
   }
 
   next(by) {
-    if (!this.matches.length) return;
+    // What is asked before a search has ended comes behind it.
+    if (this.matching.isBusy) this.behind = by;
+    if (this.matching.isBusy || !this.matches.length) return;
     if (this.shown !== "timeline") this.go("timeline");
     if (this.place < 0 && by > 0) {
       const { from } = this.timeline.view;

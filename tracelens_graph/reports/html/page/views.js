@@ -33,7 +33,7 @@ class Views {
   }
 
   show(name) {
-    if (!this.views[name]) return;
+    if (!Object.hasOwn(this.views, name)) return;
     this.shown = name;
     for (const [one, [view]] of Object.entries(this.views)) {
       view.root.hidden = one !== name;
