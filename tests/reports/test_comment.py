@@ -73,6 +73,14 @@ def slower(core: Core) -> Against:
     return Against(("main", "pull#1"), compare({"main": before, "pull#1": now}), ["a note @all"], "compare a b")
 
 
+def test_the_peak_of_memory_stands_in_the_line_of_facts(core: Core) -> None:
+    assert "; peak of memory cuda:0: 1.95 of 2.45 GiB reserved." in comment(
+        core, memory=["cuda:0: 1.95 of 2.45 GiB reserved"]
+    )
+    assert "peak of memory" not in comment(core)
+    assert "and 2 more devices" in comment(core, memory=[f"cuda:{at}: 1 B" for at in range(6)])
+
+
 def test_what_is_seen_first(core: Core) -> None:
     text = comment(core)
     assert text.startswith(f"{COMMENT}## GPU report: ")

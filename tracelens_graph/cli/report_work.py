@@ -400,8 +400,11 @@ def _comment(
 ) -> str:  # fmt: skip
     """The report as a comment on GitHub."""
     from tracelens_graph.analyses.diagnosis.op_advice import op_advice
+    from tracelens_graph.analyses.memory.over_time import memory_over_time
+    from tracelens_graph.analyses.memory.peak import memory_summary
     from tracelens_graph.analyses.ops.dearest import dearest_ops
     from tracelens_graph.reports.comment import Against, report_comment
+    from tracelens_graph.reports.memory_text import peaks
 
     linked_only = request.options.linked_only
     dearest = dearest_ops(w, linked_only, DEAREST)
@@ -411,6 +414,7 @@ def _comment(
     return report_comment(
         w.core, findings, dearest, op_advice(w, findings, dearest["name"], linked_only), tables, about,
         request.call(about.source).complete, ROWS_FOR_PEOPLE if request.rows is None else request.rows, change,
+        peaks(memory_summary(w)) if memory_over_time(w) else (),
     )  # fmt: skip
 
 

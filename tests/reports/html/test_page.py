@@ -12,10 +12,12 @@ from html_pages import NAMES, hostile_page, page_of
 from in_browser import NAMELESS, Opened, show, until
 
 from corpus import loaded, parametrize, traces_named
+from tracelens_graph.analyses.ops.dearest import dearest_ops
 from tracelens_graph.analyses.ops.ops import ops_summary
 from tracelens_graph.analyses.places.modules import module_times
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
+from tracelens_graph.simulate import simulate
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -343,6 +345,43 @@ def test_what_is_copied_is_said(opened: Opened) -> None:
     assert page.get_attribute("#selected button >> text=Copy link", "data-told") == "copied"
     until(page, "document.getElementById('told').textContent === ''")
     assert page.get_attribute("#selected button >> text=Copy link", "data-told") is None
+
+
+@parametrize("path", QWEN)
+def test_the_overview_names_the_modules_of_operations_and_the_peak_of_memory(path: Path, opened: Opened) -> None:
+    core = loaded(path)
+    page = opened(page_of(core))
+    rows = page.locator("#view-overview table tbody tr").all_inner_texts()
+    dearest = dearest_ops(core).records()
+    assert len(rows) == len(dearest)
+    for shown, row in zip(rows, dearest, strict=True):
+        assert shown.split("\t")[0] == row["name"]
+        assert row["mostly_in"] in shown
+        assert f"{row['total_ms']:,.3f}" in shown
+    assert "1.95 of 2.45 GiB" in page.inner_text("#view-overview .peak")
+    page.click("text=show memory")
+    assert page.is_visible("#view-memory")
+
+
+def test_an_op_says_where_it_is_called_and_what_autograd_launched_says_so(opened: Opened) -> None:
+    (one,) = simulate(layers=1).ranks
+    core = load_core(one.trace)
+    page = opened(page_of(core))
+    says = "(e) => tracelensGraph.trace.says(e).map(([, text]) => text)"
+    ops = [
+        e
+        for e in range(page.evaluate("tracelensGraph.trace.first.note"))
+        if page.evaluate(
+            "(e) => tracelensGraph.trace.className(e) === 'op' && tracelensGraph.trace.launched(e).length > 0", e
+        )
+    ]
+    told = [page.evaluate(says, e) for e in ops]
+    placed = [any(line.startswith("at ") for line in lines) for lines in told]
+    launched = ["no line recorded: launched by autograd" in lines for lines in told]
+    assert sum(placed) > 5
+    assert sum(launched) > 5
+    assert not any(both == (True, True) for both in zip(placed, launched, strict=True))
+    assert any("launches 1 GPU event, " in line for lines in told for line in lines)
 
 
 def test_everything_that_acts_has_a_name(opened: Opened) -> None:

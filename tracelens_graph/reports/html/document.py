@@ -41,7 +41,7 @@ SCRIPTS = (
 WITH_MEMORY = ("vendor/uPlot.LICENSE", "vendor/uPlot.iife.min.js")
 """Scripts of others that draw memory over time; only in pages of traces that tell of it."""
 MEMORY_STYLES = ("vendor/uPlot.min.css",)
-STYLES = ("colors.css", "page.css", "views.css", "grid.css", "figures.css", "memory.css", "print.css")
+STYLES = ("colors.css", "page.css", "views.css", "grid.css", "figures.css", "memory.css", "narrow.css", "print.css")
 
 
 def report_page(
@@ -62,8 +62,9 @@ def report_page(
         complete: makes commands of findings, in which TRACE stands for the file, complete.
         arch: the device that models were asked for; None for no roofline.
     """
-    first = overview(w, about, findings, {**tables, "dearest_ops": dearest_ops(w)}, complete)
-    layout, body, planes = _data(w, {**tables, **_further(w)}, arch)
+    every = {**tables, **_further(w)}
+    first = overview(w, about, findings, {**every, "dearest_ops": dearest_ops(w)}, complete)
+    layout, body, planes = _data(w, every, arch)
     return page(first["title"], {"overview": first, **layout}, body, planes, _code("memory" in layout))
 
 

@@ -16,6 +16,7 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.document import Facts, Finding, facts
 from tracelens_graph.reports.html.drawn import cause_label
 from tracelens_graph.reports.html.names import clean
+from tracelens_graph.reports.memory_text import peaks
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.table import Table
 
@@ -59,6 +60,8 @@ def overview(
             for finding in findings
         ],
         "parts": parts(w),
+        "memory": [clean(one) for one in peaks(tables["memory_summary"])] if "memory_summary" in tables else [],
+        "dearest": _dearest(tables.get("dearest_ops")),
         "steps": _steps(tables) if len(w.gpu_rows) else [],
         "facts": [[label, clean(value)] for label, value in recorded(facts(w.core), held)],
         "of_window": [[label, clean(value)] for label, value in in_window(w)],
@@ -85,6 +88,14 @@ def parts(w: Window) -> list[dict[str, Any]]:
         for cause in sorted(Cause, key=lambda cause: -int(idle[cause]))
     ]
     return [part for part in found if part["ns"]]
+
+
+def _dearest(table: Table | None) -> dict[str, Any]:
+    """The operations with most GPU time, and where they are called."""
+    if table is None:
+        return {"rows": [], "notes": []}
+    rows = [{**row, "name": clean(row["name"]), "mostly_in": clean(row["mostly_in"] or "")} for row in table.records()]
+    return {"title": clean(table.title or "", _LONGEST), "rows": rows, "notes": [clean(note) for note in table.notes]}
 
 
 def _steps(tables: Mapping[str, Table]) -> list[dict[str, Any]]:

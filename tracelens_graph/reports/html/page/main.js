@@ -12,7 +12,7 @@ class App extends Views {
     ["0", "the whole trace"],
     ["/", "search"],
     ["n N", "next match, the one before"],
-    ["p", "the peak, where memory is drawn"],
+    ["p", "zoom to the peak, in the view of memory"],
     ["1, 2, …", "views"],
     ["Esc", "select nothing, search nothing"],
   ];

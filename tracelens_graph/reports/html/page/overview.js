@@ -27,6 +27,16 @@ class Overview {
             )
           : null,
         Bars.share("Where the GPU's span went", said.parts),
+        said.memory.length
+          ? el(
+              "p",
+              { class: "peak" },
+              el("b", {}, "Peak of memory: "),
+              `${said.memory.join("; ")} `,
+              el("a", { href: "#view=memory" }, "show memory"),
+            )
+          : null,
+        said.dearest.rows.length ? this.dearest(said.dearest) : null,
         said.steps.length ? Bars.rows("Steps on the device", said.steps) : null,
         el(
           "div",
@@ -59,6 +69,57 @@ class Overview {
             finding.ask ? command(finding.ask) : null,
           ),
     ].filter(Boolean);
+  }
+
+  // The operations with most GPU time, and the module or line that calls them.
+  dearest({ title, rows, notes }) {
+    const isPlaced = rows.some((row) => row.mostly_in);
+    const cell = (text, kind = "") => el("td", { class: kind }, text);
+    return el(
+      "figure",
+      {},
+      el("figcaption", {}, title),
+      el(
+        "table",
+        { class: "plain" },
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            ...["operation", "GPU ms", "%", "calls", ...(isPlaced ? ["mostly in"] : []), "longest"].map((text) =>
+              el(
+                "th",
+                { scope: "col", class: ["operation", "mostly in"].includes(text) ? "" : "number" },
+                text,
+              ),
+            ),
+          ),
+        ),
+        el(
+          "tbody",
+          {},
+          ...rows.map((row) =>
+            el(
+              "tr",
+              {},
+              el("th", { scope: "row", title: row.name }, Show.cut(row.name, 60)),
+              cell(Show.number(row.total_ms, 3), "number"),
+              cell(Show.number(row.percent, 1), "number"),
+              cell(Show.count(row.count), "number"),
+              ...(isPlaced ? [el("td", { title: row.mostly_in }, Show.cut(row.mostly_in, 70))] : []),
+              el(
+                "td",
+                { class: "number" },
+                row.uid == null ? null : el("a", { href: `#uid=${row.uid}`, class: "node" }, `uid ${row.uid}`),
+              ),
+            ),
+          ),
+        ),
+      ),
+      ...notes.map((note) => el("p", { class: "dim" }, note)),
+    );
   }
 
   facts(title, facts) {
