@@ -30,7 +30,7 @@ CODE = Code(
         "planes.js", "dom.js", "matching.js", "views.js", "bars.js", "paint.js", "stacks.js", "flame.js", "grid.js",
         "tables.js", "diff-flame.js", "diff-places.js", "diff-tables.js", "diff-overview.js", "diff-main.js",
     ),
-    styles=("colors.css", "page.css", "views.css", "grid.css", "figures.css", "diff.css", "print.css"),
+    styles=("colors.css", "page.css", "views.css", "grid.css", "figures.css", "diff.css", "narrow.css", "print.css"),
 )  # fmt: skip
 
 MOST_PLACES = 200

@@ -29,7 +29,7 @@ CODE = Code(
         "ranks-canvas.js", "ranks-waits.js", "ranks-step.js", "ranks-bandwidth.js", "ranks-collectives.js",
         "ranks-main.js",
     ),
-    styles=("colors.css", "page.css", "views.css", "grid.css", "figures.css", "ranks.css", "print.css"),
+    styles=("colors.css", "page.css", "views.css", "grid.css", "figures.css", "ranks.css", "narrow.css", "print.css"),
 )  # fmt: skip
 
 _LONGEST = 2000
