@@ -14,7 +14,7 @@ from in_browser import NAMELESS, Opened, show, until
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.ops.dearest import dearest_ops
 from tracelens_graph.analyses.ops.ops import ops_summary
-from tracelens_graph.analyses.places.modules import module_times
+from tracelens_graph.analyses.places.modules import module_times, modules
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import simulate
@@ -32,7 +32,7 @@ VIEWS = ("overview", "timeline", "flame", "tables", "roofline")
 WITH_MEMORY = (*VIEWS, "memory")
 SUMS = """(() => {
   const flame = tracelensGraph.flame, found = [];
-  for (const view of ["modules", "ops", "python", "kernels"]) {
+  for (const view of ["modules", "classes", "ops", "python", "kernels"]) {
     for (const isInverted of [false, true]) {
       flame.set({ view, isInverted });
       const { made } = flame;
@@ -68,8 +68,8 @@ def test_every_view_of_a_real_trace(path: Path, opened: Opened) -> None:
     page.click("text=Events in view")
     assert page.evaluate("tracelensGraph.timeline.grid.order.length") > 0
     sums = page.evaluate(SUMS)
-    assert len(sums) == 8
-    assert sums == [[whole] * 3] * 8
+    assert len(sums) == 10
+    assert sums == [[whole] * 3] * 10
     show(page, "tables")
     rows = page.evaluate(ROWS)
     assert len(rows) > 5
@@ -116,8 +116,9 @@ def test_from_the_report_to_module_and_line_in_three_clicks(path: Path, opened: 
     shown_ns = page.evaluate("tracelensGraph.flame.made.total[tracelensGraph.flame.zoomed]")
     assert shown_ns == pytest.approx(1e3 * row["total_us"], abs=0.5)
     first = page.locator("#view-flame tbody tr").first
-    assert first.inner_text().split() == [
-        "Qwen2Attention_17", "3", f"{row['total_us'] / 1e3:.6f}", "0.000000", f"{row['percent']:.2f}", "23", "16459"
+    assert first.inner_text().split("\t") == [
+        "Qwen2Attention_17", f"{row['total_us'] / 1e3:.3f}", "0.000", f"{row['percent']:.2f}", "23", "16459",
+        "forward \u203a Qwen2Model_0 \u203a Qwen2DecoderLayer_17",
     ]  # fmt: skip
 
 
@@ -382,6 +383,23 @@ def test_an_op_says_where_it_is_called_and_what_autograd_launched_says_so(opened
     assert sum(launched) > 5
     assert not any(both == (True, True) for both in zip(placed, launched, strict=True))
     assert any("launches 1 GPU event, " in line for lines in told for line in lines)
+
+
+@parametrize("path", QWEN)
+def test_equal_frames_stand_in_the_order_of_time_and_classes_of_modules_are_one(path: Path, opened: Opened) -> None:
+    core = loaded(path)
+    page = opened(page_of(core), hash="#view=flame")
+    shown = (
+        "tracelensGraph.flame.boxes.flatMap(({ chain, x }) => chain.map((frame) =>"
+        "[tracelensGraph.trace.shortName(tracelensGraph.flame.made.name[frame]), x]))"
+    )
+    layers = [(x, name) for name, x in page.evaluate(shown) if name.startswith("Qwen2DecoderLayer_")]
+    assert [name for _, name in sorted(layers)] == [f"Qwen2DecoderLayer_{number}" for number in range(24)]
+    page.select_option("#view-flame select >> nth=0", "classes")
+    row = page.locator("#view-flame tbody tr", has_text="Qwen2DecoderLayer").first.inner_text().split("\t")
+    layer = next(one for one in modules(core, by="class").records() if one["path"].endswith("/Qwen2DecoderLayer"))
+    assert row[:2] == ["Qwen2DecoderLayer", f"{layer['total_us'] / 1e3:.3f}"]
+    assert row[-1] == "forward \u203a Qwen2Model"
 
 
 def test_everything_that_acts_has_a_name(opened: Opened) -> None:

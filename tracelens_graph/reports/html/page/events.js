@@ -97,10 +97,36 @@ class Trace {
     return this.lanes[this.lane[e]];
   }
 
-  // The colours of the GPU's work, of those classes that there are.
-  legend() {
+  // The classes of the GPU's work.
+  gpuClasses() {
     const used = new Set();
     for (let e = this.first.gpu; e < this.first.idle; e++) used.add(this.className(e));
+    return used;
+  }
+
+  classesOf(names) {
+    return new Set(Array.from(new Set(names), (name) => this.body.classes[this.classOf[name]]));
+  }
+
+  // For each name that of its class, where it is that of a module; classes join the names. For others the name itself.
+  moduleClasses() {
+    const { names, classes } = this.body,
+      module = classes.indexOf("module"),
+      known = new Map(),
+      before = names.length;
+    const found = Int32Array.from(names, (_, name) => {
+      if (this.classOf[name] !== module) return name;
+      const text = this.shortName(name).replace(/_\d+$/, "");
+      if (!known.has(text)) known.set(text, before + known.size);
+      return known.get(text);
+    });
+    names.push(...known.keys());
+    this.classOf = Int32Array.from(names, (_, name) => (name < before ? this.classOf[name] : module));
+    return found;
+  }
+
+  // The colours of the GPU's work, of some classes.
+  legend(used) {
     return el(
       "span",
       { class: "legend" },

@@ -15,6 +15,11 @@ class Flame {
   start(trace) {
     this.trace = trace;
     const { flame } = trace.body;
+    if (flame.views.modules) {
+      Stacks.merge(trace.columns, "modules", "classes", trace.moduleClasses());
+      const { modules, ...others } = flame.views;
+      flame.views = { modules, classes: "class of module, op, kernel", ...others };
+    }
     this.zoomed = -1;
     this.options = { view: Object.keys(flame.views)[0], step: 0, byTime: false, isInverted: false, collapsed: true };
     const views = el(
@@ -36,7 +41,8 @@ class Flame {
       this.check("isInverted", "inverted"),
       this.check("collapsed", "collapse chains"),
     );
-    this.root.querySelector(".bar").append(trace.legend());
+    const used = Object.keys(flame.views).map((view) => trace.classesOf(trace.columns[`${view}.name`]));
+    this.root.querySelector(".bar").append(trace.legend(new Set(used.flatMap((one) => [...one]))));
     this.compute();
   }
 
@@ -324,24 +330,12 @@ class Flame {
 
   // inside: [frame, depth] each.
   frameColumns(inside) {
-    const { made, trace } = this;
+    const { made, trace } = this,
+      called = (frame) => trace.shortName(made.name[frame]);
     return [
       { heading: "frame", kind: "text", cells: inside.map(([frame]) => trace.body.names[made.name[frame]]) },
-      { heading: "depth", kind: "number", digits: 0, cells: inside.map(([, depth]) => depth) },
-      {
-        heading: "total",
-        unit: "ms",
-        kind: "number",
-        digits: 6,
-        cells: inside.map(([frame]) => made.total[frame] / 1e6),
-      },
-      {
-        heading: "own",
-        unit: "ms",
-        kind: "number",
-        digits: 6,
-        cells: inside.map(([frame]) => made.own[frame] / 1e6),
-      },
+      { heading: "total", unit: "ms", kind: "number", digits: 3, cells: inside.map(([one]) => made.total[one] / 1e6) },
+      { heading: "own", unit: "ms", kind: "number", digits: 3, cells: inside.map(([one]) => made.own[one] / 1e6) },
       {
         heading: "%",
         kind: "number",
@@ -350,6 +344,8 @@ class Flame {
       },
       { heading: "GPU events", kind: "number", digits: 0, cells: inside.map(([frame]) => made.count[frame]) },
       { heading: "longest", kind: "uid", cells: inside.map(([frame]) => made.uid[frame]) },
+      { heading: "in", kind: "text", cells: inside.map(([frame]) => Stacks.around(made, frame, called)) },
+      { heading: "depth", kind: "number", digits: 0, shown: false, cells: inside.map(([, depth]) => depth) },
     ];
   }
 
@@ -362,7 +358,7 @@ class Flame {
         if (view !== this.options.view) this.set({ view });
         const frame = this.frameOf(node);
         if (frame < 0) continue;
-        this.zoomed = this.around(frame);
+        this.zoomed = this.withOthers(frame);
         this.marked = frame;
         this.draw();
         this.listFrames();
@@ -373,7 +369,7 @@ class Flame {
   }
 
   // The nearest frame around one, itself included, that has several others in it: one alone tells nothing.
-  around(frame) {
+  withOthers(frame) {
     const { made } = this;
     for (let at = frame; at >= 0; at = made.parent[at]) {
       if ([...made.kids(at)].filter((kid) => made.total[kid]).length > 1) return at;

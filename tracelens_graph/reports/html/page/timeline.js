@@ -33,7 +33,7 @@ class Timeline {
         button("Selection", "Zoom to the selection (f)", () => this.zoomTo(app.selection)),
         button("Events in view", "The longest events in view, as a table", () => this.toggleTwin()),
         this.status,
-        trace.legend(),
+        trace.legend(trace.gpuClasses()),
         this.colors(),
       ),
       trace.n ? "" : el("p", { class: "dim" }, "No event of host or GPU was recorded here."),
