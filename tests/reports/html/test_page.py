@@ -402,6 +402,15 @@ def test_equal_frames_stand_in_the_order_of_time_and_classes_of_modules_are_one(
     assert row[-1] == "forward \u203a Qwen2Model"
 
 
+def test_headings_name_their_unit_once(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())))
+    pairs = [("percent", "%"), ("% of GPU time", "%"), ("bytes", "B"), ("peak bytes", "B"), ("total us", "us"),
+             ("MB", "MiB"), ("time", "ms"), ("op", None)]  # fmt: skip
+    assert [page.evaluate("([heading, unit]) => Grid.title({ heading, unit })", pair) for pair in pairs] == [
+        "%", "% of GPU time", "bytes", "peak bytes", "total us", "MiB", "time ms", "op",
+    ]  # fmt: skip
+
+
 def test_everything_that_acts_has_a_name(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())))
     for view in WITH_MEMORY:

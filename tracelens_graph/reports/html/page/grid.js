@@ -71,6 +71,13 @@ class Grid {
     this.arrange();
   }
 
+  // The heading of a column with its unit, once.
+  static title({ heading, unit }) {
+    if (!unit || heading.includes(unit) || (unit === "B" && heading.includes("bytes"))) return heading;
+    if (unit === "MiB" && heading === "MB") return unit;
+    return `${unit === "%" ? heading.replace(/ ?percent$/, "") : heading} ${unit}`.trim();
+  }
+
   get shownColumns() {
     return this.content.columns.filter((column) => column.isShown);
   }
@@ -100,7 +107,7 @@ class Grid {
             el(
               "button",
               { type: "button", onclick: () => sortBy(column) },
-              `${column.heading}${column.unit && !column.heading.includes(column.unit) ? ` ${column.unit}` : ""}${way ? (way > 0 ? " ▲" : " ▼") : ""}`,
+              `${Grid.title(column)}${way ? (way > 0 ? " ▲" : " ▼") : ""}`,
             ),
           );
         }),
