@@ -114,7 +114,7 @@ def test_columns_without_cells_are_left_out(core: Core) -> None:
 
 def test_change_against_a_baseline(core: Core) -> None:
     page = read(comment(core, against=slower(core)))
-    assert "Change against main: GPU span 0.159 → 0.318 ms (+100.0 %)" in page.paragraphs
+    assert "Change against main: GPU span 0.159 -> 0.318 ms (+100.0 %)" in page.paragraphs
     change = page.tables[1]
     assert change[0] == ["", "baseline ms", "now ms", "change ms", "%"]
     assert change[1] == ["GPU span", "0.159", "0.318", "+0.159", "+100.0 %"]

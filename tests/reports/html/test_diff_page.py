@@ -135,6 +135,21 @@ def test_a_link_names_a_place_or_a_frame(opened: Opened) -> None:
     until(page, "document.getElementById('found').textContent.startsWith('there are ')")
 
 
+def test_changes_have_signs_in_every_table(opened: Opened) -> None:
+    page = opened(diff_page_of(small_diff()), hash="#view=flame")
+    for grid in ("flame", "tables"):
+        if grid == "tables":
+            show(page, "tables")
+        told = page.evaluate(
+            f"(() => {{ const {{ grid }} = tracelensGraph.{grid}; const column = grid.content.columns.find((one) =>"
+            "Grid.title(one) === 'change ms');"
+            "return grid.order.map((row) => [column.cells[row], grid.text(column, row)]) })()"
+        )
+        assert told
+        for value, shown in told:
+            assert shown[0] == ("+" if value > 0 else "\u2212" if value < 0 else "\u00b1")
+
+
 def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
     page = opened(diff_page_of(hostile_diff(), said=NAMES[:2], commands=lambda number: [(NAMES[0], NAMES[1])]))
     for view in VIEWS:

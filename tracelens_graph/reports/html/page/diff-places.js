@@ -11,7 +11,7 @@ const DiffShow = {
   percent: (change, of) => (of ? ` (${change >= 0 ? "+" : "−"}${Math.abs((100 * change) / of).toFixed(1)} %)` : ""),
 
   // Times of both sides in one unit, so that they can be held against each other.
-  times: (a, b) => `${DiffShow.ms(a / 1e6)} → ${DiffShow.ms(b / 1e6)} ms`,
+  times: (a, b) => `${DiffShow.ms(a / 1e6)} -> ${DiffShow.ms(b / 1e6)} ms`,
 
   both: (a, b) => `${DiffShow.times(a, b)}: ${DiffShow.change(b - a)}${DiffShow.percent(b - a, a)}`,
 

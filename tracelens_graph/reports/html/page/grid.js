@@ -32,7 +32,7 @@ class Grid {
     new ResizeObserver(() => this.fill()).observe(this.scroll);
   }
 
-  // content: {columns: [{heading, unit, about, kind, digits, shown, cells}], rows, notes, click, links, isMarked}
+  // content: {columns: [{heading, unit, about, kind, digits, shown, cells, number}], rows, notes, click, links, isMarked}
   show(content) {
     this.content = content;
     for (const column of content.columns) {
@@ -118,7 +118,7 @@ class Grid {
   text(column, row) {
     const cell = column.cells[row];
     if (cell == null) return "";
-    if (column.kind === "number") return Show.number(cell, column.digits);
+    if (column.kind === "number") return (column.number ?? Show.number)(cell, column.digits);
     if (column.kind === "uid") return cell < 0 ? "" : String(cell);
     return column.texts ? column.texts[cell] : String(cell);
   }
