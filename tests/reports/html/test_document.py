@@ -15,10 +15,11 @@ from hostile import hostile_trace
 from html_pages import Tags, hostile_page, page_of, policy_of, read
 
 from corpus import chosen_traces, loaded, parametrize
-from tracelens_graph.analyses.idle.idle import idle_parts
+from tracelens_graph.analyses.idle.idle import Cause, idle_parts
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.html import diff, ranks
 from tracelens_graph.reports.html.document import SCRIPTS, WORKER
+from tracelens_graph.reports.html.drawn import causes
 from tracelens_graph.reports.html.inline_views import INLINE_STYLES
 from tracelens_graph.reports.html.names import CLASSES, LONGEST, clean
 from tracelens_graph.reports.html.overview import in_window, parts
@@ -107,6 +108,13 @@ def test_a_page_of_a_window_names_it_first_and_keeps_it_apart_from_the_whole() -
     assert dict(said["of_window"])["GPU span"] == f"{part.span_ns() / 1e6:,.3f} ms"
     assert dict(said["facts"])["GPU events"] == str(len(kernels))
     assert dict(said["facts"])["GPU span"] == f"{whole.span_ns() / 1e6:,.3f} ms"
+
+
+def test_every_cause_of_idle_time_has_a_colour() -> None:
+    colors = (files("tracelens_graph.reports.html") / "page" / "colors.css").read_text()
+    for cause in Cause:
+        assert re.search(rf"\.c-idle-{cause.name}\b", colors), cause
+        assert f"--idle-{causes()[cause]['class']}: #" in colors, cause
 
 
 @parametrize("path", chosen_traces())

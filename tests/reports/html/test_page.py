@@ -411,6 +411,22 @@ def test_headings_name_their_unit_once(opened: Opened) -> None:
     ]  # fmt: skip
 
 
+def test_short_gaps_look_like_little_idle_time(opened: Opened) -> None:
+    work = [span("kernel", "k", 10 * number, 9.8, 0, 7, device=0, stream=7) for number in range(20_000)]
+    page = opened(page_of(load_core(work)), hash="#view=timeline")
+    until(page, "tracelensGraph.timeline.image")
+    shares = page.evaluate(
+        "(() => { const t = tracelensGraph.timeline, { trace, painter, palette } = t, found = [];"
+        "for (const lane of trace.lanes.filter((one) => ['gpu', 'idle'].includes(one.group))) {"
+        "const line = painter.track(lane.track, t.view.from, t.scale, null, 99);"
+        "found.push([...line].reduce((sum, pixel) => sum + (255 - (pixel & 255)) + (255 - ((pixel >> 8) & 255)), 0)); }"
+        "return found })()"
+    )
+    busy, idle = shares
+    assert idle < 0.2 * busy
+    assert "idle: " in page.inner_text("#view-timeline .legend")
+
+
 def test_everything_that_acts_has_a_name(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())))
     for view in WITH_MEMORY:

@@ -125,15 +125,24 @@ class Trace {
     return found;
   }
 
-  // The colours of the GPU's work, of some classes.
-  legend(used) {
+  // The causes of idle time, those with most of it first.
+  idleCauses() {
+    const ns = new Map();
+    for (let e = this.first.idle; e < this.n; e++) ns.set(this.name[e], (ns.get(this.name[e]) ?? 0) + this.dur[e]);
+    return [...ns.keys()].sort((a, b) => ns.get(b) - ns.get(a)).map((cause) => this.body.causes[cause]);
+  }
+
+  // The colours of the GPU's work, of some classes, and of causes of idle time.
+  legend(used, causes = []) {
+    const key = (of, text) => el("span", { class: "key" }, el("i", { class: `swatch c-${of}` }), text);
     return el(
       "span",
       { class: "legend" },
       ...this.body.classes
         .slice(0, 9)
         .filter((one) => used.has(one))
-        .map((one) => el("span", { class: "key" }, el("i", { class: `swatch c-${one}` }), one)),
+        .map((one) => key(one, one)),
+      ...causes.map((one, k) => key(`idle-${one.class}`, `${k ? "" : "idle: "}${one.name}`)),
     );
   }
 
