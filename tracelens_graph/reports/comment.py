@@ -177,8 +177,9 @@ def _change(against: Against) -> Iterator[str]:
     first, now = against.names
     times = changes_of_times(against.tables, first, now)
     whole = next((one for one in times if one.label == "total"), None)
-    to = escape("->")
-    said = "" if whole is None else f": GPU span {whole.before:,.3f} {to} {whole.now:,.3f} ms{_percent(whole, ' ({})')}"
+    said = ""
+    if whole is not None:
+        said = escape(f": GPU span {whole.before:,.3f} -> {whole.now:,.3f} ms{_percent(whole, ' ({})')}")
     yield f"**Change against {_said(first)}{said}**"
     changes = [("GPU span" if one is whole else f"GPU {one.label}", one) for one in times]
     changes += [(code_cell(fitted(one.label, _NAME)), one) for one in changes_by_op(against.tables, first, now)]

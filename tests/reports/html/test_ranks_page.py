@@ -82,6 +82,8 @@ def test_a_collective_is_selected_in_every_view(text: str, late: Job, opened: Op
     )
     assert sum(waits) == round(1e3 * row["wait_us"])
     assert len(waits) == row["ranks"] == page.locator("#view-collectives .step").count()
+    said = page.locator("#view-collectives .step .said").all_inner_texts()
+    assert said == [f"waits {page.evaluate('(ns) => Show.span(ns)', ns)}" for ns in waits]
     show(page, "bandwidth")
     assert page.locator("#view-bandwidth .chosen").count() == 1
     page.keyboard.press(".")
@@ -195,5 +197,6 @@ def test_eight_real_ranks(opened: Opened) -> None:
     page = opened(ranks_page(job, "dlrm"))
     for view in VIEWS:
         show(page, view)
+    assert "PyTorch 2.2 and newer record with ops" in page.locator("#view-bandwidth").text_content()
     sums = page.evaluate("[...tracelensGraph.collectives.split.wait].reduce((a, b) => a + b, 0)")
     assert sums == int(job.meetings.wait_ns.sum())
