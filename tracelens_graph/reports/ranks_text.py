@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -98,7 +98,7 @@ def late_lines(job: Job) -> list[str]:
 
 
 def first_rows(table: Table, most: int) -> Table:
-    """The columns for people and the first rows; of ranks those that hold up the others most."""
+    """The columns for people that tell something, and the first rows; of ranks those that hold up the others most."""
     if table.name == "rank_balance" and most and len(table) > most:
         order = np.argsort(-np.array(table["held_up_ms"], float), kind="stable")
         table = replace(table.take(order), title=f"{table.title}, those that hold up the others most first")
@@ -111,7 +111,15 @@ def first_rows(table: Table, most: int) -> Table:
         cut = replace(
             cut.take(np.arange(most)), notes=[f"the first {most:,} of {len(table):,} rows (--top 0 shows all)"]
         )
-    return told(cut, leave="meaning")
+    shown = told(cut, leave="meaning")
+    telling = {name: cells for name, cells in shown.columns.items() if _tells(name, list(cells))}
+    return replace(shown, columns=telling or shown.columns)
+
+
+def _tells(name: str, cells: Sequence[object]) -> bool:
+    """Whether a column has values, and more than one host, of which the first line says how many there are."""
+    known = [cell for cell in cells if cell not in (None, "") and cell == cell]
+    return bool(known) and (name != "host" or len(set(known)) > 1)
 
 
 def _number(count: int, thing: str) -> str:
