@@ -427,6 +427,30 @@ def test_short_gaps_look_like_little_idle_time(opened: Opened) -> None:
     assert "idle: " in page.inner_text("#view-timeline .legend")
 
 
+@parametrize("path", QWEN)
+def test_what_matches_is_told_of_the_frame_zoomed_to_and_of_all(path: Path, opened: Opened) -> None:
+    core = loaded(path)
+    page = opened(page_of(core), hash="#view=flame")
+    page.evaluate("tracelensGraph.search('elementwise')")
+    whole = page.inner_text(".matched")
+    page.evaluate(
+        "(() => { const f = tracelensGraph.flame;"
+        "f.zoom([...f.made.kids(-1)].find((one) => f.trace.body.names[f.made.name[one]] === 'forward')) })()"
+    )
+    told = page.inner_text(".matched")
+    assert told.endswith(f" in this frame, in all {whole.removeprefix('matched: ')}")
+    parts = page.evaluate(
+        "[...tracelensGraph.flame.made.kids(-1)].map((k) =>"
+        "Stacks.matched(tracelensGraph.flame.made, tracelensGraph.trace.lit, k))"
+    )
+    assert sum(parts) == page.evaluate("tracelensGraph.flame.matchedNs") > max(parts) > 0
+    page.evaluate("tracelensGraph.search('^forward$')")
+    assert "(100.0 %) in this frame" in page.inner_text(".matched")
+    kid = page.evaluate("(() => { const f = tracelensGraph.flame; return [...f.made.kids(f.zoomed)][0] })()")
+    page.evaluate("(kid) => tracelensGraph.flame.zoom(kid)", kid)
+    assert "(100.0 %) in this frame" in page.inner_text(".matched")
+
+
 def test_everything_that_acts_has_a_name(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())))
     for view in WITH_MEMORY:

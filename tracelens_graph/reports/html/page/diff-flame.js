@@ -236,7 +236,9 @@ class DiffFlame extends Flame {
   tellMatched() {
     const { trace } = this;
     this.matchedNs = trace.lit ? this.sides.map((one) => Stacks.matched(one, trace.lit)) : [0, 0];
-    this.matched.textContent = trace.lit ? `matched: ${DiffShow.both(...this.matchedNs)}` : "";
+    const here = this.zoomed < 0 ? [] : this.sides.map((one) => Stacks.matched(one, trace.lit ?? [], this.zoomed));
+    const inFrame = here.length ? `${DiffShow.both(...here)} in this frame, in all ` : "";
+    this.matched.textContent = trace.lit ? `matched: ${inFrame}${DiffShow.both(...this.matchedNs)}` : "";
   }
 
   wholeSays() {

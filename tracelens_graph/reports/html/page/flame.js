@@ -206,7 +206,10 @@ class Flame {
   tellMatched() {
     const { made, trace } = this;
     const total = trace.lit ? Stacks.matched(made, trace.lit) : 0;
-    this.matched.textContent = trace.lit ? `matched: ${Show.span(total)} (${Show.percent(total, made.sum)})` : "";
+    const says = (ns, of) => `${Show.span(ns)} (${Show.percent(ns, of)})`;
+    const here = this.zoomed < 0 ? 0 : Stacks.matched(made, trace.lit ?? [], this.zoomed);
+    const inFrame = this.zoomed < 0 ? "" : `${says(here, made.total[this.zoomed])} in this frame, in all `;
+    this.matched.textContent = trace.lit ? `matched: ${inFrame}${says(total, made.sum)}` : "";
     this.matchedNs = total;
   }
 

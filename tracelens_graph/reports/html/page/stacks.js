@@ -200,18 +200,19 @@ const Stacks = {
     return found;
   },
 
-  // Time of the frames that fit, each GPU event once: what is inside of a frame that fits is not added again.
-  matched(made, fits) {
+  // Time of the frames that fit, each GPU event once: what is inside of a frame that fits is not added again. Of one
+  // frame that in it, with -1 that of all.
+  matched(made, fits, root = -1) {
     const { n, parent, name, total } = made,
-      inside = new Uint8Array(n);
+      inside = new Uint8Array(n),
+      counts = new Uint8Array(n);
     let sum = 0;
     for (let frame = 0; frame < n; frame++) {
       const above = parent[frame];
-      if (above >= 0 && inside[above]) inside[frame] = 1;
-      else if (fits[name[frame]]) {
-        inside[frame] = 1;
-        sum += total[frame];
-      }
+      counts[frame] = root < 0 || frame === root || (above >= 0 && counts[above]);
+      const isNew = !(above >= 0 && inside[above]);
+      inside[frame] = !isNew || fits[name[frame]];
+      if (inside[frame] && (isNew ? counts[frame] : frame === root)) sum += total[frame];
     }
     return sum;
   },
