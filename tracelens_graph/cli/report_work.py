@@ -375,7 +375,7 @@ def _written(
     if request.html:
         from tracelens_graph.reports.html.document import report_page
 
-        complete = request.call(about.source).complete
+        complete = request.call(about.source).without_folders().complete
         with replacing(request.html) as file:
             file.write(report_page(w, findings, tables, about, complete, options.arch).encode())
         yield from _said("page", request.html)
@@ -410,10 +410,11 @@ def _comment(
     dearest = dearest_ops(w, linked_only, DEAREST)
     change = None
     if against is not None:
-        change = Against(against.names, against.compared(every), against.notes_on(every), against.command)
+        change = Against(against.names, against.compared(every), against.notes_on(every), against.shared_command)
     return report_comment(
         w.core, findings, dearest, op_advice(w, findings, dearest["name"], linked_only), tables, about,
-        request.call(about.source).complete, ROWS_FOR_PEOPLE if request.rows is None else request.rows, change,
+        request.call(about.source).without_folders().complete,
+        ROWS_FOR_PEOPLE if request.rows is None else request.rows, change,
         peaks(memory_summary(w)) if memory_over_time(w) else (),
     )  # fmt: skip
 
