@@ -451,6 +451,14 @@ def test_what_matches_is_told_of_the_frame_zoomed_to_and_of_all(path: Path, open
     assert "(100.0 %) in this frame" in page.inner_text(".matched")
 
 
+def test_what_hovering_says_goes_with_its_view(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())), hash="#view=flame")
+    page.hover("#view-flame canvas", position={"x": 200, "y": 8})
+    assert page.is_visible("#tip")
+    page.keyboard.press("1")
+    assert page.is_hidden("#tip")
+
+
 def test_everything_that_acts_has_a_name(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())))
     for view in WITH_MEMORY:

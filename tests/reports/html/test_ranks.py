@@ -51,6 +51,11 @@ def test_the_late_rank_is_linked_with_its_reasons(tmp_path: Path) -> None:
     assert [len(one) for one in head["reasons"]] == [min(list(late["rank"]).count(at), 3) for at in range(3)]
 
 
+def test_ranks_have_one_name_on_the_page(late: Job) -> None:
+    head = read(ranks_page(late, "job")).head["overview"]
+    assert {row[key] for row in head["times"] for key in ("most_trace", "least_trace")} <= set(head["ranks"])
+
+
 def test_waits_are_the_table_of_steps(late: Job) -> None:
     waits = read(ranks_page(late, "job")).body["waits"]
     for row in late.table("rank_steps").records():

@@ -68,6 +68,7 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
     late, balance = late_lines(job), job.table("rank_balance").records()
     name = job.lateness.late if job.lateness is not None else None
     names = [one.name for one in job.meetings.attendances]
+    labels = dict(zip(names, rank_labels(job.meetings.attendances), strict=True))
     is_said = any(ADDED_UP in line for line in late)
     notes = [*([] if is_said or not len(job.meetings) else [HELD_UP]), *job.meetings.notes]
     return {
@@ -84,7 +85,7 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
         "times": [
             {"time": row["time"].replace("_", " "), "meaning": clean(row["meaning"], _LONGEST)}
             | {key: _plain(row[key]) for key in ("mean_ms", "percent", "most_ms", "least_ms")}
-            | {key: clean(str(row[key] or ""), _LONGEST_LABEL) for key in ("most_trace", "least_trace")}
+            | {key: clean(labels.get(row[key], ""), _LONGEST_LABEL) for key in ("most_trace", "least_trace")}
             for row in job.table("rank_times").records()
         ],
     }  # fmt: skip

@@ -125,7 +125,7 @@ class DiffPlaces {
       ["shapes", side.shapes, other.shapes],
       ["types", side.types, other.types],
       ["line", side.line, other.line],
-      ["uid", side.uid, null],
+      ["longest, uid", side.uid, null],
     ].filter(([, value]) => value != null);
     return el(
       "div",

@@ -35,6 +35,7 @@ class Views {
   show(name) {
     if (!Object.hasOwn(this.views, name)) return;
     this.shown = name;
+    Tip.hide();
     for (const [one, [view]] of Object.entries(this.views)) {
       view.root.hidden = one !== name;
       const tab = document.getElementById(`tab-${one}`);
