@@ -26,7 +26,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.marks import GENERATOR
 from tracelens_graph.schema import Flag, Kind
-from tracelens_graph.stores.cut import Piece, piece_around, piece_between, whole, write_piece
+from tracelens_graph.stores import cut
+from tracelens_graph.stores.cut import Piece, piece_around, piece_between, write_piece
 from tracelens_graph.stores.graph_file import write_graph
 
 AS_RECORDED = (
@@ -393,7 +394,7 @@ def test_an_empty_trace_is_said_to_be_empty(events: Any, tmp_path: Path) -> None
     path = tmp_path / "x.json"
     path.write_text(json.dumps(events))
     with pytest.raises(AnalysisError, match=r"x\.json: is empty, there are no events to cut out$"):
-        write_piece(whole(load_core(path)), io.BytesIO(), packed=False)
+        write_piece(cut.whole(load_core(path)), io.BytesIO(), packed=False)
 
 
 def test_a_graph_from_no_file_has_nothing_to_cut() -> None:
