@@ -11,6 +11,7 @@ import numpy as np
 from tracelens_graph.analyses.idle.idle import idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
 from tracelens_graph.analyses.memory.by_module import allocations_by_module
+from tracelens_graph.analyses.memory.instants import instants_of
 from tracelens_graph.analyses.memory.over_time import memory_over_time
 from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
 from tracelens_graph.analyses.ops.dearest import dearest_ops
@@ -84,7 +85,10 @@ def _drawn(d: timeline.Drawn, held: Memory | None) -> dict[str, Any]:
 
 def _further(w: Window) -> dict[str, Table]:
     """Tables of single questions whose answers the page draws; of memory only where the trace tells of it."""
-    of_memory = (memory_summary, memory_peak, allocations_by_module) if memory_over_time(w) else ()
+    if memory_over_time(w):
+        of_memory: tuple[Callable[[Window], Table], ...] = (memory_summary, memory_peak, allocations_by_module)
+    else:  # where allocations are recorded, but none can be read, the table says so
+        of_memory = (memory_summary,) if len(instants_of(w.core).unreadable) else ()
     return {
         "modules": module_times(w), "python_lines": python_lines(w), "idle_causes": idle_causes(w),
         "idle_gaps": idle_gaps(w), **{question.__name__: question(w) for question in of_memory},
