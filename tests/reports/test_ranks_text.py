@@ -31,7 +31,7 @@ def test_copies_that_round_to_nothing_take_no_line() -> None:
         assert list(first_rows(table, 0)["time"]) == shown
 
 
-def test_a_unit_per_second_is_not_broken() -> None:
+def test_bytes_per_second_are_not_broken() -> None:
     table = Table("t", {f"peak GB/s {number}": [1.5] for number in range(8)})
     lines = table.text(80).splitlines()
     assert any("GB/s" in line for line in lines)
