@@ -16,9 +16,11 @@ from html_pages import Tags, hostile_page, page_of, policy_of, read
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.idle.idle import Cause, idle_parts
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.loading import load_core
+from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.html import diff, ranks
-from tracelens_graph.reports.html.document import SCRIPTS, WORKER
+from tracelens_graph.reports.html.document import SCRIPTS, WORKER, report_page
 from tracelens_graph.reports.html.drawn import causes
 from tracelens_graph.reports.html.inline_views import INLINE_STYLES
 from tracelens_graph.reports.html.names import CLASSES, LONGEST, clean
@@ -108,6 +110,15 @@ def test_a_page_of_a_window_names_it_first_and_keeps_it_apart_from_the_whole() -
     assert dict(said["of_window"])["GPU span"] == f"{part.span_ns() / 1e6:,.3f} ms"
     assert dict(said["facts"])["GPU events"] == str(len(kernels))
     assert dict(said["facts"])["GPU span"] == f"{whole.span_ns() / 1e6:,.3f} ms"
+
+
+def test_the_operations_are_those_that_the_report_counts() -> None:
+    w = load_core(small_trace()).everything
+    for options, is_there in (({}, True), ({"linked_only": True}, False)):
+        page = report_page(w, (), {}, facts(w, options), str)
+        rows = read(page).head["overview"]["dearest"]["rows"]
+        assert rows
+        assert any(row["name"] == NO_LAUNCH for row in rows) is is_there
 
 
 def test_every_cause_of_idle_time_has_a_colour() -> None:

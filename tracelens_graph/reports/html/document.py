@@ -64,7 +64,8 @@ def report_page(
         arch: the device that models were asked for; None for no roofline.
     """
     every = {**tables, **_further(w)}
-    first = overview(w, about, findings, {**every, "dearest_ops": dearest_ops(w)}, complete)
+    dearest = dearest_ops(w, linked_only=bool(about.options.get("linked_only")))
+    first = overview(w, about, findings, {**every, "dearest_ops": dearest}, complete)
     layout, body, planes = _data(w, every, arch)
     return page(first["title"], {"overview": first, **layout}, body, planes, _code("memory" in layout))
 
