@@ -91,7 +91,7 @@ def test_a_frame_tells_both_times_and_its_places(opened: Opened) -> None:
     page.click("#selected .around a")
     until(page, "location.hash.includes('view=places')")
     assert "Cijk_gemm" in page.inner_text("#view-places .one")
-    only = "tracelensGraph.flame.grid.content.columns[1].cells"
+    only = "tracelensGraph.flame.grid.content.columns.find((one) => one.heading === 'only in').cells"
     page.evaluate("tracelensGraph.unselect(); tracelensGraph.flame.reveal(-1)")
     assert set(page.evaluate(only)) == {"", "A", "B"}
 

@@ -60,7 +60,7 @@ def test_waits_tell_rank_and_step(text: str, late: Job, opened: Opened) -> None:
     assert page.inner_text("#selected b") == "rank 1"
     assert page.locator("#view-waits tr.marked").count() == 3
     show(page, "overview")
-    page.click("#view-overview >> text=rank 1")
+    page.click("#view-overview .balance a >> text=rank 1")
     until(page, "location.hash === '#view=waits&rank=1'")
     page.keyboard.press("Escape")
     assert page.is_hidden("#selected")
