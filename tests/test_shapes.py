@@ -15,8 +15,10 @@ from growth import calls
 from shapes import SHAPES, trace
 
 from tracelens_graph.analyses.questions import QUESTIONS
+from tracelens_graph.categories import kernels
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph import traversals
+from tracelens_graph.graph.collective_kinds import communication
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 
@@ -35,6 +37,8 @@ WARM: set[str] = set()
 
 
 def cost(call: Callable[[], object]) -> tuple[int, int]:
+    kernels._KEPT.clear()  # what is known of names that another size had, too
+    communication.cache_clear()
     made = 0
 
     def counted() -> None:

@@ -244,7 +244,6 @@ def _spooled(
     path: str | os.PathLike[str], opened: Callable[[], AbstractContextManager[BinaryIO]]
 ) -> Iterator[BinaryIO]:
     """A temporary file, as writers go back in what they wrote; its content goes on when it is whole."""
-    import shutil
     import tempfile
 
     with tempfile.TemporaryFile() as file:
@@ -252,11 +251,22 @@ def _spooled(
         file.seek(0)
         try:
             with opened() as target:
-                shutil.copyfileobj(file, target, 1 << 20)
+                while block := file.read(1 << 20):
+                    _write_all(target, block)
         except BrokenPipeError:
             raise
         except OSError as error:
             raise unwritable(path, error) from None
+
+
+def _write_all(target: BinaryIO, block: bytes) -> None:
+    """Write all of a block: standard output that Python does not buffer may take a part, and leave the rest."""
+    rest = memoryview(block)
+    while rest:
+        taken = target.write(rest)
+        if taken is None:
+            raise BlockingIOError("it takes nothing more")
+        rest = rest[taken:]
 
 
 def _identity(path: str | int | os.PathLike[str]) -> tuple[int, int] | None:

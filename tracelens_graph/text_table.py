@@ -44,8 +44,8 @@ _STAGES = (_Stage(_COMFORTABLE, 2), _Stage(24, 1), _Stage(_NARROW, 0))
 _HEADING = 8
 """Characters of a heading that stand on one line, however narrow the cells are."""
 _HEADING_LINES = 3
-_PIECE = re.compile(r" ?[^ _/:-]+[_/:-]*|[ _/:-]+")
-"""What is not broken: a word, with the sign behind it."""
+_PIECE = re.compile(r" ?[^ _/:-]+(?:(?<=B)/s\b[^ _/:-]*)?[_/:-]*|[ _/:-]+")
+"""What is not broken: a word, with the sign behind it, and bytes per second."""
 
 LONGEST_CELL = 4096
 """Characters of a cell that people are shown, whatever room there is."""

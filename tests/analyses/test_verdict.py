@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from functools import cache
 from pathlib import Path
@@ -89,6 +90,10 @@ def test_the_evidence_of_planted_problems() -> None:
     assert slow.node(int(found.evidence["uid"])).dur_ns == round(float(found.evidence["longest_ms"]) * 1e6)
     assert found.evidence["bus_gb_per_s"] == pytest.approx(8, rel=0.1), "the planted bandwidth"
     assert found.advice == ("network", "all_ranks", "overlap")
+    told = re.search(r": ([\d.]+) ms, ([\d.]+) % of the ([\d.]+) ms of the ", found.text)
+    assert told
+    exposed, percent, whole = map(float, told.groups())
+    assert 100 * exposed / whole == pytest.approx(percent, rel=0.02), "the share is that of the figures beside it"
 
 
 # -- facts ----------------------------------------------------------------------------------------------------

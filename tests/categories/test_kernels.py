@@ -11,6 +11,7 @@ from re import _constants, _parser
 from typing import Any
 
 import pytest
+from growth import calls
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -285,3 +286,15 @@ class TestOwnRules:
     def test_rules_can_be_made_from_nothing(self) -> None:
         rules = KernelRules((KernelRule("Mine", "x"),), {"Mine": ""}, "Theirs")
         assert kernel_categories([("axe", ""), ("gemm", "")], rules) == ["Mine", "Theirs"]
+
+
+def test_a_name_is_compared_with_the_rules_once() -> None:
+    """Several tables ask for the same names; each of the rules is tried for a name the first time only."""
+    names = [f"void kernel_{number}(float*)" for number in range(50)]
+    first = calls(lambda: kernel_categories((name, "") for name in names))
+    again = calls(lambda: [kernel_category(name) for name in names])
+    assert again < first / 5
+    own = KernelRules((KernelRule("Mine", "kernel_7"), *KERNEL_RULES.rules), {**KERNEL_RULES.categories, "Mine": "own"})
+    assert kernel_category(names[7], rules=own) == "Mine"
+    assert kernel_category(names[7]) == "Other"
+    assert kernel_category("x" * 10_000 + "gemm", rules=own) == "Other"

@@ -66,9 +66,10 @@ def test_a_comment_tells_the_change(run: Run, traces: tuple[Path, Path], baselin
     assert (code, err) == (0, "")
     assert out == f"verdict and key tables written to {comment}\n"
     page = read(comment.read_text())
-    assert f"Change against {baseline.stem}: GPU span 0.159 → 0.169 ms (+6.4 %)" in page.paragraphs
+    assert f"Change against {baseline.stem}: GPU span 0.159 -> 0.169 ms (+6.4 %)" in page.paragraphs
     assert page.tables[1][1] == ["GPU span", "0.159", "0.169", "+0.010", "+6.4 %"]
-    assert f"All that changed: tracelens-graph compare {baseline} {traces[1]}" in page.paragraphs
+    assert f"All that changed: tracelens-graph compare {baseline.name} {traces[1].name}" in page.paragraphs
+    assert str(tmp_path) not in comment.read_text()
     assert page.links == []
 
 

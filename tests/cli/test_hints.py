@@ -10,7 +10,7 @@ import pytest
 from handmade import Run
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.cli.hints import Call
+from tracelens_graph.cli.hints import Call, without_folders
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import simulate, write
@@ -119,3 +119,14 @@ def test_uids_are_taken_with_and_without_commas(run: Run, tmp_path: Path, form: 
     code, _, err = run("tree", trace, "--uid", "1,00")
     assert code == 2
     assert "is no uid" in " ".join(err.replace("│", " ").split())
+
+
+def test_what_goes_elsewhere_names_no_folders() -> None:
+    assert without_folders(["/home/me/a/x.json", "/home/me/b/y.json"]) == ["x.json", "y.json"]
+    assert without_folders(["/home/me/a/x.json", "/home/me/b/x.json"]) == ["a/x.json", "b/x.json"]
+    assert without_folders(["/home/me/x.json", "/home/me/x.json"]) == ["x.json", "x.json"]
+    options = {"tree": frozenset({"--extension", "--et"})}
+    call = Call("/home/me/x.json", extensions=["/home/me/own.py", "module"], options=options, et="/home/me/et.json")
+    assert call.without_folders().complete("tracelens-graph tree TRACE") == (
+        "tracelens-graph tree x.json --extension own.py --extension module --et et.json"
+    )

@@ -81,13 +81,32 @@ def test_standard_input(trace_file: Path) -> None:
     assert done.stdout.decode() == program("timeline", trace_file, "-f", "csv").stdout
 
 
-def test_closed_pipe_is_quiet(trace_file: Path) -> None:
+CLOSED_PIPE = [["tree", "{}"], ["report", "{}", "--html", "-"], ["diff", "{}", "{}", "--html", "-"],
+               ["export", "{}", "--perfetto", "-"], ["save", "{}", "-o", "-"]]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", CLOSED_PIPE, ids=" ".join)
+def test_closed_pipe_is_quiet(words: list[str], trace_file: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as closed:
-        command = [*PROGRAM, "tree", str(trace_file)]
+        command = [*PROGRAM, *(word.format(trace_file) for word in words)]
         done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_may_leave_in_the_middle(unbuffered: str, trace_file: Path) -> None:
+    """A write that a pipe took in part is told from a whole one, whether Python buffers standard output or not."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = [*PROGRAM, "report", str(trace_file), "--html", "-"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert running.stdout.read(10) == b"<!DOCTYPE "
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 141
 
 
 def test_unwritable_output_is_one_line(trace_file: Path) -> None:

@@ -123,7 +123,7 @@ def test_why_a_rank_is_late_in_a_step_is_looked_for_before_the_step(run: Run, jo
     """The data loader of a step runs before its first kernel."""
     code, out, _ = run("ranks", job, "--step", "4", env={"COLUMNS": "200"})
     assert code == 0
-    assert "why: rank 1 is late in " in out
+    assert "why: rank1 is late in " in out
     assert "data loader" in out
     _, out, _ = run("ranks", job, "--step", "4", "--table", "late_arrivals", "--format", "json")
     of_step = json.loads(out)["rows"]
@@ -137,6 +137,13 @@ def test_one_trace_is_no_job(run: Run, job: Path) -> None:
     assert (code, out) == (1, "")
     assert err.startswith("error: ")
     assert "one trace alone" in err
+
+
+def test_the_same_file_twice_is_no_job(run: Run, job: Path) -> None:
+    file = job / "rank0.json.gz"
+    assert run("ranks", file, file) == (
+        1, "", f"error: {file}: one file, named 2 times; ranks are compared with one another, so name all of a job\n"
+    )  # fmt: skip
 
 
 def test_a_rank_of_another_job_is_told(run: Run, job: Path, tmp_path: Path) -> None:

@@ -73,6 +73,14 @@ def slower(core: Core) -> Against:
     return Against(("main", "pull#1"), compare({"main": before, "pull#1": now}), ["a note @all"], "compare a b")
 
 
+def test_the_peak_of_memory_stands_in_the_line_of_facts(core: Core) -> None:
+    assert "; peak of memory cuda:0: 1.95 of 2.45 GiB reserved." in comment(
+        core, memory=["cuda:0: 1.95 of 2.45 GiB reserved"]
+    )
+    assert "peak of memory" not in comment(core)
+    assert "and 2 more devices" in comment(core, memory=[f"cuda:{at}: 1 B" for at in range(6)])
+
+
 def test_what_is_seen_first(core: Core) -> None:
     text = comment(core)
     assert text.startswith(f"{COMMENT}## GPU report: ")
@@ -106,7 +114,7 @@ def test_columns_without_cells_are_left_out(core: Core) -> None:
 
 def test_change_against_a_baseline(core: Core) -> None:
     page = read(comment(core, against=slower(core)))
-    assert "Change against main: GPU span 0.159 → 0.318 ms (+100.0 %)" in page.paragraphs
+    assert "Change against main: GPU span 0.159 -> 0.318 ms (+100.0 %)" in page.paragraphs
     change = page.tables[1]
     assert change[0] == ["", "baseline ms", "now ms", "change ms", "%"]
     assert change[1] == ["GPU span", "0.159", "0.318", "+0.159", "+100.0 %"]

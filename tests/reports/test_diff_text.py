@@ -297,6 +297,6 @@ def test_documents_hold_everything() -> None:
     assert "* A (old\\|run): \\<parsed trace\\>, 2 GPU events" in page
     long = replace(tables["diff_places"], columns=tables["diff_places"].columns | {"why": ["a reason " * 50] * 2})
     assert ("a reason " * 50).strip() in diff_markdown(difference, tables | {"diff_places": long}, [])
-    assert "idle | queued | 20.000 | 30.000 | 10.000 |" in diff_markdown(
+    assert "idle | queued | 20.000 | 30.000 | +10.000 |" in diff_markdown(
         difference, tables | {"diff_times": made_times()}, []
     )

@@ -26,6 +26,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.marks import GENERATOR
 from tracelens_graph.schema import Flag, Kind
+from tracelens_graph.stores import cut
 from tracelens_graph.stores.cut import Piece, piece_around, piece_between, write_piece
 from tracelens_graph.stores.graph_file import write_graph
 
@@ -386,6 +387,14 @@ def test_what_cannot_be_cut_is_said_in_one_line(tmp_path: Path) -> None:
     trace.write_text(json.dumps(small_trace()) + " ")
     with pytest.raises(ChangedTraceError):
         write_piece(piece, io.BytesIO(), packed=False)
+
+
+@pytest.mark.parametrize("events", [[], {"traceEvents": []}])
+def test_an_empty_trace_is_said_to_be_empty(events: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(events))
+    with pytest.raises(AnalysisError, match=r"x\.json: is empty, there are no events to cut out$"):
+        write_piece(cut.whole(load_core(path)), io.BytesIO(), packed=False)
 
 
 def test_a_graph_from_no_file_has_nothing_to_cut() -> None:

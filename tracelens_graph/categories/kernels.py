@@ -7,11 +7,12 @@ those of a compiler (JAX). KernelRules are data that is passed along; nobody's r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tracelens_graph.categories.kernel_rules import CATEGORIES, NAME_RULES, OP_RULES, OTHER
 from tracelens_graph.errors import AnalysisError
@@ -19,6 +20,9 @@ from tracelens_graph.suggest import did_you_mean
 
 LONGEST = 8192
 """Characters of a name that are looked at. Names of C++ templates can be megabytes long; what tells stands in front."""
+
+_MOST_KEPT, _LONGEST_KEPT = 1 << 17, 512
+"""Names whose fitting rules are kept, and characters of one: several tables of a report ask for the same."""
 
 _FIELDS = {"category", "pattern", "op"}
 
@@ -38,16 +42,13 @@ class KernelRule:
     op: str = ""
 
     @cached_property
-    def _in_name(self) -> re.Pattern[str]:
-        return _compiled(self.pattern)
+    def in_name(self) -> Callable[[str], object]:
+        """Tells whether the pattern of names fits a name in lower case."""
+        return _compiled(self.pattern).search
 
     @cached_property
     def _in_op(self) -> re.Pattern[str]:
         return _compiled(self.op)
-
-    def fits_name(self, name: str) -> bool:
-        """Whether the pattern of names fits a name in lower case."""
-        return not self.pattern or self._in_name.search(name) is not None
 
     def fits_op(self, op: str) -> bool:
         """Whether the pattern of ops fits an op in lower case."""
@@ -70,14 +71,29 @@ class KernelRules:
 
     def fitting(self, name: str) -> list[KernelRule]:
         """The rules that fit a kernel's name under some op or other, in order."""
-        name = name[:LONGEST].lower()
+        if (kept := _KEPT.get(self)) is None:
+            kept = _KEPT[self] = _Kept({}, {})
+        if (found := kept.of_name.get(name)) is None:
+            fits = self._fitting(name[:LONGEST].lower())
+            found = kept.alike.setdefault(tuple(map(id, fits)), fits)
+            if len(name) <= _LONGEST_KEPT:
+                if len(kept.of_name) >= _MOST_KEPT:
+                    kept.of_name.clear()
+                kept.of_name[name] = found
+        return found
+
+    def _fitting(self, name: str) -> list[KernelRule]:
         found = []
-        for rule in self.rules:
-            if rule.fits_name(name):
+        for fits, rule in self._by_name:
+            if fits(name) is not None:
                 found.append(rule)
                 if not rule.op:
                     break
         return found
+
+    @cached_property
+    def _by_name(self) -> list[tuple[Callable[[str], object], KernelRule]]:
+        return [(rule.in_name, rule) for rule in self.rules]
 
     def category(self, fitting: Iterable[KernelRule], op: str) -> str:
         """Category of a kernel that an op launched, of the rules that fit its name."""
@@ -110,6 +126,17 @@ class KernelRules:
         return replace(self, rules=(*rules, *self.rules), categories=categories)
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """Fitting rules that were found: of names, and each list once, because the same few serve millions of names."""
+
+    of_name: dict[str, list[KernelRule]]
+    alike: dict[tuple[int, ...], list[KernelRule]]
+
+
+_KEPT: WeakKeyDictionary[KernelRules, _Kept] = WeakKeyDictionary()
+
+
 def _built_in() -> Iterable[KernelRule]:
     for category, patterns in NAME_RULES:
         for pattern in patterns:
@@ -134,16 +161,8 @@ def kernel_category(name: str, op: str = "", rules: KernelRules = KERNEL_RULES) 
 
 
 def kernel_categories(kernels: Iterable[tuple[str, str]], rules: KernelRules = KERNEL_RULES) -> list[str]:
-    """Categories of many kernels, each given by its name and its op; a name is compared with the rules only once."""
-    fitting: dict[str, list[KernelRule]] = {}
-    alike: dict[tuple[int, ...], list[KernelRule]] = {}  # the same few lists serve millions of names
-    found = []
-    for name, op in kernels:
-        if name not in fitting:
-            fits = rules.fitting(name)
-            fitting[name] = alike.setdefault(tuple(map(id, fits)), fits)
-        found.append(rules.category(fitting[name], op))
-    return found
+    """Categories of many kernels, each given by its name and its op; a name is compared with the rules once."""
+    return [rules.category(rules.fitting(name), op) for name, op in kernels]
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import load
-from tracelens_graph.cli.hints import Call
+from tracelens_graph.cli.hints import Call, without_folders
 from tracelens_graph.cli.traces import names_of
 from tracelens_graph.cli.windows import WindowChoice
 
@@ -39,12 +39,14 @@ class Baseline:
         tables: its tables.
         notes: what is to be said of it.
         command: what compares the two on the terminal; empty where one came through a pipe.
+        shared_command: the same without the folders that files are in, for what goes elsewhere.
     """
 
     names: tuple[str, str]
     tables: Run
     notes: list[str]
-    command: str
+    command: str = ""
+    shared_command: str = ""
 
     def compared(self, tables: Run) -> dict[str, Table]:
         """The tables that say most of the baseline and of the trace, which are those given, joined."""
@@ -86,9 +88,15 @@ def baseline_of(baseline: str, call: Call, options: ReportOptions, cache: bool) 
     """
     first, now = names_of([baseline, call.trace])
     found, notes = tables_of_run(first, baseline, call.window, options, cache)
-    command = call.complete(f"tracelens-graph compare {shlex.quote(baseline)} {shlex.quote(call.trace)}")
-    is_repeatable = not call.is_of_pipe and not Call(baseline).is_of_pipe
-    return Baseline((first, now), found, notes, command if is_repeatable else "")
+    if call.is_of_pipe or Call(baseline).is_of_pipe:
+        return Baseline((first, now), found, notes)
+    command = _command([baseline, call.trace], call)
+    shared = _command(without_folders([baseline, call.trace]), call.without_folders())
+    return Baseline((first, now), found, notes, command, shared)
+
+
+def _command(runs: Sequence[str], call: Call) -> str:
+    return call.complete(f"tracelens-graph compare {shlex.join(runs)}")
 
 
 def tables_of_run(

@@ -14,7 +14,7 @@ import typer
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.common import ASCII_BRANCHES, has_branches, write_table, write_tables
-from tracelens_graph.cli.hints import Call
+from tracelens_graph.cli.hints import Call, without_folders
 from tracelens_graph.cli.options import Format, Layout
 from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.traces import say
@@ -86,12 +86,8 @@ class Pair:
 
     def without_folders(self) -> Pair:
         """The same for a page that goes elsewhere: of the paths only the end that tells the two traces apart."""
-        paths = [Path(call.trace).parts for call in self.calls]
-        most = max(map(len, paths))
-        taken = next((n for n in range(1, most + 1) if paths[0][-n:] != paths[1][-n:]), 1)
-        first, second = (
-            replace(call, trace=str(Path(*path[-taken:]))) for call, path in zip(self.calls, paths, strict=True)
-        )
+        ends = without_folders([call.trace for call in self.calls])
+        first, second = (replace(call.without_folders(), trace=end) for call, end in zip(self.calls, ends, strict=True))
         return Pair((first, second), self.names)
 
     def diff(self, options: str) -> str:

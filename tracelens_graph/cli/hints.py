@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,14 @@ def _names(word: str, source: str) -> bool:
     return source == "<stdin>" if word == "-" else str(Path(word)) == source
 
 
+def without_folders(paths: Sequence[str]) -> list[str]:
+    """Paths for what goes elsewhere, such as a page or a comment: of each only the end that tells them apart."""
+    parts = [Path(path).parts for path in paths]
+    most = max(map(len, parts), default=1)
+    taken = next((n for n in range(1, most + 1) if len({one[-n:] for one in parts}) == len(parts)), 1)
+    return [str(Path(*one[-taken:])) for one in parts]
+
+
 @dataclass(frozen=True)
 class Call:
     """What a command was asked, as far as commands that follow it keep to it.
@@ -106,6 +114,14 @@ class Call:
             if option[0] not in command.split():
                 words += option
         return shlex.join(words)
+
+    def without_folders(self) -> Call:
+        """The same for what goes elsewhere: all that it names is named without the folders it is in."""
+        one = {path: Path(path).name for path in (self.trace, *self.extensions, *([self.et] if self.et else []))}
+        return replace(
+            self, trace=one[self.trace], extensions=[one[path] for path in self.extensions],
+            et=one[self.et] if self.et else self.et,
+        )  # fmt: skip
 
     @property
     def is_of_pipe(self) -> bool:

@@ -30,6 +30,7 @@ from tracelens_graph.cli.ranks_path import answer_path, changes_of, check_table
 from tracelens_graph.cli.ranks_work import answer
 from tracelens_graph.cli.traces import traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
+from tracelens_graph.errors import AnalysisError
 
 
 @with_window_options
@@ -137,4 +138,9 @@ def ranks(
         return
     device = architecture_named(arch)
     files = traces_named(traces)
+    if len(files) == 1 < len(traces):
+        raise AnalysisError(
+            f"{files[0]}: one file, named {len(traces)} times; ranks are compared with one another, so name all of a "
+            "job"
+        )
     answer(files, asked, device, shown, conditions, not recorded_clocks, scheduler)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.trace_set import Ranked
     from tracelens_graph.table import Table
 
+NEXT = "ask next: "
+"""What a line begins with that suggests a command."""
+
 _PROGRAM = "tracelens-graph"
 
 
@@ -33,13 +36,13 @@ class Asked:
     def next(self, *words: str) -> str:
         """A line that suggests `ranks` with other options."""
         window = [word for option in self.window.arguments() for word in option]
-        return f"ask next: {_PROGRAM} ranks {shlex.join([*self.traces, *window, *words])}"
+        return f"{NEXT}{_PROGRAM} ranks {shlex.join([*self.traces, *window, *words])}"
 
     def cut(self, number: int, key: str) -> str:
         """A line that suggests to cut out a collective."""
         # Collectives are numbered anew in a part of the traces; keys stay.
         wanted = str(number) if self.window == WindowChoice() else key
-        return f"ask next: {_PROGRAM} cut {shlex.join([*self.traces, '--collective', wanted])} -o collective.json.gz"
+        return f"{NEXT}{_PROGRAM} cut {shlex.join([*self.traces, '--collective', wanted])} -o collective.json.gz"
 
     def below_screen(self, job: Job) -> list[str]:
         """What to ask after the first screen."""

@@ -12,7 +12,7 @@ from tracelens_graph.cli.drawing import PAGE, drawn_as
 from tracelens_graph.cli.options import Format, Layout
 from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.ranks_files import Shown, write_books, write_files
-from tracelens_graph.cli.ranks_hints import Asked
+from tracelens_graph.cli.ranks_hints import NEXT, Asked
 from tracelens_graph.cli.ranks_path import print_rows
 from tracelens_graph.cli.traces import load_set, ranks_in, say
 from tracelens_graph.cli.windows import WindowChoice
@@ -63,7 +63,7 @@ def answer(
         _print_screen(job, asked, shown.top)
     if shown.layout is Layout.own and shown.writes:
         _write(job, shown)
-        _draw(job, asked.traces, shown)
+        _draw(job, asked, shown)
     if conditions:
         tables = {name: job.table(name) for name in {one.figure.table for one in conditions}}
         gate.conclude(gate.remarks(conditions, tables), gate.check(conditions, tables))
@@ -100,9 +100,10 @@ def _write(job: Job, shown: Shown) -> None:
     )  # fmt: skip
 
 
-def _draw(job: Job, given: Sequence[str], shown: Shown) -> None:
+def _draw(job: Job, asked: Asked, shown: Shown) -> None:
     from tracelens_graph.files import file_name, replacing
 
+    given = asked.traces
     more = f" and {len(given) - 1:,} more" if len(given) > 1 else ""
     source = f"{file_name(os.path.abspath(given[0]))}{more}"
     form = drawn_as(shown.output) if shown.output else None
@@ -110,8 +111,11 @@ def _draw(job: Job, given: Sequence[str], shown: Shown) -> None:
         if path:
             from tracelens_graph.reports.html.ranks import ranks_page
 
+            # A page tells no folder of the machine that it was written on.
+            bare = Asked([file_name(os.path.abspath(one)) for one in given], asked.window)
+            commands = [line.removeprefix(NEXT) for line in bare.below_screen(job)]
             with replacing(path) as file:
-                file.write(ranks_page(job, source).encode())
+                file.write(ranks_page(job, source, commands).encode())
             say_written(f"page written to {path}", path)
     if shown.output and form and form != PAGE:
         from tracelens_graph.reports.ranks_picture import write_ranks_picture

@@ -399,7 +399,7 @@ def _written(
     if request.html:
         from tracelens_graph.reports.html.document import report_page
 
-        complete = request.call(about.source).complete
+        complete = request.call(about.source).without_folders().complete
         with replacing(request.html) as file:
             file.write(report_page(w, findings, tables, about, complete, options.arch).encode())
         yield from _said("page", request.html)
@@ -424,17 +424,22 @@ def _comment(
 ) -> str:  # fmt: skip
     """The report as a comment on GitHub."""
     from tracelens_graph.analyses.diagnosis.op_advice import op_advice
+    from tracelens_graph.analyses.memory.over_time import memory_over_time
+    from tracelens_graph.analyses.memory.peak import memory_summary
     from tracelens_graph.analyses.ops.dearest import dearest_ops
     from tracelens_graph.reports.comment import Against, report_comment
+    from tracelens_graph.reports.memory_text import peaks
 
     linked_only = request.options.linked_only
     dearest = dearest_ops(w, linked_only, DEAREST)
     change = None
     if against is not None:
-        change = Against(against.names, against.compared(every), against.notes_on(every), against.command)
+        change = Against(against.names, against.compared(every), against.notes_on(every), against.shared_command)
     return report_comment(
         w.core, findings, dearest, op_advice(w, findings, dearest["name"], linked_only), tables, about,
-        request.call(about.source).complete, ROWS_FOR_PEOPLE if request.rows is None else request.rows, change,
+        request.call(about.source).without_folders().complete,
+        ROWS_FOR_PEOPLE if request.rows is None else request.rows, change,
+        peaks(memory_summary(w)) if memory_over_time(w) else (),
     )  # fmt: skip
 
 

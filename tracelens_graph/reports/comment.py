@@ -57,6 +57,7 @@ def report_comment(
     hint: Callable[[str], str],
     rows: int = 10,
     against: Against | None = None,
+    memory: Sequence[str] = (),
 ) -> str:
     """The report as a comment on a pull request.
 
@@ -70,8 +71,9 @@ def report_comment(
         hint: completes a command with TRACE for the trace.
         rows: rows per table; 0 for all.
         against: a baseline.
+        memory: of each device the peak of its memory, in words.
     """
-    blocks = [f"## GPU report: {_said(about.source)}", *_headline(findings), _facts_line(about)]
+    blocks = [f"## GPU report: {_said(about.source)}", *_headline(findings), _facts_line(about, memory)]
     if len(dearest):
         blocks.append(_dearest(dearest, advice))
     folds: list[tuple[str, str]] = []
@@ -132,7 +134,7 @@ def _finding(finding: Finding, hint: Callable[[str], str]) -> str:
     return f"{line} More: {code(command)}" if 0 < len(command) <= _COMMAND else line
 
 
-def _facts_line(about: Facts) -> str:
+def _facts_line(about: Facts, memory: Sequence[str]) -> str:
     """What was read, as a sentence."""
     parts = [f"{about.events:,} entries, {about.gpu_events:,} GPU events"]
     if about.rank is not None:
@@ -143,6 +145,9 @@ def _facts_line(about: Facts) -> str:
         parts.append(_said(device if count == 1 else f"{count} x {device}", _NAME))
     if more := len(devices) - _DEVICES if len(devices) > _DEVICES else 0:
         parts.append(f"{more:,} more devices")
+    if memory:
+        rest = f" and {len(memory) - _DEVICES:,} more devices" if len(memory) > _DEVICES else ""
+        parts.append(f"peak of memory {_said('; '.join(memory[:_DEVICES]))}{rest}")
     if about.window:
         parts.append(f"only {_said(about.window)}")
     if about.damage:
@@ -172,7 +177,9 @@ def _change(against: Against) -> Iterator[str]:
     first, now = against.names
     times = changes_of_times(against.tables, first, now)
     whole = next((one for one in times if one.label == "total"), None)
-    said = "" if whole is None else f": GPU span {whole.before:,.3f} → {whole.now:,.3f} ms{_percent(whole, ' ({})')}"
+    said = ""
+    if whole is not None:
+        said = escape(f": GPU span {whole.before:,.3f} -> {whole.now:,.3f} ms{_percent(whole, ' ({})')}")
     yield f"**Change against {_said(first)}{said}**"
     changes = [("GPU span" if one is whole else f"GPU {one.label}", one) for one in times]
     changes += [(code_cell(fitted(one.label, _NAME)), one) for one in changes_by_op(against.tables, first, now)]

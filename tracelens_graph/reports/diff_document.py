@@ -74,4 +74,4 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
         cells[_HEADINGS.get(name, name)] = (
             [cut_middle(value, _LONGEST) for value in values] if name in ("op", "module") else values
         )
-    return table_markdown(Table("", cells))
+    return table_markdown(Table("", cells), signed=("change ms", "%"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.text_table import LONGEST_CELL
@@ -23,19 +23,20 @@ _NO_WIDTH = "&#8203;"
 """A blank of no width, as an entity: what stands on both sides of it is no name of a user, an issue or a commit."""
 
 
-def table_markdown(table: Table, longest: int = LONGEST_CELL) -> str:
+def table_markdown(table: Table, longest: int = LONGEST_CELL, signed: Collection[str] = ()) -> str:
     """A table as Markdown: title, pipe table, notes; characters with a meaning in Markdown are escaped.
 
     Args:
         table: the table.
         longest: characters of a cell; the rest is cut.
+        signed: columns of changes, whose numbers have a sign.
     """
     lines = [f"**{escape(table.title)}**", ""] if table.title else []
     rows = list(table.rows())
     right = [all(_is_number(row[i]) for row in rows) for i in range(len(table.columns))]
-    lines.append(
-        pipe_table(map(escape, table.columns), ((_cell(value, longest) for value in row) for row in rows), right)
-    )
+    signs = ["+" if name in signed else "" for name in table.columns]
+    cells = ((_cell(value, longest, sign) for value, sign in zip(row, signs, strict=True)) for row in rows)
+    lines.append(pipe_table(map(escape, table.columns), cells, right))
     for note in table.notes:
         lines += ["", escape(note)]
     return "\n".join(lines) + "\n"
@@ -89,9 +90,9 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _cell(value: Any, longest: int) -> str:
+def _cell(value: Any, longest: int, sign: str) -> str:
     if value is None or value != value:
         return ""
     if isinstance(value, float):
-        return f"{value:.3f}"
+        return f"{value:{sign}.3f}"
     return escape(shorten(str(value), longest))

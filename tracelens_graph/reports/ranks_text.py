@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +16,8 @@ from tracelens_graph.texts import printable, wrapped
 
 KINDS, RANKS = 5, 8
 """Rows of kinds of collectives and of ranks on the screen."""
+_LEAST = 0.05
+"""Percent of a step from which copies are told: what rounds to 0.0 takes no line."""
 _INDENT = "  "
 
 
@@ -61,7 +63,7 @@ def head(job: Job) -> str:
 
 
 def headline(job: Job) -> str:
-    """How much of a step is communication, and how much of that is waiting, in a sentence."""
+    """How much of a step is communication, how much of that is waiting, and how much is idle, in a sentence."""
     rows = {row["time"]: row for row in job.table("rank_times").records()}
     if not rows:
         return "No GPU work and no collective was recorded"
@@ -74,10 +76,11 @@ def headline(job: Job) -> str:
     where = " on the device" if on_gpu else ""
     kind = "exposed communication" if on_gpu else "communication"  # without GPU work nothing tells what it hides behind
     rest = max(exposed["mean_ms"] - waiting["mean_ms"], 0.0)
+    idle = f"; for {rows['idle']['percent']:.1f} % of it the GPU is idle" if on_gpu else ""
     return (
         f"{what} {step['mean_ms']:,.3f} ms{where}; {exposed['percent']:.1f} % of it is {kind}: "
         f"{waiting['mean_ms']:,.3f} ms waiting for other ranks, {rest:,.3f} ms communication itself"
-        f"{_doubt(job)}"
+        f"{_doubt(job)}{idle}"
     )
 
 
@@ -95,16 +98,28 @@ def late_lines(job: Job) -> list[str]:
 
 
 def first_rows(table: Table, most: int) -> Table:
-    """The columns for people and the first rows; of ranks those that hold up the others most."""
+    """The columns for people that tell something, and the first rows; of ranks those that hold up the others most."""
     if table.name == "rank_balance" and most and len(table) > most:
         order = np.argsort(-np.array(table["held_up_ms"], float), kind="stable")
         table = replace(table.take(order), title=f"{table.title}, those that hold up the others most first")
+    if table.name == "rank_times":
+        shares = zip(table["time"], table["percent"], strict=True)
+        small = [name == "copying" and (share or 0) < _LEAST for name, share in shares]
+        table = table.take(np.flatnonzero(~np.array(small, bool)))
     cut = replace(table, notes=[])
     if most and len(cut) > most:
         cut = replace(
             cut.take(np.arange(most)), notes=[f"the first {most:,} of {len(table):,} rows (--top 0 shows all)"]
         )
-    return told(cut, leave="meaning")
+    shown = told(cut, leave="meaning")
+    telling = {name: cells for name, cells in shown.columns.items() if _tells(name, list(cells))}
+    return replace(shown, columns=telling or shown.columns)
+
+
+def _tells(name: str, cells: Sequence[object]) -> bool:
+    """Whether a column has values, and more than one host, of which the first line says how many there are."""
+    known = [cell for cell in cells if cell not in (None, "") and cell == cell]
+    return bool(known) and (name != "host" or len(set(known)) > 1)
 
 
 def _number(count: int, thing: str) -> str:

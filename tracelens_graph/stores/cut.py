@@ -151,6 +151,8 @@ def entries(piece: Piece, progress: Callable[[int, int], None] | None = None) ->
         AnalysisError, ChangedTraceError: as `write_piece`.
     """
     source = piece.core.info.source or "the graph"
+    if not piece.core.info.events and not len(piece.core.columns):
+        raise AnalysisError(f"{source}: is empty, there are no events to cut out")
     if not len(piece.core.details.first):
         raise AnalysisError(f"{source}: holds no original events to cut out")
     found = _Entries(piece)

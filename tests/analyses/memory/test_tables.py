@@ -121,6 +121,54 @@ def test_failures_sums_and_lost_addresses_are_said() -> None:
     ]
 
 
+@pytest.mark.parametrize("size", [None, "x", 2**70, 2**62, -(2**62), [8]])
+def test_sizes_that_cannot_be_read_are_said(size: Any) -> None:
+    events = training()
+    allocations = [one for one in events if one["name"] == "[memory]"]
+    for one in allocations[::2]:
+        one["args"]["Bytes"] = size
+    core = load_core(events)
+    for table in TABLES:
+        assert (
+            "5 of 10 allocations and releases have no readable size and do not count: what they allocated or released "
+            "seems to be allocated earlier, or unreleased"
+        ) in table(core).notes
+    assert sum(row["events"] for row in memory_summary(core).records()) == 5
+    for one in allocations:
+        one["args"]["Bytes"] = size
+    for table in TABLES:
+        asked = table(load_core(events))
+        assert not len(asked)
+        assert asked.notes == ["10 allocations and releases are recorded, but no size can be read"]
+
+
+def test_instants_that_are_no_allocations_are_not_missed() -> None:
+    asked = memory_summary(load_core([span("cpu_op", "aten::mm", 1, 2), {**instant(1, 8, 1), "name": "x", "args": {}}]))
+    assert asked.notes == ["no allocation is recorded: record with profile_memory=True"]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sums_do_not_overflow(sign: int) -> None:
+    """Sizes that are no more than plausible by themselves, but so many that their sum is none."""
+    events = [instant(at, sign * 2**50, at) for at in range(5000)]
+    assert memory_summary(load_core(events)).notes == [
+        "5,000 allocations and releases are recorded, but no size can be read"
+    ]
+    events.append(instant(6000, 1024, 1))
+    assert [row["peak_bytes"] for row in memory_summary(load_core(events)).records()] == [1024]
+    few = memory_summary(load_core([instant(at, 2**50, at) for at in range(1, 5)]))
+    assert cells(few, "peak_bytes", "unreleased_bytes") == [(2**52, 2**52)]
+
+
+@pytest.mark.parametrize("total", [-1, 2**51, 2**63, 10**40, "x", [1]])
+def test_totals_that_cannot_be_are_not_taken(total: Any) -> None:
+    events = [instant(1, 8, 1, total, reserved=total), instant(2, 16, 2, total, reserved=total)]
+    table = memory_summary(load_core(events))
+    assert cells(table, "peak_bytes", "peak_reserved_bytes", "fragmentation_bytes") == [(24, None, None)]
+    assert table.notes[0] == "2 of 2 allocations and releases have no readable total of the allocator"
+
+
 def test_they_are_tables_of_a_report_that_is_asked_for_them() -> None:
     tables = report_tables(load_core(training()))
     names = [table.__name__ for table in TABLES]

@@ -82,8 +82,9 @@ def test_times_of_a_step_by_hand() -> None:
     rows = {row["time"]: row for row in made.table("rank_times").records()}
     assert {name: round(row["mean_ms"] * 1e3, 6) for name, row in rows.items()} == {
         "step": 180.0, "computing": 65.0, "communication": 115.0, "exposed": 105.0, "waiting": 15.0,
-        "exposed_waiting": 5.0,
+        "exposed_waiting": 5.0, "copying": 10.0, "idle": 0.0,
     }  # fmt: skip
+    assert sum(rows[name]["percent"] for name in ("computing", "exposed", "copying", "idle")) == pytest.approx(100)
     assert rows["waiting"]["percent"] == pytest.approx(100 * 15 / 180)
     assert (rows["waiting"]["most_trace"], rows["waiting"]["least_trace"]) == ("rank0", "rank1")
     steps = made.table("rank_steps").records()
@@ -91,6 +92,16 @@ def test_times_of_a_step_by_hand() -> None:
         (7, 0.03, 0, 0.0),
         (7, 0.0, 1, 0.03),
     ]
+
+
+def test_parts_of_a_step_are_the_whole_step() -> None:
+    first, second = two_ranks()
+    gpu = GpuTime(intervals((-50 * US, 2 * US), (30 * US, 130 * US)), intervals((-50 * US, -10 * US)))
+    rows = {row["time"]: row for row in Job([first, replace(second, gpu=gpu)]).table("rank_times").records()}
+    assert {name: round(rows[name]["mean_ms"] * 1e3, 6) for name in ("computing", "exposed", "copying", "idle")} == {
+        "computing": 55.0, "exposed": 105.0, "copying": 6.0, "idle": 14.0,
+    }  # fmt: skip
+    assert rows["idle"]["most_trace"] == "rank1"
 
 
 def test_between_hosts_no_peak_is_known() -> None:

@@ -91,7 +91,7 @@ def test_a_frame_tells_both_times_and_its_places(opened: Opened) -> None:
     page.click("#selected .around a")
     until(page, "location.hash.includes('view=places')")
     assert "Cijk_gemm" in page.inner_text("#view-places .one")
-    only = "tracelensGraph.flame.grid.content.columns[1].cells"
+    only = "tracelensGraph.flame.grid.content.columns.find((one) => one.heading === 'only in').cells"
     page.evaluate("tracelensGraph.unselect(); tracelensGraph.flame.reveal(-1)")
     assert set(page.evaluate(only)) == {"", "A", "B"}
 
@@ -133,6 +133,21 @@ def test_a_link_names_a_place_or_a_frame(opened: Opened) -> None:
     until(page, "tracelensGraph.frame === 0")
     page.evaluate("location.hash = '#place=999'")
     until(page, "document.getElementById('found').textContent.startsWith('there are ')")
+
+
+def test_changes_have_signs_in_every_table(opened: Opened) -> None:
+    page = opened(diff_page_of(small_diff()), hash="#view=flame")
+    for grid in ("flame", "tables"):
+        if grid == "tables":
+            show(page, "tables")
+        told = page.evaluate(
+            f"(() => {{ const {{ grid }} = tracelensGraph.{grid}; const column = grid.content.columns.find((one) =>"
+            "Grid.title(one) === 'change ms');"
+            "return grid.order.map((row) => [column.cells[row], grid.text(column, row)]) })()"
+        )
+        assert told
+        for value, shown in told:
+            assert shown[0] == ("+" if value > 0 else "\u2212" if value < 0 else "\u00b1")
 
 
 def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:

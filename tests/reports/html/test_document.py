@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from hashlib import sha256
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,13 +15,16 @@ from hostile import hostile_trace
 from html_pages import Tags, hostile_page, page_of, policy_of, read
 
 from corpus import chosen_traces, loaded, parametrize
-from tracelens_graph.analyses.idle.idle import idle_parts
+from tracelens_graph.analyses.idle.idle import Cause, idle_parts
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.loading import load_core
+from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.html import diff, ranks
-from tracelens_graph.reports.html.document import SCRIPTS, WORKER
+from tracelens_graph.reports.html.document import SCRIPTS, WORKER, report_page
+from tracelens_graph.reports.html.drawn import causes
 from tracelens_graph.reports.html.inline_views import INLINE_STYLES
 from tracelens_graph.reports.html.names import CLASSES, LONGEST, clean
-from tracelens_graph.reports.html.overview import parts
+from tracelens_graph.reports.html.overview import in_window, parts
 
 MOST_BYTES, PER_EVENT = 600_000, 6
 
@@ -89,6 +93,39 @@ def test_what_it_says_of_a_small_trace() -> None:
     }
     assert clean(HOSTILE) in found.body["names"]
     assert found.body["classes"] == list(CLASSES)
+
+
+def test_a_page_of_a_window_names_it_first_and_keeps_it_apart_from_the_whole() -> None:
+    core = load_core(small_trace())
+    whole = core.everything
+    assert list(in_window(whole)) == []
+    kernels = core.columns.uid[whole.gpu_rows].tolist()
+    part = core.window(under=int(core.columns.uid[core.columns.parent[whole.linked_gpu_rows[0]]]))
+    assert 0 < len(part.gpu_rows) < len(kernels)
+    page = page_of(part)
+    said = read(page).head["overview"]
+    assert said["heading"].startswith(f"only {part.title}: ")
+    assert f"<title>only {escape(part.title)}: " in page
+    assert dict(said["of_window"])["GPU events"] == f"{len(part.gpu_rows)} of {len(kernels)}"
+    assert dict(said["of_window"])["GPU span"] == f"{part.span_ns() / 1e6:,.3f} ms"
+    assert dict(said["facts"])["GPU events"] == str(len(kernels))
+    assert dict(said["facts"])["GPU span"] == f"{whole.span_ns() / 1e6:,.3f} ms"
+
+
+def test_the_operations_are_those_that_the_report_counts() -> None:
+    w = load_core(small_trace()).everything
+    for options, is_there in (({}, True), ({"linked_only": True}, False)):
+        page = report_page(w, (), {}, facts(w, options), str)
+        rows = read(page).head["overview"]["dearest"]["rows"]
+        assert rows
+        assert any(row["name"] == NO_LAUNCH for row in rows) is is_there
+
+
+def test_every_cause_of_idle_time_has_a_colour() -> None:
+    colors = (files("tracelens_graph.reports.html") / "page" / "colors.css").read_text()
+    for cause in Cause:
+        assert re.search(rf"\.c-idle-{cause.name}\b", colors), cause
+        assert f"--idle-{causes()[cause]['class']}: #" in colors, cause
 
 
 @parametrize("path", chosen_traces())

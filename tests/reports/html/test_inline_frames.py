@@ -59,6 +59,7 @@ def test_each_view_is_drawn_in_its_frame(path: Path, policy: str, opened: Opened
     for by, frame in zip(PAGES, flames, strict=True):
         assert frame.evaluate("tracelensGraph.flame.options.view") == PAGES[by]
         assert frame.evaluate("tracelensGraph.flame.made.sum") == gpu_ns
+        assert {"gemm", "attention", "elementwise"} <= set(frame.locator(".legend .key").all_inner_texts())
     assert timeline.evaluate("tracelensGraph.trace.first.idle - tracelensGraph.trace.first.gpu") == len(core.gpu_rows)
     assert roofline.evaluate("document.querySelectorAll('circle').length") > 20
     for frame in (*flames, timeline, roofline):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from handmade import small_trace
 
@@ -21,7 +20,8 @@ def test_lanes_of_a_small_trace() -> None:
     assert list(rows) == ["stream 7", "stream 8", "idle", "main", "thread 200", "annotations, main"]
     assert rows["stream 7"]["events"] == 2
     assert rows["stream 7"]["busy_ms"] == pytest.approx(0.08025)
-    assert rows["stream 7"]["percent"] == pytest.approx(100 * 80.25 / 900)
+    assert rows["stream 7"]["gpu_span_percent"] == pytest.approx(100 * 80.25 / 159)
+    assert rows["main"]["gpu_span_percent"] is None
     assert (rows["stream 7"]["longest"], rows["stream 7"]["uid"]) == ("gemm", 9)
     assert rows["idle"]["busy_ms"] == pytest.approx(0.069)
     assert rows["main"]["busy_ms"] == pytest.approx(0.8)
@@ -42,4 +42,6 @@ def test_busy_and_idle_times_are_those_of_the_timeline(path: Path) -> None:
     assert sum(row["events"] for row in streams) == len(core.gpu_rows)
     idle = next(row for row in table.records() if row["lane"].endswith("idle"))
     assert idle["busy_ms"] == pytest.approx(times["idle_time"])
-    assert np.all(np.asarray(table["percent"]) <= 100.001)
+    shares = dict(zip(gpu_timeline(core)["type"], gpu_timeline(core)["percent"], strict=True))
+    assert idle["gpu_span_percent"] == pytest.approx(shares["idle_time"])
+    assert all(row["gpu_span_percent"] <= 100.001 for row in table.records() if row["gpu_span_percent"] is not None)

@@ -140,3 +140,14 @@ def test_of_many_moments_both_peaks_and_the_ends_stay(allocated: list[int], rese
 def test_few_moments_stay_all(count: int) -> None:
     with patch.object(module, "MOST_POINTS", 60):
         assert (len(kept(of([1] * count, None))) == count) == (count == 60)
+
+
+def test_where_no_size_can_be_read_a_table_says_so() -> None:
+    unread = [
+        {**one, "args": {**one["args"], "Bytes": None}} if one.get("name") == "[memory]" else one for one in EVENTS
+    ]
+    page = read(page_of(load_core(unread)))
+    assert "memory" not in page.head
+    (table,) = [one for one in page.body["tables"] if one["name"] == "memory_summary"]
+    assert table["rows"] == 0
+    assert table["notes"] == ["6 allocations and releases are recorded, but no size can be read"]

@@ -12,10 +12,12 @@ from html_pages import NAMES, hostile_page, page_of
 from in_browser import NAMELESS, Opened, show, until
 
 from corpus import loaded, parametrize, traces_named
+from tracelens_graph.analyses.ops.dearest import dearest_ops
 from tracelens_graph.analyses.ops.ops import ops_summary
-from tracelens_graph.analyses.places.modules import module_times
+from tracelens_graph.analyses.places.modules import module_times, modules
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
+from tracelens_graph.simulate import simulate
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -30,7 +32,7 @@ VIEWS = ("overview", "timeline", "flame", "tables", "roofline")
 WITH_MEMORY = (*VIEWS, "memory")
 SUMS = """(() => {
   const flame = tracelensGraph.flame, found = [];
-  for (const view of ["modules", "ops", "python", "kernels"]) {
+  for (const view of ["modules", "classes", "ops", "python", "kernels"]) {
     for (const isInverted of [false, true]) {
       flame.set({ view, isInverted });
       const { made } = flame;
@@ -66,8 +68,8 @@ def test_every_view_of_a_real_trace(path: Path, opened: Opened) -> None:
     page.click("text=Events in view")
     assert page.evaluate("tracelensGraph.timeline.grid.order.length") > 0
     sums = page.evaluate(SUMS)
-    assert len(sums) == 8
-    assert sums == [[whole] * 3] * 8
+    assert len(sums) == 10
+    assert sums == [[whole] * 3] * 10
     show(page, "tables")
     rows = page.evaluate(ROWS)
     assert len(rows) > 5
@@ -114,15 +116,15 @@ def test_from_the_report_to_module_and_line_in_three_clicks(path: Path, opened: 
     shown_ns = page.evaluate("tracelensGraph.flame.made.total[tracelensGraph.flame.zoomed]")
     assert shown_ns == pytest.approx(1e3 * row["total_us"], abs=0.5)
     first = page.locator("#view-flame tbody tr").first
-    assert first.inner_text().split() == [
-        "Qwen2Attention_17", "3", f"{row['total_us'] / 1e3:.6f}", "0.000000", f"{row['percent']:.2f}", "23", "16459"
+    assert first.inner_text().split("\t") == [
+        "Qwen2Attention_17", f"{row['total_us'] / 1e3:.3f}", "0.000", f"{row['percent']:.2f}", "23", "16459",
+        "forward \u203a Qwen2Model_0 \u203a Qwen2DecoderLayer_17",
     ]  # fmt: skip
 
 
 @parametrize("path", QWEN)
 def test_the_frame_of_a_kernel_is_that_of_its_module(path: Path, opened: Opened) -> None:
     page = opened(page_of(loaded(path)), hash="#view=flame&uid=16411")
-    page.click("#selected >> text=Flame graph")
     assert page.locator(".crumbs button").last.inner_text().startswith("Qwen2Attention_17")
     assert page.evaluate("tracelensGraph.flame.made.uid[tracelensGraph.flame.marked]") == 16411
 
@@ -308,6 +310,153 @@ def test_a_link_selects_a_node_and_a_view(opened: Opened) -> None:
     assert page.evaluate("tracelensGraph.timeline.trace.launched(tracelensGraph.selection).length") == 1
     page.evaluate("location.hash = '#uid=12345'")
     until(page, "document.getElementById('found').textContent === 'uid 12345 is not drawn on this page'")
+
+
+@pytest.mark.parametrize("view", [*VIEWS, "memory"])
+def test_a_link_to_a_view_and_a_node_stays_what_it_is(view: str, opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())), hash=f"#view={view}&uid=9")
+    assert page.is_visible(f"#view-{view}")
+    assert page.evaluate("location.hash") == f"#view={view}&uid=9"
+
+
+def test_enter_leaves_the_search_to_the_keys(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())))
+    page.keyboard.press("/")
+    page.keyboard.type("a")
+    count = page.evaluate("tracelensGraph.matches.length")
+    assert count > 4
+    places = []
+    for key in ("Enter", "n", "Enter", "N"):
+        page.keyboard.press(key)
+        places.append(int(page.inner_text("#found").split()[0]))
+    assert [place - places[0] for place in places] == [0, 1, 2, 1]
+    assert page.input_value("#search") == "a"
+    page.keyboard.press("3")
+    assert page.is_visible("#view-flame")
+    page.focus("#view-flame input[type=search]")
+    page.keyboard.press("Escape")
+    page.keyboard.press("1")
+    assert page.is_visible("#view-overview")
+
+
+def test_what_is_copied_is_said(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())), hash="#uid=9")
+    page.click("#selected >> text=Copy link")
+    until(page, "document.getElementById('told').textContent === 'copied'")
+    assert page.get_attribute("#selected button >> text=Copy link", "data-told") == "copied"
+    until(page, "document.getElementById('told').textContent === ''")
+    assert page.get_attribute("#selected button >> text=Copy link", "data-told") is None
+
+
+@parametrize("path", QWEN)
+def test_the_overview_names_the_modules_of_operations_and_the_peak_of_memory(path: Path, opened: Opened) -> None:
+    core = loaded(path)
+    page = opened(page_of(core))
+    rows = page.locator("#view-overview table tbody tr").all_inner_texts()
+    dearest = dearest_ops(core).records()
+    assert len(rows) == len(dearest)
+    for shown, row in zip(rows, dearest, strict=True):
+        assert shown.split("\t")[0] == row["name"]
+        assert row["mostly_in"] in shown
+        assert f"{row['total_ms']:,.3f}" in shown
+    assert "1.95 of 2.45 GiB" in page.inner_text("#view-overview .peak")
+    page.click("text=show memory")
+    assert page.is_visible("#view-memory")
+
+
+def test_an_op_says_where_it_is_called_and_what_autograd_launched_says_so(opened: Opened) -> None:
+    (one,) = simulate(layers=1).ranks
+    core = load_core(one.trace)
+    page = opened(page_of(core))
+    says = "(e) => tracelensGraph.trace.says(e).map(([, text]) => text)"
+    ops = [
+        e
+        for e in range(page.evaluate("tracelensGraph.trace.first.note"))
+        if page.evaluate(
+            "(e) => tracelensGraph.trace.className(e) === 'op' && tracelensGraph.trace.launched(e).length > 0", e
+        )
+    ]
+    told = [page.evaluate(says, e) for e in ops]
+    placed = [any(line.startswith("at ") for line in lines) for lines in told]
+    launched = ["no line recorded: launched by autograd" in lines for lines in told]
+    assert sum(placed) > 5
+    assert sum(launched) > 5
+    assert not any(both == (True, True) for both in zip(placed, launched, strict=True))
+    assert any("launches 1 GPU event, " in line for lines in told for line in lines)
+
+
+@parametrize("path", QWEN)
+def test_equal_frames_stand_in_the_order_of_time_and_classes_of_modules_are_one(path: Path, opened: Opened) -> None:
+    core = loaded(path)
+    page = opened(page_of(core), hash="#view=flame")
+    shown = (
+        "tracelensGraph.flame.boxes.flatMap(({ chain, x }) => chain.map((frame) =>"
+        "[tracelensGraph.trace.shortName(tracelensGraph.flame.made.name[frame]), x]))"
+    )
+    layers = [(x, name) for name, x in page.evaluate(shown) if name.startswith("Qwen2DecoderLayer_")]
+    assert [name for _, name in sorted(layers)] == [f"Qwen2DecoderLayer_{number}" for number in range(24)]
+    page.select_option("#view-flame select >> nth=0", "classes")
+    row = page.locator("#view-flame tbody tr", has_text="Qwen2DecoderLayer").first.inner_text().split("\t")
+    layer = next(one for one in modules(core, by="class").records() if one["path"].endswith("/Qwen2DecoderLayer"))
+    assert row[:2] == ["Qwen2DecoderLayer", f"{layer['total_us'] / 1e3:.3f}"]
+    assert row[-1] == "forward \u203a Qwen2Model"
+
+
+def test_headings_name_their_unit_once(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())))
+    pairs = [("percent", "%"), ("% of GPU time", "%"), ("bytes", "B"), ("peak bytes", "B"), ("total us", "us"),
+             ("MB", "MiB"), ("time", "ms"), ("op", None)]  # fmt: skip
+    assert [page.evaluate("([heading, unit]) => Grid.title({ heading, unit })", pair) for pair in pairs] == [
+        "%", "% of GPU time", "bytes", "peak bytes", "total us", "MiB", "time ms", "op",
+    ]  # fmt: skip
+
+
+def test_short_gaps_look_like_little_idle_time(opened: Opened) -> None:
+    work = [span("kernel", "k", 10 * number, 9.8, 0, 7, device=0, stream=7) for number in range(20_000)]
+    page = opened(page_of(load_core(work)), hash="#view=timeline")
+    until(page, "tracelensGraph.timeline.image")
+    shares = page.evaluate(
+        "(() => { const t = tracelensGraph.timeline, { trace, painter, palette } = t, found = [];"
+        "for (const lane of trace.lanes.filter((one) => ['gpu', 'idle'].includes(one.group))) {"
+        "const line = painter.track(lane.track, t.view.from, t.scale, null, 99);"
+        "found.push([...line].reduce((sum, pixel) => sum + (255 - (pixel & 255)) + (255 - ((pixel >> 8) & 255)), 0)); }"
+        "return found })()"
+    )
+    busy, idle = shares
+    assert idle < 0.2 * busy
+    assert "idle: " in page.inner_text("#view-timeline .legend")
+
+
+@parametrize("path", QWEN)
+def test_what_matches_is_told_of_the_frame_zoomed_to_and_of_all(path: Path, opened: Opened) -> None:
+    core = loaded(path)
+    page = opened(page_of(core), hash="#view=flame")
+    page.evaluate("tracelensGraph.search('elementwise')")
+    whole = page.inner_text(".matched")
+    page.evaluate(
+        "(() => { const f = tracelensGraph.flame;"
+        "f.zoom([...f.made.kids(-1)].find((one) => f.trace.body.names[f.made.name[one]] === 'forward')) })()"
+    )
+    told = page.inner_text(".matched")
+    assert told.endswith(f" in this frame, in all {whole.removeprefix('matched: ')}")
+    parts = page.evaluate(
+        "[...tracelensGraph.flame.made.kids(-1)].map((k) =>"
+        "Stacks.matched(tracelensGraph.flame.made, tracelensGraph.trace.lit, k))"
+    )
+    assert sum(parts) == page.evaluate("tracelensGraph.flame.matchedNs") > max(parts) > 0
+    page.evaluate("tracelensGraph.search('^forward$')")
+    assert "(100.0 %) in this frame" in page.inner_text(".matched")
+    kid = page.evaluate("(() => { const f = tracelensGraph.flame; return [...f.made.kids(f.zoomed)][0] })()")
+    page.evaluate("(kid) => tracelensGraph.flame.zoom(kid)", kid)
+    assert "(100.0 %) in this frame" in page.inner_text(".matched")
+
+
+def test_what_hovering_says_goes_with_its_view(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())), hash="#view=flame")
+    page.hover("#view-flame canvas", position={"x": 200, "y": 8})
+    assert page.is_visible("#tip")
+    page.keyboard.press("1")
+    assert page.is_hidden("#tip")
 
 
 def test_everything_that_acts_has_a_name(opened: Opened) -> None:

@@ -13,6 +13,8 @@ from jobs_to_draw import HOSTILE, hostile, large, late_job
 from tracelens_graph.analyses.rank_pictures import bandwidth_points, step_lanes, wait_map
 from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.loading import load_core
 from tracelens_graph.reports.html import ranks_columns
 from tracelens_graph.reports.html.ranks import ranks_page
 from tracelens_graph.reports.ranks_text import headline, late_lines
@@ -35,6 +37,23 @@ def test_the_overview_says_what_the_screen_says(late: Job) -> None:
         row["held_up_ms"] for row in balance
     ]
     assert [table["name"] for table in page.body["tables"]] == late.names
+
+
+def test_the_late_rank_is_linked_with_its_reasons(tmp_path: Path) -> None:
+    run = simulate(ranks=3, steps=2, layers=1, dataloader_us=9000, dataloader_rank=1)
+    traces = TraceSet.of([load_core(one.trace) for one in run.ranks])
+    made = Job(traces, whole=traces)
+    head = read(ranks_page(made, "job", ["tracelens-graph ranks job --path"])).head["overview"]
+    assert head["ranks"][head["late_rank"]] == "rank 1"
+    assert head["commands"] == ["tracelens-graph ranks job --path"]
+    assert any("data loader" in why for why in head["reasons"][1])
+    late = made.table("late_ranks")
+    assert [len(one) for one in head["reasons"]] == [min(list(late["rank"]).count(at), 3) for at in range(3)]
+
+
+def test_ranks_have_one_name_on_the_page(late: Job) -> None:
+    head = read(ranks_page(late, "job")).head["overview"]
+    assert {row[key] for row in head["times"] for key in ("most_trace", "least_trace")} <= set(head["ranks"])
 
 
 def test_waits_are_the_table_of_steps(late: Job) -> None:

@@ -8,8 +8,11 @@ from jobs_to_draw import HOSTILE, hostile, late_job
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.loading import load_core
 from tracelens_graph.reports.html.ranks import ranks_page
 from tracelens_graph.set_loading import load_core_set
+from tracelens_graph.simulate import simulate
 
 VIEWS = ("overview", "waits", "step", "bandwidth", "collectives", "tables")
 
@@ -57,7 +60,7 @@ def test_waits_tell_rank_and_step(text: str, late: Job, opened: Opened) -> None:
     assert page.inner_text("#selected b") == "rank 1"
     assert page.locator("#view-waits tr.marked").count() == 3
     show(page, "overview")
-    page.click("#view-overview >> text=rank 1")
+    page.click("#view-overview .balance a >> text=rank 1")
     until(page, "location.hash === '#view=waits&rank=1'")
     page.keyboard.press("Escape")
     assert page.is_hidden("#selected")
@@ -79,6 +82,8 @@ def test_a_collective_is_selected_in_every_view(text: str, late: Job, opened: Op
     )
     assert sum(waits) == round(1e3 * row["wait_us"])
     assert len(waits) == row["ranks"] == page.locator("#view-collectives .step").count()
+    said = page.locator("#view-collectives .step .said").all_inner_texts()
+    assert said == [f"waits {page.evaluate('(ns) => Show.span(ns)', ns)}" for ns in waits]
     show(page, "bandwidth")
     assert page.locator("#view-bandwidth .chosen").count() == 1
     page.keyboard.press(".")
@@ -115,6 +120,18 @@ def test_search_finds_collectives(text: str, late: Job, opened: Opened) -> None:
     assert page.evaluate("tracelensGraph.matches") == found
     page.keyboard.press("Enter")
     until(page, f"location.hash.includes('collective={found[0]}')")
+
+
+def test_the_late_rank_is_a_click_away_from_its_reasons(opened: Opened) -> None:
+    run = simulate(ranks=3, steps=2, layers=1, dataloader_us=9000, dataloader_rank=1)
+    traces = TraceSet.of([load_core(one.trace) for one in run.ranks])
+    page = opened(ranks_page(Job(traces, whole=traces), "job", ["tracelens-graph ranks job --path"]))
+    assert page.is_visible("text=tracelens-graph ranks job --path")
+    assert page.locator("#view-overview tbody th").all_inner_texts()[-2:] == ["copying", "idle"]
+    page.click("text=show rank 1, and why it is late")
+    assert "data loader" in page.inner_text("#selected .why >> nth=0")
+    page.click("#selected >> text=Reasons")
+    assert page.inner_text("#view-tables h2") == "Late ranks"
 
 
 def test_a_link_names_a_rank_and_a_collective(text: str, opened: Opened) -> None:
@@ -180,5 +197,6 @@ def test_eight_real_ranks(opened: Opened) -> None:
     page = opened(ranks_page(job, "dlrm"))
     for view in VIEWS:
         show(page, view)
+    assert "PyTorch 2.2 and newer record with ops" in page.locator("#view-bandwidth").text_content()
     sums = page.evaluate("[...tracelensGraph.collectives.split.wait].reduce((a, b) => a + b, 0)")
     assert sums == int(job.meetings.wait_ns.sum())

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from elements import elements, metered
+from growth import assert_growth
 from handmade import small_trace, span
+from shapes import trace
 
 from corpus import chosen_traces, loaded, parametrize, traces_named
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
@@ -37,6 +41,24 @@ def told(found: Stacks, names: Names) -> dict[tuple[str, ...], int]:
             frame = int(found.parent[frame])
         paths[tuple(reversed(path))] += ns
     return dict(paths)
+
+
+@pytest.mark.parametrize("shape", ["modules", "nested_frames", "nested_ops"])
+def test_work_grows_with_the_depth(shape: str) -> None:
+    """Whatever is in what, twice the levels are about twice the work: steps, and elements of arrays."""
+
+    def prepare(n: int) -> Callable[[], object]:
+        core = load_core(trace(shape, n))
+        return lambda: made(core)
+
+    assert_growth(prepare, 100)
+
+    def counted(n: int) -> int:
+        core = load_core(trace(shape, n))
+        return elements(lambda: made(metered(core)))
+
+    once, twice = counted(200), counted(400)
+    assert twice <= 2.2 * once + 10_000
 
 
 def test_paths_of_a_small_trace() -> None:

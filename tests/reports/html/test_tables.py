@@ -40,6 +40,14 @@ def test_kinds_of_cells() -> None:
     assert (found["rows"], found["notes"], columns["ms"]["heading"]) == (3, ["a note"], "GPU ms")
 
 
+def test_what_a_path_of_modules_says_is_not_shown_again() -> None:
+    columns = {"path": ["A_0/B_1"], "module": ["B_1"], "class": ["B"], "total_us": [1.5]}
+    (found,) = table_objects({"modules": Table("modules", columns)}, Texts())
+    assert [column["name"] for column in found["columns"] if column["shown"]] == ["path", "total_us"]
+    (found,) = table_objects({"t": Table("t", {"module": ["B_1"], "path": ["A_0/B_1"]})}, Texts())
+    assert all(column["shown"] for column in found["columns"])
+
+
 def test_rows_beyond_number_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_ROWS", 2)
     (found,) = table_objects({"t": Table("t", {"n": np.arange(5)})}, Texts())

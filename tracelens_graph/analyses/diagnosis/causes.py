@@ -200,8 +200,9 @@ def _communication(account: Account, leads: bool) -> Iterator[Finding]:
         "longest_ms": int(c.dur_ns[longest]) / 1e6, "uid": uid, "name": name,
     }  # fmt: skip
     text = (
-        f"Exposed communication: {_share(account, exposed)} ({shown_ms(exposed)} of"
-        f" {shown_ms(account.times['total_comm_time'])} in {len(rows):,} kernels), most of it in {brief(name)}"
+        f"Exposed communication: {shown_ms(exposed)}, {percent(exposed, account.window_ns):.1f} % of the"
+        f" {shown_ms(account.window_ns)} of the {WHOLES[account.whole]}; all communication:"
+        f" {shown_ms(account.times['total_comm_time'])} in {len(rows):,} kernels, most of it in {brief(name)}"
     )
     advice = ["all_ranks", "overlap"]
     if busses:

@@ -196,8 +196,7 @@ def lateness_line(ranks: Table, figures: Figures, of: str) -> str:
     if not (named or other):
         return ""
     row = named[0] if named else max(other, key=lambda one: one["late_ms"])
-    name = row["trace"] if row["rank"] is None else f"rank {row['rank']}"
-    late = f"{name} is late in {row['percent_late']:.0f} % of {row['kind']}"
+    late = f"{row['trace']} is late in {row['percent_late']:.0f} % of {row['kind']}"
     if row["reason"] in UNNAMED:
         why = row["what"] or REASONS[row["reason"]]
         return f"{late} by {shown_ms(row['median_late_us'] * 1e3)} (median): {why}"

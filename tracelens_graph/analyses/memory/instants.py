@@ -22,6 +22,11 @@ NO_VALUE = -(2**63)
 
 CPU = "cpu"
 
+LARGEST = 2**50
+"""Bytes of the largest change and the largest total that are believed, 1 PiB: what is beyond is no size."""
+
+_LARGEST_SUM = 2**62
+
 _DEVICE_TYPES = {
     0: CPU, 1: "cuda", 2: "mkldnn", 3: "opengl", 4: "opencl", 5: "ideep", 6: "hip", 7: "fpga", 8: "maia", 9: "xla",
     10: "vulkan", 11: "metal", 12: "xpu", 13: "mps", 14: "meta", 15: "hpu", 16: "ve", 17: "lazy", 18: "ipu",
@@ -29,7 +34,8 @@ _DEVICE_TYPES = {
 }  # fmt: skip
 """`Device Type` as PyTorch numbers them (c10/core/DeviceType.h)."""
 
-_ARGUMENTS = ("Device Type", "Device Id", "Addr", "Total Allocated", "Total Reserved")
+_TOTALS = ("Total Allocated", "Total Reserved")
+_ARGUMENTS = ("Device Type", "Device Id", "Addr", *_TOTALS)
 _AT_ONCE = 65536
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 
@@ -47,7 +53,10 @@ class Instants:
         allocated: total of the allocator behind the change; where it is not recorded, by the sum of changes.
         reserved: what the allocator holds of the device then; NO_VALUE where that is not recorded.
         is_summed: per device, whether any of `allocated` is a sum.
+        is_spoilt: whether a total is recorded that cannot be one: no number, negative, or beyond `LARGEST`.
         failed: rows of allocations that failed for want of memory; they are none of the above.
+        unreadable: rows of allocations and releases whose size is not recorded, no number, or beyond `LARGEST`; they
+            are none of the above, either.
     """
 
     rows: np.ndarray
@@ -58,7 +67,9 @@ class Instants:
     allocated: np.ndarray
     reserved: np.ndarray
     is_summed: np.ndarray
+    is_spoilt: np.ndarray
     failed: np.ndarray
+    unreadable: np.ndarray
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -83,13 +94,14 @@ def _instants(w: Window) -> Instants:
     core, c = w.core, w.core.columns
     rows = rows_of_kind(c, (Kind.MemoryEvent,))
     failures = np.array([_is_failure(name) for name in core.names] or [False], bool)
-    told = c.bytes[rows] != NO_VALUE
-    failed = failures[c.name[rows]] if len(rows) else told
-    failed, rows = rows[failed], rows[told & ~failed]
+    failed = failures[c.name[rows]] if len(rows) else np.zeros(0, bool)
+    failed, rows = rows[failed], rows[~failed]
+    told = _are_sizes(c.bytes[rows])
+    unreadable, rows = rows[~told & _of_allocator(core)[c.name[rows]]], rows[told]
     if not len(rows):
-        none = np.zeros(0, np.int64)
-        return Instants(rows, none, (), none, none, none, none, np.zeros(0, bool), failed)
-    kind, index, address, allocated, reserved = _arguments(core, rows)
+        none, no = np.zeros(0, np.int64), np.zeros(0, bool)
+        return Instants(rows, none, (), none, none, none, none, no, no, failed, unreadable)
+    (kind, index, address, allocated, reserved), is_spoilt = _arguments(core, rows)
     index = np.where(index == NO_VALUE, c.device[rows], index)
     kinds, device = np.unique(np.stack((kind, index), axis=1), axis=0, return_inverse=True)
     names = [_device_name(*pair) for pair in kinds.tolist()]
@@ -97,11 +109,13 @@ def _instants(w: Window) -> Instants:
     device = np.array([known.index(name) for name in names], np.int64)[device.reshape(-1)]
     order = np.lexsort((c.uid[rows], c.start_ns[rows], device))
     rows, device = rows[order], device[order]
-    address, allocated, reserved = address[order], allocated[order], reserved[order]
+    address, allocated, reserved, is_spoilt = address[order], allocated[order], reserved[order], is_spoilt[order]
     change = c.bytes[rows].astype(np.int64)
     is_summed = np.zeros(len(known), bool)
     is_summed[device[allocated == NO_VALUE]] = True
-    found = Instants(rows, device, tuple(known), change, address, allocated, reserved, is_summed, failed)
+    found = Instants(
+        rows, device, tuple(known), change, address, allocated, reserved, is_summed, is_spoilt, failed, unreadable
+    )
     for place, (_, here) in enumerate(found.of_devices()):
         if is_summed[place]:
             allocated[here] = _summed(change[here], address[here], allocated[here])
@@ -110,6 +124,19 @@ def _instants(w: Window) -> Instants:
 
 def _is_failure(name: str) -> bool:
     return "outofmemory" in re.sub(r"[^a-z]", "", name.lower())
+
+
+def _of_allocator(core: Core) -> np.ndarray:
+    """For each name whether it is that of an allocation or release."""
+    return np.array([name == "[memory]" for name in core.names] or [False], bool)
+
+
+def _are_sizes(change: np.ndarray) -> np.ndarray:
+    """Which changes are sizes that may be added up: of very many large ones those alone whose sum is an int64."""
+    told = (change >= -LARGEST) & (change <= LARGEST)
+    if np.abs(change[told].astype(float)).sum() >= _LARGEST_SUM:
+        told &= np.abs(np.where(told, change, 0)) <= _LARGEST_SUM // len(change)
+    return np.asarray(told)
 
 
 def _device_name(kind: int, index: int) -> str:
@@ -159,18 +186,26 @@ def releases(address: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.nd
     return allocation, following
 
 
-def _arguments(core: Core, rows: np.ndarray) -> list[np.ndarray]:
-    """The arguments of events, as they stand in the file; an array each."""
+def _arguments(core: Core, rows: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    """The arguments of events, as they stand in the file, an array each; and for which a total cannot be one."""
     uids = core.columns.uid[rows]
     found = [np.full(len(rows), NO_VALUE, np.int64) for _ in _ARGUMENTS]
+    is_spoilt = np.zeros(len(rows), bool)
     order = np.argsort(uids)
     for low in range(0, len(order), _AT_ONCE):
         here = order[low : low + _AT_ONCE]
         events = core.details.events(uids[here].tolist())
         told = [_args(events.get(uid)) for uid in uids[here].tolist()]
         for name, values in zip(_ARGUMENTS, found, strict=True):
-            values[here] = _numbers([one.get(name) for one in told])
-    return found
+            numbers = _numbers([one.get(name) for one in told])
+            if name in _TOTALS:
+                numbers[(numbers < 0) | (numbers > LARGEST)] = NO_VALUE
+                lost = [
+                    place for place in np.flatnonzero(numbers == NO_VALUE).tolist() if told[place].get(name) is not None
+                ]
+                is_spoilt[here[lost]] = True
+            values[here] = numbers
+    return found, is_spoilt
 
 
 def _args(event: dict[str, Any] | None) -> dict[str, Any]:

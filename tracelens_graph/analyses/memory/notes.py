@@ -14,8 +14,16 @@ _NOT_HERE = "no allocation or release is in this part of the trace"
 
 def without_instants(name: str, about: About, title: str, w: Window) -> Table:
     """The empty table of a window without allocations."""
-    why = _NOT_HERE if len(instants_of(w.core)) else _OF_XLA if w.core.info.is_xla else NO_INSTANTS
-    return Table(name, {column: [] for column in about}, about, title, [why, *notes_on(w)])
+    return Table(name, {column: [] for column in about}, about, title, [_why_none(w), *notes_on(w)])
+
+
+def _why_none(w: Window) -> str:
+    found = instants_of(w.core)
+    if (unreadable := int(w.holds(found.unreadable).sum())) and not w.holds(found.rows).any():
+        return f"{unreadable:,} allocations and releases are recorded, but no size can be read"
+    if len(found) or len(found.unreadable):
+        return _NOT_HERE
+    return _OF_XLA if w.core.info.is_xla else NO_INSTANTS
 
 
 def notes_on(w: Window) -> list[str]:
@@ -23,6 +31,14 @@ def notes_on(w: Window) -> list[str]:
     found, notes = instants_of(w.core), []
     if failed := int(w.holds(found.failed).sum()):
         notes.append(f"{failed:,} {'allocation' if failed == 1 else 'allocations'} failed: out of memory")
+    here = int(w.holds(found.rows).sum())
+    if here and (unreadable := int(w.holds(found.unreadable).sum())):
+        notes.append(
+            f"{unreadable:,} of {unreadable + here:,} allocations and releases have no readable size and do not count: "
+            "what they allocated or released seems to be allocated earlier, or unreleased"
+        )
+    if spoilt := int((w.holds(found.rows) & found.is_spoilt).sum()):
+        notes.append(f"{spoilt:,} of {here:,} allocations and releases have no readable total of the allocator")
     summed = [name for name, is_summed in zip(found.devices, found.is_summed, strict=True) if is_summed]
     if summed:
         notes.append(

@@ -22,8 +22,13 @@ ROW_MEANING = {
     "exposed": "a collective runs and no computation on the GPU",
     "waiting": "a collective runs, but other ranks have not come",
     "exposed_waiting": "waiting, and no computation runs on the GPU",
+    "copying": "neither computation nor a collective runs, but other work of the GPU, mostly copies and fills; absent "
+    "without GPU work",
+    "idle": "nothing runs on the GPU, which waits for its host; absent without GPU work. With computing, exposed and "
+    "copying it is the whole step",
 }
 """Row of `rank_times` -> what it is."""
+_OF_GPU = ("computing", "copying", "idle")
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,8 @@ class StepTimes:
         waiting = merge(start, start + m.wait_ns[own])  # what was not matched waits for nobody
         spans = _spans(rank)
         computing = rank.gpu.computing
+        told = _common(_any(communicating, computing), spans)
+        active = _common(_any(communicating, rank.gpu.busy), spans)
         times = {
             "step": length(spans),
             "computing": _common(computing, spans),
@@ -65,6 +72,8 @@ class StepTimes:
             "exposed": _common(communicating, spans) - _common(_both(communicating, computing), spans),
             "waiting": _common(waiting, spans),
             "exposed_waiting": _common(waiting, spans) - _common(_both(waiting, computing), spans),
+            "copying": active - told,
+            "idle": length(spans) - active,
         }
         return _Rank(rank, max(len(rank.steps), 1), times)
 
@@ -78,7 +87,7 @@ class StepTimes:
         whole = sum(one.times["step"] for one in ranks)
         on_gpu = any(one.rank.has_gpu_work for one in ranks)
         for name, meaning in ROW_MEANING.items() if ranks else ():
-            if name == "computing" and not on_gpu:
+            if name in _OF_GPU and not on_gpu:
                 rows.append(dict.fromkeys(RANK_TIMES) | {"time": name, "meaning": meaning})
                 continue
             ns = sum(one.times[name] for one in ranks)
@@ -145,6 +154,11 @@ def _spans(rank: Attendance) -> Intervals:
 def _common(intervals: Intervals, spans: Intervals) -> int:
     """Length of intervals within others."""
     return int((length_before(intervals, spans[1]) - length_before(intervals, spans[0])).sum())
+
+
+def _any(first: Intervals, second: Intervals) -> Intervals:
+    """What either of two sets of disjoint intervals covers."""
+    return merge(np.concatenate((first[0], second[0])), np.concatenate((first[1], second[1])))
 
 
 def _both(first: Intervals, second: Intervals) -> Intervals:

@@ -9,6 +9,7 @@ import numpy as np
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.collective_kinds import communication
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 
 COMPUTATION, COMMUNICATION, MEMCPY = 0, 1, 2
@@ -30,11 +31,25 @@ def communicates(name: str) -> bool:
 
 def gpu_classes(core: Core, rows: np.ndarray) -> np.ndarray:
     """COMPUTATION, COMMUNICATION or MEMCPY for each GPU row; a fill is computation."""
-    kind, (codes, name) = core.columns.kind[rows], distinct(core.columns.name[rows])
-    names = [core.names[code] for code in codes.tolist()]
-    is_communication = np.array([communicates(one) for one in names], bool)
-    copies = np.array([COPY_KERNEL_NAME.search(one) is not None for one in names], bool)
+    kind, name = core.columns.kind[rows], core.columns.name[rows]
+    tell = core.everything.once(_name_classes)
+    codes = distinct(name)[0]
+    for code in codes[tell[codes] == _NOT_ASKED].tolist():
+        tell[code] = _name_class(core.names[code])
+    told = tell[name]
     found = np.full(len(rows), COMPUTATION, np.int8)
-    found[is_communication[name]] = COMMUNICATION
-    found[(kind == Kind.Memcpy) | ((kind == Kind.Kernel) & copies[name])] = MEMCPY
+    found[(told & _COMMUNICATES) > 0] = COMMUNICATION
+    found[(kind == Kind.Memcpy) | ((kind == Kind.Kernel) & ((told & _COPIES) > 0))] = MEMCPY
     return found
+
+
+_COMMUNICATES, _COPIES, _NOT_ASKED = 1, 2, 4
+
+
+def _name_classes(w: Window) -> np.ndarray:
+    """For each name of a graph what `gpu_classes` found out of it: many tables ask for the same names."""
+    return np.full(len(w.core.names), _NOT_ASKED, np.int8)
+
+
+def _name_class(name: str) -> int:
+    return _COMMUNICATES * communicates(name) + _COPIES * (COPY_KERNEL_NAME.search(name) is not None)

@@ -18,7 +18,7 @@ from tracelens_graph.reports.diff_text import changed_places, headline, side_lin
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.html.diff_flame import Called, diff_stacks
 from tracelens_graph.reports.html.names import clean
-from tracelens_graph.reports.html.overview import parts, recorded
+from tracelens_graph.reports.html.overview import chosen, in_window, parts, recorded
 from tracelens_graph.reports.html.planes import packed
 from tracelens_graph.reports.html.shell import Code, page
 from tracelens_graph.reports.html.tables import Texts, table_objects
@@ -27,10 +27,10 @@ from tracelens_graph.text_table import list_text
 
 CODE = Code(
     scripts=(
-        "planes.js", "dom.js", "views.js", "bars.js", "paint.js", "stacks.js", "flame.js", "grid.js", "tables.js",
-        "diff-flame.js", "diff-places.js", "diff-tables.js", "diff-overview.js", "diff-main.js",
+        "planes.js", "dom.js", "matching.js", "views.js", "bars.js", "paint.js", "stacks.js", "flame.js", "grid.js",
+        "tables.js", "diff-flame.js", "diff-places.js", "diff-tables.js", "diff-overview.js", "diff-main.js",
     ),
-    styles=("colors.css", "page.css", "views.css", "grid.css", "figures.css", "diff.css", "print.css"),
+    styles=("colors.css", "page.css", "views.css", "grid.css", "figures.css", "diff.css", "narrow.css", "print.css"),
 )  # fmt: skip
 
 MOST_PLACES = 200
@@ -135,7 +135,9 @@ def _facts(a: Window, b: Window) -> list[list[str | None]]:
     sides: list[dict[str, str]] = []
     for window in (a, b):
         about: dict[str, str] = {}
-        for label, value in recorded(facts(window), inventory(window.core)):
+        whole = recorded(facts(window.core), inventory(window.core))
+        part = ((f"{label} compared", value) for label, value in in_window(window))
+        for label, value in (*whole, *part, *chosen(facts(window))):
             about[label] = f"{about[label]}, {value}" if label in about else value
         sides.append(about)
     labels = dict.fromkeys(label for about in sides for label in about)

@@ -11,8 +11,10 @@ import numpy as np
 from tracelens_graph.analyses.idle.idle import idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
 from tracelens_graph.analyses.memory.by_module import allocations_by_module
+from tracelens_graph.analyses.memory.instants import instants_of
 from tracelens_graph.analyses.memory.over_time import memory_over_time
 from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
+from tracelens_graph.analyses.ops.dearest import dearest_ops
 from tracelens_graph.analyses.places.modules import module_times
 from tracelens_graph.analyses.places.python_lines import python_lines
 from tracelens_graph.graph.window import Window
@@ -33,14 +35,14 @@ from tracelens_graph.table import Table
 WORKER = ("planes.js", "levels.js", "worker.js")
 """Scripts that run beside the page; they come first in it, too, for where it may have no worker."""
 SCRIPTS = (
-    "planes.js", "levels.js", "dom.js", "views.js", "events.js", "lanes.js", "paint.js", "drawing.js", "timeline.js",
-    "stacks.js", "flame.js", "grid.js", "tables.js", "roofline.js", "bars.js", "holders.js", "moments.js", "memory.js",
-    "overview.js", "main.js",
+    "planes.js", "levels.js", "dom.js", "matching.js", "views.js", "events.js", "lanes.js", "paint.js", "drawing.js",
+    "timeline.js", "stacks.js", "flame.js", "grid.js", "tables.js", "roofline.js", "bars.js", "holders.js",
+    "moments.js", "memory.js", "overview.js", "main.js",
 )  # fmt: skip
 WITH_MEMORY = ("vendor/uPlot.LICENSE", "vendor/uPlot.iife.min.js")
 """Scripts of others that draw memory over time; only in pages of traces that tell of it."""
 MEMORY_STYLES = ("vendor/uPlot.min.css",)
-STYLES = ("colors.css", "page.css", "views.css", "grid.css", "memory.css", "print.css")
+STYLES = ("colors.css", "page.css", "views.css", "grid.css", "figures.css", "memory.css", "narrow.css", "print.css")
 
 
 def report_page(
@@ -61,8 +63,10 @@ def report_page(
         complete: makes commands of findings, in which TRACE stands for the file, complete.
         arch: the device that models were asked for; None for no roofline.
     """
-    first = overview(w, about, findings, tables, complete)
-    layout, body, planes = _data(w, {**tables, **_further(w)}, arch)
+    every = {**tables, **_further(w)}
+    dearest = dearest_ops(w, linked_only=bool(about.options.get("linked_only")))
+    first = overview(w, about, findings, {**every, "dearest_ops": dearest}, complete)
+    layout, body, planes = _data(w, every, arch)
     return page(first["title"], {"overview": first, **layout}, body, planes, _code("memory" in layout))
 
 
@@ -82,7 +86,10 @@ def _drawn(d: timeline.Drawn, held: Memory | None) -> dict[str, Any]:
 
 def _further(w: Window) -> dict[str, Table]:
     """Tables of single questions whose answers the page draws; of memory only where the trace tells of it."""
-    of_memory = (memory_summary, memory_peak, allocations_by_module) if memory_over_time(w) else ()
+    if memory_over_time(w):
+        of_memory: tuple[Callable[[Window], Table], ...] = (memory_summary, memory_peak, allocations_by_module)
+    else:  # where allocations are recorded, but none can be read, the table says so
+        of_memory = (memory_summary,) if len(instants_of(w.core).unreadable) else ()
     return {
         "modules": module_times(w), "python_lines": python_lines(w), "idle_causes": idle_causes(w),
         "idle_gaps": idle_gaps(w), **{question.__name__: question(w) for question in of_memory},

@@ -42,7 +42,7 @@ _LONGEST_KERNEL = 48
 
 Steps = int | Iterable[int] | None
 
-_OF_ALL = {"planes.js", "levels.js", "dom.js", "views.js", "events.js", "grid.js", "main.js"}
+_OF_ALL = {"planes.js", "levels.js", "dom.js", "matching.js", "views.js", "events.js", "grid.js", "main.js"}
 _SCRIPTS: Mapping[str, set[str]] = {
     "flame": {"paint.js", "stacks.js", "flame.js"},
     "timeline": {"lanes.js", "paint.js", "drawing.js", "timeline.js"},

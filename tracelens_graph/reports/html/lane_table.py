@@ -19,7 +19,11 @@ _COLUMNS = {
     "lane": Column("thread, stream, or idle time of a device", role=Role.key),
     "events": Column("what is on it: calls, annotations, GPU events, gaps", role=Role.count),
     "busy_ms": Column("length of the union of these", "ms"),
-    "percent": Column("busy_ms as share of the time from the first start to the last end", "%"),
+    "gpu_span_percent": Column(
+        "of streams and idle time busy_ms as share of the GPU span, from the first to the last GPU event of the "
+        "device, as in the GPU timeline of a report",
+        "%",
+    ),
     "longest_ms": Column("duration of the longest one", "ms"),
     "uid": Column("its node; of idle time the GPU event that ends it", role=Role.instance),
     "longest": Column("its name; of idle time what it is due to", role=Role.text),
@@ -44,8 +48,8 @@ def lane_table(w: Window, d: Drawn) -> Table:
         "host": (c.start_ns[d.host], c.dur_ns[d.host], c.uid[d.host], names(d.host)),
         "notes": (c.start_ns[d.notes], c.dur_ns[d.notes], c.uid[d.notes], names(d.notes)),
     }
-    begin = min((int(start.min()) for start, *_ in parts.values() if len(start)), default=0)
-    end = max((int((start + dur).max()) for start, dur, *_ in parts.values() if len(start)), default=0)
+    devices = {"gpu": c.device[d.gpu], "idle": c.device[d.idle.row]}
+    spans = {device: _span_ns(w, device) for device in np.unique(c.device[w.gpu_rows]).tolist()}
 
     def records() -> Iterator[dict[str, Any]]:
         placed = lanes(w, d)
@@ -56,11 +60,18 @@ def lane_table(w: Window, d: Drawn) -> Table:
                 low = rows.stop
                 at = rows.start + int(dur[rows].argmax())
                 busy = union_length(start[rows], start[rows] + dur[rows])
+                span = spans[int(devices[part][at])] if part in devices else None
                 yield {
                     "lane": f"annotations, {lane['title']}" if part == "notes" else lane["title"],
-                    "events": lane["n"], "busy_ms": busy / 1e6, "percent": 100 * busy / ((end - begin) or 1),
+                    "events": lane["n"], "busy_ms": busy / 1e6,
+                    "gpu_span_percent": None if span is None else 100 * busy / (span or 1),
                     "longest": clean(name(at)), "longest_ms": int(dur[at]) / 1e6, "uid": int(uid[at]),
                 }  # fmt: skip
 
     columns = columns_of(list(records()), _COLUMNS)
     return Table("lanes", columns, _COLUMNS, w.titled("What is on the timeline"))
+
+
+def _span_ns(w: Window, device: int) -> int:
+    c, rows = w.core.columns, w.gpu_rows[w.core.columns.device[w.gpu_rows] == device]
+    return int(c.end_ns[rows].max() - c.start_ns[rows].min())

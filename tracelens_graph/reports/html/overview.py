@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from tracelens_graph.analyses.idle.idle import Cause, idle_parts
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.window import Window
-from tracelens_graph.reports.document import Facts, Finding
+from tracelens_graph.reports.document import Facts, Finding, facts
 from tracelens_graph.reports.html.drawn import cause_label
 from tracelens_graph.reports.html.names import clean
+from tracelens_graph.reports.memory_text import peaks
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.table import Table
 
@@ -43,10 +45,11 @@ def overview(
         complete: makes commands of findings, in which TRACE stands for the file, complete.
     """
     held = inventory(w.core)
+    narrowed = f"only {about.window}" if about.window else ""
     return {
-        "title": clean(about.source),
-        "heading": clean(heading(about), _LONGEST),
-        "window": clean(about.window),
+        "title": clean(f"{narrowed}: {about.source}" if narrowed else about.source, _LONGEST),
+        "heading": clean(": ".join(filter(None, (narrowed, heading(replace(about, window=""))))), _LONGEST),
+        "window": clean(about.window, _LONGEST),
         "damage": clean(about.damage, _LONGEST),
         "findings": [
             {
@@ -57,8 +60,12 @@ def overview(
             for finding in findings
         ],
         "parts": parts(w),
+        "memory": [clean(one) for one in peaks(tables["memory_summary"])] if "memory_summary" in tables else [],
+        "dearest": _dearest(tables.get("dearest_ops")),
         "steps": _steps(tables) if len(w.gpu_rows) else [],
-        "facts": [[label, clean(value)] for label, value in recorded(about, held)],
+        "facts": [[label, clean(value)] for label, value in recorded(facts(w.core), held)],
+        "of_window": [[label, clean(value)] for label, value in in_window(w)],
+        "options": [[label, clean(value)] for label, value in chosen(about)],
         "missing": [
             {"what": clean(f"{row['what']} ({row['missing']})" if isinstance(row["missing"], str) and row["missing"]
                            else row["what"]), "poorer": clean(row["poorer"]), "how": clean(row["how"])}
@@ -81,6 +88,14 @@ def parts(w: Window) -> list[dict[str, Any]]:
         for cause in sorted(Cause, key=lambda cause: -int(idle[cause]))
     ]
     return [part for part in found if part["ns"]]
+
+
+def _dearest(table: Table | None) -> dict[str, Any]:
+    """The operations with most GPU time, and where they are called."""
+    if table is None:
+        return {"rows": [], "notes": []}
+    rows = [{**row, "name": clean(row["name"]), "mostly_in": clean(row["mostly_in"] or "")} for row in table.records()]
+    return {"title": clean(table.title or "", _LONGEST), "rows": rows, "notes": [clean(note) for note in table.notes]}
 
 
 def _steps(tables: Mapping[str, Table]) -> list[dict[str, Any]]:
@@ -106,8 +121,26 @@ def _steps(tables: Mapping[str, Table]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def in_window(w: Window) -> Iterable[tuple[str, str]]:
+    """What is in a window: label and value; nothing for the whole trace."""
+    if not w.title:
+        return
+    yield "GPU events", f"{len(w.gpu_rows):,} of {len(w.core.gpu_rows):,}"
+    yield "GPU span", f"{w.span_ns() / 1e6:,.3f} ms"
+    yield "GPU time", f"{int(w.core.columns.dur_ns[w.gpu_rows].sum()) / 1e6:,.3f} ms"
+
+
+def chosen(about: Facts) -> Iterable[tuple[str, str]]:
+    """Options of a report that somebody chose, and the link with an execution trace: label and value."""
+    for name, value in about.options.items():
+        if value not in (None, False, "") and name not in _USUAL:
+            yield name.replace("_", " "), str(value)
+    if about.linked:
+        yield "linked", about.linked
+
+
 def recorded(about: Facts, held: Mapping[str, Table]) -> Iterable[tuple[str, str]]:
-    """What was recorded of a window: label and value. `held` is the inventory of its trace."""
+    """What was recorded: label and value. `about` and `held`, the inventory, are of the whole trace."""
     for device in dict.fromkeys(about.devices):
         count = about.devices.count(device)
         yield "GPU", device if count == 1 else f"{count} x {device}"
@@ -122,11 +155,6 @@ def recorded(about: Facts, held: Mapping[str, Table]) -> Iterable[tuple[str, str
             value = row["value"]
             text = f"{value:,.3f}" if isinstance(value, float) else str(value)
             yield str(row["what"]), f"{text} {row['unit'] or ''}".strip()
-    for name, value in about.options.items():
-        if value not in (None, False, "") and name not in _USUAL:
-            yield name.replace("_", " "), str(value)
-    if about.linked:
-        yield "linked", about.linked
 
 
 def _uid(evidence: Mapping[str, Any]) -> int | None:

@@ -5,10 +5,12 @@ Figures are those of the tables of the job.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.late_ranks.reasons import REASONS, UNNAMED
 from tracelens_graph.analyses.rank_pictures.bandwidth_points import BandwidthPoints
 from tracelens_graph.analyses.rank_pictures.step_lanes import StepLanes
 from tracelens_graph.analyses.rank_pictures.wait_map import WHOLE, WaitMap, rank_labels
@@ -23,25 +25,29 @@ from tracelens_graph.reports.ranks_text import head, headline, late_lines
 
 CODE = Code(
     scripts=(
-        "planes.js", "dom.js", "views.js", "bars.js", "grid.js", "tables.js", "ranks-overview.js", "ranks-canvas.js",
-        "ranks-waits.js", "ranks-step.js", "ranks-bandwidth.js", "ranks-collectives.js", "ranks-main.js",
+        "planes.js", "dom.js", "matching.js", "views.js", "bars.js", "grid.js", "tables.js", "ranks-overview.js",
+        "ranks-canvas.js", "ranks-waits.js", "ranks-step.js", "ranks-bandwidth.js", "ranks-collectives.js",
+        "ranks-main.js",
     ),
-    styles=("colors.css", "page.css", "views.css", "grid.css", "figures.css", "ranks.css", "print.css"),
+    styles=("colors.css", "page.css", "views.css", "grid.css", "figures.css", "ranks.css", "narrow.css", "print.css"),
 )  # fmt: skip
 
 _LONGEST = 2000
 _LONGEST_LABEL = 60
+_REASONS = 3
+"""Reasons of a rank that stand beside it; the table has all."""
 _OF_RANK = ("computing_ms", "wait_ms", "transfer_ms", "end_skew_ms", "exposed_wait_ms", "held_up_ms", "times_last",
             "collectives")  # fmt: skip
 _OF_POINT = ("collective", "message_bytes", "busbw_gb_s", "latency_us", "ranks", "step", "percent_of_peak")
 
 
-def ranks_page(job: Job, source: str) -> str:
+def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
     """A job as a page.
 
     Args:
         job: the ranks.
         source: what the traces are called together.
+        commands: what tells more, to be copied.
     """
     title, texts = clean(f"Ranks of {source}"), Texts()
     lanes = StepLanes.of(job)
@@ -55,17 +61,23 @@ def ranks_page(job: Job, source: str) -> str:
         "tables": table_objects(job.tables(), texts),
     }
     body["texts"] = texts.listed
-    return page(title, {"title": title, "columns": described, "overview": _overview(job)}, body, planes, CODE)
+    return page(title, {"title": title, "columns": described, "overview": _overview(job, commands)}, body, planes, CODE)
 
 
-def _overview(job: Job) -> dict[str, Any]:
+def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
     late, balance = late_lines(job), job.table("rank_balance").records()
+    name = job.lateness.late if job.lateness is not None else None
+    names = [one.name for one in job.meetings.attendances]
+    labels = dict(zip(names, rank_labels(job.meetings.attendances), strict=True))
     is_said = any(ADDED_UP in line for line in late)
     notes = [*([] if is_said or not len(job.meetings) else [HELD_UP]), *job.meetings.notes]
     return {
         "head": clean(head(job), _LONGEST),
         "headline": clean(headline(job), _LONGEST),
         "late": [clean(line, _LONGEST) for line in late],
+        "late_rank": -1 if name is None else names.index(name),
+        "reasons": _reasons(job, names),
+        "commands": [clean(one, _LONGEST) for one in commands],
         "notes": [clean(note, _LONGEST) for note in notes],
         "ranks": [clean(label, _LONGEST_LABEL) for label in rank_labels(job.meetings.attendances)],
         "balance": [[_plain(row[key]) for key in _OF_RANK] for row in balance],
@@ -73,10 +85,26 @@ def _overview(job: Job) -> dict[str, Any]:
         "times": [
             {"time": row["time"].replace("_", " "), "meaning": clean(row["meaning"], _LONGEST)}
             | {key: _plain(row[key]) for key in ("mean_ms", "percent", "most_ms", "least_ms")}
-            | {key: clean(str(row[key] or ""), _LONGEST_LABEL) for key in ("most_trace", "least_trace")}
+            | {key: clean(labels.get(row[key], ""), _LONGEST_LABEL) for key in ("most_trace", "least_trace")}
             for row in job.table("rank_times").records()
         ],
     }  # fmt: skip
+
+
+def _reasons(job: Job, names: Sequence[str]) -> list[list[str]]:
+    """For each rank why it comes late, the reasons with most lateness first; none where no traces were read whole."""
+    found: list[list[str]] = [[] for _ in names]
+    if "late_ranks" not in job.names:
+        return found
+    for row in job.table("late_ranks").records():
+        told = found[names.index(row["trace"])]
+        if len(told) < _REASONS:
+            is_named = row["reason"] not in UNNAMED
+            what = f" ({row['what']})" if row["what"] else ""
+            why = f"{row['reason'].replace('_', ' ')}{what}" if is_named else row["what"] or REASONS[row["reason"]]
+            late = f"late in {row['times_late']:,} of {row['collectives']:,} {row['kind']}"
+            told.append(clean(f"{late}: {why}", _LONGEST))
+    return found
 
 
 def _waits(waits: WaitMap) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER, charged, of_optimizer
-from tracelens_graph.analyses.places.modules import place_tree
+from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
 from tracelens_graph.analyses.places.python_lines import NO_LINE, frames_with_line
 from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.extension import extension_of
@@ -186,22 +187,42 @@ def _by_module(w: Window, frames: Frames, names: Names, op: np.ndarray, kernel: 
     none = np.where(linked & of_optimizer(core, gpu), names.add(OPTIMIZER, "optimizer"), none)
     passes = np.where(is_backward, names.add("backward", "backward"), names.add("forward", "forward"))
     at = frames.below(np.full(len(gpu), -1), np.where(call >= 0, passes, none))
-    if len(tree.above):
+    inside = np.flatnonzero(call >= 0)
+    if len(inside):
         label = names.add_all([clean(name) for name in tree.name], "module")
-        place = np.where(call >= 0, tree.place[call], -1)
-        for level in range(1, int(tree.depth.max()) + 1):
-            up = _up_to(place, tree.above, tree.depth, level)
-            at = frames.below(at, np.where(up >= 0, label[up], -1))
+        of_pass, place = is_backward[inside].astype(np.int64), tree.place[call[inside]]
+        outermost = np.full(2, -1, np.int64)
+        outermost[of_pass] = at[inside]
+        at[inside] = _of_places(frames, tree, label, of_pass, place, outermost)[of_pass, place]
     return frames.below(frames.below(at, np.where(linked, op, -1)), kernel)
 
 
-def _up_to(place: np.ndarray, above: np.ndarray, depth: np.ndarray, level: int) -> np.ndarray:
-    """For each place the one at a level on the way to it, -1 where it is no deeper."""
-    own = np.arange(len(above))
-    while (deeper := depth[own] > level).any():
-        own[deeper] = above[own[deeper]]
-    own[depth < level] = -1
-    return np.where(place >= 0, own[place], -1)
+def _of_places(
+    frames: Frames, tree: PlaceTree, label: np.ndarray, of_pass: np.ndarray, place: np.ndarray, outermost: np.ndarray
+) -> np.ndarray:
+    """The frame of each place of the tree of modules in either pass, -1 where nothing is in it.
+
+    Args:
+        frames: to which they are added, level by level.
+        tree: places are numbered by depth.
+        label: number of the name of each place.
+        of_pass, place: of GPU events, 0 for forward, 1 for backward.
+        outermost: the frames of the two passes.
+    """
+    has = np.zeros((2, len(tree.above)), bool)
+    has[of_pass, place] = True
+    edges = np.flatnonzero(np.diff(tree.depth, prepend=-1, append=-1)).tolist()
+    levels = list(pairwise(edges))
+    for low, high in levels[:0:-1]:
+        which, of = np.nonzero(has[:, low:high])
+        has[which, tree.above[of + low]] = True
+    found = np.full((2, len(tree.above) + 1), -1, np.int64)
+    found[:, -1] = outermost  # of what has no place above
+    for low, high in levels:
+        which, of = np.nonzero(has[:, low:high])
+        of += low
+        found[which, of] = frames.below(found[which, tree.above[of]], label[of])
+    return found
 
 
 def _along(w: Window, frames: Frames, names: Names, kept: np.ndarray) -> np.ndarray:

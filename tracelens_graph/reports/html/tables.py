@@ -17,6 +17,10 @@ MOST_ROWS = 20_000
 """Rows of a table on a page; `--csv` and `--json` have all."""
 
 
+_IN_PATH = ("module", "class")
+"""Columns that say what the path of a module beside them says."""
+
+
 class Texts:
     """Texts of cells, each once."""
 
@@ -48,14 +52,15 @@ def _table_object(name: str, table: Table, texts: Texts) -> dict[str, Any]:
         table = table.take(np.arange(MOST_ROWS))
         notes.append(f"{rows - MOST_ROWS:,} more rows: --csv DIR writes them")
     told = any(column.heading for column in table.about.values())
+    repeated = _IN_PATH if next(iter(table.columns), "") == "path" else ()
     columns = []
     for key, cells in table.columns.items():
         about = table.about.get(key, Column(""))
         kind, values = _cells(cells.tolist() if isinstance(cells, np.ndarray) else list(cells), about, texts)
         columns.append({
             "name": clean(key), "heading": clean(about.heading or key.replace("_", " ")), "unit": about.unit,
-            "about": about.definition, "shown": bool(about.heading) or not told or about.is_id, "kind": kind,
-            "cells": values,
+            "about": about.definition, "kind": kind, "cells": values,
+            "shown": key not in repeated and (bool(about.heading) or not told or about.is_id),
         })  # fmt: skip
     return {
         "name": name, "title": clean(table.title or name), "rows": len(table), "notes": [clean(one) for one in notes],

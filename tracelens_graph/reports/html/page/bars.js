@@ -59,7 +59,7 @@ const Bars = {
     return made;
   },
 
-  // rows: {name, uid, parts}, all drawn to one scale.
+  // rows: {name, uid, parts, says}, all drawn to one scale; what they say stands behind the time.
   rows(caption, rows, ...below) {
     const most = Math.max(...rows.map((row) => Bars.total(row.parts)), 1);
     return el(
@@ -76,6 +76,7 @@ const Bars = {
           row.uid == null ? el("span", { title: row.name }, row.name) : el("a", { href: `#uid=${row.uid}` }, row.name),
           bar,
           el("span", { class: "number" }, Show.span(whole)),
+          row.says ? el("span", { class: "dim said" }, row.says) : null,
         );
       }),
       ...below,

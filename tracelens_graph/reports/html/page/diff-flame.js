@@ -236,7 +236,9 @@ class DiffFlame extends Flame {
   tellMatched() {
     const { trace } = this;
     this.matchedNs = trace.lit ? this.sides.map((one) => Stacks.matched(one, trace.lit)) : [0, 0];
-    this.matched.textContent = trace.lit ? `matched: ${DiffShow.both(...this.matchedNs)}` : "";
+    const here = this.zoomed < 0 ? [] : this.sides.map((one) => Stacks.matched(one, trace.lit ?? [], this.zoomed));
+    const inFrame = here.length ? `${DiffShow.both(...here)} in this frame, in all ` : "";
+    this.matched.textContent = trace.lit ? `matched: ${inFrame}${DiffShow.both(...this.matchedNs)}` : "";
   }
 
   wholeSays() {
@@ -285,11 +287,12 @@ class DiffFlame extends Flame {
     this.inside = inside;
     const { made, trace } = this,
       [a, b] = this.sides;
-    const ms = (heading, value) => ({
+    const ms = (heading, value, more = {}) => ({
       heading,
       unit: "ms",
       kind: "number",
-      digits: 6,
+      digits: 3,
+      ...more,
       cells: inside.map(([frame]) => value(frame) / 1e6),
     });
     const whole = (heading, value) => ({ heading, kind: "number", digits: 0, cells: inside.map(value) });
@@ -300,22 +303,23 @@ class DiffFlame extends Flame {
     });
     return [
       { heading: "frame", kind: "text", cells: inside.map(([frame]) => trace.body.names[made.name[frame]]) },
-      { heading: "only in", kind: "text", cells: inside.map(([frame]) => ["", "A", "B"][this.only(frame)]) },
-      whole("depth", ([, depth]) => depth),
       ms("A", (frame) => a.total[frame]),
       ms("B", (frame) => b.total[frame]),
-      ms("change", (frame) => this.difference(frame)),
+      ms("change", (frame) => this.difference(frame), { number: DiffShow.signed }),
       {
         heading: "change",
         unit: "%",
         kind: "number",
         digits: 1,
+        number: DiffShow.signed,
         cells: inside.map(([frame]) => (a.total[frame] ? (100 * this.difference(frame)) / a.total[frame] : null)),
       },
+      { heading: "only in", kind: "text", cells: inside.map(([frame]) => ["", "A", "B"][this.only(frame)]) },
       whole("events A", ([frame]) => a.count[frame]),
       whole("events B", ([frame]) => b.count[frame]),
       uid("longest in A", a),
       uid("longest in B", b),
+      whole("depth", ([, depth]) => depth),
     ];
   }
 }

@@ -27,6 +27,7 @@ class DiffPage extends Views {
     this.place = 0;
     this.frame = -1;
     this.matches = [];
+    this.matching = new Matching();
     this.begin(this.head.title, {
       overview: [new DiffOverview(this, said), "Overview"],
       flame: [new DiffFlame(this), "Flame graph"],
@@ -130,7 +131,7 @@ class DiffPage extends Views {
         "div",
         { class: "acts" },
         ...more,
-        button("Copy link", () => copyText(location.href)),
+        button("Copy link", (event) => copyText(location.href, event.currentTarget)),
         button("✕", () => this.unselect()),
       );
     if (this.place) {
@@ -192,25 +193,40 @@ class DiffPage extends Views {
 
   search(text) {
     document.getElementById("search").value = text;
-    const { body } = this.trace,
-      pattern = patternOf(text);
-    this.trace.lit = text ? Uint8Array.from(body.names, (name) => (pattern.test(name) ? 1 : 0)) : null;
-    const fits = (place) =>
-      [
-        place.op,
-        place.module,
-        place.why,
-        ...place.sides.flatMap((side) => side.kernels.map(([name]) => body.names[name])),
-      ].some((one) => pattern.test(one));
-    this.matches = text ? body.places.filter(fits).map((one) => one.place) : [];
-    const frames = text ? this.flame.made.name.reduce((sum, name) => sum + this.trace.lit[name], 0) : 0;
-    this.say(text ? `${Show.count(frames)} frames, ${Show.count(this.matches.length)} places` : "");
+    this.behind = 0;
+    if (!text) {
+      this.matching.stop();
+      this.found(null, "");
+      return;
+    }
+    const { names, places } = this.trace.body;
+    const texts = [...names, ...places.flatMap(({ op, module, why }) => [op, module ?? "", why ?? ""])];
+    this.matching.find(text, texts, (found, note) => this.found(found, note));
+    if (this.matching.isBusy) this.say("searching …");
+  }
+
+  // What a search found: of all names, then of the op, the module and the reason of each place, which fit.
+  found(fits, note) {
+    const { names, places } = this.trace.body;
+    const isFound = (place, k) =>
+      [0, 1, 2].some((part) => fits[names.length + 3 * k + part]) ||
+      place.sides.some((side) => side.kernels.some(([name]) => fits[name]));
+    this.trace.lit = fits?.subarray(0, names.length) ?? null;
+    this.matches = fits ? places.filter(isFound).map((one) => one.place) : [];
+    const frames = fits ? this.flame.made.name.reduce((sum, name) => sum + fits[name], 0) : 0;
+    this.say(
+      fits ? `${Show.count(frames)} frames, ${Show.count(this.matches.length)} places${note && `, ${note}`}` : "",
+    );
     if (this.shown === "flame") this.flame.draw();
     else this.flame.tellMatched();
+    if (this.behind) this.next(this.behind);
+    this.behind = 0;
   }
 
   next(by) {
-    if (!this.matches.length) return;
+    // What is asked before a search has ended comes behind it.
+    if (this.matching.isBusy) this.behind = by;
+    if (this.matching.isBusy || !this.matches.length) return;
     const at = this.matches.indexOf(this.place);
     const to = at < 0 ? (by > 0 ? 0 : this.matches.length - 1) : (at + by + this.matches.length) % this.matches.length;
     this.selectPlace(this.matches[to]);

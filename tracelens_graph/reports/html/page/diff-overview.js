@@ -133,7 +133,7 @@ class DiffOverview {
         ...rows.flatMap((row) => [
           el("span", { class: "number" }, `${DiffShow.changeMs(row.change_ms)} ms`),
           DiffShow.bar(row.change_ms, most),
-          el("span", { class: "number" }, `${DiffShow.ms(row.a_ms)} → ${DiffShow.ms(row.b_ms)}`),
+          el("span", { class: "number" }, `${DiffShow.ms(row.a_ms)} -> ${DiffShow.ms(row.b_ms)}`),
           el(
             "span",
             {},

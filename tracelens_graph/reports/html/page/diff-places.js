@@ -11,7 +11,7 @@ const DiffShow = {
   percent: (change, of) => (of ? ` (${change >= 0 ? "+" : "−"}${Math.abs((100 * change) / of).toFixed(1)} %)` : ""),
 
   // Times of both sides in one unit, so that they can be held against each other.
-  times: (a, b) => `${DiffShow.ms(a / 1e6)} → ${DiffShow.ms(b / 1e6)} ms`,
+  times: (a, b) => `${DiffShow.ms(a / 1e6)} -> ${DiffShow.ms(b / 1e6)} ms`,
 
   both: (a, b) => `${DiffShow.times(a, b)}: ${DiffShow.change(b - a)}${DiffShow.percent(b - a, a)}`,
 
@@ -29,7 +29,11 @@ const DiffShow = {
       { class: "command" },
       el("span", { class: "dim" }, `${label}: `),
       el("code", {}, text),
-      el("button", { type: "button", onclick: () => copyText(text), "aria-label": `Copy: ${text}` }, "Copy"),
+      el(
+        "button",
+        { type: "button", onclick: (event) => copyText(text, event.currentTarget), "aria-label": `Copy: ${text}` },
+        "Copy",
+      ),
     ),
 };
 
@@ -121,7 +125,7 @@ class DiffPlaces {
       ["shapes", side.shapes, other.shapes],
       ["types", side.types, other.types],
       ["line", side.line, other.line],
-      ["uid", side.uid, null],
+      ["longest, uid", side.uid, null],
     ].filter(([, value]) => value != null);
     return el(
       "div",

@@ -2,8 +2,10 @@
 class DiffTables extends Tables {
   start(trace) {
     // Uids are those of two traces: none of them is a link on this page.
-    for (const table of trace.body.tables)
-      for (const column of table.columns) if (column.kind === "uid") column.kind = "id";
+    for (const column of trace.body.tables.flatMap((table) => table.columns)) {
+      if (column.kind === "uid") column.kind = "id";
+      if (column.name.startsWith("change_")) column.number = DiffShow.signed;
+    }
     super.start(trace);
     this.open("diff_places");
   }

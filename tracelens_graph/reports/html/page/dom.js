@@ -74,15 +74,6 @@ const Show = {
   cut: (text, room) => (text.length <= room ? text : room < 3 ? "" : `${text.slice(0, room - 1)}…`),
 };
 
-// A pattern, or the text itself where it is none; case does not matter.
-const patternOf = (text) => {
-  try {
-    return new RegExp(text, "i");
-  } catch {
-    return new RegExp(text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i");
-  }
-};
-
 const Tip = {
   at(event, lines) {
     const tip = document.getElementById("tip");
@@ -99,14 +90,32 @@ const Tip = {
   },
 };
 
-const copyText = async (text) => {
+// Copy a text, and say so for a moment: on the button that was pressed, and to who cannot see it.
+const copyText = async (text, button) => {
+  let isCopied = true;
   try {
     await navigator.clipboard.writeText(text);
   } catch {
     const area = el("textarea", { value: text });
     document.body.append(area);
     area.select();
-    document.execCommand("copy");
+    isCopied = document.execCommand("copy");
     area.remove();
   }
+  const told = document.getElementById("told");
+  told.textContent = isCopied ? "copied" : "could not be copied";
+  button.dataset.told = told.textContent;
+  clearTimeout(copyText.timer);
+  copyText.timer = setTimeout(() => {
+    told.textContent = "";
+    for (const one of document.querySelectorAll("[data-told]")) delete one.dataset.told;
+  }, 1200);
 };
+
+// A command that a click copies.
+const command = (text) =>
+  el(
+    "button",
+    { type: "button", class: "snippet", title: "Copy", onclick: (event) => copyText(text, event.currentTarget) },
+    text,
+  );

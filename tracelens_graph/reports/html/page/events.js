@@ -97,17 +97,52 @@ class Trace {
     return this.lanes[this.lane[e]];
   }
 
-  // The colours of the GPU's work, of those classes that there are.
-  legend() {
+  // The classes of the GPU's work.
+  gpuClasses() {
     const used = new Set();
     for (let e = this.first.gpu; e < this.first.idle; e++) used.add(this.className(e));
+    return used;
+  }
+
+  classesOf(names) {
+    return new Set(Array.from(new Set(names), (name) => this.body.classes[this.classOf[name]]));
+  }
+
+  // For each name that of its class, where it is that of a module; classes join the names. For others the name itself.
+  moduleClasses() {
+    const { names, classes } = this.body,
+      module = classes.indexOf("module"),
+      known = new Map(),
+      before = names.length;
+    const found = Int32Array.from(names, (_, name) => {
+      if (this.classOf[name] !== module) return name;
+      const text = this.shortName(name).replace(/_\d+$/, "");
+      if (!known.has(text)) known.set(text, before + known.size);
+      return known.get(text);
+    });
+    names.push(...known.keys());
+    this.classOf = Int32Array.from(names, (_, name) => (name < before ? this.classOf[name] : module));
+    return found;
+  }
+
+  // The causes of idle time, those with most of it first.
+  idleCauses() {
+    const ns = new Map();
+    for (let e = this.first.idle; e < this.n; e++) ns.set(this.name[e], (ns.get(this.name[e]) ?? 0) + this.dur[e]);
+    return [...ns.keys()].sort((a, b) => ns.get(b) - ns.get(a)).map((cause) => this.body.causes[cause]);
+  }
+
+  // The colours of the GPU's work, of some classes, and of causes of idle time.
+  legend(used, causes = []) {
+    const key = (of, text) => el("span", { class: "key" }, el("i", { class: `swatch c-${of}` }), text);
     return el(
       "span",
       { class: "legend" },
       ...this.body.classes
         .slice(0, 9)
         .filter((one) => used.has(one))
-        .map((one) => el("span", { class: "key" }, el("i", { class: `swatch c-${one}` }), one)),
+        .map((one) => key(one, one)),
+      ...causes.map((one, k) => key(`idle-${one.class}`, `${k ? "" : "idle: "}${one.name}`)),
     );
   }
 
@@ -129,34 +164,49 @@ class Trace {
     if (this.arguments(e)) lines.push(["", this.arguments(e)]);
     lines.push(["dim", `${this.className(e)}, ${lane}, uid ${this.uid[e]}`]);
     if (e >= this.first.gpu) {
-      const above = this.above(e);
-      const module = above.filter((one) => this.className(one) === "module").map((one) => this.short(one));
-      const op = above.findLast((one) => this.className(one) === "op");
+      const op = this.above(e).findLast((one) => this.className(one) === "op");
       if (op >= 0) lines.push(["", `of ${this.text(op)} ${this.arguments(op)}`]);
-      const frames = above.filter((one) => this.className(one) === "python" && this.text(one).includes("): "));
-      // The innermost line that is not PyTorch's own: the one that can be changed.
-      const line = frames.findLast((one) => !/(^|\/)torch\//.test(this.text(one))) ?? frames.at(-1);
-      if (line >= 0) lines.push(["", `at ${this.short(line)}`]);
-      if (module.length) lines.push(["dim", Show.cut(module.join(" › "), 200)]);
+      lines.push(...this.place(e));
       if (this.parent[e] < 0) lines.push(["dim", "no launch in the trace"]);
       else lines.push(["dim", `begins ${Show.span(this.start[e] - this.start[this.parent[e]])} after its launch`]);
     } else {
+      lines.push(...this.place(e));
       const launched = this.launched(e);
       if (launched.length) {
         let sum = 0;
         for (const k of launched) sum += this.dur[k];
-        lines.push(["", `launches ${Show.count(launched.length)} GPU events, ${Show.span(sum)}`]);
+        const events = launched.length === 1 ? "GPU event" : "GPU events";
+        lines.push(["", `launches ${Show.count(launched.length)} ${events}, ${Show.span(sum)}`]);
       }
     }
     return lines;
   }
 
-  // Light up names that fit a pattern; null for all. Gives the matches by start.
-  search(text) {
-    this.lit = null;
-    if (!text) return [];
-    const pattern = patternOf(text);
-    this.lit = Uint8Array.from(this.body.names, (name) => (pattern.test(name) ? 1 : 0));
+  // Where in the program an event is called: line of Python and path of modules, as [class, text].
+  place(e) {
+    const above = this.above(e),
+      found = [];
+    const frames = above.filter((one) => this.className(one) === "python" && this.text(one).includes("): "));
+    // The innermost line that is not PyTorch's own: the one that can be changed.
+    const line = frames.findLast((one) => !/(^|\/)torch\//.test(this.text(one))) ?? frames.at(-1);
+    if (line >= 0 && !["python", "module"].includes(this.className(e))) found.push(["", `at ${this.short(line)}`]);
+    if (!frames.length && this.hasPython && [e, ...above].some((one) => this.text(one).startsWith("autograd::engine")))
+      found.push(["dim", "no line recorded: launched by autograd"]);
+    const modules = above.filter((one) => this.className(one) === "module").map((one) => this.short(one));
+    if (modules.length) found.push(["dim", Show.cut(modules.join(" › "), 200)]);
+    return found;
+  }
+
+  // Whether the trace has frames of Python at all.
+  get hasPython() {
+    const python = this.body.classes.indexOf("python");
+    return this.classOf.includes(python);
+  }
+
+  // Light up names, for each 0 or 1; null for all. Gives the events that have one of them, by start.
+  light(lit) {
+    this.lit = lit;
+    if (!lit) return [];
     const found = [];
     for (let e = 0; e < this.first.idle; e++) if (this.lit[this.name[e]]) found.push(e);
     return found.sort((a, b) => this.start[a] - this.start[b]);

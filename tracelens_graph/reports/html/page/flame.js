@@ -15,6 +15,11 @@ class Flame {
   start(trace) {
     this.trace = trace;
     const { flame } = trace.body;
+    if (flame.views.modules) {
+      Stacks.merge(trace.columns, "modules", "classes", trace.moduleClasses());
+      const { modules, ...others } = flame.views;
+      flame.views = { modules, classes: "class of module, op, kernel", ...others };
+    }
     this.zoomed = -1;
     this.options = { view: Object.keys(flame.views)[0], step: 0, byTime: false, isInverted: false, collapsed: true };
     const views = el(
@@ -36,7 +41,8 @@ class Flame {
       this.check("isInverted", "inverted"),
       this.check("collapsed", "collapse chains"),
     );
-    this.root.querySelector(".bar").append(trace.legend());
+    const used = Object.keys(flame.views).map((view) => trace.classesOf(trace.columns[`${view}.name`]));
+    this.root.querySelector(".bar").append(trace.legend(new Set(used.flatMap((one) => [...one]))));
     this.compute();
   }
 
@@ -200,7 +206,10 @@ class Flame {
   tellMatched() {
     const { made, trace } = this;
     const total = trace.lit ? Stacks.matched(made, trace.lit) : 0;
-    this.matched.textContent = trace.lit ? `matched: ${Show.span(total)} (${Show.percent(total, made.sum)})` : "";
+    const says = (ns, of) => `${Show.span(ns)} (${Show.percent(ns, of)})`;
+    const here = this.zoomed < 0 ? 0 : Stacks.matched(made, trace.lit ?? [], this.zoomed);
+    const inFrame = this.zoomed < 0 ? "" : `${says(here, made.total[this.zoomed])} in this frame, in all `;
+    this.matched.textContent = trace.lit ? `matched: ${inFrame}${says(total, made.sum)}` : "";
     this.matchedNs = total;
   }
 
@@ -324,24 +333,12 @@ class Flame {
 
   // inside: [frame, depth] each.
   frameColumns(inside) {
-    const { made, trace } = this;
+    const { made, trace } = this,
+      called = (frame) => trace.shortName(made.name[frame]);
     return [
       { heading: "frame", kind: "text", cells: inside.map(([frame]) => trace.body.names[made.name[frame]]) },
-      { heading: "depth", kind: "number", digits: 0, cells: inside.map(([, depth]) => depth) },
-      {
-        heading: "total",
-        unit: "ms",
-        kind: "number",
-        digits: 6,
-        cells: inside.map(([frame]) => made.total[frame] / 1e6),
-      },
-      {
-        heading: "own",
-        unit: "ms",
-        kind: "number",
-        digits: 6,
-        cells: inside.map(([frame]) => made.own[frame] / 1e6),
-      },
+      { heading: "total", unit: "ms", kind: "number", digits: 3, cells: inside.map(([one]) => made.total[one] / 1e6) },
+      { heading: "own", unit: "ms", kind: "number", digits: 3, cells: inside.map(([one]) => made.own[one] / 1e6) },
       {
         heading: "%",
         kind: "number",
@@ -350,6 +347,8 @@ class Flame {
       },
       { heading: "GPU events", kind: "number", digits: 0, cells: inside.map(([frame]) => made.count[frame]) },
       { heading: "longest", kind: "uid", cells: inside.map(([frame]) => made.uid[frame]) },
+      { heading: "in", kind: "text", cells: inside.map(([frame]) => Stacks.around(made, frame, called)) },
+      { heading: "depth", kind: "number", digits: 0, shown: false, cells: inside.map(([, depth]) => depth) },
     ];
   }
 
@@ -362,7 +361,7 @@ class Flame {
         if (view !== this.options.view) this.set({ view });
         const frame = this.frameOf(node);
         if (frame < 0) continue;
-        this.zoomed = this.around(frame);
+        this.zoomed = this.withOthers(frame);
         this.marked = frame;
         this.draw();
         this.listFrames();
@@ -373,7 +372,7 @@ class Flame {
   }
 
   // The nearest frame around one, itself included, that has several others in it: one alone tells nothing.
-  around(frame) {
+  withOthers(frame) {
     const { made } = this;
     for (let at = frame; at >= 0; at = made.parent[at]) {
       if ([...made.kids(at)].filter((kid) => made.total[kid]).length > 1) return at;

@@ -5,6 +5,7 @@ class Grid {
   constructor(place, label) {
     this.place = place;
     this.label = label;
+    this.matching = new Matching();
     this.filter = el("input", {
       type: "search",
       placeholder: "Filter rows",
@@ -31,7 +32,7 @@ class Grid {
     new ResizeObserver(() => this.fill()).observe(this.scroll);
   }
 
-  // content: {columns: [{heading, unit, about, kind, digits, shown, cells}], rows, notes, click, links, isMarked}
+  // content: {columns: [{heading, unit, about, kind, digits, shown, cells, number}], rows, notes, click, links, isMarked}
   show(content) {
     this.content = content;
     for (const column of content.columns) {
@@ -40,6 +41,7 @@ class Grid {
         column.unit === "%" ? 2 : column.cells.every((cell) => cell == null || Number.isInteger(cell)) ? 0 : 3;
     }
     this.sorted = null;
+    this.order = null;
     this.columnsBox.replaceChildren(
       el("summary", {}, "Columns"),
       el(
@@ -67,6 +69,13 @@ class Grid {
     this.scroll.scrollTop = 0;
     this.drawHead();
     this.arrange();
+  }
+
+  // The heading of a column with its unit, once.
+  static title({ heading, unit }) {
+    if (!unit || heading.includes(unit) || (unit === "B" && heading.includes("bytes"))) return heading;
+    if (unit === "MiB" && heading === "MB") return unit;
+    return `${unit === "%" ? heading.replace(/ ?percent$/, "") : heading} ${unit}`.trim();
   }
 
   get shownColumns() {
@@ -98,7 +107,7 @@ class Grid {
             el(
               "button",
               { type: "button", onclick: () => sortBy(column) },
-              `${column.heading}${column.unit && !column.heading.includes(column.unit) ? ` ${column.unit}` : ""}${way ? (way > 0 ? " ▲" : " ▼") : ""}`,
+              `${Grid.title(column)}${way ? (way > 0 ? " ▲" : " ▼") : ""}`,
             ),
           );
         }),
@@ -109,19 +118,36 @@ class Grid {
   text(column, row) {
     const cell = column.cells[row];
     if (cell == null) return "";
-    if (column.kind === "number") return Show.number(cell, column.digits);
+    if (column.kind === "number") return (column.number ?? Show.number)(cell, column.digits);
     if (column.kind === "uid") return cell < 0 ? "" : String(cell);
     return column.texts ? column.texts[cell] : String(cell);
   }
 
-  arrange() {
-    const { rows, columns } = this.content;
-    let order = Array.from({ length: rows }, (_, row) => row);
-    if (this.filter.value) {
-      const pattern = patternOf(this.filter.value),
-        texts = columns.filter((column) => column.kind === "text");
-      order = order.filter((row) => texts.some((column) => pattern.test(this.text(column, row))));
+  // Rows that fit the filter, in order; `then` is called when they stand.
+  arrange(then = () => {}) {
+    if (!this.content) return;
+    const { rows, columns } = this.content,
+      all = Array.from({ length: rows }, (_, row) => row);
+    if (!this.filter.value) {
+      this.matching.stop();
+      this.list(all, "");
+      then("");
+      return;
     }
+    const texts = columns.filter((column) => column.kind === "text");
+    const cells = texts.flatMap((column) => all.map((row) => this.text(column, row)));
+    this.matching.find(this.filter.value, cells, (found, note) => {
+      this.list(
+        all.filter((row) => texts.some((_, k) => found[k * rows + row])),
+        note,
+      );
+      then(note);
+    });
+    if (this.matching.isBusy) this.counted.textContent = "searching …";
+  }
+
+  list(order, note) {
+    const { rows } = this.content;
     if (this.sorted) {
       const { column, way } = this.sorted;
       const key = column.kind === "text" ? (row) => this.text(column, row) : (row) => column.cells[row];
@@ -134,7 +160,7 @@ class Grid {
       });
     }
     this.order = order;
-    this.counted.textContent = `${order.length === rows ? "" : `${Show.count(order.length)} of `}${Show.count(rows)} ${rows === 1 ? "row" : "rows"}`;
+    this.counted.textContent = `${order.length === rows ? "" : `${Show.count(order.length)} of `}${Show.count(rows)} ${rows === 1 ? "row" : "rows"}${note && `, ${note}`}`;
     this.fill(true);
   }
 
@@ -194,6 +220,7 @@ class Grid {
 
   // Bring a row into sight, with the marks as they are now.
   reveal(row) {
+    if (!this.order) return;
     const at = this.order.indexOf(row),
       top = at * Grid.ROW;
     const { scrollTop, clientHeight } = this.scroll;
@@ -203,6 +230,7 @@ class Grid {
   }
 
   copyRows() {
+    if (!this.order) return;
     const shown = this.shownColumns,
       plain = (text) => text.replace(/[\t\n\r]/g, " ");
     const value = (column, row) => (column.kind === "number" ? (column.cells[row] ?? "") : this.text(column, row));
@@ -210,8 +238,6 @@ class Grid {
     for (const row of this.order) lines.push(shown.map((column) => plain(String(value(column, row)))));
     const text = lines.map((cells) => cells.join("\t")).join("\n");
     this.copied = text;
-    copyText(text);
-    this.copy.textContent = "Copied";
-    setTimeout(() => (this.copy.textContent = "Copy TSV"), 1200);
+    copyText(text, this.copy);
   }
 }

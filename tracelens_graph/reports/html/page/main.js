@@ -12,7 +12,7 @@ class App extends Views {
     ["0", "the whole trace"],
     ["/", "search"],
     ["n N", "next match, the one before"],
-    ["p", "the peak, where memory is drawn"],
+    ["p", "zoom to the peak, in the view of memory"],
     ["1, 2, …", "views"],
     ["Esc", "select nothing, search nothing"],
   ];
@@ -25,6 +25,7 @@ class App extends Views {
     super(App.KEYS);
     this.selection = -1;
     this.matches = [];
+    this.matching = new Matching();
     const said = this.head.overview;
     const all = {
       overview: () => [new Overview(this, said), "Overview"],
@@ -99,11 +100,12 @@ class App extends Views {
   // Show what the address says: `#uid=…`, `#view=…`.
   follow() {
     const asked = new URLSearchParams(location.hash.slice(1));
-    if (asked.has("uid")) {
-      if (!asked.has("view")) this.show("timeline");
-      this.selectUid(Number(asked.get("uid")), "link");
-    }
+    // First the view: the link that a selection makes names the one that is shown.
     if (asked.has("view")) this.show(asked.get("view"));
+    else if (asked.has("uid")) this.show("timeline");
+    if (!asked.has("uid")) return;
+    this.selectUid(Number(asked.get("uid")), "link");
+    if (this.shown === "flame" && this.selection >= 0) this.flame.zoomToNode(this.selection);
   }
 
   // Where a link would leave for the page around, it is followed here.
@@ -202,7 +204,7 @@ class App extends Views {
             })
           : null,
         button("Same name", () => this.search(trace.text(e), true)),
-        this.hasAddress ? button("Copy link", () => copyText(location.href)) : null,
+        this.hasAddress ? button("Copy link", (event) => copyText(location.href, event.currentTarget)) : null,
         button("✕", () => this.select(-1, "key")),
       ),
     );
@@ -210,23 +212,39 @@ class App extends Views {
 
   search(text, isExact = false) {
     const box = document.getElementById("search");
-    box.value = isExact ? text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&") : text;
-    this.matches = this.trace.search(box.value);
+    box.value = isExact ? Matching.plain(text) : text;
+    this.behind = 0;
+    if (!box.value) {
+      this.matching.stop();
+      this.found(null, "");
+      return;
+    }
+    this.matching.find(box.value, this.trace.body.names, (lit, note) => this.found(lit, note));
+    if (this.matching.isBusy) this.say("searching …");
+  }
+
+  // What a search found: which names, and what is to be said of it.
+  found(lit, note) {
+    this.matches = this.trace.light(lit);
     this.place = -1;
     let gpu = 0;
     for (const e of this.matches) if (e >= this.trace.first.gpu) gpu += this.trace.dur[e];
     this.gpuMatched = gpu;
     this.say(
-      box.value && this.timeline
-        ? `${Show.count(this.matches.length)} found${gpu ? `, ${Show.span(gpu)} of GPU` : ""}`
-        : "",
+      lit && this.timeline
+        ? `${Show.count(this.matches.length)} found${gpu ? `, ${Show.span(gpu)} of GPU` : ""}${note && `, ${note}`}`
+        : note,
     );
     this.timeline?.ask();
     if (this.shown === "flame") this.flame.draw();
+    if (this.behind) this.next(this.behind);
+    this.behind = 0;
   }
 
   next(by) {
-    if (!this.matches.length) return;
+    // What is asked before a search has ended comes behind it.
+    if (this.matching.isBusy) this.behind = by;
+    if (this.matching.isBusy || !this.matches.length) return;
     if (this.shown !== "timeline") this.go("timeline");
     if (this.place < 0 && by > 0) {
       const { from } = this.timeline.view;

@@ -87,7 +87,7 @@ class Memory {
           {
             type: "button",
             class: "link",
-            title: `Zoom to the peak, at ${this.trace.shown(time[peak])}`,
+            title: `Zoom to the peak (p), at ${this.trace.shown(time[peak])}`,
             "aria-label": `${Show.bytes(allocated[peak])}: zoom to the peak of ${device.title}`,
             onclick: () => this.zoomToPeak(device),
           },

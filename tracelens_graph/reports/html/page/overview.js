@@ -7,6 +7,14 @@ class Overview {
     const [headline, ...causes] = said.findings;
     this.root.append(
       ...[
+        said.window
+          ? el(
+              "p",
+              { class: "window" },
+              el("b", {}, `Only ${said.window}.`),
+              " Figures, views and tables are of this part of the trace, except where they say that they are of the whole.",
+            )
+          : null,
         said.damage ? el("p", { class: "warning" }, `The file is damaged: ${said.damage}`) : null,
         headline ? el("div", { class: "headline" }, el("h2", {}, headline.text), ...this.more(headline)) : null,
         causes.length
@@ -19,8 +27,29 @@ class Overview {
             )
           : null,
         Bars.share("Where the GPU's span went", said.parts),
+        said.memory.length
+          ? el(
+              "p",
+              { class: "peak" },
+              el("b", {}, "Peak of memory: "),
+              `${said.memory.join("; ")} `,
+              el("a", { href: "#view=memory" }, "show memory"),
+            )
+          : null,
+        said.dearest.rows.length ? this.dearest(said.dearest) : null,
         said.steps.length ? Bars.rows("Steps on the device", said.steps) : null,
-        el("div", { class: "pair" }, this.facts(said.facts), this.missing(said.missing)),
+        el(
+          "div",
+          { class: "pair" },
+          el(
+            "div",
+            {},
+            said.window ? this.facts(`In this part: ${said.window}`, said.of_window) : null,
+            this.facts(said.window ? "The whole trace" : "What was recorded", said.facts),
+            said.options.length ? this.facts("Options of the report", said.options) : null,
+          ),
+          this.missing(said.missing, said.window ? "Not recorded, of the whole trace" : "Not recorded"),
+        ),
         (this.drawn = el("p", { class: "dim" }, "Unpacking the events…")),
       ].filter(Boolean),
     );
@@ -37,31 +66,76 @@ class Overview {
             finding.uid == null
               ? null
               : el("a", { href: `#uid=${finding.uid}`, class: "node" }, `show uid ${finding.uid}`),
-            finding.ask
-              ? el(
-                  "button",
-                  { type: "button", class: "snippet", title: "Copy", onclick: () => copyText(finding.ask) },
-                  finding.ask,
-                )
-              : null,
+            finding.ask ? command(finding.ask) : null,
           ),
     ].filter(Boolean);
   }
 
-  facts(facts) {
+  // The operations with most GPU time, and the module or line that calls them.
+  dearest({ title, rows, notes }) {
+    const isPlaced = rows.some((row) => row.mostly_in);
+    const cell = (text, kind = "") => el("td", { class: kind }, text);
+    return el(
+      "figure",
+      {},
+      el("figcaption", {}, title),
+      el(
+        "table",
+        { class: "plain" },
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            ...["operation", "GPU ms", "%", "calls", ...(isPlaced ? ["mostly in"] : []), "longest"].map((text) =>
+              el(
+                "th",
+                { scope: "col", class: ["operation", "mostly in"].includes(text) ? "" : "number" },
+                text,
+              ),
+            ),
+          ),
+        ),
+        el(
+          "tbody",
+          {},
+          ...rows.map((row) =>
+            el(
+              "tr",
+              {},
+              el("th", { scope: "row", title: row.name }, Show.cut(row.name, 60)),
+              cell(Show.number(row.total_ms, 3), "number"),
+              cell(Show.number(row.percent, 1), "number"),
+              cell(Show.count(row.count), "number"),
+              ...(isPlaced ? [el("td", { title: row.mostly_in }, Show.cut(row.mostly_in, 70))] : []),
+              el(
+                "td",
+                { class: "number" },
+                row.uid == null ? null : el("a", { href: `#uid=${row.uid}`, class: "node" }, `uid ${row.uid}`),
+              ),
+            ),
+          ),
+        ),
+      ),
+      ...notes.map((note) => el("p", { class: "dim" }, note)),
+    );
+  }
+
+  facts(title, facts) {
     return el(
       "div",
       {},
-      el("h3", {}, "What was recorded"),
+      el("h3", {}, title),
       el("dl", {}, ...facts.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)])),
     );
   }
 
-  missing(missing) {
+  missing(missing, title) {
     return el(
       "div",
       {},
-      el("h3", {}, "Not recorded"),
+      el("h3", {}, title),
       missing.length
         ? el(
             "ul",

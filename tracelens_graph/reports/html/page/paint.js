@@ -33,6 +33,8 @@ class Palette {
 class Painter {
   static FAINT = 0.16;
   static LEAST = 0.4;
+  // Short gaps one beside the other look like what they are: little of the time.
+  static LEAST_IDLE = 0.1;
 
   constructor(trace, palette, width) {
     Object.assign(this, { trace, palette, width });
@@ -70,6 +72,7 @@ class Painter {
       to = from + width * scale,
       lit = trace.lit,
       idle = trace.first.idle;
+    const faintest = level.event[level.from[track]] >= idle ? Painter.LEAST_IDLE : Painter.LEAST;
     line.fill(palette.empty);
     cover.fill(0);
     longest.fill(-1);
@@ -88,7 +91,7 @@ class Painter {
       if (size >= 1) {
         const low = Math.max(0, Math.round(x)),
           high = Math.min(width, Math.max(Math.round(right), Math.round(x) + 1));
-        const share = level.isEvent ? 1 : Math.max(Painter.LEAST, Math.min(1, level.sum[i] / (stop - begin)));
+        const share = level.isEvent ? 1 : Math.max(faintest, Math.min(1, level.sum[i] / (stop - begin)));
         line.fill(palette.pixel(trace.color(e), isLit ? share : Painter.FAINT), low, high);
         if (size > 4 && low > 0) line[low] = palette.pixel(trace.color(e), 0.55 * (isLit ? share : Painter.FAINT));
         if (labels && high - low > least) labels.push([e, low, high - low]);
@@ -107,7 +110,7 @@ class Painter {
     }
     for (let at = first; at <= last; at++) {
       if (longest[at] < 0) continue;
-      const share = Math.max(Painter.LEAST, Math.min(1, cover[at]));
+      const share = Math.max(faintest, Math.min(1, cover[at]));
       line[at] = palette.pixel(color[at], bright[at] ? share : Painter.FAINT);
     }
     return line;

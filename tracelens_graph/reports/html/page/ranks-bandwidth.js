@@ -43,7 +43,14 @@ class RanksBandwidth {
       ),
       ...(this.points.length
         ? [this.legend(bandwidths), this.picture(bandwidths)]
-        : [el("p", {}, "No collective has a known size and bandwidth.")]),
+        : [
+            el("p", {}, "No collective has a known size and bandwidth."),
+            el(
+              "p",
+              { class: "dim" },
+              "Sizes are arguments of collectives, which PyTorch 2.2 and newer record with ops: profile with ProfilerActivity.CPU beside CUDA.",
+            ),
+          ]),
       ...bandwidths.notes.map((note) => el("p", { class: "dim" }, note)),
       this.list,
     );

@@ -72,6 +72,7 @@ class RanksCollectives {
     const parts = this.partsOf(number);
     const rows = parts.map((k) => ({
       name: this.app.ranks[this.split.rank[k]],
+      says: `waits ${Show.span(this.split.wait[k])}`,
       parts: RanksCollectives.PARTS.map(([label, name, key]) => ({
         label,
         class: name,

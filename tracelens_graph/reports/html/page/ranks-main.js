@@ -160,14 +160,31 @@ class RanksPage extends Views {
             ]
           : collective),
       ),
-      el("div", { class: "what" }, ...(this.rank >= 0 ? collective : [])),
+      el(
+        "div",
+        { class: "what" },
+        ...(this.rank >= 0
+          ? [
+              ...this.head.overview.reasons[this.rank].map((why) => el("span", { class: "why" }, why)),
+              ...collective,
+            ]
+          : []),
+      ),
       el(
         "div",
         { class: "acts" },
         ...(this.rank >= 0 ? [button("Waiting", () => this.go("waits"))] : []),
+        ...(this.rank >= 0 && this.head.overview.reasons[this.rank].length
+          ? [
+              button("Reasons", () => {
+                this.tables.open("late_ranks");
+                this.go("tables");
+              }),
+            ]
+          : []),
         ...(this.collective >= 0 ? [button("Collective", () => this.go("collectives"))] : []),
         button("Step", () => this.go("step")),
-        button("Copy link", () => copyText(location.href)),
+        button("Copy link", (event) => copyText(location.href, event.currentTarget)),
         button("✕", () => this.unselect()),
       ),
     );
@@ -176,13 +193,21 @@ class RanksPage extends Views {
   search(text) {
     document.getElementById("search").value = text;
     const { grid } = this.collectives;
+    this.matches = [];
+    this.behind = 0;
     grid.filter.value = text;
-    grid.arrange();
-    this.matches = text ? grid.order.map((row) => this.collectives.numbers[row]) : [];
-    this.say(text ? `${Show.count(this.matches.length)} collectives` : "");
+    grid.arrange((note) => {
+      this.matches = text ? grid.order.map((row) => this.collectives.numbers[row]) : [];
+      this.say(text ? `${Show.count(this.matches.length)} collectives${note && `, ${note}`}` : "");
+      if (this.behind) this.next(this.behind);
+      this.behind = 0;
+    });
+    if (grid.matching.isBusy) this.say("searching …");
   }
 
   next(by) {
+    // What is asked before a search has ended comes behind it.
+    if (this.collectives.grid.matching.isBusy) this.behind = by;
     if (!this.matches.length) return;
     const at = this.matches.indexOf(this.collective);
     const to = at < 0 ? (by > 0 ? 0 : this.matches.length - 1) : (at + by + this.matches.length) % this.matches.length;
@@ -201,6 +226,7 @@ class RanksPage extends Views {
   viewKey(key) {
     if (key === "," || key === ".") {
       const { grid, numbers } = this.collectives;
+      if (!grid.order) return true;
       const at = grid.order.indexOf(numbers.indexOf(this.collective)) + (key === "." ? 1 : -1);
       if (at >= 0 && at < grid.order.length) this.selectCollective(numbers[grid.order[at]]);
       return true;

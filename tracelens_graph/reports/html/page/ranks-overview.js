@@ -14,11 +14,24 @@ class RanksOverview {
           el("h2", {}, said.headline),
           el("p", { class: "dim" }, said.head),
           ...said.late.map((line) => el("p", { class: "late" }, line)),
+          said.late_rank >= 0 || said.commands.length ? this.more(said) : null,
         ),
         said.times.length ? this.times(said.times) : null,
         said.balance.length ? this.balance(said) : null,
         said.notes.length ? el("div", { class: "notes" }, ...said.notes.map((note) => el("p", {}, note))) : null,
       ].filter(Boolean),
+    );
+  }
+
+  // The rank that the others wait for, and what to ask next.
+  more({ late_rank: late, ranks, commands }) {
+    return el(
+      "p",
+      { class: "ask" },
+      late >= 0
+        ? el("a", { href: `#view=waits&rank=${late}`, class: "node" }, `show ${ranks[late]}, and why it is late`)
+        : null,
+      ...commands.map(command),
     );
   }
 
@@ -28,7 +41,7 @@ class RanksOverview {
     return el(
       "figure",
       {},
-      el("figcaption", {}, "Of a step on a rank"),
+      el("figcaption", {}, "Of a step on a rank: computing, exposed, copying and idle are the whole of it"),
       el(
         "table",
         { class: "plain" },

@@ -166,9 +166,6 @@ class Roofline {
     new Grid(this.list, "Operations").show({
       columns: [
         { heading: "operation", kind: "text", cells: points.map((one) => texts[one.name]) },
-        { heading: "arguments", kind: "text", cells: points.map((one) => texts[one.args]) },
-        { heading: "category", kind: "text", cells: points.map((one) => texts[one.category]) },
-        { heading: "calls", kind: "number", digits: 0, cells: points.map((one) => one.calls) },
         { heading: "time", unit: "ms", kind: "number", digits: 3, cells: points.map((one) => one.us / 1e3) },
         {
           heading: "could be won",
@@ -181,7 +178,10 @@ class Roofline {
         { heading: "bound", kind: "text", cells: points.map((one) => one.bound) },
         { heading: "FLOPs/byte", kind: "number", digits: 2, cells: points.map((one) => one.x) },
         { heading: "TFLOPS/s", kind: "number", digits: 3, cells: points.map((one) => one.y) },
+        { heading: "calls", kind: "number", digits: 0, cells: points.map((one) => one.calls) },
         { heading: "uid", kind: "uid", cells: points.map((one) => one.uid) },
+        { heading: "category", kind: "text", cells: points.map((one) => texts[one.category]) },
+        { heading: "arguments", kind: "text", cells: points.map((one) => texts[one.args]) },
       ],
       rows: points.length,
       notes: [],

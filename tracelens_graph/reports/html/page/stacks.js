@@ -2,6 +2,9 @@
 const Stacks = {
   // Callers that an inverted stack has; what is above them is left out, and no time is lost.
   DEEPEST: 500,
+  // Share of the widest from which on frames count as equally wide.
+  EQUAL: 0.95,
+  MOST_NAMES: 2 ** 26,
 
   // Frames of a view as {parent, name, first, total, own, count, uid}; a frame comes after the one it is in.
   of(columns, view, step, isInverted) {
@@ -39,7 +42,6 @@ const Stacks = {
 
   // The innermost frames outside: who is above a kernel, with its time.
   inverted(parent, name, first, parts, step) {
-    const most = 2 ** 26;
     const parents = [],
       names = [],
       firsts = [],
@@ -53,7 +55,7 @@ const Stacks = {
         frame >= 0 && depth < Stacks.DEEPEST;
         frame = parent[frame], depth++
       ) {
-        const key = (at + 1) * most + name[frame];
+        const key = (at + 1) * Stacks.MOST_NAMES + name[frame];
         let next = known.get(key);
         if (next === undefined) {
           next = parents.push(at) - 1;
@@ -113,13 +115,66 @@ const Stacks = {
     made.kids = (frame) => kids.subarray(from[frame + 1], from[frame + 2] ?? n);
   },
 
+  // Frames side by side: by time, or the widest first. Those of about one width keep the order of time, as the layers
+  // of a model have it.
+  ordered({ total, first }, kids, byTime) {
+    const found = [...kids],
+      earlier = (a, b) => first[a] - first[b];
+    if (byTime) return found.sort(earlier);
+    found.sort((a, b) => total[b] - total[a]);
+    for (let from = 0, to; from < found.length; from = to) {
+      const least = Stacks.EQUAL * total[found[from]];
+      for (to = from + 1; to < found.length && total[found[to]] >= least; ) to++;
+      const equal = found.slice(from, to).sort(earlier);
+      for (let i = from; i < to; i++) found[i] = equal[i - from];
+    }
+    return found;
+  },
+
+  // The frames around one, as text: the outermost, which is the pass, and the nearest.
+  around({ parent }, frame, called) {
+    const found = [];
+    let at = parent[frame];
+    for (; at >= 0 && found.length < 3; at = parent[at]) found.unshift(called(at));
+    if (at < 0) return found.join(" › ");
+    if (parent[at] >= 0) found.unshift("…");
+    while (parent[at] >= 0) at = parent[at];
+    return [called(at), ...found].join(" › ");
+  },
+
+  // A further view of the frames of one: frames at one place whose names stand for one are merged.
+  merge(columns, view, merged, standsFor) {
+    const read = (part) => columns[`${view}.${part}`],
+      parent = read("parent"),
+      name = read("name"),
+      first = read("first");
+    const known = new Map(),
+      number = [],
+      made = { parent: [], name: [], first: [] };
+    for (let frame = 0; frame < parent.length; frame++) {
+      const above = parent[frame] ? number[parent[frame] - 1] + 1 : 0,
+        called = standsFor[name[frame]],
+        key = above * Stacks.MOST_NAMES + called;
+      let at = known.get(key);
+      if (at === undefined) {
+        known.set(key, (at = made.name.length));
+        made.parent.push(above);
+        made.name.push(called);
+        made.first.push(first[frame]);
+      } else if (first[frame] < made.first[at]) made.first[at] = first[frame];
+      number.push(at);
+    }
+    for (const part of ["step", "ns", "count", "uid"]) columns[`${merged}.${part}`] = read(part);
+    for (const [part, values] of Object.entries(made)) columns[`${merged}.${part}`] = values;
+    columns[`${merged}.frame`] = Array.from(read("frame"), (frame) => number[frame]);
+  },
+
   // Boxes from a frame on: {frames (a chain), x, width, row}, left-heavy or by time; too narrow ones are left out.
   // A frame joins the chain above it where it has all of its time; `joins(frame, kid)` may ask for more.
   boxes(made, root, { byTime, collapsed, least, isApart, joins = () => true }) {
     const found = [],
-      { total, first } = made;
+      { total } = made;
     const whole = root < 0 ? made.sum : total[root];
-    const order = byTime ? (a, b) => first[a] - first[b] : (a, b) => total[b] - total[a];
     const open = [];
     const lay = (frame, x, row) => {
       const width = total[frame] / whole;
@@ -134,7 +189,7 @@ const Stacks = {
       open.push([chain[chain.length - 1], x, row + 1]);
     };
     const spread = (frame, x, row) => {
-      for (const kid of [...made.kids(frame)].sort(order)) {
+      for (const kid of Stacks.ordered(made, made.kids(frame), byTime)) {
         lay(kid, x, row);
         x += total[kid] / whole;
       }
@@ -145,18 +200,19 @@ const Stacks = {
     return found;
   },
 
-  // Time of the frames that fit, each GPU event once: what is inside of a frame that fits is not added again.
-  matched(made, fits) {
+  // Time of the frames that fit, each GPU event once: what is inside of a frame that fits is not added again. Of one
+  // frame that in it, with -1 that of all.
+  matched(made, fits, root = -1) {
     const { n, parent, name, total } = made,
-      inside = new Uint8Array(n);
+      inside = new Uint8Array(n),
+      counts = new Uint8Array(n);
     let sum = 0;
     for (let frame = 0; frame < n; frame++) {
       const above = parent[frame];
-      if (above >= 0 && inside[above]) inside[frame] = 1;
-      else if (fits[name[frame]]) {
-        inside[frame] = 1;
-        sum += total[frame];
-      }
+      counts[frame] = root < 0 || frame === root || (above >= 0 && counts[above]);
+      const isNew = !(above >= 0 && inside[above]);
+      inside[frame] = !isNew || fits[name[frame]];
+      if (inside[frame] && (isNew ? counts[frame] : frame === root)) sum += total[frame];
     }
     return sum;
   },

@@ -2,6 +2,8 @@
 class Timeline {
   static AXIS = 24;
   static GUTTER = 168;
+  // Causes of idle time in the line above the lanes; the button Colours has all.
+  static CAUSES = 3;
   static LABEL = 34;
   static SMALL = 0.2;
   static FEW = 50;
@@ -33,7 +35,7 @@ class Timeline {
         button("Selection", "Zoom to the selection (f)", () => this.zoomTo(app.selection)),
         button("Events in view", "The longest events in view, as a table", () => this.toggleTwin()),
         this.status,
-        trace.legend(),
+        trace.legend(trace.gpuClasses(), trace.idleCauses().slice(0, Timeline.CAUSES)),
         this.colors(),
       ),
       trace.n ? "" : el("p", { class: "dim" }, "No event of host or GPU was recorded here."),

@@ -33,8 +33,9 @@ class Views {
   }
 
   show(name) {
-    if (!this.views[name]) return;
+    if (!Object.hasOwn(this.views, name)) return;
     this.shown = name;
+    Tip.hide();
     for (const [one, [view]] of Object.entries(this.views)) {
       view.root.hidden = one !== name;
       const tab = document.getElementById(`tab-${one}`);
@@ -70,14 +71,25 @@ class Views {
     const search = document.getElementById("search"),
       on = (id, act) => document.getElementById(id).addEventListener("click", act);
     let typing = 0;
+    const run = () => {
+      clearTimeout(typing);
+      typing = 0;
+      this.search(search.value);
+    };
     search.addEventListener("input", () => {
       if (!this.isReady) return;
       clearTimeout(typing);
-      if (!this.searchDelay) this.search(search.value);
-      else typing = setTimeout(() => this.search(search.value), this.searchDelay);
+      if (!this.searchDelay) run();
+      else typing = setTimeout(run, this.searchDelay);
     });
     search.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") this.next(event.shiftKey ? -1 : 1);
+      if (event.key === "Enter") {
+        if (!this.isReady) return;
+        if (typing) run();
+        this.next(event.shiftKey ? -1 : 1);
+        // What is typed next is a key again: `n` goes on, and so does Enter.
+        search.blur();
+      }
       if (event.key === "Escape") {
         this.search("");
         search.blur();
@@ -132,11 +144,14 @@ class Views {
   }
 
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName))
-      return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (!this.isReady || document.getElementById("keys").open) return;
-    const { key } = event,
-      names = Object.keys(this.views);
+    const { key, target } = event;
+    if (target.matches?.("input:not([type=checkbox]), select, textarea")) {
+      if (key === "Escape") target.blur();
+      return;
+    }
+    const names = Object.keys(this.views);
     if (key === "/") document.getElementById("search").focus();
     else if (key === "?") document.getElementById("keys").showModal();
     else if (key >= "1" && key <= String(names.length)) this.go(names[key - 1]);
@@ -144,7 +159,10 @@ class Views {
     else if (key === "Escape") {
       this.search("");
       this.unselect();
-    } else if (key === "Enter" || !this.viewKey(key)) return;
+    } else if (key === "Enter") {
+      if (target.closest("button, a, summary")) return;
+      this.next(event.shiftKey ? -1 : 1);
+    } else if (!this.viewKey(key)) return;
     event.preventDefault();
   }
 }

@@ -1,0 +1,87 @@
+// Which texts a pattern fits, as a list of 0 and 1; case does not matter. Runs beside a page, too: it uses nothing else.
+const fitting = (pattern, texts) => {
+  const tried = new RegExp(pattern, "i");
+  return Uint8Array.from(texts, (text) => (tried.test(text) ? 1 : 0));
+};
+
+// Which texts are found by what somebody types. Some patterns try so many ways that a browser would never come back from
+// one of them: those run in a worker, which is ended after a while. Then the text itself is looked for.
+class Matching {
+  static MOST_MS = 1500;
+  static QUICK_MS = 250;
+  static AS_TEXT = "as text: this pattern would take too long";
+
+  static plain(text) {
+    return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  }
+
+  // The pattern that a text is; the text itself where it is none.
+  static patternOf(text) {
+    try {
+      new RegExp(text, "i");
+      return text;
+    } catch {
+      return Matching.plain(text);
+    }
+  }
+
+  // Without groups and with one repetition at most there is little that can be tried.
+  static isSimple(pattern) {
+    const bare = pattern.replace(/\\[^\dk]/g, "x").replace(/\[(?:\\.|[^\]\\])*\]/g, "x");
+    return !/[(\\]/.test(bare) && (bare.match(/[*+?{]/g) ?? []).length <= 1;
+  }
+
+  // Simple patterns on this page; null where even that takes long.
+  static atOnce(pattern, texts) {
+    const tried = new RegExp(pattern, "i"),
+      found = new Uint8Array(texts.length),
+      until = performance.now() + Matching.QUICK_MS;
+    for (let k = 0; k < texts.length; k++) {
+      if (k % 64 === 63 && performance.now() > until) return null;
+      found[k] = tried.test(texts[k]) ? 1 : 0;
+    }
+    return found;
+  }
+
+  constructor() {
+    this.isBusy = false;
+  }
+
+  stop() {
+    this.worker?.terminate();
+    clearTimeout(this.timer);
+    this.worker = null;
+    this.isBusy = false;
+  }
+
+  // done(found, note): at once where that is quick, else later. Another search, or `stop`, ends the one before.
+  find(text, texts, done) {
+    this.stop();
+    const pattern = Matching.patternOf(text);
+    const found = Matching.isSimple(pattern) ? Matching.atOnce(pattern, texts) : null;
+    if (found) {
+      done(found, "");
+      return;
+    }
+    const end = (found, note) => {
+      this.stop();
+      done(found, note);
+    };
+    const asText = () => end(fitting(Matching.plain(text), texts), Matching.AS_TEXT);
+    try {
+      const source = `onmessage = ({ data }) => postMessage((${fitting})(...data));`;
+      const worker = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+      this.isBusy = true;
+      this.worker = worker;
+      this.timer = setTimeout(asText, Matching.MOST_MS);
+      worker.onmessage = ({ data }) => end(data, "");
+      worker.onerror = (event) => {
+        event.preventDefault();
+        asText();
+      };
+      worker.postMessage([pattern, texts]);
+    } catch {
+      asText();
+    }
+  }
+}
