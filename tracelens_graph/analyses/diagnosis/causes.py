@@ -201,7 +201,7 @@ def _communication(account: Account, leads: bool) -> Iterator[Finding]:
     }  # fmt: skip
     text = (
         f"Exposed communication: {shown_ms(exposed)}, {percent(exposed, account.window_ns):.1f} % of the"
-        f" {shown_ms(account.window_ns)} of the {WHOLES[account.whole]}; all communication:"
+        f" {shown_ms(account.window_ns)} of the {account.whole_told}; all communication:"
         f" {shown_ms(account.times['total_comm_time'])} in {len(rows):,} kernels, most of it in {brief(name)}"
     )
     advice = ["all_ranks", "overlap"]
