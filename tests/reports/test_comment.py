@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from github_markdown import Page, read
 from handmade import HOSTILE, small_trace
+from verdict_lines import Line
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.across.compare import compare
@@ -25,18 +26,6 @@ from tracelens_graph.marks import COMMENT
 from tracelens_graph.reports.comment import ROOM, Against, report_comment
 from tracelens_graph.reports.document import Facts, facts
 from tracelens_graph.table import Table
-
-
-@dataclass
-class Line:
-    topic: str
-    text: str
-    evidence: dict[str, Any] = field(default_factory=dict)
-    ask_next: str = ""
-    severity: str = "fact"
-    advice: tuple[str, ...] = ()
-    suggestions: tuple[str, ...] = ()
-
 
 FINDINGS = [
     Line("headline", "The GPU stood idle for 43 % of the time"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pytest
 from handmade import small_trace
+from verdict_lines import Line
 
 import tracelens_graph
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
@@ -18,18 +19,6 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.reports.document import facts, report_json
 from tracelens_graph.table import Table
-
-
-@dataclass
-class Line:
-    topic: str
-    text: str
-    evidence: dict[str, Any] = field(default_factory=dict)
-    ask_next: str = ""
-    severity: str = "fact"
-    advice: tuple[str, ...] = ()
-    suggestions: tuple[str, ...] = ()
-
 
 FINDINGS = [
     Line(

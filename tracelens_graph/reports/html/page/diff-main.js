@@ -1,6 +1,6 @@
 // The page of a comparison: a place or a frame is selected in all views, and the address says which.
 class DiffData {
-  constructor(body, columns) {
+  constructor({ body, columns }) {
     Object.assign(this, { body, columns, lit: null });
   }
 
@@ -36,22 +36,8 @@ class DiffPage extends Views {
     });
   }
 
-  get isReady() {
-    return !!this.trace;
-  }
-
-  get searchDelay() {
-    return 0;
-  }
-
   async load() {
-    const inflated = (id) => Planes.inflate(document.getElementById(id).textContent);
-    const [body, planes] = await Promise.all([inflated("body"), inflated("planes")]);
-    this.trace = new DiffData(JSON.parse(new TextDecoder().decode(body)), Planes.columns(this.head.columns, planes));
-    for (const [view] of Object.values(this.views)) view.start(this.trace);
-    this.follow();
-    document.documentElement.dataset.ready = "yes";
-    this.readyMs = performance.now();
+    this.drawAll(new DiffData(await this.unpacked()));
   }
 
   shownNow(name) {

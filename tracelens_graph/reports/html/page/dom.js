@@ -90,6 +90,19 @@ const Tip = {
   },
 };
 
+// The wheel zooms a view around the pointer, and moves it with shift or sideways.
+const moveByWheel = (element, view) =>
+  element.addEventListener(
+    "wheel",
+    (event) => {
+      event.preventDefault();
+      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        view.pan((event.deltaX || event.deltaY) / view.width);
+      } else view.zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / 300))), event.offsetX);
+    },
+    { passive: false },
+  );
+
 // Copy a text, and say so for a moment: on the button that was pressed, and to who cannot see it.
 const copyText = async (text, button) => {
   let isCopied = true;

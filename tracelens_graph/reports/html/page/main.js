@@ -40,27 +40,16 @@ class App extends Views {
     this.begin(said.heading, Object.fromEntries(names.map((name) => [name, all[name]()])));
   }
 
-  get isReady() {
-    return !!this.trace;
-  }
-
   async load() {
-    const text = (id) => document.getElementById(id).textContent;
-    const work = { planes: text("planes"), columns: this.head.columns, lanes: this.head.lanes, call: this.head.call };
-    const [body, found] = await Promise.all([
-      Planes.inflate(text("body")).then((bytes) => JSON.parse(new TextDecoder().decode(bytes))),
-      this.unpack(work),
-    ]);
-    this.trace = new Trace(body, found);
+    const { body, columns } = await this.unpacked();
     if (!this.hasAddress) this.followHere();
-    for (const [view] of Object.values(this.views)) view.start(this.trace);
-    this.follow();
-    document.documentElement.dataset.ready = "yes";
-    this.readyMs = performance.now();
+    this.drawAll(new Trace(body, columns));
   }
 
   // In a worker; on this page where it may have none.
-  unpack(work) {
+  unpackedColumns(planes) {
+    const { columns, lanes, call } = this.head,
+      work = { planes, columns, lanes, call };
     return new Promise((resolve, reject) => {
       const here = () => Levels.unpack(work).then(resolve, reject);
       try {

@@ -302,16 +302,7 @@ class Memory {
   listen(device, over) {
     let drag = null;
     over.classList.add("movable");
-    over.addEventListener(
-      "wheel",
-      (event) => {
-        event.preventDefault();
-        if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-          this.pan((event.deltaX || event.deltaY) / this.width);
-        } else this.zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / 300))), event.offsetX);
-      },
-      { passive: false },
-    );
+    moveByWheel(over, this);
     over.addEventListener("pointerdown", (event) => {
       drag = { x: event.clientX, ...this.view, moved: false };
       over.setPointerCapture(event.pointerId);

@@ -52,25 +52,8 @@ class RanksPage extends Views {
     });
   }
 
-  get isReady() {
-    return !!this.trace;
-  }
-
-  get searchDelay() {
-    return 0;
-  }
-
   async load() {
-    const inflated = (id) => Planes.inflate(document.getElementById(id).textContent);
-    const [body, planes] = await Promise.all([inflated("body"), inflated("planes")]);
-    this.trace = {
-      body: JSON.parse(new TextDecoder().decode(body)),
-      columns: Planes.columns(this.head.columns, planes),
-    };
-    for (const [view] of Object.values(this.views)) view.start(this.trace);
-    this.follow();
-    document.documentElement.dataset.ready = "yes";
-    this.readyMs = performance.now();
+    this.drawAll(await this.unpacked());
   }
 
   shownNow(name) {

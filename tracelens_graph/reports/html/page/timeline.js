@@ -260,16 +260,7 @@ class Timeline {
   listen() {
     const { canvas, app } = this;
     let drag = null;
-    canvas.addEventListener(
-      "wheel",
-      (event) => {
-        event.preventDefault();
-        if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-          this.pan((event.deltaX || event.deltaY) / this.width);
-        } else this.zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / 300))), event.offsetX);
-      },
-      { passive: false },
-    );
+    moveByWheel(canvas, this);
     this.gutter.addEventListener(
       "wheel",
       (event) => {

@@ -4,6 +4,9 @@ class Views {
   constructor(keys) {
     this.head = JSON.parse(document.getElementById("head").textContent);
     this.keys = keys;
+    this.system = matchMedia("(prefers-color-scheme: dark)");
+    this.chosen = "";
+    this.theme(this.chosen);
   }
 
   // views: {name: [view, title]}; the first one is shown.
@@ -30,6 +33,35 @@ class Views {
     }
     this.listen();
     this.show(Object.keys(views)[0]);
+  }
+
+  get isReady() {
+    return !!this.trace;
+  }
+
+  // Milliseconds from the last key to a search.
+  get searchDelay() {
+    return 0;
+  }
+
+  // What the file holds packed.
+  async unpacked() {
+    const text = (id) => document.getElementById(id).textContent;
+    const [body, columns] = await Promise.all([Planes.inflate(text("body")), this.unpackedColumns(text("planes"))]);
+    return { body: JSON.parse(new TextDecoder().decode(body)), columns };
+  }
+
+  async unpackedColumns(planes) {
+    return Planes.columns(this.head.columns, await Planes.inflate(planes));
+  }
+
+  // All views draw the trace, and what the address names is shown.
+  drawAll(trace) {
+    this.trace = trace;
+    for (const [view] of Object.values(this.views)) view.start(trace);
+    this.follow();
+    document.documentElement.dataset.ready = "yes";
+    this.readyMs = performance.now();
   }
 
   show(name) {
@@ -62,8 +94,9 @@ class Views {
     document.getElementById("found").textContent = text;
   }
 
+  // By name; without one, that of the system.
   theme(name) {
-    document.documentElement.dataset.theme = name;
+    document.documentElement.dataset.theme = name || (this.system.matches ? "dark" : "light");
     if (this.isReady) this.recolor();
   }
 
@@ -98,11 +131,11 @@ class Views {
     });
     on("next", () => this.next(1));
     on("before", () => this.next(-1));
-    const dark = matchMedia("(prefers-color-scheme: dark)");
-    const isDark = () =>
-      document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : dark.matches;
-    on("theme", () => this.theme(isDark() ? "light" : "dark"));
-    dark.addEventListener("change", () => this.isReady && this.theme(document.documentElement.dataset.theme || ""));
+    on("theme", () => {
+      this.chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+      this.theme(this.chosen);
+    });
+    this.system.addEventListener("change", () => this.theme(this.isPrinted ? "light" : this.chosen));
     const keys = document.getElementById("keys");
     keys.append(
       el("h2", {}, "Keys"),
@@ -132,9 +165,9 @@ class Views {
   // Paper is light, whatever the screen is.
   print(isPrinted) {
     if (!this.isReady) return;
-    if (isPrinted) this.onScreen = document.documentElement.dataset.theme ?? "";
+    this.isPrinted = isPrinted;
     document.documentElement.classList.toggle("printing", isPrinted);
-    this.theme(isPrinted ? "light" : this.onScreen);
+    this.theme(isPrinted ? "light" : this.chosen);
     this.shownNow(this.shown);
     for (const grid of this.grids)
       if (grid) {
