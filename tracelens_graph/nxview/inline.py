@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.reports.html.inline import Inline, InlineRoofline
+    from tracelens_graph.table import Table
 
 By = Literal["module", "op", "line", "kernel"]
 
@@ -81,3 +84,25 @@ class Drawing:
         from tracelens_graph.reports.html import inline_views
 
         return inline_views.roofline(self, step=step, arch=arch, height=height)  # type: ignore[arg-type]
+
+    def grid(
+        self, *wanted: str | Table | pd.DataFrame, step: int | Iterable[int] | None = None, height: int = 420
+    ) -> Inline:
+        """Tables that a notebook shows inline, to sort, filter and copy.
+
+        Args:
+            wanted: names of tables of a report (`report_tables`), tables that functions gave, or DataFrames; none
+                for all that the report has.
+            step: number of a step, or several, for tables that are named; of other parts of the trace, draw a
+                `window`.
+            height: of the frame that it is drawn in, pixels.
+
+        Returns:
+            What shows itself; `save(path)` writes it as a page.
+
+        Raises:
+            AnalysisError: there is no such table or step, or the graph tells no times.
+        """
+        from tracelens_graph.reports.html import inline_views
+
+        return inline_views.grid(self, *wanted, step=step, height=height)  # type: ignore[arg-type]

@@ -14,6 +14,8 @@ from handmade import HOSTILE, small_trace, span
 from html_pages import NAMES, hostile_graph, policy_of, read
 
 from corpus import loaded, parametrize, traces_named
+from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
+from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.api import load
 from tracelens_graph.errors import AnalysisError, MissingExtraError, OutputError
 from tracelens_graph.graph.core import Core
@@ -46,7 +48,10 @@ class Tags(HTMLParser):
 
 def views(core: Core) -> dict[str, Inline]:
     found = {by: inline_views.flame(core, by) for by in inline_views.FLAMES}
-    return {**found, "timeline": inline_views.timeline(core), "roofline": inline_views.roofline(core, arch=DEVICE)}
+    return {
+        **found, "timeline": inline_views.timeline(core), "roofline": inline_views.roofline(core, arch=DEVICE),
+        "tables": inline_views.grid(core),
+    }  # fmt: skip
 
 
 def gpu_ns(core: Core) -> int:
@@ -90,6 +95,7 @@ def test_a_page_has_only_the_code_of_its_view() -> None:
     assert "Timeline" not in classes["op"] | classes["roofline"]
     assert "Flame" in classes["op"]
     assert "Flame" not in classes["timeline"] | classes["roofline"]
+    assert "Tables" in classes["tables"]
     assert not {"Tables", "Overview"} & classes["timeline"]
     assert read(found["timeline"].page).head["views"] == ["timeline"]
 
@@ -129,6 +135,40 @@ def test_a_flame_graph_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) 
     view = g.flame("op")
     assert view.notes == ["The 101 frames with most time are drawn; that of 900 others is in the frames around them."]
     assert int(read(view.page).columns["ops.ns"].sum()) == gpu_ns(g)
+
+
+def test_a_grid_has_the_tables_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    g = many_events(60)
+
+    def shown(view: Inline) -> dict[str, int]:
+        return {table["name"]: table["rows"] for table in read(view.page).body["tables"]}
+
+    every = report_tables(g)
+    assert shown(g.grid()) == {name: len(table) for name, table in every.items()}
+    one = g.grid("kernel_summary")
+    assert shown(one) == {"kernel_summary": 60}
+    assert one.heading == "kernel_summary: <parsed trace>"
+    assert one.table.records() == every["kernel_summary"].records()
+    frame = g.tables["kernel_summary"]
+    longest = frame[frame["Kernel duration (µs)_sum"] > 40]
+    two = g.grid(longest, frame, idle_gaps(g))
+    assert shown(two) == {"kernel_summary": len(longest), "kernel_summary 2": 60, "idle_gaps": len(idle_gaps(g))}
+    assert 0 < len(longest) < 60
+    assert "sum us" in [column["heading"] for column in read(two.page).body["tables"][0]["columns"]]
+    assert list(two.table["table"]) == list(shown(two))
+    monkeypatch.setattr(inline_views, "MOST_LINES", 50)
+    cut = g.grid("kernel_summary", "gpu_timeline")
+    assert cut.notes == ["The first 50 rows are shown of kernel_summary."]
+    assert shown(cut)["kernel_summary"] == 50
+    assert read(cut.page).body["tables"][0]["notes"][-1] == "10 more rows: to_pandas() has them"
+    with pytest.raises(AnalysisError, match="no table 'kernel_sumary'; did you mean kernel_summary"):
+        g.grid("kernel_sumary")
+
+
+def test_a_grid_of_a_window_is_of_its_part() -> None:
+    g = many_events(60)
+    part = g.window(after_ns=0, before_ns=2_000_000).grid("kernel_summary")
+    assert 0 < len(part.table) < 60
 
 
 def test_a_page_that_is_too_long_gets_fewer_events(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from handmade import small_trace
 from html_pages import NAMES, hostile_graph
 from in_browser import COLORS, Opened, until
 
 from corpus import loaded, parametrize, traces_named
+from tracelens_graph.analyses.kernels.kernels import kernel_summary
+from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.api import load
 from tracelens_graph.graph.core import Core
 from tracelens_graph.reports.html import inline_views
@@ -44,7 +47,7 @@ def frames(page: Page) -> list[Frame]:
 
 def views(g: Core) -> list[Inline]:
     flames = [inline_views.flame(g, by) for by in inline_views.FLAMES]
-    return [*flames, inline_views.timeline(g), inline_views.roofline(g, arch="h100-sxm")]
+    return [*flames, inline_views.timeline(g), inline_views.roofline(g, arch="h100-sxm"), inline_views.grid(g)]
 
 
 @parametrize("path", QWEN)
@@ -52,7 +55,7 @@ def views(g: Core) -> list[Inline]:
 def test_each_view_is_drawn_in_its_frame(path: Path, policy: str, opened: Opened) -> None:
     core = loaded(path)
     gpu_ns = int(core.columns.dur_ns[core.gpu_rows].sum())
-    *flames, timeline, roofline = frames(opened(host(*views(core), policy=policy)))
+    *flames, timeline, roofline, grid = frames(opened(host(*views(core), policy=policy)))
     for frame in (*flames, timeline):
         frame.frame_element().scroll_into_view_if_needed()  # what is out of sight is not drawn
         until(frame, f"{COLORS} > 5")
@@ -62,7 +65,8 @@ def test_each_view_is_drawn_in_its_frame(path: Path, policy: str, opened: Opened
         assert {"gemm", "attention", "elementwise"} <= set(frame.locator(".legend .key").all_inner_texts())
     assert timeline.evaluate("tracelensGraph.trace.first.idle - tracelensGraph.trace.first.gpu") == len(core.gpu_rows)
     assert roofline.evaluate("document.querySelectorAll('circle').length") > 20
-    for frame in (*flames, timeline, roofline):
+    assert grid.locator(".list button").count() == len(report_tables(core))
+    for frame in (*flames, timeline, roofline, grid):
         assert frame.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert not frame.is_visible("header nav")
 
@@ -92,11 +96,32 @@ def test_clicks_stay_in_the_frame(path: Path, opened: Opened) -> None:
         assert frame.evaluate("(() => { try { return !!parent.document } catch { return false } })()") is False
 
 
+@parametrize("path", QWEN)
+def test_a_grid_sorts_filters_and_copies(path: Path, opened: Opened) -> None:
+    core = loaded(path)
+    table = kernel_summary(core)
+    (frame,) = frames(opened(host(inline_views.grid(core, "kernel_summary"))))
+    assert not frame.is_visible(".list")
+    assert not frame.is_visible("#search")
+    frame.click("th button:has-text('kernels')")
+    counts = frame.evaluate("tracelensGraph.tables.grid.order.map((row) => tracelensGraph.tables.grid.content"
+                            ".columns.find((one) => one.heading === 'kernels').cells[row])")  # fmt: skip
+    assert counts == sorted(np.asarray(table["Kernel duration (µs)_count"]).tolist(), reverse=True)
+    frame.fill(".tables input[type=search]", "flash")
+    flash = sum("flash" in str(name) for name in table["Kernel name"])
+    assert frame.evaluate("tracelensGraph.tables.grid.order.length") == flash > 0
+    frame.click("text=Copy TSV")
+    until(frame, "document.getElementById('told').textContent")
+    assert frame.inner_text("#told") == "copied"
+    assert frame.evaluate("tracelensGraph.tables.grid.copied").count("\n") == flash
+    assert frame.locator("button.link").count() == 0
+
+
 def test_without_scripts_the_table_is_what_stays(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(host(*views(load(small_trace())), policy="script-src 'none'"))
     page = browser.new_page()
     page.goto((tmp_path / "page.html").as_uri())
-    assert page.locator("table >> visible=true").count() == 6
+    assert page.locator("table >> visible=true").count() == 7
     assert "gemm" in page.locator("table").nth(3).inner_text()
     frame = page.query_selector_all("iframe")[0].content_frame()
     assert frame.evaluate("document.documentElement.dataset.ready") is None
@@ -106,9 +131,9 @@ def test_without_scripts_the_table_is_what_stays(browser: Browser, tmp_path: Pat
 
 def test_hostile_names_are_text_in_frames_and_around(opened: Opened) -> None:
     page = opened(host(*views(hostile_graph())))
-    assert page.locator("iframe").count() == 6
+    assert page.locator("iframe").count() == 7
     found = frames(page)
-    assert len(page.frames) == 7
+    assert len(page.frames) == 8
     timeline = found[4]
     timeline.evaluate(
         "(() => { for (let e = 0; e < tracelensGraph.trace.first.idle; e += 3) { tracelensGraph.select(e, 'key');"
@@ -132,7 +157,7 @@ def test_names_that_end_attributes_and_frames_do_not(opened: Opened) -> None:
     trace["traceEvents"][6]["name"] = EVIL
     page = opened(host(*views(load(trace))))
     assert page.title() == ""
-    assert page.locator("iframe").count() == 6
+    assert page.locator("iframe").count() == 7
     assert page.locator("img, script").count() == 0
     assert EVIL[:70] in page.locator("table").nth(1).inner_text()
     for frame in frames(page):

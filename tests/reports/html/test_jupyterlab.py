@@ -64,6 +64,7 @@ def outputs(page: Page, cells: list[str]) -> Iterator[Any]:
 
 CELLS = [
     "GPU time by module: rank0", "Timeline: rank0", "GPU time by kernel: rank0", "Roofline of NVIDIA H100 SXM5: rank0",
+    "kernel_summary: rank0",
 ]  # fmt: skip
 """Captions of what the cells give."""
 
@@ -83,9 +84,12 @@ def test_a_trusted_notebook_shows_each_view_below_its_table(opened: Any) -> None
         if shown[-1] == "roofline":
             assert frame.evaluate("document.querySelectorAll('circle').length") > 20
             continue
+        if shown[-1] == "tables":
+            assert frame.locator("tbody tr").count() > 5
+            continue
         until(frame, f"{COLORS} > 5")
         assert element.bounding_box()["y"] > output.locator("table").first.bounding_box()["y"]
-    assert shown == ["flame", "timeline", "flame", "roofline"]
+    assert shown == ["flame", "timeline", "flame", "roofline", "tables"]
 
 
 def test_a_received_notebook_shows_the_tables(opened: Any) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from tracelens_graph.column import Column, Role
-from tracelens_graph.reports.html import tables as module
 from tracelens_graph.reports.html.tables import Texts, table_objects
 from tracelens_graph.table import Table
 
@@ -48,9 +46,8 @@ def test_what_a_path_of_modules_says_is_not_shown_again() -> None:
     assert all(column["shown"] for column in found["columns"])
 
 
-def test_rows_beyond_number_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_ROWS", 2)
-    (found,) = table_objects({"t": Table("t", {"n": np.arange(5)})}, Texts())
+def test_rows_beyond_number_are_counted() -> None:
+    (found,) = table_objects({"t": Table("t", {"n": np.arange(5)})}, Texts(), most=2)
     assert found["rows"] == 2
     assert found["columns"][0]["cells"] == [0, 1]
     assert found["notes"] == ["3 more rows: --csv DIR writes them"]

@@ -75,8 +75,8 @@ class Inline:
         return (
             f"<div><style>{_STYLE}</style>"
             f"<details open><summary>{heading}</summary>{self.table._repr_html_()}</details>{notes}"
-            f'<iframe class="{_CLASS}" title="{heading}" sandbox="allow-scripts" width="100%" height="{self.height}" '
-            f'style="border: 0" srcdoc="{escape(self.page)}"></iframe></div>'
+            f'<iframe class="{_CLASS}" title="{heading}" sandbox="allow-scripts" allow="clipboard-write" width="100%" '
+            f'height="{self.height}" style="border: 0" srcdoc="{escape(self.page)}"></iframe></div>'
         )
 
 

@@ -1,11 +1,11 @@
-"""The views that a notebook shows: flame graph, timeline, roofline, each of a graph or of a window of it."""
+"""The views that a notebook shows: flame graph, timeline, roofline, tables, each of a graph or of a window of it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tracelens_graph.analyses.ops.ops import ops_summary
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.places.modules import modules
 from tracelens_graph.analyses.places.python_lines import python_lines
+from tracelens_graph.analyses.report.report_tables import TABLES, Tables, report_tables
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.files import file_name
 from tracelens_graph.graph.core import Core
@@ -28,15 +29,18 @@ from tracelens_graph.reports.html.names import CLASSES, Names, clean
 from tracelens_graph.reports.html.planes import Packed, packed
 from tracelens_graph.reports.html.roofline import roofline as roofline_data
 from tracelens_graph.reports.html.shell import Code, page
-from tracelens_graph.reports.html.tables import Texts
+from tracelens_graph.reports.html.tables import MOST_ROWS, Texts, table_objects
 from tracelens_graph.reports.roofline_html import MOST_MARKS
 from tracelens_graph.short_names import short_name
 from tracelens_graph.suggest import hint
 from tracelens_graph.table import Table
 from tracelens_graph.texts import shorten
 
-MOST_EVENTS, MOST_FRAMES, MOST_POINTS = 16_000, 4_000, 500
-"""What the views have of events, of frames, and of operations, where a notebook keeps them."""
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_EVENTS, MOST_FRAMES, MOST_POINTS, MOST_LINES = 16_000, 4_000, 500, 2_000
+"""What the views have of events, of frames, of operations, and of rows of a table, where a notebook keeps them."""
 LONGEST_NAME = 200
 _LONGEST_KERNEL = 48
 
@@ -47,6 +51,7 @@ _SCRIPTS: Mapping[str, set[str]] = {
     "flame": {"paint.js", "stacks.js", "flame.js"},
     "timeline": {"lanes.js", "paint.js", "drawing.js", "timeline.js"},
     "roofline": {"roofline.js"},
+    "tables": {"tables.js"},
 }
 """View -> scripts that only some views need."""
 INLINE_STYLES = (*STYLES, "inline.css")
@@ -208,6 +213,72 @@ def roofline(
         return InlineRoofline(heading, table, notes, height, text, lambda: written(MOST_MARKS)[0], ops=ops, arch=device)
 
     return fitting(view, MOST_POINTS)
+
+
+def grid(g: Core | Window, *wanted: str | Table | pd.DataFrame, step: Steps = None, height: int = 420) -> Inline:
+    """Tables to sort, filter and copy.
+
+    Args:
+        g: the graph, or a window of it.
+        wanted: names of tables of a report, tables, or DataFrames; none for all that the report has.
+        step: number of a step, or several, for tables that are named.
+        height: of the frame, pixels.
+
+    Raises:
+        AnalysisError: there is no such table or step, or the graph tells no times.
+    """
+    w = narrow(window_of(g), step=step)
+    shown = _wanted(w, wanted)
+    (only,) = shown.values() if len(shown) == 1 else (None,)
+    heading = _heading(w, only.name if only else "Tables")
+
+    def written(most: int) -> str:
+        texts = Texts()
+        found = table_objects(shown, texts, most, "to_pandas() has them")
+        return _page(w, "tables", heading, drawn.NOTHING, Names(w, ()), {}, {"tables": found, "texts": texts.listed})
+
+    def view(most: int) -> Inline:
+        longer = [name for name, table in shown.items() if len(table) > most]
+        notes = [f"The first {most:,} rows are shown of {', '.join(longer)}."] if longer else []
+        return Inline(heading, only or _index(shown), notes, height, written(most), lambda: written(MOST_ROWS))
+
+    return fitting(view, MOST_LINES)
+
+
+def _wanted(w: Window, wanted: Iterable[str | Table | pd.DataFrame]) -> dict[str, Table]:
+    """Tables by names of their own."""
+    every = report_tables(w)
+    shown: dict[str, Table] = {}
+    for one in wanted or every:
+        table = one if isinstance(one, Table) else _named(every, one) if isinstance(one, str) else _of_frame(every, one)
+        name, same = table.name, 1
+        while name in shown:
+            same += 1
+            name = f"{table.name} {same}"
+        shown[name] = table
+    return shown
+
+
+def _named(every: Tables, name: str) -> Table:
+    if name not in TABLES and name not in every:
+        raise AnalysisError(f"there is no table {name!r}; {hint(name, dict.fromkeys((*every, *TABLES)))}")
+    return every[name]
+
+
+def _of_frame(every: Tables, frame: pd.DataFrame) -> Table:
+    """A DataFrame as a table; where it comes from one of the report, its columns are called as there."""
+    found = Table.from_pandas(frame, frame.attrs.get("name", "table"))
+    known = every[found.name].about if found.name in TABLES or found.name in every else {}
+    return replace(found, about={name: known.get(name, about) for name, about in found.about.items()})
+
+
+def _index(shown: Mapping[str, Table]) -> Table:
+    """What tables there are."""
+    return Table("tables", {
+        "table": list(shown),
+        "rows": np.array([len(table) for table in shown.values()], np.int64),
+        "title": [table.title for table in shown.values()],
+    })  # fmt: skip
 
 
 def _device(core: Core, arch: Any) -> Architecture:

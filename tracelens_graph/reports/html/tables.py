@@ -15,7 +15,8 @@ from tracelens_graph.text_table import list_text
 
 MOST_ROWS = 20_000
 """Rows of a table on a page; `--csv` and `--json` have all."""
-
+_FURTHER = "--csv DIR writes them"
+"""Where the rows are that a page leaves out."""
 
 _IN_PATH = ("module", "class")
 """Columns that say what the path of a module beside them says."""
@@ -37,20 +38,28 @@ class Texts:
         return list(self._numbers)
 
 
-def table_objects(tables: Mapping[str, Table], texts: Texts) -> list[dict[str, Any]]:
+def table_objects(
+    tables: Mapping[str, Table], texts: Texts, most: int = MOST_ROWS, further: str = _FURTHER
+) -> list[dict[str, Any]]:
     """Tables with columns: name, heading, unit, definition, whether it is shown at first, what its cells are, cells.
 
     Cells of kind `text` are places in the texts, `uid` numbers of nodes, `number` numbers, `flag` true or false; null
     where there is none.
+
+    Args:
+        tables: by the names that the page calls them.
+        texts: where their texts go.
+        most: rows of a table.
+        further: where the rest of them is.
     """
-    return [_table_object(name, table, texts) for name, table in tables.items()]
+    return [_table_object(name, table, texts, most, further) for name, table in tables.items()]
 
 
-def _table_object(name: str, table: Table, texts: Texts) -> dict[str, Any]:
+def _table_object(name: str, table: Table, texts: Texts, most: int, further: str) -> dict[str, Any]:
     notes = list(table.notes)
-    if (rows := len(table)) > MOST_ROWS:
-        table = table.take(np.arange(MOST_ROWS))
-        notes.append(f"{rows - MOST_ROWS:,} more rows: --csv DIR writes them")
+    if (rows := len(table)) > most:
+        table = table.take(np.arange(most))
+        notes.append(f"{rows - most:,} more rows: {further}")
     told = any(column.heading for column in table.about.values())
     repeated = _IN_PATH if next(iter(table.columns), "") == "path" else ()
     columns = []

@@ -12,6 +12,7 @@ class Tables {
     this.list = el("nav", { class: "list", "aria-label": "Tables" });
     this.title = el("h2");
     this.place = el("div", { class: "twin" });
+    this.list.hidden = tables.length < 2;
     this.root.append(this.list, el("div", { class: "one" }, this.title, this.place));
     this.grid = new Grid(this.place, "Table");
     this.list.append(
@@ -30,14 +31,15 @@ class Tables {
         ),
       ),
     );
-    const first =
-      tables.find((one) => one.name === "ops_summary" && one.rows) || tables.find((one) => one.rows) || tables[0];
+    // A report begins with its operations; who asked for tables gets the first of them.
+    const dearest = this.app.overview && tables.find((one) => one.name === "ops_summary" && one.rows);
+    const first = dearest || tables.find((one) => one.rows) || tables[0];
     if (first) this.open(first.name);
   }
 
-  // A text in the first column is searched for: the timeline and the flame graph show where it is.
+  // A text in the first column is searched for, where the timeline and the flame graph show where it is.
   content(table) {
-    return { ...table, links: (row, text) => this.app.search(text, true) };
+    return this.app.timeline ? { ...table, links: (row, text) => this.app.search(text, true) } : { ...table };
   }
 
   open(name) {
