@@ -207,7 +207,11 @@ def wrong_lengths(data: bytes, rng: random.Random) -> bytes:
 def wrong_json(data: bytes, rng: random.Random) -> bytes:
     """Lists beside the columns that are not of their form."""
     name = rng.choice(("autograd_flows", "collectives"))
-    bad = (b"", b"{}", b"[1]", b"[[1]]", b"[" * 9000, b"\xff", b'[["s",1,9999,5]]', b'[["s",1,0,1e400]]', b"[[-1,{}]]")
+    bad = (
+        b"", b"{}", b"[1]", b"[[1]]", b"[" * 9000, b"\xff", b'[["s",1,9999,5]]', b'[["s",1,0,1e400]]',
+        b'{"values":[],"events":[[-1,{},{}]]}', b'{"values":[1],"events":[[1,{},{"a":1}]]}',
+        b'{"values":[1],"events":[[1,{},{"a":-1}]]}',
+    )  # fmt: skip
     return with_contents(data, name, np.frombuffer(rng.choice(bad), np.uint8))
 
 

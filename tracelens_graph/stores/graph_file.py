@@ -15,7 +15,6 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from itertools import chain
-from sys import intern
 from typing import Any, BinaryIO, TypedDict
 
 import msgspec
@@ -31,6 +30,7 @@ from tracelens_graph.graph.flows import Flow
 from tracelens_graph.loaders.sources import Source, open_source
 from tracelens_graph.schema import STORED
 from tracelens_graph.stores.checked_columns import CheckedColumns
+from tracelens_graph.stores.collective_sections import read_collectives, write_collectives
 from tracelens_graph.stores.link_sections import read_link, write_link
 from tracelens_graph.stores.packed import DeferredDict, DeferredList, PackedDetails
 from tracelens_graph.stores.program_sections import read_programs, write_programs
@@ -81,7 +81,7 @@ def _begun(core: Core, file: BinaryIO) -> SectionWriter:
     writer.strings("names", core.names)
     writer.strings("argsets", list(chain.from_iterable(core.argsets)))
     writer.json("autograd_flows", list(core.autograd_flows))
-    writer.json("collectives", list(core.collective_args.items()))
+    write_collectives(writer, core.collective_args)
     writer.array("events.first", core.details.first)
     writer.array("events.count", core.details.count)
     if core.link is not None:
@@ -194,7 +194,7 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
         argsets=list(zip(*(texts[part::4] for part in range(4)), strict=True)),
         autograd_flows=DeferredList(lambda: _flows(sections, threads)),
         depends_on=depends_on,
-        collectives=DeferredDict(lambda: _collectives(sections)),
+        collectives=DeferredDict(lambda: read_collectives(sections)),
         info=TraceInfo(**facts.info),
         details=_details(sections, facts.trace, name, events_at),
         link=read_link(sections, columns.rows) if facts.linked else None,
@@ -245,14 +245,3 @@ def _flows(sections: Sections, threads: int) -> list[Flow]:
     if not all(0 <= thread < max(threads, 1) and -_TOO_LARGE <= time < _TOO_LARGE for _, _, thread, time in flows):
         raise sections.damaged("autograd_flows")
     return flows
-
-
-def _collectives(sections: Sections) -> dict[int, dict[str, Any]]:
-    collectives = sections.json("collectives", list[tuple[int, dict[str, Any]]])
-    if not all(0 <= uid < _TOO_LARGE for uid, _ in collectives):
-        raise sections.damaged("collectives")
-    # All collectives of a group say the same of it, on all ranks.
-    return {
-        uid: {key: intern(value) if isinstance(value, str) else value for key, value in args.items()}
-        for uid, args in collectives
-    }

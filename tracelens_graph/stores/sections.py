@@ -30,9 +30,9 @@ from tracelens_graph.errors import TraceError
 from tracelens_graph.marks import GRAPH_MAGIC
 from tracelens_graph.schema import SCHEMA_VERSION
 
-VERSION = SCHEMA_VERSION + 1
-"""Version of saved graphs: that of the schema, and one for the checksums of sections, which came without a change of
-the schema."""
+VERSION = SCHEMA_VERSION + 2
+"""Version of saved graphs: that of the schema, and one each for what came without a change of the schema: checksums of
+sections, and values of collectives that stand once."""
 
 _ALIGNMENT = 64
 _HEADER = struct.Struct("<8sIIQQQ")
