@@ -50,9 +50,9 @@ class Picture(NamedTuple):
 
 _TRAINING = {"ranks": 2, "steps": 2, "seed": 7, "read_loss": True}
 _LAUNCHES = """() => {
-  const {timeline, trace} = tracelensGraph, row = trace.first.gpu;
-  const found = trace.search("_RING_LL").find((e) => e >= row);
-  tracelensGraph.search("");
+  const {timeline, trace} = tracelensGraph;
+  let found = trace.first.gpu;
+  while (!trace.text(found).includes("_RING_LL")) found++;
   tracelensGraph.select(found, "key");
   timeline.show(trace.start[found] - 1.2e6, trace.start[found] + 8e5);
 }"""
