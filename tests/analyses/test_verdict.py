@@ -210,6 +210,31 @@ def test_a_tree_of_one_line_is_not_suggested() -> None:
     assert " --up" in losses(core)["launches"].ask_next
 
 
+def test_a_kernel_with_the_short_name_of_others_is_one_of_them() -> None:
+    add, multiply = (f"void at::native::elementwise_kernel<128, 4, at::native::{one}>(int)" for one in ("Add", "Mul"))
+    core = load_core([
+        span("cpu_op", "aten::add", 0, 10), call(1, 1), gpu(5, 6_000, 1, add),
+        span("cpu_op", "aten::mul", 20, 10), call(21, 2), gpu(6_006, 4_000, 2, multiply),
+    ])  # fmt: skip
+    _, memory = verdict(core)
+    assert memory.text == (
+        "Memory-bound kernels: 100.0 % of the GPU time (10.0 ms), 60 % of it in one instantiation of elementwise_kernel"
+        " [uid 2, of aten::add]"
+    )
+
+
+def test_gpu_work_outside_of_the_steps_is_part_of_what_shares_are_of() -> None:
+    step = span("user_annotation", "ProfilerStep#1", 0, 10_000)
+    copy = [call(100, 2, "cudaMemcpyAsync"), gpu(6_000, 2_000, 2, "Memcpy HtoD", "gpu_memcpy")]
+    inside = [step, span("cpu_op", "aten::mm", 50, 100), call(60, 1), gpu(500, 4_000, 1)]
+
+    def shares(events: list[dict[str, Any]]) -> str:
+        return verdict(load_core(events))[0].text
+
+    assert shares([*inside, *copy]).endswith("of the GPU span of 7.50 ms (40.0 % of the 10.0 ms of the steps)")
+    assert "of the 10.0 ms of the steps and GPU work outside of them)" in shares([*inside, *copy, gpu(9_000, 400, 9)])
+
+
 def test_a_long_step_is_named_with_the_report_of_it() -> None:
     lengths = [10_000, 9_000, 11_000, 20_000]
     steps = [span("user_annotation", f"ProfilerStep#{n}", 20_000 * n, dur) for n, dur in enumerate(lengths)]

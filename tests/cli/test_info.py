@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from handmade import Run
+from handmade import Run, span
 
 from corpus import chosen_traces, parametrize
 
@@ -90,6 +90,16 @@ def test_page_of_the_small_trace(run: Run, trace_file: Path) -> None:
         assert line in out.splitlines()
     (missing,) = [line for line in out.splitlines() if "Record with" in line]
     assert missing.startswith("  launches of GPU work (missing for 1 of 3 GPU events, 29.9 % of GPU time): ")
+
+
+def test_what_begins_before_the_first_event_moves_its_place_on_the_timeline(run: Run, tmp_path: Path) -> None:
+    around = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "ts": 0, "dur": 900, "pid": "Spans", "tid": 1}
+    events = [around, span("cpu_op", "aten::mm", 852.5, 10)]
+    trace = tmp_path / "trace.json"
+    trace.write_text(json.dumps({"baseTimeNanoseconds": 1_700_000_000_000_000_000, "traceEvents": events}))
+    _, out, _ = run("info", trace, env={"COLUMNS": "300"})
+    assert "  absolute start         2023-11-14T22:13:20.000852500 UTC" in out.splitlines()
+    assert "  start on the timeline  0.853 ms" in out.splitlines()
 
 
 def test_wide_tables_fit_the_terminal(run: Run, trace_file: Path) -> None:

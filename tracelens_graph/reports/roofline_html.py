@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tracelens_graph.analyses.performance.below_roof import below_roof
+from tracelens_graph.analyses.performance.reached import positive, reached
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.reports.page import COLORS, CONFIG, SYMBOLS, canvas, escaped, page, paragraphs, section
 from tracelens_graph.table import Table
@@ -66,7 +67,7 @@ def roofline_figure(ops: Table, arch: Architecture) -> tuple[dict[str, Any], lis
         arch: the device.
     """
     records = _modelled(ops)
-    drawn = [row for row in records if _positive(row["FLOPS/Byte"]) and _positive(row["TFLOPS/s_mean"])]
+    drawn = [row for row in records if positive(row["FLOPS/Byte"]) and reached(row).tflops_s]
     marked = drawn[:MOST_MARKS]
     unknown = len(records) - len(drawn) - sum(1 for row in records if not row["GFLOPS"])
     notes = [f"{len(drawn) - len(marked):,} more operations are not drawn"] if len(drawn) > len(marked) else []
@@ -88,7 +89,7 @@ def _figure(rows: Sequence[Record], arch: Architecture) -> dict[str, Any]:
     """The picture as plotly.js takes it."""
     roofs = device_roofs(rows, arch)
     across = _span([row["FLOPS/Byte"] for row in rows] + [ridge for *_, ridge in roofs])
-    upwards = _span([row["TFLOPS/s_mean"] for row in rows] + [rate for _, rate, _ in roofs])
+    upwards = _span([_tflops(row) for row in rows] + [rate for _, rate, _ in roofs])
     lines, labels = _roof_lines(roofs, arch, across, upwards)
     axis = {"type": "log", "gridcolor": "#eeeeee", "minor": {"showgrid": False}, "dtick": 1, "zeroline": False,
             "showline": True, "linecolor": "#888888", "ticks": "outside", "exponentformat": "power"}  # fmt: skip
@@ -185,7 +186,7 @@ def _marks(rows: Sequence[Record]) -> list[dict[str, Any]]:
         again, color = divmod(place, len(COLORS))
         found.append({
             "type": "scatter", "mode": "markers", "name": f"{escaped(category)} ({time[category]:.1f} %)",
-            "x": [row["FLOPS/Byte"] for row in own], "y": [row["TFLOPS/s_mean"] for row in own],
+            "x": [row["FLOPS/Byte"] for row in own], "y": [_tflops(row) for row in own],
             "hoverinfo": "text", "hovertext": [_hover(row) for row in own],
             "marker": {
                 "color": COLORS[color], "symbol": SYMBOLS[again % len(SYMBOLS)], "opacity": 0.65,
@@ -199,15 +200,15 @@ def _marks(rows: Sequence[Record]) -> list[dict[str, Any]]:
 
 def _hover(row: Record) -> str:
     """What is said of a mark, in the few tags that plotly.js knows."""
-    roof = row["Pct Roofline_mean"]
+    roof = reached(row).percent_of_roof
     time, share = row["Kernel Time (µs)_sum"] / 1e3, row["Percentage (%)"]
     lines = [
         f"<b>{escaped(_name(row))}</b>",
         escaped(_shapes(row["Input Dims"])),
         escaped(", ".join(filter(None, (_types(row), row["Compute Spec"])))),
         f"calls: {row['operation_count']:,}, {time:,.3f} ms ({share:.2f} %)",
-        f"{row['FLOPS/Byte']:,.2f} FLOPs per byte, {row['TFLOPS/s_mean']:,.3f} TFLOPS/s",
-        f"{roof:,.1f} % of the roof; {_bound(row)} bounds" if _positive(roof) else "no roof",
+        f"{row['FLOPS/Byte']:,.2f} FLOPs per byte, {_tflops(row):,.3f} TFLOPS/s",
+        f"{roof:,.1f} % of the roof; {_bound(row)} bounds" if roof else "no roof",
     ]
     return "<br>".join(lines)
 
@@ -246,8 +247,8 @@ def _moving(rows: Sequence[Record], arch: Architecture) -> str:
     header = ("operation", "shapes", "calls", "time ms", "TB/s", "% of bandwidth")
     cells = [
         (_name(row), _shapes(row["Input Dims"]), f"{row['operation_count']:,}", _ms(row["Kernel Time (µs)_sum"] / 1e3),
-         f"{rate:.3f}" if _positive(rate := row["TB/s_mean"]) else "",
-         f"{100e3 * rate / bandwidth:.1f}" if bandwidth and _positive(rate) else "")
+         f"{rate:.3f}" if (rate := reached(row).tb_s) else "",
+         f"{100e3 * rate / bandwidth:.1f}" if bandwidth and rate else "")
         for row in rows
     ]  # fmt: skip
     return section("Operations that move data and compute nothing", header, cells)
@@ -288,5 +289,6 @@ def _ms(value: float) -> str:
     return "" if math.isnan(value) else f"{value:,.3f}"
 
 
-def _positive(value: float | None) -> bool:
-    return value is not None and math.isfinite(value) and value > 0
+def _tflops(row: Record) -> float:
+    """What the calls of an operation that is drawn reach together."""
+    return reached(row).tflops_s or 0.0

@@ -74,6 +74,14 @@ def test_instants_that_tell_no_bytes_are_counted_as_left_out() -> None:
     assert read(page_of(load_core([*EVENTS, broken]))).body["drawn"]["left_out"] == {INSTANT: 1}
 
 
+def test_moments_that_do_not_stay_are_counted_as_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_POINTS", 12)
+    instants = [instant(at, 8, 8 * at, 4096) for at in range(1, 61)]
+    drawn = read(page_of(load_core([*EVENTS[:2], *instants]))).body["drawn"]
+    assert drawn["instants"] <= 12
+    assert drawn["left_out"] == {INSTANT: 60 - drawn["instants"]}
+
+
 def test_without_instants_there_is_nothing_of_it() -> None:
     text = page_of(load_core(EVENTS[:2]))
     page = read(text)

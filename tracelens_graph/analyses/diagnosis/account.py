@@ -76,10 +76,21 @@ class Account:
         """What shares of the window are shares of: the steps where these reach beyond the span, else the span."""
         return "gpu_span" if self.window_ns == self.span_ns else "steps"
 
-    @property
+    @cached_property
     def whole_told(self) -> str:
-        """`GPU span`, `steps`, and of several devices `GPU spans of 2 GPUs`: what shares of the window are of."""
-        return self._of_devices(WHOLES[self.whole])
+        """`GPU span`, `steps`, and of several devices `GPU spans of 2 GPUs`: what shares of the window are of.
+
+        GPU work that no step launched is named where there is much: it lies in the window, too.
+        """
+        told = self._of_devices(WHOLES[self.whole])
+        return f"{told} and GPU work outside of them" if self.whole == "steps" and self._has_strays else told
+
+    @property
+    def _has_strays(self) -> bool:
+        w = self.window
+        took = w.core.columns.dur_ns[w.gpu_rows]
+        strays = int(took[w.core.gpu_step[w.gpu_rows] < 0].sum())
+        return strays * 100 >= limits.WORTH_SAYING_PERCENT * int(took.sum()) > 0
 
     @property
     def span_told(self) -> str:

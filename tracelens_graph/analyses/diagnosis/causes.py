@@ -255,7 +255,7 @@ def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Find
         uid = int(c.uid[longest])
         text = (
             f"{LABELS[kind][0].upper()}{LABELS[kind][1:]}: {of_gpu:.1f} % of the GPU time ({shown_ms(time)}),"
-            f" {most:.0f} % of it in {brief(core.names[kernel])} [uid {uid}{op}]"
+            f" {most:.0f} % of it in {_told_apart(core, rows, kernel)} [uid {uid}{op}]"
         )
         evidence: dict[str, Any] = {
             **_cost(account, time), "percent_of_gpu_time": of_gpu, "kind": kind, "kernels": len(rows),
@@ -268,6 +268,14 @@ def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Find
         if owned < time / 2:
             advice = tuple(name for name in advice if not name.endswith("_tuning"))
         yield Finding("kernels", text, evidence, "fact", advice, f"tracelens-graph tree TRACE --uid {uid} --up")
+
+
+def _told_apart(core: Core, rows: np.ndarray, kernel: int) -> str:
+    """The short name of a kernel; where others of these rows are called so, too, that it is one of them."""
+    short = brief(core.names[kernel])
+    others = np.unique(core.columns.name[rows]).tolist()
+    is_one = any(brief(core.names[code]) == short for code in others if code != kernel)
+    return f"one instantiation of {short}" if is_one else short
 
 
 def _line_of(core: Core, op: int) -> str:

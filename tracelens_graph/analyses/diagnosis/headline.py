@@ -280,8 +280,8 @@ def _span(account: Account) -> str:
 
 def _steps(account: Account) -> str:
     until = " up to its last event" if account.window.core.info.gpu_ends_early else ""
-    together = f" of {account.devices:,} GPUs together" if account.devices > 1 else ""
-    return f"{shown_ms(account.window_ns)} of the steps{together}{until}"
+    together = " together" if account.devices > 1 else ""
+    return f"{shown_ms(account.window_ns)} of the {account.whole_told}{together}{until}"
 
 
 def _others(account: Account, part: str) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
+from tracelens_graph.analyses.performance.reached import reached
 from tracelens_graph.schema.tables.performance import BELOW_ROOF
 from tracelens_graph.table import Table
 
@@ -18,15 +17,8 @@ def below_roof(ops: Table) -> Table:
         One row per row of `ops` that has a roof and takes longer. The time at the roof is that of its first call, for
         all its calls: rows of `ops` hold calls with equal arguments.
     """
-    found = []
-    for row in ops.records():
-        roof_us = row.get("Roofline Time (µs)_first")
-        if roof_us is None or not math.isfinite(roof_us) or roof_us <= 0:
-            continue
-        won_us = row["Kernel Time (µs)_sum"] - row["operation_count"] * roof_us
-        if won_us > 0:
-            found.append((won_us, row))
-    found.sort(key=lambda pair: -pair[0])
+    found = [(it, row) for row in ops.records() if (it := reached(row)).won_us]
+    found.sort(key=lambda pair: -(pair[0].won_us or 0))
     rows = [row for _, row in found]
     columns = {
         "op": [str(row["name"]) for row in rows],
@@ -35,8 +27,8 @@ def below_roof(ops: Table) -> Table:
         "bound": [str(row["Roofline Bound"] or "").removesuffix("_BOUND").lower() for row in rows],
         "calls": [row["operation_count"] for row in rows],
         "time_ms": [row["Kernel Time (µs)_sum"] / 1e3 for row in rows],
-        "percent_of_roof": [row["Pct Roofline_mean"] for row in rows],
-        "could_be_won_ms": [won_us / 1e3 for won_us, _ in found],
+        "percent_of_roof": [it.percent_of_roof for it, _ in found],
+        "could_be_won_ms": [(it.won_us or 0) / 1e3 for it, _ in found],
         "uid": [row["ex_UID"] for row in rows],
     }
     return Table("below_roof", columns, BELOW_ROOF, "Operations below the roof, by what could be won")

@@ -73,6 +73,7 @@ def _trace(g: Core) -> Table:
     steps = g.steps()
     times: list[tuple[str, Any, str]] = [
         ("absolute start", _absolute(g.info.start_epoch_ns), "UTC"),
+        *([("start on the timeline", g.info.lead_ns / 1e6, "ms")] if g.info.lead_ns else ()),
         ("time covered", int(c.end_ns.max()) / 1e6 if len(c) else 0.0, "ms"),
         ("GPU span", g.everything.span_ns() / 1e6, "ms"),
     ]

@@ -78,7 +78,7 @@ def _code(has_memory: bool) -> Code:
 
 def _drawn(d: timeline.Drawn, held: Memory | None) -> dict[str, Any]:
     """How many events are on the page, how many allocations and releases, and of which kinds how many are not."""
-    instants = sum(one["all"] for one in held.devices) if held else 0
+    instants = sum(one["n"] for one in held.devices) if held else 0
     left_out = Counter(d.left_out)
     left_out[KIND_MEANING[Kind.MemoryEvent]] -= instants
     return {"events": d.events, "instants": instants, "left_out": dict(+left_out)}

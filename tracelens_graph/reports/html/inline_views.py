@@ -12,6 +12,7 @@ import numpy as np
 from tracelens_graph.analyses.kernels.kernels import kernel_summary
 from tracelens_graph.analyses.ops.ops import ops_summary
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+from tracelens_graph.analyses.performance.reached import reached
 from tracelens_graph.analyses.places.modules import modules
 from tracelens_graph.analyses.places.python_lines import python_lines
 from tracelens_graph.analyses.report.report_tables import TABLES, Tables, report_tables
@@ -31,6 +32,7 @@ from tracelens_graph.reports.html.roofline import roofline as roofline_data
 from tracelens_graph.reports.html.shell import Code, page
 from tracelens_graph.reports.html.tables import MOST_ROWS, Texts, table_objects
 from tracelens_graph.reports.roofline_html import MOST_MARKS
+from tracelens_graph.schema.tables.performance import BELOW_ROOF, WORK_SUMMARY
 from tracelens_graph.short_names import short_name
 from tracelens_graph.suggest import hint
 from tracelens_graph.table import Table
@@ -195,10 +197,9 @@ def roofline(
     device = _device(w.core, arch)
     ops = unified_perf_summary(w, arch=device)
     heading = _heading(w, f"Roofline of {device.name}")
-    modelled = ops.take(np.flatnonzero(np.asarray(ops["has_perf_model"], bool)))
-    table = _by_time(modelled, "Kernel Time (µs)_sum", (
+    table = _by_time(_with_rates(ops), "Kernel Time (µs)_sum", (
         "name", "Input Dims", "operation_count", "Kernel Time (µs)_sum", "Percentage (%)", "FLOPS/Byte",
-        "TFLOPS/s_mean", "Pct Roofline_mean", "Roofline Bound", "ex_UID",
+        "tflops_s", "percent_of_roof", "Roofline Bound", "ex_UID",
     ))  # fmt: skip
 
     def written(most: int) -> tuple[str, int]:
@@ -213,6 +214,15 @@ def roofline(
         return InlineRoofline(heading, table, notes, height, text, lambda: written(MOST_MARKS)[0], ops=ops, arch=device)
 
     return fitting(view, MOST_POINTS)
+
+
+def _with_rates(ops: Table) -> Table:
+    """Operations that have a model, with what their calls reach together."""
+    modelled = ops.take(np.flatnonzero(np.asarray(ops["has_perf_model"], bool)))
+    rates = [reached(row) for row in modelled.records()]
+    columns = {"tflops_s": [one.tflops_s for one in rates], "percent_of_roof": [one.percent_of_roof for one in rates]}
+    about = {"tflops_s": WORK_SUMMARY["tflops_s"], "percent_of_roof": BELOW_ROOF["percent_of_roof"]}
+    return replace(modelled, columns={**modelled.columns, **columns}, about={**modelled.about, **about})
 
 
 def grid(g: Core | Window, *wanted: str | Table | pd.DataFrame, step: Steps = None, height: int = 420) -> Inline:

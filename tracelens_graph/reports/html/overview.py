@@ -151,7 +151,10 @@ def recorded(about: Facts, held: Mapping[str, Table]) -> Iterable[tuple[str, str
     yield "entries of the file", f"{about.events:,}"
     yield "GPU events", f"{about.gpu_events:,}"
     for row in held["trace"].records():
-        if row["what"] in ("absolute start", "time covered", "GPU span") and row["value"] is not None:
+        if (
+            row["what"] in ("absolute start", "start on the timeline", "time covered", "GPU span")
+            and row["value"] is not None
+        ):
             value = row["value"]
             text = f"{value:,.3f}" if isinstance(value, float) else str(value)
             yield str(row["what"]), f"{text} {row['unit'] or ''}".strip()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
+from tracelens_graph.analyses.performance.reached import positive, reached
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.reports.html.tables import Texts
@@ -32,20 +32,19 @@ def roofline(
     if ops is None or arch is None or "Pct Roofline_mean" not in ops.columns:
         return None
     modelled = [row for row in ops.records() if row["has_perf_model"]]
-    drawn = [row for row in modelled if _positive(row["FLOPS/Byte"]) and _positive(row["TFLOPS/s_mean"])]
+    drawn = [row for row in modelled if positive(row["FLOPS/Byte"]) and reached(row).tflops_s]
     points = []
     for row in drawn[:most]:
-        at_roof = row.get("Roofline Time (µs)_first")
-        time_us = row["Kernel Time (µs)_sum"]
+        rates = reached(row)
         points.append({
             "name": texts.number(str(row["name"])), "category": texts.number(str(row["op category"])),
             "class": _class_of(str(row["op category"])),
             "args": texts.number(" ".join(str(dims) for dims in row["Input Dims"] or () if dims)),
-            "x": row["FLOPS/Byte"], "y": row["TFLOPS/s_mean"], "us": time_us, "percent": row["Percentage (%)"],
-            "calls": row["operation_count"], "uid": row["ex_UID"],
-            "roof": row["Pct Roofline_mean"] if _positive(row["Pct Roofline_mean"]) else None,
+            "x": row["FLOPS/Byte"], "y": rates.tflops_s, "us": row["Kernel Time (µs)_sum"],
+            "percent": row["Percentage (%)"], "calls": row["operation_count"], "uid": row["ex_UID"],
+            "roof": rates.percent_of_roof,
             "bound": str(row["Roofline Bound"] or "").removesuffix("_BOUND").lower(),
-            "won_us": max(time_us - row["operation_count"] * at_roof, 0) if _positive(at_roof) else None,
+            "won_us": rates.won_us,
         })  # fmt: skip
     bandwidth = arch.value("memory_bandwidth_gbps")
     return {
@@ -58,7 +57,3 @@ def roofline(
 def _class_of(category: str) -> str:
     low = category.lower()
     return next((of for part, of in _OF_CATEGORY.items() if part in low), "other")
-
-
-def _positive(value: float | None) -> bool:
-    return value is not None and math.isfinite(value) and value > 0

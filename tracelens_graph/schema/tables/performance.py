@@ -164,7 +164,7 @@ BELOW_ROOF: About = {
     "bound": text("what bounds it at the roof: compute or memory", "bound"),
     "calls": count("calls with these arguments", "calls"),
     "time_ms": total("sum of the durations of their GPU work", "ms", "time ms", compared="main"),
-    "percent_of_roof": Column("mean over the calls of what they reach of the roof", "%", heading="% of roof"),
+    "percent_of_roof": Column("time at the roof as share of the time", "%", heading="% of roof"),
     "could_be_won_ms": total(
         "the time less that at the roof, which is that of the first call for all", "ms", "could be won ms"
     ),
