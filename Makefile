@@ -1,6 +1,7 @@
 # Everything runs in a virtual environment of the checkout; a first call makes it, later ones reuse it.
 #   make demo                      a first look, on a generated trace
 #   make quick                     tests for every save: no database, browser or real traces; about a minute
+#   make slow                      measure which tests `make quick` leaves out
 #   make test                      all tests; TESTS=tests/graph some, HYPOTHESIS=many with many more examples
 #   make quick-wheel               the quick tests on the wheel, installed into an empty environment
 #   make lint build bench          for developers
@@ -21,7 +22,7 @@ HYPOTHESIS ?= few
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder --hypothesis-profile $(HYPOTHESIS)
 QUICK := not (neo4j or browser or corpus or slow)
 
-.PHONY: demo quick test test-torch test-jax quick-wheel bench lint build pairs
+.PHONY: demo quick slow test test-torch test-jax quick-wheel bench lint build pairs
 
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
@@ -29,6 +30,12 @@ demo: $(VENV)/.installed
 quick: export TRACELENS_GRAPH_CORPUS := none
 quick: $(VENV)/.installed-dev
 	$(RUN) $(PYTEST) -m '$(QUICK)' $(TESTS)
+
+slow: export TRACELENS_GRAPH_CORPUS := none
+slow: $(VENV)/.installed-dev
+	report=$$(mktemp) && trap 'rm -f "$$report"' EXIT \
+	&& $(RUN) $(PYTEST) -m 'not (neo4j or browser or corpus)' --junitxml="$$report" \
+	&& $(RUN) tests/slow_tests.py "$$report"
 
 test: $(VENV)/.installed-dev
 	$(RUN) $(PYTEST) $(TESTS)

@@ -1,4 +1,4 @@
-"""Which tests need what: markers that follow from fixtures and parameters, so that no test has to be marked by hand.
+"""Which tests need what: markers that follow from fixtures, parameters and measured times; none is set by hand.
 
 A test that asks for a fixture, directly or through another one, bears the markers of that fixture. All tests of the
 database run in one process of pytest-xdist, before all others, so that one server serves them. Of the others, those of
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from slow_tests import slow_tests, test_of
 
 from corpus import CHECKOUT, needs_corpus, needs_goldens
 
@@ -35,7 +36,10 @@ last ones end has served all others."""
 @pytest.hookimpl(tryfirst=True)  # before markers are looked at, by pytest itself and by xdist
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark, group and order the tests."""
+    slow = slow_tests()
     for item in items:
+        if test_of(item.nodeid) in slow:
+            item.add_marker(pytest.mark.slow)
         for fixture in MARKERS_OF_FIXTURES.keys() & _fixtures(item):
             item.add_marker(MARKERS_OF_FIXTURES[fixture])
         for reason in _missing(item):

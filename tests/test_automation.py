@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from slow_tests import seconds, slow_tests
 
 from corpus import CHECKOUT
 
@@ -53,3 +54,22 @@ def test_hooks_run_what_lint_runs() -> None:
     lint = (CHECKOUT / "Makefile").read_text().partition("\nlint:")[2].partition("\n\n")[0]
     assert {program.parent for program in programs} == {Path(".venv/bin")}
     assert {program.name for program in programs} == set(re.findall(r"(?:-m |/bin/)([\w-]+)", lint))
+
+
+def test_slow_tests_are_there() -> None:
+    listed = slow_tests()
+    assert listed
+    for test in listed:
+        path, *_, name = test.split("::")
+        text = (CHECKOUT / path).read_text()
+        assert re.search(rf"^(    )?(def {name}\(|{name} = )", text, re.MULTILINE), f"{test}: renew the list: `make slow`"
+
+
+def test_times_are_read_from_a_report(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(
+        '<testsuites><testsuite><testcase classname="tests.a.test_b" name="test_c[1]" time="0.2"/>'
+        '<testcase classname="tests.a.test_b" name="test_c[2-x@y]" time="0.5"/>'
+        '<testcase classname="tests.a.test_b.TestD" name="test_e@neo4j" time="1"/></testsuite></testsuites>'
+    )
+    assert seconds(report) == {"tests/a/test_b.py::test_c": 0.7, "tests/a/test_b.py::TestD::test_e": 1}

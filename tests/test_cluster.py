@@ -38,8 +38,6 @@ from tracelens_graph.simulate import simulate, write
 if TYPE_CHECKING:
     from distributed import LocalCluster
 
-pytestmark = pytest.mark.slow
-
 Run = Callable[..., tuple[int, str, str]]
 
 

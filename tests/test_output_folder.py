@@ -119,7 +119,6 @@ with output_folder.writing_folder(sys.argv[1], ["a.csv", "b.csv"]) as output:
     assert (folder / "a.csv").read_bytes() == b"newest"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

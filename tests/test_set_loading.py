@@ -27,8 +27,6 @@ from tracelens_graph.schema import STORED
 from tracelens_graph.set_loading import load_core_set, trace_files
 from tracelens_graph.simulate import simulate, write
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Path:

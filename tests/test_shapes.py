@@ -22,8 +22,6 @@ from tracelens_graph.graph.collective_kinds import communication
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 
-pytestmark = pytest.mark.slow
-
 SIZES = (100, 200, 400)
 AT_MOST = 2.2
 """Growth for each doubling; quadratic work would be 4."""

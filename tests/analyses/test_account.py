@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import pytest
 from growth import cost
 from handmade import span
 
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.loading import load_core
-
-pytestmark = pytest.mark.slow
 
 
 def test_gaps_of_one_device_are_held_once() -> None:

@@ -148,7 +148,6 @@ def seeds() -> range:
     return range(10 if thorough() else 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_a_planted_problem_is_the_headline(problem: str, seeds: range) -> None:
     for seed in seeds:
@@ -157,7 +156,6 @@ def test_a_planted_problem_is_the_headline(problem: str, seeds: range) -> None:
             assert named(headline) & kinds(problem, number), (seed, headline.text)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), list(combinations(PROBLEMS, 2)))
 def test_of_two_problems_the_dearer_one_is_the_headline(first: str, second: str, seeds: range) -> None:
     """A problem costs what the run takes longer with it. A mixture may name both.
@@ -184,7 +182,6 @@ def test_of_two_problems_the_dearer_one_is_the_headline(first: str, second: str,
             ), (dearer, headline.text)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("recompute", ["none", "non_reentrant", "reentrant"])
 def test_a_healthy_run_has_no_losses(recompute: str) -> None:
     for rank in simulate(recompute=recompute, seed=4, cuda_sync=True, layers=3).ranks:
@@ -287,7 +284,6 @@ def test_another_accelerator_is_no_gpu() -> None:
     assert others == []
 
 
-@pytest.mark.slow
 def test_advice_is_known() -> None:
     for problem in PROBLEMS:
         for rank in simulate(problem=problem, seed=1).ranks:

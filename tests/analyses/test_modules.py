@@ -559,7 +559,6 @@ def known_times(trace: dict[str, Any], truth: dict[str, Any]) -> Times:
     return {path: (times[0], times[1]) for path, times in found.items()}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_simulated_truth(job: str) -> None:
     for rank in simulate(**{"steps": 2, "seed": 11, **JOBS[job]}).ranks:

@@ -21,7 +21,6 @@ def lines(**settings: Any) -> list[Any]:
     return [overview_line(load_core(rank.trace), f"rank{rank.rank}") for rank in run.ranks]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_late_rank_is_named(seed: int) -> None:
     late = PROBLEMS["late_rank"]["dataloader_rank"]
@@ -33,7 +32,6 @@ def test_the_late_rank_is_named(seed: int) -> None:
     assert table.notes[1].startswith(f"late: rank{late}: it came last to ")
 
 
-@pytest.mark.slow
 def test_a_slow_network_makes_no_rank_late() -> None:
     found = lines(problem="exposed_communication")
     assert late_trace(found) is None
@@ -42,7 +40,6 @@ def test_a_slow_network_makes_no_rank_late() -> None:
     assert late.startswith("no rank is late: ")
 
 
-@pytest.mark.slow
 def test_where_ranks_are_missing_none_is_late() -> None:
     run = simulate(ranks=4, dataloader_us=12_000.0, dataloader_rank=1)
     found = [overview_line(load_core(rank.trace), f"rank{rank.rank}") for rank in run.ranks]

@@ -47,7 +47,6 @@ def finding(g: Core | Window, topic: str) -> Finding:
 # -- planted problems -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_the_evidence_of_planted_problems() -> None:
     (loader,) = simulated("data_loader")
     found = losses(loader)["data_loader"]
@@ -354,7 +353,6 @@ def test_real_traces(path: Path) -> None:
     check(loaded(path))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_every_command_runs(problem: str | None, tmp_path: Path) -> None:
     run = simulate(problem=problem, seed=5, unlaunched=2)

@@ -276,7 +276,6 @@ def test_work_grows_with_the_name(prefix: str, part: str) -> None:
     assert_growth(lambda length: partial(read, prefix, part, length), 800)
 
 
-@pytest.mark.slow
 @HOSTILE
 def test_a_name_of_a_megabyte_is_no_more_work_than_what_is_read_of_it(part: str) -> None:
     read("", part, 1 << 16)  # what is done once

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import pytest
 from growth import cost
 
 from tracelens_graph.categories.kernels import kernel_categories
 
 
-@pytest.mark.slow
 def test_names_that_the_same_rules_fit_share_the_list_of_them() -> None:
     count = 5_000
     kernels = [(f"{number}", "") for number in range(count)]

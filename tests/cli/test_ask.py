@@ -15,8 +15,6 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.reports.json import table_object
 from tracelens_graph.simulate import simulate, write
 
-pytestmark = pytest.mark.slow
-
 Run = Callable[..., tuple[int, str, str]]
 
 

@@ -146,7 +146,6 @@ def test_both_trees_as_one(run: Run, trace_file: Path, slower: Path) -> None:
     assert any(line.split()[-2:] == ["Memcpy", "DtoH"] for line in lines)
 
 
-@pytest.mark.slow
 def test_equal_layers_are_folded(run: Run, job: list[Path], tmp_path: Path) -> None:
     other = write(simulate(ranks=1, steps=2, layers=6), tmp_path / "six")[0]
     code, out, err = run("diff", job[0], other, "--tree", "--min-percent", "0")
@@ -164,7 +163,6 @@ def test_several_traces_are_compared_with_the_first(run: Run, trace_file: Path, 
     assert [round(row["change_ms"], 6) for row in rows] == [0, 0.02, 0]
 
 
-@pytest.mark.slow
 def test_runs_of_other_structure_are_told_apart(run: Run, job: list[Path], tmp_path: Path) -> None:
     fewer = write(simulate(ranks=1, steps=2, layers=2), tmp_path / "two")[0]
     rows = table(run, job[0], fewer, job[2])["rows"]
@@ -315,7 +313,6 @@ def hints_of(out: str) -> list[str]:
     return [line.removeprefix("ask next: ") for line in out.splitlines() if line.startswith("ask next: ")]
 
 
-@pytest.mark.slow
 def test_ranks_without_a_common_structure_are_not_called_alike(run: Run, tmp_path: Path) -> None:
     ranks = [write(simulate(ranks=1, steps=1, layers=layers), tmp_path / f"rank{layers}")[0] for layers in (1, 3, 6)]
     code, out, err = run("diff", "--within", *ranks)
@@ -333,7 +330,6 @@ def test_ranks_without_a_common_structure_are_not_called_alike(run: Run, tmp_pat
     assert [run(*shlex.split(hint)[1:])[0] for hint in (report, pair)] == [0, 0]
 
 
-@pytest.mark.slow
 def test_steps_without_a_common_structure_lead_on(run: Run, job: list[Path], tmp_path: Path) -> None:
     trace = json.loads(gzip.decompress(write(simulate(ranks=1, steps=3, layers=2), tmp_path / "s")[0].read_bytes()))
     marks = [event for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep#")]
@@ -352,7 +348,6 @@ def test_steps_without_a_common_structure_lead_on(run: Run, job: list[Path], tmp
     assert [run(*shlex.split(hint)[1:])[0] for hint in hints_of(out)] == [0, 0]
 
 
-@pytest.mark.slow
 def test_several_traces_say_which_steps_are_compared_and_lead_on(run: Run, job: list[Path], tmp_path: Path) -> None:
     other = write(simulate(ranks=1, steps=3, layers=6), tmp_path / "six")[0]
     code, out, err = run("diff", job[0], job[2], other, "--names", "a,b,c")
@@ -366,7 +361,6 @@ def test_several_traces_say_which_steps_are_compared_and_lead_on(run: Run, job: 
     assert "One step" not in run("diff", job[0], job[2], other, "--from", "0ms")[1]
 
 
-@pytest.mark.slow
 def test_only_places_that_differ_are_listed_for_people(run: Run, job: list[Path], tmp_path: Path) -> None:
     other = write(simulate(ranks=1, steps=2, layers=4, tiny_kernels=3), tmp_path / "other")[0]
     code, out, _ = run("diff", job[0], other)
@@ -385,7 +379,6 @@ def test_only_places_that_differ_are_listed_for_people(run: Run, job: list[Path]
     assert f"{same} places are the same on both sides, and not listed" in out
 
 
-@pytest.mark.slow
 def test_top_is_the_number_of_places_on_the_screen(run: Run, job: list[Path], tmp_path: Path) -> None:
     other = write(simulate(ranks=1, steps=2, layers=6), tmp_path / "six")[0]
     for top, said in (("2", "The 2 places"), ("7", "The 7 places")):
@@ -395,7 +388,6 @@ def test_top_is_the_number_of_places_on_the_screen(run: Run, job: list[Path], tm
     assert " more: --points" not in run("diff", job[0], other, "--top", "0")[1]
 
 
-@pytest.mark.slow
 def test_hints_keep_names_and_need_files(run: Run, trace_file: Path, slower: Path) -> None:
     (hint,) = hints_of(run("diff", trace_file, slower, "--names", "old,new one")[1])
     assert shlex.split(hint)[-4:] == ["--names", "old,new one", "--point", "1"]

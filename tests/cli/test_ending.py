@@ -15,8 +15,6 @@ import pytest
 
 from tracelens_graph.simulate import simulate, write
 
-pytestmark = pytest.mark.slow
-
 PROGRAM = f"{shlex.quote(sys.executable)} -m tracelens_graph"
 
 

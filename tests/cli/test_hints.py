@@ -43,7 +43,6 @@ def test_what_came_through_a_pipe_is_not_named(tmp_path: Path) -> None:
         assert Call(trace).cut(5) == "tracelens-graph cut TRACE --uid 5 -o event-5.json.gz"
 
 
-@pytest.mark.slow
 def test_hints_run_with_the_window_of_the_call(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "it's a job"
     write(simulate(steps=3, layers=1), folder)
@@ -80,7 +79,6 @@ def test_runs_of_one_structure_need_no_diff(run: Run, trace_file: Path) -> None:
 
 
 @parametrize("path", kineto_traces())
-@pytest.mark.slow
 def test_hints_of_every_real_trace_run(run: Run, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = {}

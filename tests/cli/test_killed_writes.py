@@ -17,7 +17,6 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.stores.graph_file import read_graph
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal"),
 ]
 

@@ -27,8 +27,6 @@ from tracelens_graph.files import Protection, check_outputs, protecting, replaci
 from tracelens_graph.marks import LIST
 from tracelens_graph.simulate import simulate, write
 
-pytestmark = pytest.mark.slow
-
 PROGRAM = [sys.executable, "-c", "from tracelens_graph.cli import main; main()"]
 
 

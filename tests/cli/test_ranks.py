@@ -192,7 +192,6 @@ def test_draws(run: Run, job: Path, tmp_path: Path) -> None:
     assert read(pages[0].read_text()).body["step"]["step"] == 3
 
 
-@pytest.mark.slow
 def test_draws_pictures(run: Run, job: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for suffix, begin in (("png", b"\x89PNG\r\n"), ("svg", b"<?xml")):

@@ -279,7 +279,6 @@ def gpu(name: str, ts: float, dur: float, **where: int) -> dict[str, Any]:
     return span("kernel", name, ts, dur, pid=0, tid=7, **({"device": 0, "stream": 7} | where))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "events",
     [

@@ -51,7 +51,6 @@ def test_for_programs(run: Run, trained: Path, tmp_path: Path) -> None:
     assert (tmp_path / "r.html").exists()
 
 
-@pytest.mark.slow
 def test_draws_pictures_and_never_a_page_under_their_suffix(run: Run, trained: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for suffix, begin in (("png", b"\x89PNG\r\n"), ("svg", b"<?xml"), ("PNG", b"\x89PNG\r\n")):

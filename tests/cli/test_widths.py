@@ -12,8 +12,6 @@ from corpus import CORPUS, needs_corpus
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.texts import width_of
 
-pytestmark = pytest.mark.slow
-
 COMMANDS = (
     "report T", "report T --all", "report T --table kernel_summary", "report T --table unified_perf_summary",
     "report T --short-kernels 10 --call-stack --overlap --table ops_unique_args", "report T U", "info T", "timeline T",
@@ -65,7 +63,6 @@ def test_every_command_fits(run: Run, job: list[Path], command: str, width: int 
 
 
 @needs_corpus
-@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, None])
 @pytest.mark.parametrize("name", TRACES)
 @pytest.mark.parametrize("command", COMMANDS)

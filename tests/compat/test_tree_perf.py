@@ -356,7 +356,6 @@ def in_lists(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-@pytest.mark.slow
 @examples(60)
 @given(traces())
 def test_whole_frames_equal_our_tables_on_made_traces(trace: dict[str, Any]) -> None:

@@ -131,7 +131,6 @@ def test_picture_shows_the_import_contract() -> None:
     assert set().union(*rows) == there
 
 
-@pytest.mark.slow
 def test_demo_compares_with_the_truth_and_writes_files(tmp_path: Path) -> None:
     script = CHECKOUT / "examples/demo.py"
     run = subprocess.run([sys.executable, str(script)], cwd=tmp_path, check=True, capture_output=True, text=True)

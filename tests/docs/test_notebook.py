@@ -28,7 +28,6 @@ def outputs(source: str, folder: Path) -> list[dict[str, Any]]:
     return list(cell["outputs"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", run_notebook.NOTEBOOKS, ids=lambda path: path.name)
 def test_outputs_are_current(path: Path, tmp_path: Path) -> None:
     text = path.read_text()

@@ -80,7 +80,6 @@ def test_every_table_is_explained() -> None:
     assert TABLES.keys() - {"unmodelled"} <= COMMANDS.keys()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITH_TORCH))
 def test_command_works(name: str, trace: Path, replayed: dict[str, str], tmp_path: Path) -> None:
     et = str(execution_trace(trace))

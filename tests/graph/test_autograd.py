@@ -185,7 +185,6 @@ def test_links_join_ops_whatever_the_trace(parsed: dict[str, Any]) -> None:
     assert len(uid_pairs(core)) == len(found.forward)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("arrows", [True, False], ids=["arrows", "numbers only"])
 @pytest.mark.parametrize("recompute", ["none", "non_reentrant", "reentrant"])
 @pytest.mark.parametrize("stacks", [True, False], ids=["stacks", "no stacks"])

@@ -232,7 +232,6 @@ def check_consistent(core: Core) -> None:
     assert starts == sorted(starts)
 
 
-@pytest.mark.slow
 def test_simulated_collectives_meet_over_ranks() -> None:
     simulated = simulate(ranks=3, steps=2, seed=4, unlaunched=3).ranks
     parts = [collectives(load_core(rank.trace)) for rank in simulated]

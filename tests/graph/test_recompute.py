@@ -193,7 +193,6 @@ def test_recomputing_frames_without_any_backward_op() -> None:
     assert uid_pairs(core) == set()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("recompute", ["none", "non_reentrant", "reentrant"])
 @pytest.mark.parametrize("stacks", [True, False], ids=["stacks", "no stacks"])
 def test_simulated_recomputation(recompute: str, stacks: bool) -> None:

@@ -35,7 +35,6 @@ def uid_or_none(core: Core, rows: np.ndarray) -> list[int | None]:
     return [int(core.columns.uid[row]) if row >= 0 else None for row in rows.tolist()]
 
 
-@pytest.mark.slow
 def test_launches_owners_steps_and_modules(job: list[tuple[Core, dict[str, Any]]]) -> None:
     for core, truth in job:
         known = truth["gpu_events"]

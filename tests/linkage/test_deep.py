@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from tracelens_graph.cli.app import app
 
-pytestmark = pytest.mark.slow
 DEPTH = 30_000
 
 

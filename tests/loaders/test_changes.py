@@ -19,8 +19,6 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.set_loading import load_core_set
 from tracelens_graph.simulate import simulate, write
 
-pytestmark = pytest.mark.slow
-
 
 def grow(path: Path) -> None:
     with path.open("ab") as file:

@@ -29,8 +29,6 @@ SMALL = traces_named(
     "tracelens/h100/bert-small", "tracelens/mi300/torch-compile-triton", "hta/amd/mi250-minitoy",
     "hta/critical-path/simple-add", "hta/two-of-128-ranks/rank-0", "dlrm-8-ranks/kineto/rank3",
 )  # fmt: skip
-pytestmark = pytest.mark.slow
-
 traces = pytest.mark.parametrize(
     "path",
     [

@@ -155,7 +155,6 @@ def test_kept_and_lost_add_up(number: int) -> None:
     assert not fault_of(*case(number))
 
 
-@pytest.mark.slow
 def test_noise_alone_is_taken_for_an_event() -> None:
     """Brackets and quotes drawn at random spell an event now and then; nothing else is counted wrongly."""
     numbers = range(60, 60 + rounds(400))

@@ -396,7 +396,6 @@ def test_no_input_raises(text: bytes, last: bool) -> None:
     assert found is None or isinstance(found[0], dict)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "pattern",
     [

@@ -105,7 +105,6 @@ def test_csv_is_verbatim() -> None:
     assert [json.loads(row[2], parse_constant=pytest.fail)[0] for row in rows[1:-1]] == [name[:99] for name in NAMES]
 
 
-@pytest.mark.slow
 def test_folder_holds_every_name_and_no_other_file(tables: dict[str, Table], tmp_path: Path) -> None:
     paths = write_folder(tables, tmp_path / "report")
     assert sorted(tmp_path.rglob("*.csv")) == sorted(paths)
@@ -135,7 +134,6 @@ def test_xlsx_holds_texts_and_nothing_that_runs(tables: dict[str, Table]) -> Non
     assert any(text.endswith("[cut: 1,048,576 characters]") for text in shown if text)
 
 
-@pytest.mark.slow
 def test_json_is_strict(core: Core, tables: dict[str, Table]) -> None:
     for text in (*map(table_json, tables.values()), report_json([], tables, facts(core))):
         assert text.isascii()

@@ -216,7 +216,6 @@ def test_what_is_chosen_is_what_weighs_most_and_the_rest_evenly() -> None:
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_names_stay_texts_in_a_picture(form: str) -> None:
     pytest.importorskip("matplotlib")
@@ -229,7 +228,6 @@ def test_names_stay_texts_in_a_picture(form: str) -> None:
         assert "$\\alpha$" in "".join(root.itertext())
 
 
-@pytest.mark.slow
 def test_a_picture_shows_what_the_page_shows(late: Job) -> None:
     pytest.importorskip("matplotlib")
     files = [io.BytesIO(), io.BytesIO()]

@@ -236,7 +236,6 @@ def test_names_stay_texts() -> None:
     text.encode()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_names_stay_texts_in_a_picture(form: str) -> None:
     pytest.importorskip("matplotlib")

@@ -11,8 +11,6 @@ from simulate.reading import HOST, of, span
 
 from tracelens_graph.simulate import RankTrace, Run, simulate
 
-pytestmark = pytest.mark.slow
-
 SYNCHRONIZING: dict[str, dict[str, Any]] = {
     "data parallel": {"ranks": 2},
     "reading": {"ranks": 2, "sync_every_step": True, "read_loss": True},

@@ -15,8 +15,6 @@ from tracelens_graph.loading import load_core
 from tracelens_graph.simulate import Run, simulate
 from tracelens_graph.simulate.kinds import CALLED_ALONE, KINDS
 
-pytestmark = pytest.mark.slow
-
 JOBS: dict[str, dict[str, Any]] = {
     "every kind": {**LOOP, "ranks": 4, "step_collectives": CALLED_ALONE, "collective_mb": (0.01, 10.0), "nodes": 2},
     "three ranks": {**LOOP, "ranks": 3, "step_collectives": ("send", "all_to_allv", "broadcast", "reduce")},

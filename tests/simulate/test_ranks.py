@@ -28,8 +28,6 @@ import tracelens_graph
 from tracelens_graph.simulate import RankTrace, Run, simulate, write
 from tracelens_graph.simulate.__main__ import main
 
-pytestmark = pytest.mark.slow
-
 BASE_NS = 1_428_625_700_000_000
 
 

@@ -23,8 +23,6 @@ from simulate.reading import GPU, HOST, chain, length, of, parents, span
 from tracelens_graph.perf.occupancy import Occupancy, theoretical_occupancy
 from tracelens_graph.simulate import PROBLEMS, RankTrace, Run, simulate, write
 
-pytestmark = pytest.mark.slow
-
 VARIANTS: dict[str, dict[str, Any]] = {
     "one rank": {},
     "three ranks": {"ranks": 3, "clock_offset_us": 250.5, "cuda_sync": True},
@@ -43,7 +41,6 @@ def run(request: pytest.FixtureRequest) -> Run:
 # -- the trace -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_host_events_nest_as_truth_says(run: Run) -> None:
     for rank in run.ranks:
         above = parents(of(rank.trace, *HOST))
@@ -284,7 +281,6 @@ GROWS = {
 """Problem: the part of the timeline it makes grow, on which rank, by at least how many nanoseconds."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("problem", list(PROBLEMS))
 def test_a_planted_problem_shows(problem: str) -> None:
     part, rank, least = GROWS[problem]

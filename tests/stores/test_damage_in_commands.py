@@ -20,8 +20,6 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading import load_core
 from tracelens_graph.stores.graph_file import write_graph
 
-pytestmark = pytest.mark.slow
-
 CASES = 18
 """Seeds for each kind of damage."""
 

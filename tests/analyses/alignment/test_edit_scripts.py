@@ -70,7 +70,6 @@ def test_the_same_twice(seed: int) -> None:
     assert_same(align(a, b), align(a, b))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: str(edit.__name__))
 def test_one_edit_costs_no_more_than_it_must(edit) -> None:  # type: ignore[no-untyped-def]
     for seed in range(rounds(120)):
@@ -82,7 +81,6 @@ def test_one_edit_costs_no_more_than_it_must(edit) -> None:  # type: ignore[no-u
         assert cost_of(found) <= cost(*found.sides, kept(tree, changed)), seed
 
 
-@pytest.mark.slow
 def test_several_edits_cost_hardly_ever_more_than_they_must() -> None:
     """Units first is no exact method. How often it is dearer than the edits, how often than the best, and by how much.
 

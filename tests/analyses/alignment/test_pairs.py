@@ -152,7 +152,6 @@ NO_GPU_WORK_CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("setting", NO_GPU_WORK_CHANGES)
 def test_what_only_the_recording_has_is_no_difference(setting: str) -> None:
     found = compared(simulated(), simulated(**NO_GPU_WORK_CHANGES[setting]))
@@ -180,7 +179,6 @@ POINTS: dict[str, tuple[dict[str, Any], dict[str, Any], Reason]] = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("setting", POINTS)
 def test_the_place_with_the_planted_cause_comes_first(setting: str) -> None:
     before, after, reason = POINTS[setting]
@@ -198,7 +196,6 @@ TIMES: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, Cause | None]]
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("setting", TIMES)
 def test_the_time_with_the_planted_cause_comes_first(setting: str) -> None:
     before, after, (part, cause) = TIMES[setting]
@@ -206,7 +203,6 @@ def test_the_time_with_the_planted_cause_comes_first(setting: str) -> None:
     assert (most.part, most.cause) == (part, cause)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["sync_every_step", "read_loss"])
 def test_calls_that_wait_for_the_gpu_are_counted_beside_the_idle_time_that_they_cause(setting: str) -> None:
     parts = time_parts(compared(simulated(), simulated(**{setting: True})))
@@ -221,7 +217,6 @@ def test_calls_that_wait_for_the_gpu_are_counted_beside_the_idle_time_that_they_
 # -- steps -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_trace_against_its_windows() -> None:
     whole = simulated()
     numbers = [int(whole.names[code].rpartition("#")[2]) for code in whole.columns.name[_steps(whole)].tolist()]
@@ -235,14 +230,12 @@ def test_a_trace_against_its_windows() -> None:
         }  # fmt: skip
 
 
-@pytest.mark.slow
 def test_the_median_step_is_told() -> None:
     one, other = median_steps(window_of(simulated()), window_of(simulated(steps=1)))
     assert one.title.endswith("of median GPU time of 3 steps")
     assert "median" not in other.title
 
 
-@pytest.mark.slow
 def test_annotations_are_windows_as_well() -> None:
     windows = [narrow(window_of(simulated(batch=batch)), annotation="ProfilerStep#4") for batch in (2, 4)]
     found = diff(windows[0], windows[1])

@@ -54,7 +54,6 @@ CASES = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_ten_thousand_calls_below_one_frame(case: str) -> None:
     first, second, least = CASES[case]

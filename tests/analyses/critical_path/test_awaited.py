@@ -13,7 +13,6 @@ from tracelens_graph.analyses.critical_path.awaited import Said, awaited_parts, 
 KINDS = ("broadcast", "reduce", "gather", "scatter", "send", "all_to_all", "all_to_allv")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("nothing_recorded", [False, True])
 def test_against_the_simulator(nothing_recorded: bool) -> None:
     """With what PyTorch records all is right; without a root, times tell it but for a few collectives."""

@@ -51,7 +51,6 @@ def cause(known: Causes, point: int) -> tuple[Edge | None, int]:
     return (Edge(known.kind[edge]), int(known.before[edge])) if edge >= 0 else (None, -1)
 
 
-@pytest.mark.slow
 def test_starts_of_gpu_events(job: SimulatedJob) -> None:
     """At least 99.5 % are right. Of causes that allowed a start at the same moment each is."""
     right = total = 0
@@ -66,7 +65,6 @@ def test_starts_of_gpu_events(job: SimulatedJob) -> None:
     assert right >= 0.995 * total
 
 
-@pytest.mark.slow
 def test_ends_of_collectives(job: SimulatedJob) -> None:
     """Each part ended after the last of those had come whom it waits for."""
     for one in job.truth[0]["collectives"]:
@@ -86,7 +84,6 @@ def test_ends_of_collectives(job: SimulatedJob) -> None:
             assert start[came] >= max(start.values()) - unsure
 
 
-@pytest.mark.slow
 def test_returns_of_calls_that_wait(job: SimulatedJob) -> None:
     """A call that waits, returns after the work it waits for, but where that ended as soon as it was asked for."""
     right = total = 0

@@ -294,7 +294,6 @@ JOBS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("job", JOBS)
 def test_steps_add_up(job: str) -> None:
     known = simulated_job(**{"steps": 3, **JOBS[job]}).causes

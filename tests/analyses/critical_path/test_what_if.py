@@ -88,7 +88,6 @@ def assert_within_bound(found: WhatIf, true: Causes, step: int) -> None:
     assert found.error_ns <= 5_000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("step", [3, 4])
 def test_the_late_data_loader_repaired(step: int) -> None:
     late = simulated_job(**JOB, dataloader_us=12_000.0, dataloader_rank=2)
@@ -97,7 +96,6 @@ def test_the_late_data_loader_repaired(step: int) -> None:
     assert_within_bound(found, simulated_job(**JOB).causes, step)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("factor", [0.25, 2.0])
 def test_another_bus(factor: float) -> None:
     """Every transfer as it is in the simulation with that bus: its latency is not in the trace."""
@@ -124,7 +122,6 @@ def test_another_bus(factor: float) -> None:
         assert abs(lengths["usual"] - true) <= 5_000
 
 
-@pytest.mark.slow
 def test_an_op_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     now = simulated_job(**JOB)
     submit = host.Process.submit
@@ -142,7 +139,6 @@ def test_an_op_halved(monkeypatch: pytest.MonkeyPatch) -> None:
         assert_within_bound(found, then.causes, step)
 
 
-@pytest.mark.slow
 def test_a_slow_rank_repaired() -> None:
     slow = simulated_job(**JOB, slow_rank=2, slow_factor=1.5)
     for step in (3, 4):

@@ -302,7 +302,6 @@ def test_every_cut_gives_a_graph_or_one_line(step: int) -> None:
         assert core is None or core.info.ends_early or len(core.columns) >= 4
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_bytes_give_a_graph_or_one_line(seed: int) -> None:
     draw = np.random.default_rng(seed)

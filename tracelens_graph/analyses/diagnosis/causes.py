@@ -22,6 +22,7 @@ from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
+from tracelens_graph.short_names import short_name
 
 _WAITS: Mapping[str, tuple[tuple[Cause, ...], str, tuple[str, ...]]] = {
     "data_loader": ((Cause.data_loader,), "Data loader", ("data_loader",)),
@@ -272,10 +273,10 @@ def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Find
 
 def _told_apart(core: Core, rows: np.ndarray, kernel: int) -> str:
     """The short name of a kernel; where others of these rows are called so, too, that it is one of them."""
-    short = brief(core.names[kernel])
-    others = np.unique(core.columns.name[rows]).tolist()
-    is_one = any(brief(core.names[code]) == short for code in others if code != kernel)
-    return f"one instantiation of {short}" if is_one else short
+    short, told = short_name(core.names[kernel]), brief(core.names[kernel])
+    others = (core.names[code] for code in np.unique(core.columns.name[rows]).tolist() if code != kernel)
+    is_one = any(short in name and short_name(name) == short for name in others)
+    return f"one instantiation of {told}" if is_one else told
 
 
 def _line_of(core: Core, op: int) -> str:
