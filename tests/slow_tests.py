@@ -13,7 +13,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 LIST = Path(__file__).with_suffix(".txt")
-_SLOW_S = 0.25
+_SLOW_S = 0.2
 """Seconds from which a test is slow, all its cases together, in one of two processes on two cores."""
 
 
