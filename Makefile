@@ -56,6 +56,7 @@ lint: $(VENV)/.installed-dev
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	$(VENV)/bin/lint-imports
+	$(RUN) tests/lint_scripts.py
 
 build: $(VENV)/.installed-dev
 	rm -rf dist

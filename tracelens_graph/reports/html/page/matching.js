@@ -18,8 +18,8 @@ class Matching {
   // The pattern that a text is; the text itself where it is none.
   static patternOf(text) {
     try {
-      new RegExp(text, "i");
-      return text;
+      const { source } = new RegExp(text, "i");
+      return source && text;
     } catch {
       return Matching.plain(text);
     }
@@ -63,9 +63,9 @@ class Matching {
       done(found, "");
       return;
     }
-    const end = (found, note) => {
+    const end = (fits, note) => {
       this.stop();
-      done(found, note);
+      done(fits, note);
     };
     const asText = () => end(fitting(Matching.plain(text), texts), Matching.AS_TEXT);
     try {

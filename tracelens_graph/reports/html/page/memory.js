@@ -177,7 +177,7 @@ class Memory {
       },
       scales: {
         x: { time: false, range: () => [this.view.from, this.view.to] },
-        y: { range: (_, low, high) => this.range(device, low, high) },
+        y: { range: (_, low) => this.range(device, low) },
       },
       axes: [
         { show: false },
@@ -209,7 +209,7 @@ class Memory {
     };
   }
 
-  range(device, low, high) {
+  range(device, low) {
     if (this.isFromZero || low == null) return [device.least, device.most * 1.1];
     const shown = Moments.points(device, this.view.from, this.view.to, this.width, this.trace.high)[1];
     const [least, most] = [Math.min(...shown), Math.max(...shown)],
@@ -296,7 +296,7 @@ class Memory {
       if (best < 0 || Math.abs(device.change[i]) > Math.abs(device.change[best])) best = i;
     }
     if (best >= 0 && Math.abs(device.time[device.peak] - time) <= Memory.NEAR * scale) best = device.peak;
-    return { time, change: best, then: Moments.before(device, time) };
+    return { time, change: best, before: Moments.before(device, time) };
   }
 
   listen(device, over) {
@@ -323,7 +323,7 @@ class Memory {
     over.addEventListener("pointerup", (event) => {
       if (drag && !drag.moved) {
         const found = this.at(device, event.offsetX);
-        this.follow(device, found.change >= 0 ? found.change : found.then, found.time);
+        this.follow(device, found.change >= 0 ? found.change : found.before, found.time);
       }
       drag = null;
     });

@@ -113,7 +113,7 @@ class Roofline {
           onpointermove: (event) =>
             Tip.at(
               event,
-              says.map((line, k) => [k ? "" : "name", line]),
+              says.map((said, k) => [k ? "" : "name", said]),
             ),
           onpointerleave: () => Tip.hide(),
         }),

@@ -179,11 +179,13 @@ const Stacks = {
     const lay = (frame, x, row) => {
       const width = total[frame] / whole;
       if (!(width >= least)) return;
+      const onlyKid = (last) => {
+        const kids = [...made.kids(last)].filter((kid) => total[kid] > 0);
+        return kids.length === 1 && total[kids[0]] === total[frame] && joins(frame, kids[0]) ? kids[0] : -1;
+      };
       const chain = [frame];
-      while (collapsed && !isApart(frame)) {
-        const kids = [...made.kids(chain[chain.length - 1])].filter((kid) => total[kid] > 0);
-        if (kids.length !== 1 || total[kids[0]] !== total[frame] || !joins(frame, kids[0])) break;
-        chain.push(kids[0]);
+      if (collapsed && !isApart(frame)) {
+        for (let kid = onlyKid(frame); kid >= 0; kid = onlyKid(kid)) chain.push(kid);
       }
       found.push({ chain, x, width, row });
       open.push([chain[chain.length - 1], x, row + 1]);

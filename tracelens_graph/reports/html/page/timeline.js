@@ -186,7 +186,7 @@ class Timeline {
   show(from, to) {
     const { low, high } = this.trace,
       all = high - low || 1;
-    let span = Math.min(Math.max(to - from, 20), all * 1.1);
+    const span = Math.min(Math.max(to - from, 20), all * 1.1);
     let begin = (from + to - span) / 2;
     begin = Math.min(Math.max(begin, low - all * 0.05), high + all * 0.05 - span);
     this.view = { from: begin, to: begin + span };
