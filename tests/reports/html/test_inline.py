@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from handmade import HOSTILE, small_trace, span
 from html_pages import NAMES, hostile_graph, policy_of, read
@@ -163,6 +164,10 @@ def test_a_grid_has_the_tables_that_are_asked_for(monkeypatch: pytest.MonkeyPatc
     assert read(cut.page).body["tables"][0]["notes"][-1] == "10 more rows: to_pandas() has them"
     with pytest.raises(AnalysisError, match="no table 'kernel_sumary'; did you mean kernel_summary"):
         g.grid("kernel_sumary")
+    with pytest.raises(AnalysisError, match="this is of type list"):
+        g.grid([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(AnalysisError, match="two columns of table have one name"):
+        g.grid(pd.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
 def test_a_grid_of_a_window_is_of_its_part() -> None:

@@ -235,7 +235,8 @@ def grid(g: Core | Window, *wanted: str | Table | pd.DataFrame, step: Steps = No
         height: of the frame, pixels.
 
     Raises:
-        AnalysisError: there is no such table or step, or the graph tells no times.
+        AnalysisError: there is no such table or step, or two columns of a DataFrame have one name, or the graph
+            tells no times.
     """
     w = narrow(window_of(g), step=step)
     shown = _wanted(w, wanted)
@@ -277,7 +278,12 @@ def _named(every: Tables, name: str) -> Table:
 
 def _of_frame(every: Tables, frame: pd.DataFrame) -> Table:
     """A DataFrame as a table; where it comes from one of the report, its columns are called as there."""
-    found = Table.from_pandas(frame, frame.attrs.get("name", "table"))
+    if not hasattr(frame, "attrs"):
+        raise AnalysisError(f"a grid has tables, their names, and DataFrames: this is of type {type(frame).__name__}")
+    try:
+        found = Table.from_pandas(frame, str(frame.attrs.get("name", "table")))
+    except ValueError as error:
+        raise AnalysisError(str(error)) from None
     known = every[found.name].about if found.name in TABLES or found.name in every else {}
     return replace(found, about={name: known.get(name, about) for name, about in found.about.items()})
 
