@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from handmade import small_trace
+from handmade import small_trace, span
 from handmade_jax import TRIPS, looping_profile, training_profile
 
 from tracelens_graph.analyses.ops.instruction_costs import instruction_costs
@@ -71,3 +71,11 @@ def test_the_work_of_a_loop_counts_once() -> None:
 def test_traces_without_instructions_say_so() -> None:
     found = instruction_costs(load_core(small_trace()))
     assert (len(found), found.notes) == (0, ["no arguments of instructions of XLA are recorded"])
+
+
+@pytest.mark.parametrize("figure", [str(2**63), str(-(2**63) - 1), "9" * 19, "9" * 5000], ids=len)
+def test_figures_beyond_64_bits_are_none(figure: str) -> None:
+    arguments = {"Concrete Inputs": ["hlo::add", f"flops={figure}", f"xla_bytes={figure}"]}
+    core = load_core([span("cpu_op", "add.1", 0, 5, **arguments)])
+    (row,) = instruction_costs(core).records()
+    assert (row["flops"], row["xla_bytes"]) == (0, 0)

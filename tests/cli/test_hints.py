@@ -123,7 +123,15 @@ def test_what_goes_elsewhere_names_no_folders() -> None:
     assert without_folders(["/home/me/a/x.json", "/home/me/b/y.json"]) == ["x.json", "y.json"]
     assert without_folders(["/home/me/a/x.json", "/home/me/b/x.json"]) == ["a/x.json", "b/x.json"]
     assert without_folders(["/home/me/x.json", "/home/me/x.json"]) == ["x.json", "x.json"]
+    assert without_folders([".", "../..", "-"])[2] == "-"
+    assert without_folders(["."]) == [Path.cwd().name]
+    assert without_folders(["/dev/stdin"]) == ["/dev/stdin"]
     options = {"tree": frozenset({"--extension", "--et"})}
+    assert Call("-").without_folders().complete("tracelens-graph tree TRACE") == "tracelens-graph tree TRACE"
+    pair = Call("run/a.json", extensions=["x/ext.py", "y/ext.py"], options=options, et="et/a.json")
+    assert pair.without_folders().complete("tracelens-graph tree TRACE") == (
+        "tracelens-graph tree run/a.json --extension x/ext.py --extension y/ext.py --et et/a.json"
+    )
     call = Call("/home/me/x.json", extensions=["/home/me/own.py", "module"], options=options, et="/home/me/et.json")
     assert call.without_folders().complete("tracelens-graph tree TRACE") == (
         "tracelens-graph tree x.json --extension own.py --extension module --et et.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -67,11 +68,22 @@ def _names(word: str, source: str) -> bool:
 
 
 def without_folders(paths: Sequence[str]) -> list[str]:
-    """Paths for what goes elsewhere, such as a page or a comment: of each only the end that tells them apart."""
-    parts = [Path(path).parts for path in paths]
-    most = max(map(len, parts), default=1)
-    taken = next((n for n in range(1, most + 1) if len({one[-n:] for one in parts}) == len(parts)), 1)
-    return [str(Path(*one[-taken:])) for one in parts]
+    """Paths for what goes elsewhere, such as a page or a comment: of each only the end that tells them apart.
+
+    What can be read once only, such as a pipe, is named as it was.
+    """
+    from tracelens_graph.loaders.sources import is_stream
+
+    parts = {path: _parts(path) for path in paths if not is_stream(path)}
+    most = max(map(len, parts.values()), default=1)
+    taken = next((n for n in range(1, most + 1) if len({one[-n:] for one in parts.values()}) == len(parts)), 1)
+    return [str(Path(*parts[path][-taken:])) if path in parts else path for path in paths]
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    """The parts of a path, whose last one is a name: that of `.` is the name of the folder."""
+    named = Path(path)
+    return named.parts if named.name not in ("", "..") else Path(os.path.abspath(path)).parts
 
 
 @dataclass(frozen=True)
@@ -117,10 +129,10 @@ class Call:
 
     def without_folders(self) -> Call:
         """The same for what goes elsewhere: all that it names is named without the folders it is in."""
-        one = {path: Path(path).name for path in (self.trace, *self.extensions, *([self.et] if self.et else []))}
+        of_et = [] if self.et is None else [self.et]
+        trace, *others = without_folders([self.trace, *self.extensions, *of_et])
         return replace(
-            self, trace=one[self.trace], extensions=[one[path] for path in self.extensions],
-            et=one[self.et] if self.et else self.et,
+            self, trace=trace, extensions=others[: len(self.extensions)], et=others[-1] if of_et else None
         )  # fmt: skip
 
     @property

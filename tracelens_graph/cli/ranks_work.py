@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.drawing import PAGE, drawn_as
+from tracelens_graph.cli.hints import without_folders
 from tracelens_graph.cli.options import Format, Layout
 from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.ranks_files import Shown, write_books, write_files
@@ -112,7 +113,7 @@ def _draw(job: Job, asked: Asked, shown: Shown) -> None:
             from tracelens_graph.reports.html.ranks import ranks_page
 
             # A page tells no folder of the machine that it was written on.
-            bare = Asked([file_name(os.path.abspath(one)) for one in given], asked.window)
+            bare = Asked(without_folders(given), asked.window)
             commands = [line.removeprefix(NEXT) for line in bare.below_screen(job)]
             with replacing(path) as file:
                 file.write(ranks_page(job, source, commands).encode())

@@ -394,12 +394,12 @@ def _written(
         yield from _said(f"verdict and {len(tables)} tables", request.json)
     if request.markdown:
         with replacing(request.markdown) as file:
-            file.write(_comment(w, findings, tables, every, about, request, against).encode())
+            file.write(_comment(w, findings, tables, every, about, request, trace, against).encode())
         yield from _said("verdict and key tables", request.markdown)
     if request.html:
         from tracelens_graph.reports.html.document import report_page
 
-        complete = request.call(about.source).without_folders().complete
+        complete = request.call(trace).without_folders().complete
         with replacing(request.html) as file:
             file.write(report_page(w, findings, tables, about, complete, options.arch).encode())
         yield from _said("page", request.html)
@@ -420,7 +420,7 @@ def _written(
 
 def _comment(
     w: Window, findings: list[Finding], tables: Mapping[str, Table], every: Tables, about: Facts, request: Request,
-    against: Baseline | None,
+    trace: str, against: Baseline | None,
 ) -> str:  # fmt: skip
     """The report as a comment on GitHub."""
     from tracelens_graph.analyses.diagnosis.op_advice import op_advice
@@ -437,7 +437,7 @@ def _comment(
         change = Against(against.names, against.compared(every), against.notes_on(every), against.shared_command)
     return report_comment(
         w.core, findings, dearest, op_advice(w, findings, dearest["name"], linked_only), tables, about,
-        request.call(about.source).without_folders().complete,
+        request.call(trace).without_folders().complete,
         ROWS_FOR_PEOPLE if request.rows is None else request.rows, change,
         peaks(memory_summary(w)) if memory_over_time(w) else (),
     )  # fmt: skip

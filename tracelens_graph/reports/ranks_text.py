@@ -71,7 +71,7 @@ def headline(job: Job) -> str:
         return "The ranks share no collective"
     step, exposed, waiting = rows["step"], rows["exposed"], rows["exposed_waiting"]
     ranks = job.meetings.attendances
-    on_gpu = any(rank.has_gpu_work for rank in ranks)
+    on_gpu = rows["idle"]["percent"] is not None
     what = "The recording takes" if not any(rank.steps for rank in ranks) else "A step takes"
     where = " on the device" if on_gpu else ""
     kind = "exposed communication" if on_gpu else "communication"  # without GPU work nothing tells what it hides behind

@@ -169,6 +169,15 @@ def test_totals_that_cannot_be_are_not_taken(total: Any) -> None:
     assert table.notes[0] == "2 of 2 allocations and releases have no readable total of the allocator"
 
 
+def test_totals_that_are_there_are_not_called_missing() -> None:
+    table = memory_summary(load_core([instant(1, 8, 1, 908), instant(2, 16, 2, -1), instant(3, 4, 3, 928)]))
+    assert cells(table, "start_bytes", "peak_bytes") == [(900, 928)]
+    assert table.notes == [
+        "1 of 3 allocations and releases have no readable total of the allocator",
+        "not every total of cuda:0 is recorded: the others are sums of changes",
+    ]
+
+
 def test_they_are_tables_of_a_report_that_is_asked_for_them() -> None:
     tables = report_tables(load_core(training()))
     names = [table.__name__ for table in TABLES]

@@ -11,13 +11,15 @@ from html_pages import page_of
 from in_browser import Opened, show, until
 
 from tracelens_graph.loading import load_core
+from tracelens_graph.simulate import simulate
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 ENDLESS = r"(\w+)+!"
 """Tries every way to part a word of letters, which are as many as 2 to the power of its length."""
-AS_TEXT = "as text: this pattern would take too long"
+TOO_LONG = "as text: this pattern would take too long"
+NOT_HERE = "as text: such a pattern cannot be tried here"
 NO_WORKER = "window.Worker = class { constructor() { throw new Error('forbidden'); } };"
 SAID = "document.getElementById('found').textContent"
 
@@ -34,13 +36,13 @@ def answers(page: Page) -> None:
     assert time.monotonic() - begun < 1
 
 
-@pytest.mark.parametrize("before", ["", NO_WORKER])
-def test_a_pattern_without_end_is_searched_as_text(before: str, text: str, opened: Opened) -> None:
+@pytest.mark.parametrize(("before", "why"), [("", TOO_LONG), (NO_WORKER, NOT_HERE)])
+def test_a_pattern_without_end_is_searched_as_text(before: str, why: str, text: str, opened: Opened) -> None:
     page = opened(text, before)
     page.fill("#search", ENDLESS)
     answers(page)
     until(page, f"{SAID}.includes('found')")
-    assert page.inner_text("#found") == f"1 found, {AS_TEXT}"
+    assert page.inner_text("#found") == f"1 found, {why}"
     page.keyboard.press("Enter")
     assert page.inner_text("#found") == "1 of 1"
 
@@ -90,3 +92,26 @@ def test_a_link_to_no_view_leaves_the_first(name: str, text: str, opened: Opened
 def test_what_has_no_rows_yet_is_not_copied(text: str, opened: Opened) -> None:
     page = opened(text)
     assert page.evaluate("(() => { const grid = new Grid(document.body, 'x'); grid.copyRows(); return 1 })()") == 1
+
+
+def test_another_table_shows_no_rows_of_the_one_before(text: str, opened: Opened) -> None:
+    page = opened(text)
+    show(page, "tables")
+    page.fill("#view-tables input[type=search]", "(a|g)+(e|:)")  # answered by a worker
+    until(page, "!tracelensGraph.tables.grid.matching.isBusy")
+    assert page.locator("#view-tables tbody tr").count() > 0
+    rows = page.evaluate(
+        "(() => { tracelensGraph.tables.open('runtime_summary');"
+        "return document.querySelectorAll('#view-tables tbody tr').length })()"
+    )
+    assert rows == 0
+    until(page, "!tracelensGraph.tables.grid.matching.isBusy")
+
+
+def test_enter_on_a_point_of_the_roofline_selects_it(opened: Opened) -> None:
+    page = opened(page_of(load_core(simulate(ranks=1, steps=1, layers=1).ranks[0].trace)), hash="#view=roofline")
+    page.fill("#search", "a")
+    page.focus("circle")
+    page.keyboard.press("Enter")
+    assert page.is_visible("#view-roofline")
+    assert page.evaluate("tracelensGraph.selection") >= 0

@@ -200,3 +200,17 @@ def test_eight_real_ranks(opened: Opened) -> None:
     assert "PyTorch 2.2 and newer record with ops" in page.locator("#view-bandwidth").text_content()
     sums = page.evaluate("[...tracelensGraph.collectives.split.wait].reduce((a, b) => a + b, 0)")
     assert sums == int(job.meetings.wait_ns.sum())
+
+
+def test_the_filter_of_collectives_is_the_search(text: str, opened: Opened) -> None:
+    page = opened(text)
+    page.fill("#search", "(all)+(r|g)")  # answered by a worker
+    show(page, "collectives")
+    page.fill("#view-collectives input[type=search]", "allreduce")
+    until(page, "!document.getElementById('found').textContent.includes('searching')")
+    matches = page.evaluate("tracelensGraph.matches.length")
+    assert page.inner_text("#found") == f"{matches:,} collectives"
+    assert matches == page.evaluate("tracelensGraph.collectives.grid.order.length") > 0
+    page.fill("#view-collectives input[type=search]", "")
+    assert page.evaluate("tracelensGraph.matches.length") == 0
+    assert page.inner_text("#found") == ""

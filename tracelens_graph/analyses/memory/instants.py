@@ -53,6 +53,7 @@ class Instants:
         allocated: total of the allocator behind the change; where it is not recorded, by the sum of changes.
         reserved: what the allocator holds of the device then; NO_VALUE where that is not recorded.
         is_summed: per device, whether any of `allocated` is a sum.
+        has_totals: per device, whether any of `allocated` is recorded.
         is_spoilt: whether a total is recorded that cannot be one: no number, negative, or beyond `LARGEST`.
         failed: rows of allocations that failed for want of memory; they are none of the above.
         unreadable: rows of allocations and releases whose size is not recorded, no number, or beyond `LARGEST`; they
@@ -67,6 +68,7 @@ class Instants:
     allocated: np.ndarray
     reserved: np.ndarray
     is_summed: np.ndarray
+    has_totals: np.ndarray
     is_spoilt: np.ndarray
     failed: np.ndarray
     unreadable: np.ndarray
@@ -100,7 +102,7 @@ def _instants(w: Window) -> Instants:
     unreadable, rows = rows[~told & _of_allocator(core)[c.name[rows]]], rows[told]
     if not len(rows):
         none, no = np.zeros(0, np.int64), np.zeros(0, bool)
-        return Instants(rows, none, (), none, none, none, none, no, no, failed, unreadable)
+        return Instants(rows, none, (), none, none, none, none, no, no, no, failed, unreadable)
     (kind, index, address, allocated, reserved), is_spoilt = _arguments(core, rows)
     index = np.where(index == NO_VALUE, c.device[rows], index)
     kinds, device = np.unique(np.stack((kind, index), axis=1), axis=0, return_inverse=True)
@@ -113,9 +115,12 @@ def _instants(w: Window) -> Instants:
     change = c.bytes[rows].astype(np.int64)
     is_summed = np.zeros(len(known), bool)
     is_summed[device[allocated == NO_VALUE]] = True
+    has_totals = np.zeros(len(known), bool)
+    has_totals[device[allocated != NO_VALUE]] = True
     found = Instants(
-        rows, device, tuple(known), change, address, allocated, reserved, is_summed, is_spoilt, failed, unreadable
-    )
+        rows, device, tuple(known), change, address, allocated, reserved, is_summed, has_totals, is_spoilt, failed,
+        unreadable,
+    )  # fmt: skip
     for place, (_, here) in enumerate(found.of_devices()):
         if is_summed[place]:
             allocated[here] = _summed(change[here], address[here], allocated[here])

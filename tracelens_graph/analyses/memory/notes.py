@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tracelens_graph.analyses.memory.instants import NO_VALUE, instants_of
+import numpy as np
+
+from tracelens_graph.analyses.memory.instants import NO_VALUE, Instants, instants_of
 from tracelens_graph.column import About
 from tracelens_graph.graph.window import Window
 from tracelens_graph.table import Table
@@ -39,13 +41,18 @@ def notes_on(w: Window) -> list[str]:
         )
     if spoilt := int((w.holds(found.rows) & found.is_spoilt).sum()):
         notes.append(f"{spoilt:,} of {here:,} allocations and releases have no readable total of the allocator")
-    summed = [name for name, is_summed in zip(found.devices, found.is_summed, strict=True) if is_summed]
-    if summed:
+    if summed := _devices(found, found.is_summed & ~found.has_totals):
         notes.append(
-            f"totals of {', '.join(summed)} are not recorded: changes are summed up, so what was in use before and is "
-            "not released is missing"
+            f"totals of {summed} are not recorded: changes are summed up, so what was in use before and is not "
+            "released is missing"
         )
+    if partly := _devices(found, found.is_summed & found.has_totals):
+        notes.append(f"not every total of {partly} is recorded: the others are sums of changes")
     lost = int((w.holds(found.rows) & (found.address == NO_VALUE)).sum())
     if lost:
         notes.append(f"{lost:,} of {len(found):,} changes have no address: nobody is told to hold what they allocate")
     return notes
+
+
+def _devices(found: Instants, chosen: np.ndarray) -> str:
+    return ", ".join(name for name, is_chosen in zip(found.devices, chosen.tolist(), strict=True) if is_chosen)

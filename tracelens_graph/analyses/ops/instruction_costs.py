@@ -7,6 +7,7 @@ import numpy as np
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.hlo.shapes import LARGEST
 from tracelens_graph.graph.hlo.told import PREFIX, told_in
 from tracelens_graph.graph.programs import CompiledProgram
 from tracelens_graph.graph.traversals import rows_of_kind
@@ -16,6 +17,8 @@ from tracelens_graph.schema.tables.ops import INSTRUCTION_COSTS
 from tracelens_graph.table import Table
 
 _FIGURES = ("flops", "transcendentals", "bytes")
+_LONGEST = 20
+"""Characters of a figure of 64 bits."""
 
 
 def instruction_costs(g: Core | Window) -> Table:
@@ -72,7 +75,8 @@ def _said(texts: list[str], begin: str) -> str | None:
 
 def _figure(texts: list[str], name: str) -> int | None:
     said = _said(texts, f"{name}=") or ""
-    return int(said) if said.removeprefix("-").isdecimal() and len(said) < 20 else None
+    value = int(said) if said.removeprefix("-").isdecimal() and len(said) <= _LONGEST else None
+    return value if value is not None and abs(value) <= LARGEST else None
 
 
 def _of_program(one: CompiledProgram) -> str:

@@ -17,15 +17,15 @@ from tracelens_graph.table import Table, columns_of
 
 ROW_MEANING = {
     "step": "a step on the device of a rank; without steps the time from first to last GPU event",
-    "computing": "computation runs on the GPU; absent without GPU work, as nothing tells when the host computes",
+    "computing": "computation runs on the GPU; of ranks with GPU work alone, as nothing tells when the host computes",
     "communication": "a collective runs, waiting included",
     "exposed": "a collective runs and no computation on the GPU",
     "waiting": "a collective runs, but other ranks have not come",
     "exposed_waiting": "waiting, and no computation runs on the GPU",
-    "copying": "neither computation nor a collective runs, but other work of the GPU, mostly copies and fills; absent "
-    "without GPU work",
-    "idle": "nothing runs on the GPU, which waits for its host; absent without GPU work. With computing, exposed and "
-    "copying it is the whole step",
+    "copying": "neither computation nor a collective runs, but other work of the GPU, mostly copies and fills; of "
+    "ranks with GPU work alone",
+    "idle": "nothing runs on the GPU, which waits for its host; of ranks with GPU work alone. With computing, exposed "
+    "and copying it is their whole step",
 }
 """Row of `rank_times` -> what it is."""
 _OF_GPU = ("computing", "copying", "idle")
@@ -83,15 +83,15 @@ class StepTimes:
         ranks = [one for one in self._ranks if one.times["step"]]
         if any(one.rank.steps for one in ranks):  # the others have no step to measure
             ranks = [one for one in ranks if one.rank.steps]
-        steps = sum(one.steps for one in ranks)
-        whole = sum(one.times["step"] for one in ranks)
-        on_gpu = any(one.rank.has_gpu_work for one in ranks)
+        with_gpu = [one for one in ranks if one.rank.has_gpu_work]
         for name, meaning in ROW_MEANING.items() if ranks else ():
-            if name in _OF_GPU and not on_gpu:
+            of = with_gpu if name in _OF_GPU else ranks
+            if not of:
                 rows.append(dict.fromkeys(RANK_TIMES) | {"time": name, "meaning": meaning})
                 continue
-            ns = sum(one.times[name] for one in ranks)
-            most, least = (pick(ranks, key=lambda one: one.times[name] / one.steps) for pick in (max, min))
+            ns, steps = sum(one.times[name] for one in of), sum(one.steps for one in of)
+            whole = sum(one.times["step"] for one in of)
+            most, least = (pick(of, key=lambda one: one.times[name] / one.steps) for pick in (max, min))
             rows.append(
                 {
                     "time": name,
@@ -104,7 +104,7 @@ class StepTimes:
                     "meaning": meaning,
                 }
             )
-        return Table("rank_times", columns_of(rows, about), about, self._title(on_gpu))
+        return Table("rank_times", columns_of(rows, about), about, self._title(bool(with_gpu)))
 
     def _title(self, on_gpu: bool) -> str:
         m = self._figures.meetings

@@ -87,10 +87,10 @@ def attributes(program: Program, one: Instruction) -> list[str]:
         told += ["causal=1"] if attention.causal else []
         told += [f"type={shape.name}" for operand in program.operands(one)[:1] for shape in operand.shape.arrays()][:1]
     cost = work.work(program, one)
-    if max(cost) >= LARGEST:
+    theirs, departures = by_xla(program, one)
+    if max(*cost, *theirs) >= LARGEST:
         raise OverflowError("work beyond 64 bits, which only a damaged program tells of")
     told += [f"{name}={value}" for name, value in zip(cost._fields, cost, strict=True) if value or name == "flops"]
-    theirs, departures = by_xla(program, one)
     if departures:
         both = zip(cost, theirs, cost._fields, strict=True)
         told += [f"xla_{name}={value}" for ours, value, name in both if value != ours]

@@ -98,7 +98,7 @@ def work(program: Program, one: Instruction, rules: Rules = OURS) -> Work:
         if Departure.custom not in rules and one.fusion_kind == "kCustom" and (first := _first_indexed(program, body)):
             return work(program, first, rules)
         done = _sum(program, body, rules)
-        return Work(done.flops, done.transcendentals, _fusion_bytes(program, one, body, rules))
+        return _capped((done.flops, done.transcendentals, _fusion_bytes(program, one, body, rules)))
     if one.opcode in ("while", "call", "async-start", "conditional"):
         return _called(program, one, rules)
     if one.opcode == "custom-call" and Departure.libraries not in rules:

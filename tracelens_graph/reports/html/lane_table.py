@@ -49,7 +49,7 @@ def lane_table(w: Window, d: Drawn) -> Table:
         "notes": (c.start_ns[d.notes], c.dur_ns[d.notes], c.uid[d.notes], names(d.notes)),
     }
     devices = {"gpu": c.device[d.gpu], "idle": c.device[d.idle.row]}
-    spans = {device: _span_ns(w, device) for device in np.unique(c.device[w.gpu_rows]).tolist()}
+    spans = _spans_ns(w)
 
     def records() -> Iterator[dict[str, Any]]:
         placed = lanes(w, d)
@@ -72,6 +72,12 @@ def lane_table(w: Window, d: Drawn) -> Table:
     return Table("lanes", columns, _COLUMNS, w.titled("What is on the timeline"))
 
 
-def _span_ns(w: Window, device: int) -> int:
-    c, rows = w.core.columns, w.gpu_rows[w.core.columns.device[w.gpu_rows] == device]
-    return int(c.end_ns[rows].max() - c.start_ns[rows].min())
+def _spans_ns(w: Window) -> dict[int, int]:
+    """Device -> time from the first start to the last end of its GPU events."""
+    c, rows = w.core.columns, w.gpu_rows
+    devices, device = np.unique(c.device[rows], return_inverse=True)
+    bounds = np.iinfo(np.int64)
+    first, last = np.full(len(devices), bounds.max), np.full(len(devices), bounds.min)
+    np.minimum.at(first, device, c.start_ns[rows])
+    np.maximum.at(last, device, c.end_ns[rows])
+    return dict(zip(devices.tolist(), (last - first).tolist(), strict=True))

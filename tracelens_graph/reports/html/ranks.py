@@ -5,7 +5,7 @@ Figures are those of the tables of the job.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,7 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
     late, balance = late_lines(job), job.table("rank_balance").records()
     name = job.lateness.late if job.lateness is not None else None
     names = [one.name for one in job.meetings.attendances]
+    places = {one: place for place, one in enumerate(names)}
     labels = dict(zip(names, rank_labels(job.meetings.attendances), strict=True))
     is_said = any(ADDED_UP in line for line in late)
     notes = [*([] if is_said or not len(job.meetings) else [HELD_UP]), *job.meetings.notes]
@@ -75,8 +76,8 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
         "head": clean(head(job), _LONGEST),
         "headline": clean(headline(job), _LONGEST),
         "late": [clean(line, _LONGEST) for line in late],
-        "late_rank": -1 if name is None else names.index(name),
-        "reasons": _reasons(job, names),
+        "late_rank": -1 if name is None else places[name],
+        "reasons": _reasons(job, places),
         "commands": [clean(one, _LONGEST) for one in commands],
         "notes": [clean(note, _LONGEST) for note in notes],
         "ranks": [clean(label, _LONGEST_LABEL) for label in rank_labels(job.meetings.attendances)],
@@ -91,13 +92,13 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _reasons(job: Job, names: Sequence[str]) -> list[list[str]]:
+def _reasons(job: Job, places: Mapping[str, int]) -> list[list[str]]:
     """For each rank why it comes late, the reasons with most lateness first; none where no traces were read whole."""
-    found: list[list[str]] = [[] for _ in names]
+    found: list[list[str]] = [[] for _ in places]
     if "late_ranks" not in job.names:
         return found
     for row in job.table("late_ranks").records():
-        told = found[names.index(row["trace"])]
+        told = found[places[row["trace"]]]
         if len(told) < _REASONS:
             is_named = row["reason"] not in UNNAMED
             what = f" ({row['what']})" if row["what"] else ""

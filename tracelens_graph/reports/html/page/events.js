@@ -120,7 +120,7 @@ class Trace {
       if (!known.has(text)) known.set(text, before + known.size);
       return known.get(text);
     });
-    names.push(...known.keys());
+    for (const text of known.keys()) names.push(text);
     this.classOf = Int32Array.from(names, (_, name) => (name < before ? this.classOf[name] : module));
     return found;
   }

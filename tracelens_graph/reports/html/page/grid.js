@@ -6,6 +6,7 @@ class Grid {
     this.place = place;
     this.label = label;
     this.matching = new Matching();
+    this.arranged = () => {};
     this.filter = el("input", {
       type: "search",
       placeholder: "Filter rows",
@@ -68,6 +69,7 @@ class Grid {
     this.notes.replaceChildren(...(content.notes || []).map((note) => el("p", {}, note)));
     this.scroll.scrollTop = 0;
     this.drawHead();
+    this.body.replaceChildren();
     this.arrange();
   }
 
@@ -123,15 +125,15 @@ class Grid {
     return column.texts ? column.texts[cell] : String(cell);
   }
 
-  // Rows that fit the filter, in order; `then` is called when they stand.
-  arrange(then = () => {}) {
+  // Rows that fit the filter, in order; `arranged` is called when they stand.
+  arrange() {
     if (!this.content) return;
     const { rows, columns } = this.content,
       all = Array.from({ length: rows }, (_, row) => row);
     if (!this.filter.value) {
       this.matching.stop();
       this.list(all, "");
-      then("");
+      this.arranged("");
       return;
     }
     const texts = columns.filter((column) => column.kind === "text");
@@ -141,7 +143,7 @@ class Grid {
         all.filter((row) => texts.some((_, k) => found[k * rows + row])),
         note,
       );
-      then(note);
+      this.arranged(note);
     });
     if (this.matching.isBusy) this.counted.textContent = "searching …";
   }

@@ -9,7 +9,8 @@ const fitting = (pattern, texts) => {
 class Matching {
   static MOST_MS = 1500;
   static QUICK_MS = 250;
-  static AS_TEXT = "as text: this pattern would take too long";
+  static TOO_LONG = "as text: this pattern would take too long";
+  static NOT_HERE = "as text: such a pattern cannot be tried here";
 
   static plain(text) {
     return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
@@ -49,7 +50,9 @@ class Matching {
 
   stop() {
     this.worker?.terminate();
+    if (this.source) URL.revokeObjectURL(this.source);
     clearTimeout(this.timer);
+    this.source = null;
     this.worker = null;
     this.isBusy = false;
   }
@@ -67,21 +70,22 @@ class Matching {
       this.stop();
       done(fits, note);
     };
-    const asText = () => end(fitting(Matching.plain(text), texts), Matching.AS_TEXT);
+    const asText = (why) => end(fitting(Matching.plain(text), texts), why);
     try {
-      const source = `onmessage = ({ data }) => postMessage((${fitting})(...data));`;
-      const worker = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
+      const code = `onmessage = ({ data }) => postMessage((${fitting})(...data));`;
+      this.source = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
+      const worker = new Worker(this.source);
       this.isBusy = true;
       this.worker = worker;
-      this.timer = setTimeout(asText, Matching.MOST_MS);
+      this.timer = setTimeout(() => asText(Matching.TOO_LONG), Matching.MOST_MS);
       worker.onmessage = ({ data }) => end(data, "");
       worker.onerror = (event) => {
         event.preventDefault();
-        asText();
+        asText(Matching.NOT_HERE);
       };
       worker.postMessage([pattern, texts]);
     } catch {
-      asText();
+      asText(Matching.NOT_HERE);
     }
   }
 }

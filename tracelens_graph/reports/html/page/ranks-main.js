@@ -179,12 +179,15 @@ class RanksPage extends Views {
     this.matches = [];
     this.behind = 0;
     grid.filter.value = text;
-    grid.arrange((note) => {
-      this.matches = text ? grid.order.map((row) => this.collectives.numbers[row]) : [];
-      this.say(text ? `${Show.count(this.matches.length)} collectives${note && `, ${note}`}` : "");
+    // The filter of the table is the search: whoever changes it, these are its matches.
+    grid.arranged = (note) => {
+      const isFiltered = grid.filter.value !== "";
+      this.matches = isFiltered ? grid.order.map((row) => this.collectives.numbers[row]) : [];
+      this.say(isFiltered ? `${Show.count(this.matches.length)} collectives${note && `, ${note}`}` : "");
       if (this.behind) this.next(this.behind);
       this.behind = 0;
-    });
+    };
+    grid.arrange();
     if (grid.matching.isBusy) this.say("searching …");
   }
 

@@ -109,7 +109,11 @@ class Roofline {
           role: "button",
           "aria-label": says.join(", "),
           onclick: () => this.app.selectUid(one.uid, "roofline"),
-          onkeydown: (event) => event.key === "Enter" && this.app.selectUid(one.uid, "roofline"),
+          onkeydown: (event) => {
+            if (event.key !== "Enter") return;
+            event.stopPropagation(); // on the page it would lead on to the next match
+            this.app.selectUid(one.uid, "roofline");
+          },
           onpointermove: (event) =>
             Tip.at(
               event,

@@ -132,14 +132,22 @@ const Stacks = {
   },
 
   // The frames around one, as text: the outermost, which is the pass, and the nearest.
-  around({ parent }, frame, called) {
+  around(made, frame, called) {
+    const { parent } = made;
     const found = [];
     let at = parent[frame];
     for (; at >= 0 && found.length < 3; at = parent[at]) found.unshift(called(at));
     if (at < 0) return found.join(" › ");
     if (parent[at] >= 0) found.unshift("…");
-    while (parent[at] >= 0) at = parent[at];
-    return [called(at), ...found].join(" › ");
+    made.outermost ??= Stacks.outermost(parent);
+    return [called(made.outermost[at]), ...found].join(" › ");
+  },
+
+  // The outermost frame around each; frames come behind those that they are in.
+  outermost(parent) {
+    const found = new Int32Array(parent.length);
+    for (let at = 0; at < parent.length; at++) found[at] = parent[at] < 0 ? at : found[parent[at]];
+    return found;
   },
 
   // A further view of the frames of one: frames at one place whose names stand for one are merged.

@@ -193,7 +193,7 @@ class Views {
       this.search("");
       this.unselect();
     } else if (key === "Enter") {
-      if (target.closest("button, a, summary")) return;
+      if (target.closest?.("button, a, summary")) return;
       this.next(event.shiftKey ? -1 : 1);
     } else if (!this.viewKey(key)) return;
     event.preventDefault();
