@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Frame, Page
 
 PATIENCE_S = 30
 
@@ -23,13 +23,18 @@ NAMELESS = (
 """Number of elements of a page that act or show something, and have no name for those who do not see them."""
 
 
-def until(page: Page, expression: str) -> Any:
+def until(page: Page | Frame, expression: str) -> Any:
     """The value of an expression once it is true; the page's policy forbids what playwright would wait with."""
     end = time.monotonic() + PATIENCE_S
     while not (found := page.evaluate(expression)) and time.monotonic() < end:
         time.sleep(0.02)
     assert found, expression
     return found
+
+
+def searched(page: Page | Frame) -> None:
+    """Wait for the answer of a search: where the machine has much to do, a worker gives it."""
+    until(page, "!(tracelensGraph.matching ?? tracelensGraph.collectives.grid.matching).isBusy")
 
 
 def show(page: Page, view: str) -> None:

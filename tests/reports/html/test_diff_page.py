@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from diffs_to_draw import MODELS, pair_of, small_diff
 from html_pages import NAMES, diff_page_of, hostile_diff
-from in_browser import NAMELESS, Opened, show, until
+from in_browser import NAMELESS, Opened, searched, show, until
 
 from corpus import parametrize
 from tracelens_graph.analyses.alignment.tables import places_table
@@ -103,6 +103,7 @@ def test_search_tells_time_and_places(path: Path, opened: Opened) -> None:
     show(page, "flame")
     page.keyboard.press("/")
     page.keyboard.type("^aten::mm$")
+    searched(page)
     matched = page.evaluate("tracelensGraph.flame.matchedNs")
     places = page.evaluate("tracelensGraph.matches")
     assert sum(matched) > 0

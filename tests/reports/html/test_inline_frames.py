@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from handmade import small_trace
 from html_pages import NAMES, hostile_graph
-from in_browser import COLORS, Opened, until
+from in_browser import COLORS, Opened, searched, until
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.kernels.kernels import kernel_summary
@@ -87,6 +87,7 @@ def test_clicks_stay_in_the_frame(path: Path, opened: Opened) -> None:
     assert flame.evaluate("tracelensGraph.flame.zoomed") >= 0
     assert flame.inner_text("#found").startswith("uid ")
     flame.fill("#search", "gemm")
+    searched(flame)
     assert flame.inner_text(".matched").startswith("matched: ")
     assert flame.inner_text("#found") == ""
     roofline.locator("circle").last.click()

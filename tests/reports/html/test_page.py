@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from handmade import small_trace, span
 from html_pages import NAMES, hostile_page, page_of
-from in_browser import NAMELESS, Opened, show, until
+from in_browser import NAMELESS, Opened, searched, show, until
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.ops.dearest import dearest_ops
@@ -160,6 +160,7 @@ def test_hover_click_keys_and_search_on_the_timeline(path: Path, opened: Opened)
     until(page, f"!location.hash.includes('uid={kernel}')")
     page.keyboard.press("/")
     page.keyboard.type("aten::mm$")
+    searched(page)
     count = int((core.columns.name == core.names.index("aten::mm")).sum())
     assert page.inner_text("#found").startswith(f"{count} found")
     page.keyboard.press("Enter")
@@ -323,6 +324,7 @@ def test_enter_leaves_the_search_to_the_keys(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())))
     page.keyboard.press("/")
     page.keyboard.type("a")
+    searched(page)
     count = page.evaluate("tracelensGraph.matches.length")
     assert count > 4
     places = []
@@ -432,6 +434,7 @@ def test_what_matches_is_told_of_the_frame_zoomed_to_and_of_all(path: Path, open
     core = loaded(path)
     page = opened(page_of(core), hash="#view=flame")
     page.evaluate("tracelensGraph.search('elementwise')")
+    searched(page)
     whole = page.inner_text(".matched")
     page.evaluate(
         "(() => { const f = tracelensGraph.flame;"
@@ -445,6 +448,7 @@ def test_what_matches_is_told_of_the_frame_zoomed_to_and_of_all(path: Path, open
     )
     assert sum(parts) == page.evaluate("tracelensGraph.flame.matchedNs") > max(parts) > 0
     page.evaluate("tracelensGraph.search('^forward$')")
+    searched(page)
     assert "(100.0 %) in this frame" in page.inner_text(".matched")
     kid = page.evaluate("(() => { const f = tracelensGraph.flame; return [...f.made.kids(f.zoomed)][0] })()")
     page.evaluate("(kid) => tracelensGraph.flame.zoom(kid)", kid)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from in_browser import NAMELESS, Opened, show, until
+from in_browser import NAMELESS, Opened, searched, show, until
 from jobs_to_draw import HOSTILE, hostile, late_job
 
 from corpus import CORPUS, needs_corpus
@@ -116,6 +116,7 @@ def test_search_finds_collectives(text: str, late: Job, opened: Opened) -> None:
     show(page, "collectives")
     page.keyboard.press("/")
     page.keyboard.type("allgather")
+    searched(page)
     found = [one["collective"] for one in late.table("rank_collectives").records() if "allgather" in one["kind"]]
     assert page.evaluate("tracelensGraph.matches") == found
     page.keyboard.press("Enter")
