@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from handmade import small_trace
+from handmade import small_trace, span
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
@@ -27,6 +27,13 @@ def test_lanes_of_a_small_trace() -> None:
     assert rows["main"]["busy_ms"] == pytest.approx(0.8)
     assert rows["main"]["longest"] == "train.py(3): step"
     assert rows["annotations, main"]["longest"] == "ProfilerStep#5"
+
+
+def test_each_device_has_a_span_of_its_own() -> None:
+    kernels = [(0, 0, 10), (0, 90, 10), (3, 40, 5), (3, 55, 5)]
+    core = load_core([span("kernel", "k", at, dur, device, 7, device=device, stream=7) for device, at, dur in kernels])
+    rows = [row for row in lane_table(core.everything, drawn(core.everything)).records() if "stream" in row["lane"]]
+    assert [row["gpu_span_percent"] for row in rows] == [pytest.approx(20), pytest.approx(50)]
 
 
 def test_nothing_has_no_lanes() -> None:

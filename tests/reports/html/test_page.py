@@ -537,3 +537,22 @@ def test_a_long_recording_is_seen_first_where_the_gpu_works(opened: Opened) -> N
     low, high = page.evaluate("(({ from, to }) => [from, to])(tracelensGraph.timeline.view)")
     assert 8.9e9 < low <= 9e9
     assert 9e9 + 595e3 <= high < 9.1e9
+
+
+def test_frames_are_told_by_the_outermost_and_the_nearest_around_them(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())))
+    chain = {"parent": [-1, 0, 1, 2, 3, 4, -1, 6, 2]}
+    told = page.evaluate("(made) => made.parent.map((_, at) => Stacks.around(made, at, String))", chain)
+    assert told == ["", "0", "0 › 1", "0 › 1 › 2", "0 › 1 › 2 › 3", "0 › … › 2 › 3 › 4", "", "6", "0 › 1 › 2"]
+
+
+def test_classes_of_many_modules_are_no_arguments_of_a_call(opened: Opened) -> None:
+    page = opened(page_of(load_core(small_trace())))
+    found = page.evaluate(
+        "(() => { const { trace } = tracelensGraph, { body } = trace, { length } = body.names;"
+        "const of = body.classes.indexOf('module');"
+        "for (let k = 0; k < 200000; k++) { body.names.push(`nn.Module: M${k}x`); body.shorts?.push(null); }"
+        "trace.classOf = Int32Array.from(body.names, (_, k) => (k < length ? trace.classOf[k] : of));"
+        "const before = body.names.length; trace.moduleClasses(); return body.names.length - before })()"
+    )
+    assert found >= 200_000
