@@ -1,10 +1,10 @@
 """Arguments of collectives in a saved graph: what many of them say alike stands in the file once.
 
-All collectives of a group name its members, and a group has up to a hundred thousand of them. So values that are long
-are listed once, and an event holds their numbers.
+All collectives of a group name its members, and a group has up to a hundred thousand of them. So lists and long texts
+stand once, and an event holds their numbers.
 
-    values   long values, each once
-    events   for each event: uid, arguments in their order, null for each long one, and its place in `values`
+    values   lists and long texts, each once
+    events   for each event: uid, arguments in their order, null for each of these, and its place in `values`
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from tracelens_graph.stores.sections import Sections, SectionWriter
 
 _SECTION = "collectives"
 _LONG = 32
-"""Characters or elements from which a value stands once."""
-_Listed = str | list | tuple
+"""Characters from which a text stands once."""
 
 _TOO_LARGE = 2**63
 """The first whole number that columns have no room for."""
@@ -48,8 +47,8 @@ def write_collectives(writer: SectionWriter, arguments: Mapping[int, Mapping[str
 
     events = []
     for uid, args in arguments.items():
-        long = {key: place(value) for key, value in args.items() if isinstance(value, _Listed) and len(value) >= _LONG}
-        events.append((uid, {**args, **dict.fromkeys(long)}, long))
+        placed = {key: place(value) for key, value in args.items() if _stands_once(value)}
+        events.append((uid, {**args, **dict.fromkeys(placed)}, placed))
     writer.json(_SECTION, {"values": values, "events": events})
 
 
@@ -61,16 +60,21 @@ def read_collectives(sections: Sections) -> dict[int, dict[str, Any]]:
     """
     stored = sections.json(_SECTION, _Stored)
     if not all(
-        0 <= uid < _TOO_LARGE and all(0 <= at < len(stored.values) for at in long.values())
-        for uid, _, long in stored.events
+        0 <= uid < _TOO_LARGE and all(0 <= at < len(stored.values) for at in placed.values())
+        for uid, _, placed in stored.events
     ):
         raise sections.damaged(_SECTION)
     # All collectives of a group say the same of it, on all ranks.
     values = [_shared(value) for value in stored.values]
     return {
-        uid: {key: _shared(value) for key, value in args.items()} | {key: values[at] for key, at in long.items()}
-        for uid, args, long in stored.events
+        uid: {key: _shared(value) for key, value in args.items()} | {key: values[at] for key, at in placed.items()}
+        for uid, args, placed in stored.events
     }
+
+
+def _stands_once(value: Any) -> bool:
+    """Whether a value may be long: a list of one group is, where that has many members."""
+    return isinstance(value, list | tuple) or (isinstance(value, str) and len(value) >= _LONG)
 
 
 def _shared(value: Any) -> Any:

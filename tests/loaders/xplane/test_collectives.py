@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from time import process_time
 from typing import Any
 
@@ -19,6 +20,7 @@ from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loaders.xplane import collectives as module
 from tracelens_graph.loaders.xplane.hlo import read_program
 from tracelens_graph.loading import load_core
+from tracelens_graph.stores.graph_file import read_graph, write_graph
 
 US = 1_000_000
 """Picoseconds in a microsecond."""
@@ -308,11 +310,16 @@ def many_at_once(count: int, proto: bytes, names: list[str]) -> bytes:
     return plain.written(programs, gpu)
 
 
-def test_executions_share_the_groups_of_their_instruction() -> None:
+def test_executions_share_the_groups_of_their_instruction(tmp_path: Path) -> None:
     proto = one_of("all-reduce", iota(1, 1 << 17, [1 << 17], [0]), X)
     before = process_time()
     core = load_core(many_at_once(2000, proto, ["it"]))
     assert [one.group_size for one in core.collectives.nodes] == [1 << 17] * 2000
+    write_graph(core, tmp_path / "saved.tlg")
+    assert (tmp_path / "saved.tlg").stat().st_size < 3_000_000
+    again = read_graph(tmp_path / "saved.tlg")
+    assert [one.group_size for one in again.collectives.nodes] == [1 << 17] * 2000
+    assert len({id(args["groups"]) for args in again.collective_args.values()}) == 1
     assert process_time() - before < 10
 
 
