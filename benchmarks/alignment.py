@@ -25,7 +25,7 @@ MEASURED = """
 import json, resource, sys, time
 from tracelens_graph.analyses.alignment.difference import align
 from tracelens_graph.graph.window import window_of
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 found = []
 for _ in range(1 + int(sys.argv[3])):

@@ -18,7 +18,7 @@ _LOAD = """
 import json, resource, sys, time
 begin = time.perf_counter()
 from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 try:
     core = load_core(sys.argv[1])
     end = f"{len(core.columns):,} nodes, {core.info.lost_events:,} lost"

@@ -24,7 +24,7 @@ from run import CORPUS
 from tile import tile
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.drawn import DRAWN_KINDS, columns, drawn
 from tracelens_graph.reports.html.names import Names
 from tracelens_graph.reports.html.planes import packed

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from measure import interleaved, medians
 
-from tracelens_graph.database import image
+from tracelens_graph.db.batches import SESSIONS, edge_stages, node_batches
+from tracelens_graph.db.catalog import drop_trace
+from tracelens_graph.db.connection import Connection
+from tracelens_graph.db.database import image
+from tracelens_graph.db.image import Image, Placement
+from tracelens_graph.db.push import make_schema, push_image
+from tracelens_graph.db.server import jars, server
+from tracelens_graph.db.server.java import find_java
+from tracelens_graph.db.server.settings import Memory
 from tracelens_graph.graph.core import Core
-from tracelens_graph.stores.neo4j.batches import SESSIONS, edge_stages, node_batches
-from tracelens_graph.stores.neo4j.catalog import drop_trace
-from tracelens_graph.stores.neo4j.connection import Connection
-from tracelens_graph.stores.neo4j.image import Image, Placement
-from tracelens_graph.stores.neo4j.push import make_schema, push_image
-from tracelens_graph.stores.neo4j.server import jars, server
-from tracelens_graph.stores.neo4j.server.java import find_java
-from tracelens_graph.stores.neo4j.server.settings import Memory
 
 if TYPE_CHECKING:
     from neo4j import Driver

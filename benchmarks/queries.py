@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import median
 
 from tracelens_graph.cypher import library
-from tracelens_graph.database import Database, connect
-from tracelens_graph.loading import load_core
+from tracelens_graph.db.database import Database, connect
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate, write
 
 RUN = "benchmark-queries"

@@ -29,7 +29,7 @@ MB = 1e6
 
 ALONE = """
 import json, sys, time
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 started = time.perf_counter()
 core = load_core(sys.argv[1], processes=1).lean(sys.argv[2].split(","))
 print(json.dumps({"s": time.perf_counter() - started, "columns": core.columns.nbytes}))
@@ -38,7 +38,7 @@ print(json.dumps({"s": time.perf_counter() - started, "columns": core.columns.nb
 SET = """
 import json, sys, time
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.set_loading import load_core_set
+from tracelens_graph.loading.many import load_core_set
 
 files, columns, processes, scheduler = json.loads(sys.argv[1])
 started = time.perf_counter()

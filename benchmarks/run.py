@@ -291,7 +291,7 @@ class Bench:
         """Pushing into Neo4j, beside a bare loop that sends the same rows with the same statements."""
         from push import own_server, speed
 
-        from tracelens_graph.loading import load_core
+        from tracelens_graph.loading.one import load_core
 
         with own_server() as driver:
             for copies in tiles:

@@ -35,7 +35,7 @@ print(json.dumps({"seconds": time.process_time() - begin, "bytes": peak() - base
 OURS = (
     _START
     + """
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 base, begin = peak(), time.process_time()
 core = load_core(sys.argv[1])
 """

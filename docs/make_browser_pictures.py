@@ -3,7 +3,7 @@
     NEO4J_URI=bolt://127.0.0.1:7687 python docs/make_browser_pictures.py http://127.0.0.1:7474
 
 The server, of `db start` for instance, runs with or without a password (NEO4J_PASSWORD). The example run is pushed
-into it. Needs Chromium or Chrome. tests/stores/test_neo4j_browser.py drives Neo4j Browser by the functions below, too.
+into it. Needs Chromium or Chrome. tests/db/test_browser.py drives Neo4j Browser by the functions below, too.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 from pages import DOCS
 
 from tracelens_graph.cypher import library
-from tracelens_graph.database import connect
-from tracelens_graph.loading import load_core
+from tracelens_graph.db.browser import FAVOURITES, STYLE, favourites, style
+from tracelens_graph.db.database import connect
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.stores.neo4j.browser import FAVOURITES, STYLE, favourites, style
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

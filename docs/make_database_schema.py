@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pages import DOCS, publish
 
+from tracelens_graph.db.statements import schema
 from tracelens_graph.schema import (
     CONTEXT_EDGES,
     CONTEXT_KINDS,
@@ -35,7 +36,6 @@ from tracelens_graph.schema.database import (
     Stored,
     event_labels,
 )
-from tracelens_graph.stores.neo4j.statements import schema
 
 HEAD = """# The graph in the database
 

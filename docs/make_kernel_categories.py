@@ -23,7 +23,7 @@ from corpus import kineto_traces, trace_id
 from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_detail
 from tracelens_graph.categories.kernel_rules import CATEGORIES, OTHER
 from tracelens_graph.categories.kernels import KERNEL_RULES, kernel_category
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 PAGE = DOCS / "kernel-categories.md"
 MARK = "<!-- From here on made by docs/make_kernel_categories.py: change the rules, then run it. -->\n"

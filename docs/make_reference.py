@@ -43,7 +43,7 @@ from tracelens_graph.schema import REPAIR_MEANING
 from tracelens_graph.schema.tables import TABLES, tracelens_jax, tracelens_ranks
 from tracelens_graph.schema.tables.performance import PERF_SHEET
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.table import Column
+from tracelens_graph.tables.table import Column
 
 _MADE = "<!-- Made by docs/make_reference.py: change the code it reads, then run it. -->\n"
 _GROUPS = (("host", schema.HOST_KINDS), ("GPU", schema.GPU_KINDS), ("beside", schema.LAYER_KINDS))
@@ -182,17 +182,17 @@ OTHER_TABLES = {
     ),
     "diff_stats": (
         "tracelens-graph report TRACE --compare-with TRACE --table diff_stats",
-        f"{_ALIGNED} from tracelens_graph.analyses.alignment.tracelens import TraceLensDiff; "
+        f"{_ALIGNED} from tracelens_graph.compat.diff.tables import TraceLensDiff; "
         "TraceLensDiff(diff(g, g)).diff_stats",
     ),
     "diff_stats_unique_args_summary": (
         "tracelens-graph diff TRACE TRACE --layout tracelens --csv diff",
-        f"{_ALIGNED} from tracelens_graph.analyses.alignment.tracelens import TraceLensDiff; "
+        f"{_ALIGNED} from tracelens_graph.compat.diff.tables import TraceLensDiff; "
         "TraceLensDiff(diff(g, g)).diff_stats_unique_args_summary",
     ),
     "perf_summary_by_lca": (
         "tracelens-graph diff TRACE TRACE --layout tracelens --csv diff",
-        f"{_ALIGNED} from tracelens_graph.analyses.alignment.tracelens import TraceLensDiff; "
+        f"{_ALIGNED} from tracelens_graph.compat.diff.tables import TraceLensDiff; "
         "TraceLensDiff(diff(g, g)).perf_summary_by_lca",
     ),
     "diff_runs": (
@@ -214,7 +214,7 @@ OTHER_TABLES = {
     **{
         name: (
             f"tracelens-graph report PROFILE --layout tracelens --table {name}",
-            f'from tracelens_graph.analyses.tracelens_jax.sheets import jax_tables; jax_tables(profile)["{name}"]',
+            f'from tracelens_graph.compat.jax.sheets import jax_tables; jax_tables(profile)["{name}"]',
         )
         for name in tracelens_jax.SCHEMAS
     },

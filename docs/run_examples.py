@@ -28,8 +28,8 @@ from unittest import mock
 
 from pages import CHECKOUT, PAGES, publish
 
-from tracelens_graph.database import Database
-from tracelens_graph.stores.neo4j.connection import Connection
+from tracelens_graph.db.connection import Connection
+from tracelens_graph.db.database import Database
 
 _DATABASE = re.compile(r"^(\$ .*tracelens-graph db (?!queries)|>>> .*\bconnect\()", re.MULTILINE)
 _VOLATILE = re.compile(r"\d+\.\d s\b|\d{4}-\d\d-\d\dT[\d:]+Z|127\.0\.0\.1:\d+")
@@ -79,10 +79,10 @@ def needs_database(page: str) -> bool:
 @contextlib.contextmanager
 def server(folder: Path) -> Iterator[Connection]:
     """A Neo4j server of its own in a folder."""
-    from tracelens_graph.stores.neo4j.server import jars
-    from tracelens_graph.stores.neo4j.server.java import find_java
-    from tracelens_graph.stores.neo4j.server.server import start, stop
-    from tracelens_graph.stores.neo4j.server.settings import Memory
+    from tracelens_graph.db.server import jars
+    from tracelens_graph.db.server.java import find_java
+    from tracelens_graph.db.server.server import start, stop
+    from tracelens_graph.db.server.settings import Memory
 
     java = find_java()
     started, password = start(folder, java, jars.fetch(java), memory=Memory("512m", "64m"))

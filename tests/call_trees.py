@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 FORWARD, BACKWARD = (1, 1), (1, 2)
 """(pid, tid) of the usual two threads."""

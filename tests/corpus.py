@@ -14,7 +14,7 @@ import pytest
 from profiles import thorough
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 

@@ -8,7 +8,7 @@ from handmade import small_trace, span
 
 from corpus import loaded, traces_named
 from tracelens_graph.analyses.alignment.difference import Diff, diff
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 MODELS = traces_named("tracelens/h100/qwen1.5-0.5b", "tracelens/h100/vit-nsfw", "tracelens/h100/bert-small")
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.trace import ExecutionTrace
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.sources import open_source
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 SIDE = ("values", "shapes", "types", "strides")
 

@@ -8,7 +8,7 @@ from typing import Any
 from handmade import span
 
 from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables, report_tables
-from tracelens_graph.extension import Extension
+from tracelens_graph.extensions.extension import Extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.arguments import Arguments

@@ -21,7 +21,7 @@ from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.html.diff import Commands, diff_page

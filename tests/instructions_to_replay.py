@@ -9,7 +9,7 @@ from made_hlo import BF16, F32, S32, U8, computation, instruction, packed, progr
 from plain_xplane import Plane, block, number, written
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.instruction import InstructionPlan, plan_instruction
 
 US = 1_000_000

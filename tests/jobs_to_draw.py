@@ -12,7 +12,7 @@ from made_jobs import job as made_job
 from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
 HOSTILE = "</script><script>document.title = 'owned'</script><img src=x onerror=alert(1)> %{x} $\\alpha$ \x1b[31m"

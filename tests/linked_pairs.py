@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tracelens_graph.execution.joining.join import join
+from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.trace import ExecutionTrace
-from tracelens_graph.graph.joining.join import join
-from tracelens_graph.graph.joining.link import Link
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.kineto.record_ids import record_ids
 from tracelens_graph.loaders.sources import open_source
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 Json = dict[str, Any]
 

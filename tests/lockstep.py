@@ -21,7 +21,7 @@ from handmade import span
 from two_ranks import call, gpu, sync, trace
 
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 TRANSFER, CALL, LATENCY, WAKE = 20.0, 4.0, 2.0, 5.0
 COMPUTE, REDUCE, PAIR = 7, 20, 24

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from tracelens_graph.stores.neo4j.connection import Connection
-from tracelens_graph.stores.neo4j.image import Nodes
+from tracelens_graph.db.connection import Connection
+from tracelens_graph.db.image import Nodes
 
 TIMES = ("begun_ns", "pushed_ns")
 """Properties that differ between two pushes of the same."""

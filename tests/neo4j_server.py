@@ -22,11 +22,11 @@ from pathlib import Path
 
 import pytest
 
+from tracelens_graph.db.connection import DEFAULT_USER, Connection
+from tracelens_graph.db.server import jars, process, server
+from tracelens_graph.db.server.java import Java, find_java
+from tracelens_graph.db.server.settings import Memory
 from tracelens_graph.errors import ServerError
-from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection
-from tracelens_graph.stores.neo4j.server import jars, process, server
-from tracelens_graph.stores.neo4j.server.java import Java, find_java
-from tracelens_graph.stores.neo4j.server.settings import Memory
 
 SMALL = Memory("512m", "64m")
 PATIENCE_S = 300
@@ -39,9 +39,7 @@ statements anew, which costs more than most of the statements."""
 _FAST_START = "-XX:TieredStopAtLevel=1"
 """Servers that live for seconds are not worth what Java's second compiler costs: 40 % of a start."""
 
-_STOP = (
-    "import pathlib, sys; from tracelens_graph.stores.neo4j.server.server import stop; stop(pathlib.Path(sys.argv[1]))"
-)
+_STOP = "import pathlib, sys; from tracelens_graph.db.server.server import stop; stop(pathlib.Path(sys.argv[1]))"
 _WATCHER = f'while kill -0 "$0" 2>/dev/null; do sleep 1; done; exec "$1" -c "{_STOP}" "$2"'
 _EMPTY = "MATCH (n) CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 5000 ROWS"
 

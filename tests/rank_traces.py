@@ -8,7 +8,7 @@ from typing import Any
 from handmade import span
 
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 Json = dict[str, Any]
 

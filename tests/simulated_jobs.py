@@ -8,7 +8,7 @@ from typing import Any
 
 from tracelens_graph.analyses.critical_path.causes import Causes, causes
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
 

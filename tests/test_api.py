@@ -25,9 +25,9 @@ from tracelens_graph.api import from_networkx, load
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError, OutputError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
+from tracelens_graph.nxview.trace_graph import TraceGraph
 from tracelens_graph.schema import EVENT_EDGES, STORED, Kind
 from tracelens_graph.stores.frames import ARGSET_PARTS
-from tracelens_graph.trace_graph import TraceGraph
 
 LINEAR, ADDMM, LAUNCH, GEMM, STRAY = 5, 6, 7, 9, 13
 

@@ -12,11 +12,11 @@ import pytest
 import yaml
 from neo4j_server import PATIENCE_S, SMALL, free_ports
 
-from tracelens_graph.stores.neo4j.connection import DEFAULT_USER, Connection
-from tracelens_graph.stores.neo4j.server import server
-from tracelens_graph.stores.neo4j.server.jars import neo4j_version
-from tracelens_graph.stores.neo4j.server.java import Java
-from tracelens_graph.stores.neo4j.server.settings import BROWSER
+from tracelens_graph.db.connection import DEFAULT_USER, Connection
+from tracelens_graph.db.server import server
+from tracelens_graph.db.server.jars import neo4j_version
+from tracelens_graph.db.server.java import Java
+from tracelens_graph.db.server.settings import BROWSER
 
 CHECKOUT = Path(__file__).parent.parent
 FILE = CHECKOUT / "docker" / "compose.yaml"

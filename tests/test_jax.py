@@ -15,7 +15,7 @@ from corpus import loaded, parametrize, xplane_files
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.cli.app import app
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import FOREST_KINDS, Kind
 from tracelens_graph.stores.cut import piece_between, write_piece
 from tracelens_graph.stores.graph_file import write_graph

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from handmade import small_trace
 
-from tracelens_graph.database import Database
+from tracelens_graph.db.connection import Connection
+from tracelens_graph.db.database import Database
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import CONTEXT_KINDS, Kind
-from tracelens_graph.stores.neo4j.connection import Connection
 
 py2neo = pytest.importorskip("py2neo", reason="needs the extra py2neo")
 

@@ -19,7 +19,7 @@ from recorded_pairs import OF_CORPUS, RECORDED, Pair, document, linked, parametr
 from corpus import needs_corpus
 from tracelens_graph.errors import LinkError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
 METHODS = {

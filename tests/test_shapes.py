@@ -20,7 +20,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph import traversals
 from tracelens_graph.graph.collective_kinds import communication
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 SIZES = (100, 200, 400)
 AT_MOST = 2.2

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
     from tracelens_graph.analyses.timeline.steps import step_summary as step_summary
     from tracelens_graph.analyses.timeline.timeline import gpu_timeline as gpu_timeline
-    from tracelens_graph.analyses.tracelens_ranks.tracelens import tracelens_tables as tracelens_tables
     from tracelens_graph.api import diff as diff
     from tracelens_graph.api import from_networkx as from_networkx
     from tracelens_graph.api import load as load
@@ -54,13 +53,12 @@ if TYPE_CHECKING:
     from tracelens_graph.categories.kernels import KernelRule as KernelRule
     from tracelens_graph.categories.ops import OpRules as OpRules
     from tracelens_graph.categories.ops import Rule as Rule
-    from tracelens_graph.column import Column as Column
-    from tracelens_graph.column import Role as Role
+    from tracelens_graph.compat.ranks.tables import tracelens_tables as tracelens_tables
     from tracelens_graph.compat.report import generate_perf_report_pytorch as generate_perf_report_pytorch
     from tracelens_graph.compat.trace_to_tree import TraceToTree as TraceToTree
     from tracelens_graph.compat.tree_perf import TreePerfAnalyzer as TreePerfAnalyzer
-    from tracelens_graph.database import Database as Database
-    from tracelens_graph.database import connect as connect
+    from tracelens_graph.db.database import Database as Database
+    from tracelens_graph.db.database import connect as connect
     from tracelens_graph.errors import AnalysisError as AnalysisError
     from tracelens_graph.errors import ChangedTraceError as ChangedTraceError
     from tracelens_graph.errors import ClusterError as ClusterError
@@ -76,9 +74,10 @@ if TYPE_CHECKING:
     from tracelens_graph.errors import ServerError as ServerError
     from tracelens_graph.errors import TraceError as TraceError
     from tracelens_graph.errors import TraceLensGraphError as TraceLensGraphError
-    from tracelens_graph.extension import Extension as Extension
-    from tracelens_graph.extension import combined as combined
-    from tracelens_graph.extension_loading import load_extension as load_extension
+    from tracelens_graph.extensions.extension import Extension as Extension
+    from tracelens_graph.extensions.extension import combined as combined
+    from tracelens_graph.extensions.loading import load_extension as load_extension
+    from tracelens_graph.extensions.replayer import Replayer as Replayer
     from tracelens_graph.graph.node import Node as Node
     from tracelens_graph.graph.trace_set import TraceMember as TraceMember
     from tracelens_graph.graph.trace_set import TraceSet as TraceSet
@@ -89,27 +88,28 @@ if TYPE_CHECKING:
     from tracelens_graph.linkage.kernel_ops import kernel_to_op_tracing as kernel_to_op_tracing
     from tracelens_graph.linkage.op_events import op_to_kernel_tracing as op_to_kernel_tracing
     from tracelens_graph.linkage.traces import load_trace as load_trace
+    from tracelens_graph.nxview.trace_diff import TraceDiff as TraceDiff
+    from tracelens_graph.nxview.trace_graph import TraceGraph as TraceGraph
+    from tracelens_graph.nxview.trace_graph_set import TraceGraphSet as TraceGraphSet
     from tracelens_graph.perf.cost import Cost as Cost
     from tracelens_graph.perf.devices import architecture as architecture
     from tracelens_graph.perf.model import OpModel as OpModel
     from tracelens_graph.perf.time_model import TimeModel as TimeModel
-    from tracelens_graph.replayer import Replayer as Replayer
     from tracelens_graph.schema import Kind as Kind
-    from tracelens_graph.table import Table as Table
-    from tracelens_graph.trace_diff import TraceDiff as TraceDiff
-    from tracelens_graph.trace_graph import TraceGraph as TraceGraph
-    from tracelens_graph.trace_graph_set import TraceGraphSet as TraceGraphSet
+    from tracelens_graph.tables.column import Column as Column
+    from tracelens_graph.tables.column import Role as Role
+    from tracelens_graph.tables.table import Table as Table
 
 _HOME = {
     "AnalysisError": "errors",
     "ChangedTraceError": "errors",
-    "Column": "column",
+    "Column": "tables.column",
     "Cost": "perf.cost",
     "ClusterError": "errors",
     "DamagedTraceWarning": "errors",
-    "Database": "database",
+    "Database": "db.database",
     "DatabaseError": "errors",
-    "Extension": "extension",
+    "Extension": "extensions.extension",
     "ExtensionError": "errors",
     "Finding": "analyses.diagnosis.finding",
     "IncompleteSetWarning": "errors",
@@ -125,17 +125,17 @@ _HOME = {
     "OutputError": "errors",
     "QUESTIONS": "analyses.questions",
     "Question": "analyses.questions",
-    "Replayer": "replayer",
+    "Replayer": "extensions.replayer",
     "ReportOptions": "analyses.report.report_tables",
-    "Role": "column",
+    "Role": "tables.column",
     "Rule": "categories.ops",
     "ServerError": "errors",
-    "Table": "table",
+    "Table": "tables.table",
     "TimeModel": "perf.time_model",
-    "TraceDiff": "trace_diff",
+    "TraceDiff": "nxview.trace_diff",
     "TraceError": "errors",
-    "TraceGraph": "trace_graph",
-    "TraceGraphSet": "trace_graph_set",
+    "TraceGraph": "nxview.trace_graph",
+    "TraceGraphSet": "nxview.trace_graph_set",
     "TraceLensGraphError": "errors",
     "TraceMember": "graph.trace_set",
     "TraceSet": "graph.trace_set",
@@ -146,9 +146,9 @@ _HOME = {
     "attribution": "analyses.places.attribution",
     "coll_analysis": "analyses.timeline.collectives",
     "collectives": "analyses.ranks.job",
-    "combined": "extension",
+    "combined": "extensions.extension",
     "compare": "analyses.across.compare",
-    "connect": "database",
+    "connect": "db.database",
     "critical_path": "analyses.critical_path.critical_path",
     "diff": "api",
     "from_networkx": "api",
@@ -162,7 +162,7 @@ _HOME = {
     "kernel_summary": "analyses.kernels.kernels",
     "kernel_to_op_tracing": "linkage.kernel_ops",
     "load": "api",
-    "load_extension": "extension_loading",
+    "load_extension": "extensions.loading",
     "load_set": "api",
     "load_trace": "linkage.traces",
     "memory_over_time": "analyses.memory.over_time",
@@ -180,7 +180,7 @@ _HOME = {
     "short_kernel_histogram": "analyses.kernels.short_kernels",
     "short_kernels_summary": "analyses.kernels.short_kernels",
     "step_summary": "analyses.timeline.steps",
-    "tracelens_tables": "analyses.tracelens_ranks.tracelens",
+    "tracelens_tables": "compat.ranks.tables",
     "unified_perf_summary": "analyses.performance.perf_tables",
     "unmodelled": "analyses.performance.roofline_summary",
     "verdict": "analyses.diagnosis.verdict",

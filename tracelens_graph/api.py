@@ -17,18 +17,18 @@ from tracelens_graph.errors import (
     IncompleteSetWarning,
     NotATraceError,
 )
-from tracelens_graph.files import distinct_names
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.loading import link_damage, load_core
+from tracelens_graph.loading.many import MEMORY_BYTES, load_core_set, trace_files
+from tracelens_graph.loading.one import link_damage, load_core
 from tracelens_graph.nxview.rebuild import rebuild
+from tracelens_graph.nxview.trace_diff import TraceDiff
+from tracelens_graph.nxview.trace_graph import TraceGraph
+from tracelens_graph.nxview.trace_graph_set import TraceGraphSet
+from tracelens_graph.output.files import distinct_names
 from tracelens_graph.reports.progress import progress_on_terminal
-from tracelens_graph.set_loading import MEMORY_BYTES, load_core_set, trace_files
-from tracelens_graph.suggest import hint
-from tracelens_graph.trace_diff import TraceDiff
-from tracelens_graph.trace_graph import TraceGraph
-from tracelens_graph.trace_graph_set import TraceGraphSet
+from tracelens_graph.utils.suggest import hint
 
 
 def load(
@@ -176,7 +176,7 @@ def _paths(sources: Iterable[Any]) -> Iterator[str]:
 
 
 def _from_database(database: Any, run: str) -> TraceGraphSet:
-    from tracelens_graph.database import Database, connect
+    from tracelens_graph.db.database import Database, connect
 
     with ExitStack() as stack:
         graphs = database if isinstance(database, Database) else stack.enter_context(connect(database))

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import NotATraceError
-from tracelens_graph.garbage import garbage_collection_paused
-from tracelens_graph.graph.execution.trace import ExecutionTrace, ExecutionTraceInfo
+from tracelens_graph.execution.trace import ExecutionTrace, ExecutionTraceInfo
 from tracelens_graph.loaders.execution_trace.collect import NodeCollector
 from tracelens_graph.loaders.execution_trace.layout import NODES
 from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.sources import Source
+from tracelens_graph.utils.gc_pause import garbage_collection_paused
 
 _SPECIAL = "[pytorch|profiler|execution_"
 """How names of nodes begin that stand for the process or a thread."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from itertools import islice
 
-from tracelens_graph.graph.hlo.attributes import attributes
-from tracelens_graph.graph.hlo.program import Instruction, Program
+from tracelens_graph.hlo.attributes import attributes
+from tracelens_graph.hlo.program import Instruction, Program
 
 ArgumentSet = tuple[str, str, str, str]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tracelens_graph.graph.hlo.groups import ShortGroups
-from tracelens_graph.graph.hlo.program import (
+from tracelens_graph.hlo.groups import ShortGroups
+from tracelens_graph.hlo.program import (
     Computation,
     ConvolutionDims,
     DotDims,
@@ -14,7 +14,7 @@ from tracelens_graph.graph.hlo.program import (
     Program,
     WindowDimension,
 )
-from tracelens_graph.graph.hlo.shapes import Shape
+from tracelens_graph.hlo.shapes import Shape
 from tracelens_graph.loaders.xplane.wire import BYTES, VARINT, Buffer, Damaged, fields, numbers, signed, text
 
 _DEEPEST = 16

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracelens_graph.errors import NotATraceError
-from tracelens_graph.garbage import MANY, give_memory_back
 from tracelens_graph.graph.build import build_core
 from tracelens_graph.graph.core import XLA, Core, TraceInfo
 from tracelens_graph.loaders.sources import Source
@@ -18,7 +17,8 @@ from tracelens_graph.loaders.xplane.programs import Programs
 from tracelens_graph.loaders.xplane.space import Plane, planes, stats_of
 from tracelens_graph.loaders.xplane.table import event_table
 from tracelens_graph.loaders.xplane.wire import Buffer, Damaged
-from tracelens_graph.texts import cut_end, printable
+from tracelens_graph.utils.gc_pause import MANY, give_memory_back
+from tracelens_graph.utils.texts import cut_end, printable
 
 _LONGEST = 100
 """Columns of a name in a message."""

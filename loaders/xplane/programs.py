@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from tracelens_graph.graph.hlo.fingerprint import fingerprint
-from tracelens_graph.graph.hlo.program import Instruction, Program
-from tracelens_graph.graph.hlo.rules import XLA
-from tracelens_graph.graph.hlo.shapes import LARGEST, Shape
-from tracelens_graph.graph.hlo.work import Work, entry_work
 from tracelens_graph.graph.programs import CompiledProgram
+from tracelens_graph.hlo.fingerprint import fingerprint
+from tracelens_graph.hlo.program import Instruction, Program
+from tracelens_graph.hlo.rules import XLA
+from tracelens_graph.hlo.shapes import LARGEST, Shape
+from tracelens_graph.hlo.work import Work, entry_work
 from tracelens_graph.loaders.xplane.hlo import read_program
 from tracelens_graph.loaders.xplane.space import Span
 from tracelens_graph.loaders.xplane.wire import Buffer
-from tracelens_graph.texts import cut_end
+from tracelens_graph.utils.texts import cut_end
 
 _LONGEST = 2000
 """Characters of what is told of parameters, and of results; a program can have thousands."""

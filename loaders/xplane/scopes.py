@@ -14,8 +14,8 @@ import numpy as np
 
 from tracelens_graph.graph.flows import Flows
 from tracelens_graph.graph.forest import build_forest
-from tracelens_graph.graph.hlo.origin import Origin, Pass
 from tracelens_graph.graph.traversals import climb
+from tracelens_graph.hlo.origin import Origin, Pass
 
 _DEEPEST = 24
 """Scopes within scopes that become modules."""

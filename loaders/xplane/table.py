@@ -10,9 +10,9 @@ import numpy as np
 
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.build import EventTable
-from tracelens_graph.graph.hlo.origin import Origin, common_origin, origin_of
-from tracelens_graph.graph.hlo.program import Instruction, Program
 from tracelens_graph.graph.programs import CompiledProgram, code_type, source_type
+from tracelens_graph.hlo.origin import Origin, common_origin, origin_of
+from tracelens_graph.hlo.program import Instruction, Program
 from tracelens_graph.loaders.xplane.arguments import ArgumentSet, argument_set
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
 from tracelens_graph.loaders.xplane.collectives import collective_arguments

@@ -4,7 +4,7 @@ from growth import cost
 from handmade import span
 
 from tracelens_graph.analyses.diagnosis.account import account_of
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 def test_gaps_of_one_device_are_held_once() -> None:

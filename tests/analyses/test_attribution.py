@@ -13,7 +13,7 @@ from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.places.attribution import LEVELS, NO_LAUNCH, attribution
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 def event(cat: str, name: str, ts: float, dur: float, tid: int = 1, **args: Any) -> dict[str, Any]:

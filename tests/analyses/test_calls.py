@@ -7,7 +7,7 @@ from made_execution import Op, tensor, trace
 
 from corpus import CHECKOUT
 from tracelens_graph.analyses.structure.calls import calls_by_arguments, calls_by_category, calls_by_op
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 EXAMPLE = CHECKOUT / "examples/traces/tiny-transformer-cpu"
 

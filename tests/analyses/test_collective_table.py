@@ -19,11 +19,11 @@ from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.timeline.collectives import coll_analysis
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.timeline import COLL_ANALYSIS
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 ARGUMENTS = {
     "Collective name": "allreduce", "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Group size": 2,

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from corpus import CORPUS, GOLDENS, chosen_traces, loaded, needs_goldens, parametrize
 from tracelens_graph.analyses.across.compare import COMPARISONS, compare
-from tracelens_graph.analyses.across.compare_tracelens import compare_as_tracelens
 from tracelens_graph.analyses.across.outer_join import canonical, fold
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
+from tracelens_graph.compat.compare import compare_as_tracelens
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema.tables import TABLES, about_columns
 from tracelens_graph.stores.csv_tables import CsvTables
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 MAIN = "total_direct_kernel_time_ms"
 

@@ -19,9 +19,9 @@ from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 US = 1_000_000
 

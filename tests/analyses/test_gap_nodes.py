@@ -10,8 +10,8 @@ from made_traces import traces
 
 from tracelens_graph.analyses.idle.idle import idle_parts
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
-from tracelens_graph.trace_graph import TraceGraph
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.nxview.trace_graph import TraceGraph
 
 
 def gpu(name: str, ts: float, dur: float, stream: int, correlation: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tracelens_graph.analyses.diagnosis.finding import ADVICE, KINDS, Finding
 from tracelens_graph.analyses.diagnosis.headline import HOST_KINDS
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import Cause
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import PROBLEMS, Run, simulate
 
 # -- real traces ----------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from tracelens_graph.analyses.idle.idle import Cause, idle_causes, idle_parts
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Flag, Kind
 
 Events = list[dict[str, Any]]

@@ -15,7 +15,7 @@ from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.host_states import COMPILATION, COPY_TO_DEVICE, LAUNCH, SYNCHRONIZATION, row_states
 from tracelens_graph.analyses.idle.idle import idle_causes
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.views import view
 
 US = 1_000_000

@@ -11,7 +11,7 @@ from tracelens_graph.analyses.ops.programs import programs
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.report_tables import report_tables
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 DOT = 2 * 8 * 8 * 8
 """Operations of the product in the loop."""

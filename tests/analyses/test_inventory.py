@@ -11,7 +11,7 @@ from handmade import HOSTILE, small_trace, span
 
 from corpus import CHECKOUT
 from tracelens_graph.analyses.report.inventory import OPTIONS, inventory
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 def without(*what: str) -> dict[str, Any]:

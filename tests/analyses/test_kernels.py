@@ -14,7 +14,7 @@ from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.kernels.kernels import kernel_summary
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 
 

@@ -12,7 +12,7 @@ from made_traces import traces
 
 import tracelens_graph as tlg
 from corpus import chosen_traces, parametrize
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import CONTEXT_EDGES, CONTEXT_KINDS
 
 NVJET = "nvjet_tst_320x128_64x3_1x2_h_bz_coopB_TNT"

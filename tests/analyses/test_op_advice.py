@@ -12,7 +12,7 @@ from tracelens_graph.analyses.diagnosis.finding import ADVICE, Finding
 from tracelens_graph.analyses.diagnosis.op_advice import op_advice
 from tracelens_graph.analyses.ops.dearest import dearest_ops
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
 COMPUTES = Finding("headline", "", {"kind": "compute.gemm", "computation_percent_of_span": 80.0})

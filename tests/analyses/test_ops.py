@@ -16,7 +16,7 @@ from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, launcher
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category, ops_unique_args
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 GPU = {"pid": 0, "tid": 7, "device": 0}
 

@@ -12,7 +12,7 @@ from tracelens_graph.analyses.ops.launchers import launchers
 from tracelens_graph.analyses.ops.ops import ops_unique_args
 from tracelens_graph.analyses.ops.overlap import SHORTEST_NS, overlap
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 def trace(kernels: list[tuple[int, int, int, int]]) -> Core:

@@ -11,7 +11,7 @@ from handmade import small_trace
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.across.overview import late_trace, overview, overview_line
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import PROBLEMS, simulate
 from tracelens_graph.simulate.xla import simulate as simulate_xla
 

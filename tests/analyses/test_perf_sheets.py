@@ -25,7 +25,7 @@ from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import MODELS, model_named
 from tracelens_graph.schema import Kind
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 H100 = architecture("h100-sxm")
 ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4>"

@@ -16,9 +16,9 @@ from tracelens_graph.analyses.ops.programs import programs
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.views import view
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 US = 1_000_000
 MS = 1000 * US

@@ -16,9 +16,9 @@ from tracelens_graph.analyses.places.python_lines import NO_LINE, python_lines
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.graph_file import read_graph, write_graph
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 US = 1_000_000
 

@@ -15,10 +15,10 @@ from tracelens_graph.cypher import library
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.simulate import simulate
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_values_that_are_none(types: tuple[Any, ...], text: str, wanted: str) ->
 
 
 def test_questions_go_by_the_extension_of_the_window(ranks: TraceSet) -> None:
-    from tracelens_graph.extension import Extension
+    from tracelens_graph.extensions.extension import Extension
 
     core: Core = ranks[0].core
     w = Extension(registry={}).of(core)

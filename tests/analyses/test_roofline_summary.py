@@ -28,13 +28,13 @@ from tracelens_graph.analyses.performance.roofline_summary import (
 )
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.devices import Architecture, Figure, Source, architecture
 from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import MODELS as ALL_MODELS
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 TOY = Architecture(
     "toy",

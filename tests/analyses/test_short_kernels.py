@@ -20,7 +20,7 @@ from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 
 SUM, COUNT, MEAN, SHARE = (

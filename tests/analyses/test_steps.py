@@ -18,7 +18,7 @@ from tracelens_graph.analyses.timeline.steps import OUTSIDE, TIMES, step_summary
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline, times_by_group
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 def launched(op: str, ts: float, kernel: str, start: float, dur: float, number: int, **where: Any) -> list[Any]:

@@ -9,9 +9,9 @@ import pytest
 from extended import NORM_MODEL, norm_cost, tables_of, trace
 from handmade import span
 
-from tracelens_graph.extension import Extension
+from tracelens_graph.extensions.extension import Extension
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.model import OpModel

@@ -15,8 +15,8 @@ from corpus import cases, chosen_traces, loaded, needs_goldens, parametrize, ref
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
-from tracelens_graph.table import Table
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.tables.table import Table
 
 MORE_LINKED = {"mi300/resnet-ddp-checkpointing": 81, "mi300/normalization-layers": 5}
 """Traces where flow arrows are missing and correlation ids are there: number of GPU events that only ids link."""

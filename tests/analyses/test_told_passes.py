@@ -13,8 +13,8 @@ from tracelens_graph.analyses.ops.passes import forward_backward
 from tracelens_graph.analyses.places.modules import modules
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
-from tracelens_graph.loading import load_core
-from tracelens_graph.table import Table
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.tables.table import Table
 
 UNSCOPED = training_profile().replace(b"jvp(mlp)", b"jit(mlp)")
 """Two steps, each with 25 us of the forward and 33 us of the backward pass."""

@@ -25,7 +25,7 @@ from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.cli.app import app
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import PROBLEMS, simulate
 
 

@@ -13,7 +13,7 @@ from plain_xplane import Plane, block, number
 from tracelens_graph.analyses.across.compare import compare
 from tracelens_graph.analyses.performance.work_summary import sizes_of, work_summary
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 US = 1_000_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tracelens_graph.categories.jax_rules import JAX_KEYS, JAX_RULES, XLA
 from tracelens_graph.categories.kernels import KERNEL_RULES, kernel_category
+from tracelens_graph.compat.jax.rules import JAX_KEYS, JAX_RULES, XLA
 
 KEYS = [(category, word) for category, words in JAX_KEYS.items() for word in words]
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelens_graph.categories.kernel_names import parse_name, properties
-from tracelens_graph.short_names import LONGEST, fitted, short_name
+from tracelens_graph.tables.names import LONGEST, fitted, short_name
 
 KNOWN: dict[str, dict[str, Any]] = {
     "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x192x64_MI16x16x1_SN_LDSB1_GSU4_GSUAMBSK_GLS0_ISA942_IU1": {

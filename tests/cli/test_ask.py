@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.json import table_object
 from tracelens_graph.simulate import simulate, write
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from handmade import Run, small_trace, span
 
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 def names(data: bytes) -> set[str]:

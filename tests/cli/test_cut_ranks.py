@@ -17,7 +17,7 @@ from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.cli.cut_ranks import collective_named
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate, write
 
 RANKS = 3

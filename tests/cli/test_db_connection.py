@@ -12,8 +12,8 @@ import typer
 from handmade import Run
 
 from tracelens_graph.cli.db import connection as options
-from tracelens_graph.stores.neo4j.connection import Connection
-from tracelens_graph.stores.neo4j.server import server
+from tracelens_graph.db.connection import Connection
+from tracelens_graph.db.server import server
 
 NAMES = ("NEO4J_URI", "NEO4J_USER", "NEO4J_USERNAME", "NEO4J_PASSWORD", "NEO4J_DATABASE")
 

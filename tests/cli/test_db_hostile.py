@@ -19,8 +19,8 @@ import pytest
 from handmade import HOSTILE, Run, small_trace
 
 from tracelens_graph.cypher import library
-from tracelens_graph.stores.neo4j.connection import Connection
-from tracelens_graph.stores.neo4j.server import server
+from tracelens_graph.db.connection import Connection
+from tracelens_graph.db.server import server
 
 SECRET = "of-nobody-else"
 RUN = f"hostile-{secrets.token_hex(4)}"

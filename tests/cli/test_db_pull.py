@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from handmade import HOSTILE, Run, small_trace
 
-from tracelens_graph.loading import load_core
+from tracelens_graph.db.bulk import ARGUMENTS
+from tracelens_graph.db.connection import Connection
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.frames import node_columns
-from tracelens_graph.stores.neo4j.bulk import ARGUMENTS
-from tracelens_graph.stores.neo4j.connection import Connection
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from handmade import Run, small_trace
 
+from tracelens_graph.db import writer
+from tracelens_graph.db.connection import Connection
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.stores.neo4j import writer
-from tracelens_graph.stores.neo4j.connection import Connection
 
 SECRET = "of-nobody-else"
 
@@ -196,7 +196,7 @@ import sys
 from neo4j.exceptions import TransientError
 from tracelens_graph.cli import main
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.stores.neo4j import writer
+from tracelens_graph.db import writer
 
 calls, run = [], writer.Batch
 
@@ -216,7 +216,7 @@ class Failing(writer.Writer):
         finally:
             del session.execute_write
 
-import tracelens_graph.stores.neo4j.push as push
+import tracelens_graph.db.push as push
 push.Writer = Failing
 try:
     main()

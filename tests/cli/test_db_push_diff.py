@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from handmade import Run, small_trace
 
-from tracelens_graph.stores.neo4j.connection import Connection
+from tracelens_graph.db.connection import Connection
 
 
 @pytest.fixture

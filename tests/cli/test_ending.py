@@ -97,7 +97,7 @@ def test_descriptors_of_closed_streams_are_not_taken_by_files(job: Path, tmp_pat
     script = """
 import os, sys
 from pathlib import Path
-from tracelens_graph import files
+from tracelens_graph.output import files
 from tracelens_graph.cli.ending import standard_streams
 with standard_streams(), files.replacing(sys.argv[1]) as file:
     file.write(b"ours")

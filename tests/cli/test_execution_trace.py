@@ -11,7 +11,7 @@ from handmade import Run
 from made_execution import Op, trace
 
 from corpus import CHECKOUT
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 EXAMPLE = CHECKOUT / "examples/traces/tiny-transformer-cpu"
 

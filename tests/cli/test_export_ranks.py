@@ -15,7 +15,7 @@ from corpus import needs_corpus
 from tracelens_graph.analyses.critical_path.critical_path import critical_path
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.tracks import CATEGORY
 from tracelens_graph.simulate import simulate, write
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, gpu_timeline
 from tracelens_graph.cli.gate import FAILED, Figure, Reading, check, conclude, parse, read, remarks
-from tracelens_graph.column import Column, Role
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
-from tracelens_graph.table import Table
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.table import Table
 
 Tables = dict[str, Table]
 

@@ -12,7 +12,7 @@ from handmade import Run
 from corpus import kineto_traces, parametrize
 from tracelens_graph.cli.hints import Call, without_folders
 from tracelens_graph.cli.windows import WindowChoice
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate, write
 
 MARKS = ("ask next: ", "open in Perfetto UI: ")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from handmade import Run, small_trace
 
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.graph_file import read_graph
 
 pytestmark = [
@@ -34,7 +34,7 @@ POINTS = {
 PROGRAM = """
 import os, signal, sys
 import tracelens_graph.cli.save as outputs
-from tracelens_graph.marks import GRAPH_MAGIC
+from tracelens_graph.output.marks import GRAPH_MAGIC
 from tracelens_graph.stores import cache, graph_file, sections
 
 def kill():

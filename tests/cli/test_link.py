@@ -14,7 +14,7 @@ import mm_pair
 import pytest
 from handmade import HOSTILE, Run
 
-from tracelens_graph.texts import width_of
+from tracelens_graph.utils.texts import width_of
 
 
 def _written(folder: Path, made: Any) -> list[str]:

@@ -16,7 +16,7 @@ from linked_pairs import Call, calls, execution_trace, kineto
 
 from corpus import CHECKOUT, CORPUS, needs_corpus
 from tracelens_graph.cli.hints import Call as Hints
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.graph_file import read_graph
 
 LINKED = CHECKOUT / "examples/traces/linked"

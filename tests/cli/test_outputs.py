@@ -23,8 +23,8 @@ import tracelens_graph
 from tracelens_graph.cli.app import app
 from tracelens_graph.cli.outputs import written
 from tracelens_graph.errors import OutputError
-from tracelens_graph.files import Protection, check_outputs, protecting, replacing
-from tracelens_graph.marks import LIST
+from tracelens_graph.output.files import Protection, check_outputs, protecting, replacing
+from tracelens_graph.output.marks import LIST
 from tracelens_graph.simulate import simulate, write
 
 PROGRAM = [sys.executable, "-c", "from tracelens_graph.cli import main; main()"]
@@ -489,7 +489,7 @@ def test_a_name_that_cannot_be_meant_is_refused_at_once(
     run: Run, tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch, words: str, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tracelens_graph.loading.load_core", lambda *_, **__: pytest.fail("the trace was read"))
+    monkeypatch.setattr("tracelens_graph.loading.one.load_core", lambda *_, **__: pytest.fail("the trace was read"))
     (tmp_path / "file").write_text("precious")
     code, out, err = run(*(str(trace) if word == "TRACE" else word for word in shlex.split(words)))
     assert code in (1, 2)

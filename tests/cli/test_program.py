@@ -117,7 +117,7 @@ def test_unwritable_output_is_one_line(trace_file: Path) -> None:
 
 def test_interrupt_is_exit_code_130(trace_file: Path) -> None:
     snippet = (
-        "import tracelens_graph.loading as load\n"
+        "import tracelens_graph.loading.one as load\n"
         "def interrupted(*args, **kwargs): raise KeyboardInterrupt\n"
         "load.load_core = interrupted\n"
         "from tracelens_graph.cli import main\n"

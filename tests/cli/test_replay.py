@@ -16,7 +16,7 @@ from corpus import CORPUS, needs_corpus, traces_named
 from tracelens_graph.replay.folder import INDEX, read_folder
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.texts import width_of
+from tracelens_graph.utils.texts import width_of
 
 QWEN = "tracelens/h100/qwen1.5-0.5b"
 

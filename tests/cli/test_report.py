@@ -16,7 +16,7 @@ import pytest
 from handmade import Run, small_trace, span
 from html_pages import read
 
-from tracelens_graph.marks import COMMENT
+from tracelens_graph.output.marks import COMMENT
 from tracelens_graph.simulate import simulate, write
 
 DEFAULT = {
@@ -312,9 +312,9 @@ def test_the_cache_answers_the_second_command(
 ) -> None:
     monkeypatch.setenv("TRACELENS_GRAPH_CACHE", str(tmp_path))
     first = run("report", trace_file, "--cache")
-    import tracelens_graph.loading
+    import tracelens_graph.loading.one
 
-    monkeypatch.setattr(tracelens_graph.loading, "load_core", lambda *_, **__: pytest.fail("read the trace again"))
+    monkeypatch.setattr(tracelens_graph.loading.one, "load_core", lambda *_, **__: pytest.fail("read the trace again"))
     assert run("report", trace_file, "--cache") == first
 
 

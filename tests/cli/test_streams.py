@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.stores.graph_file import write_graph
 

@@ -10,7 +10,7 @@ from handmade import Run
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.texts import width_of
+from tracelens_graph.utils.texts import width_of
 
 COMMANDS = (
     "report T", "report T --all", "report T --table kernel_summary", "report T --table unified_perf_summary",

@@ -13,9 +13,9 @@ from extended import categories, tables_of, trace
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.errors import ExtensionError
-from tracelens_graph.extension_loading import load_extension
+from tracelens_graph.extensions.loading import load_extension
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from rank_traces import collective
 
 from tracelens_graph.compat import NcclAnalyser
 from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, TraceError
-from tracelens_graph.loading import load_core
-from tracelens_graph.table import Table
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.tables.table import Table
 
 
 def files(folder: Path, *ranks: list[dict[str, Any]]) -> list[Path]:

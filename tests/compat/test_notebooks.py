@@ -26,7 +26,7 @@ from tracelens_graph.compat.PerfModel import dict_cat2names
 from tracelens_graph.compat.PerfModel.perf_model import GEMM, SDPA
 from tracelens_graph.compat.TreePerf import TreePerfAnalyzer as TreePerfAnalyzerOfPackage
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.simulate import simulate, write
 

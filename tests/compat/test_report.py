@@ -21,7 +21,7 @@ from tracelens_graph.compat.models import TRACELENS_MODELS
 from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
 from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, MissingExtraError, OutputError, TraceError
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture
 
 OPS = ["ops_summary_by_category", "ops_summary", "ops_unique_args"]

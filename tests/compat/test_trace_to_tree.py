@@ -14,7 +14,7 @@ from corpus import chosen_traces, parametrize
 from tracelens_graph import TraceToTree, load
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.errors import NodeNotFoundError
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 KEYS = [
     "UID",

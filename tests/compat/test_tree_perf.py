@@ -23,9 +23,9 @@ from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
 from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, NotATraceError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 FIVE = ["mean", "median", "std", "min", "max"]
 

@@ -23,7 +23,7 @@ from tracelens_graph.compat.perf_params import in_order
 from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.model import OpModel

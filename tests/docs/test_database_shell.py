@@ -18,8 +18,8 @@ from neo4j_server import Home
 from pages import PAGES
 
 from corpus import CHECKOUT
+from tracelens_graph.db.server import server
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.stores.neo4j.server import server
 
 _BLOCK = re.compile(r"^```(?:sh|bash|shell)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ABOUT_DATABASES = re.compile(r"tracelens-graph db |neo4j-admin|docker|NEO4J_")

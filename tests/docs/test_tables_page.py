@@ -20,7 +20,7 @@ from tracelens_graph.cli.app import app
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 SECTION = re.compile(r"^### (\S+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
 SECTIONS = dict(SECTION.findall((DOCS / "tables.md").read_text()))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from corpus import loaded
 from tracelens_graph.graph.classes import class_rows, normal_name, same_as, subtree_classes
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 
 

@@ -14,7 +14,7 @@ from made_traces import traces
 from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.graph.collectives import DTYPE_BYTES, Collective, collectives
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.simulate import simulate
 

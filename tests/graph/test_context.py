@@ -14,7 +14,7 @@ from made_traces import traces
 from tracelens_graph.graph.classes import class_rows
 from tracelens_graph.graph.context import Context, build_context
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import CONTEXT_EDGES, CONTEXT_KINDS, GPU_KINDS, Kind
 
 KNOWLEDGE = ("Signature", "KernelName", "SubtreeClass")

@@ -9,7 +9,7 @@ from extended import MM_KERNEL, NORM, trace
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edited import renamed, with_arguments
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 
 from tracelens_graph.graph.flows import Flow, Flows
 from tracelens_graph.loaders.kineto.codes import Codes, FlowEnds
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 ENDS: list[Flow] = [("s", 7, 0, 100), ("s", "7", 1, 110), ("f", 7, 1, 120), ("t", "x", 0, 130)]
 

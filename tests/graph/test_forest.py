@@ -16,7 +16,7 @@ from reference import host_parents, launches
 from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.graph import forest
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Flag, Kind
 
 CATEGORIES = ("python_function", "cpu_op", "cuda_runtime")

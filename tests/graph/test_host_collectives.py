@@ -20,7 +20,7 @@ from tracelens_graph.analyses.ranks.sizes import Messages
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 
 JSON_VALUES = st.recursive(

@@ -13,7 +13,7 @@ from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import EVENT_EDGES, Kind
 
 MAIN, WORKER, STREAM = (1, 1), (1, 2), (0, 7)

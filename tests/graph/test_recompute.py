@@ -15,7 +15,7 @@ from call_trees import BACKWARD, FORWARD, Call, frame, launch, load, op, run, ui
 from corpus import loaded
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.simulate import simulate
 

@@ -10,7 +10,7 @@ import pytest
 from tracelens_graph.analyses.places.attribution import attribution
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.simulate import simulate
 

@@ -11,7 +11,7 @@ from handmade import span
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceMember, TraceSet, rank_called
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 def trace(rank: Any = None, world_size: Any = None, base_ns: int = 0, source: str = "") -> Core:

@@ -17,7 +17,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length, union_length_by_range
 from tracelens_graph.graph.links import link_by_correlation
 from tracelens_graph.graph.traversals import climb, first_ending_after, least_above
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 @pytest.fixture(params=[0, 3, 64])

@@ -17,7 +17,7 @@ from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, columns_read, window_of
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 
 

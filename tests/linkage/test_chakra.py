@@ -17,7 +17,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.linkage.chakra import exclusive_ns, write_chakra
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.sources import open_source
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
 HOST = {"id", "name", "ctrl_deps", "inputs", "outputs", "attrs"}

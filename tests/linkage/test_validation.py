@@ -18,7 +18,7 @@ from tracelens_graph.linkage import get_gpu_op_identifier, kernel_metadata_scrap
 from tracelens_graph.linkage.identifiers import row_of_identifier, shared_identifiers
 from tracelens_graph.linkage.op_events import events_of_op
 from tracelens_graph.linkage.validation import RETURNS, Validation, least, preorder
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
 

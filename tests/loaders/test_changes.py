@@ -15,8 +15,8 @@ from tracelens_graph.errors import ChangedTraceError
 from tracelens_graph.loaders.kineto import loader
 from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.sources import open_source
-from tracelens_graph.loading import load_core
-from tracelens_graph.set_loading import load_core_set
+from tracelens_graph.loading.many import load_core_set
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate, write
 
 
@@ -133,7 +133,7 @@ def test_a_change_while_two_processes_load_is_told(
 def test_a_change_of_a_set_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one between the moment when its process has read it, and the one when its graph is fetched."""
     files = [str(path) for path in write(simulate(ranks=2, steps=2, layers=1), tmp_path)]
-    from tracelens_graph import set_loading
+    from tracelens_graph.loading import many as set_loading
 
     whole = set_loading._fetched
 

@@ -11,7 +11,7 @@ import pytest
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto import loader
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import REPAIR_MEANING
 
 HEAD = {

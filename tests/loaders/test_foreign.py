@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from corpus import parametrize, xplane_files
 from tracelens_graph.cli.app import app
 from tracelens_graph.errors import NotATraceError, TraceError
-from tracelens_graph.loading import load_core, load_execution
+from tracelens_graph.loading.one import load_core, load_execution
 
 
 def field(number: int, content: bytes) -> bytes:

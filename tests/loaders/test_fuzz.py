@@ -21,7 +21,7 @@ from corpus import CHECKOUT, cases, traces_named
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto import chunks, loader
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import REPAIR_MEANING
 
 EXAMPLE = CHECKOUT / "examples/traces/tiny-transformer-cpu.json.gz"

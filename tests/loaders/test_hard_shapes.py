@@ -19,7 +19,7 @@ from hard_files import SHAPES
 
 from tracelens_graph.errors import TraceError, TraceLensGraphError
 from tracelens_graph.loaders.kineto import chunks, collect, limits, repair, repair_text, structure, times
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 READERS: tuple[ModuleType, ...] = (chunks, collect, repair, repair_text, structure, times)
 SIZE = 1 << 13

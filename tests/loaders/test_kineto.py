@@ -22,7 +22,7 @@ from corpus import kineto_traces, needs_corpus, parametrize
 from tracelens_graph.errors import ChangedTraceError, NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto import chunks, loader
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Flag, Kind
 
 US = 1_000

@@ -18,7 +18,7 @@ from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto import chunks, loader
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.graph_file import write_graph
 
 EVENTS = 400

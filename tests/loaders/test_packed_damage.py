@@ -13,7 +13,7 @@ import pytest
 from tracelens_graph.loaders import damaged_gzip
 from tracelens_graph.loaders.damaged_gzip import BEHIND, CHECKSUM, salvage
 from tracelens_graph.loaders.kineto import loader
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import REPAIR_MEANING
 
 

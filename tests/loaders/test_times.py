@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelens_graph.loaders.kineto.times import EXACT_BELOW_US, floats_need_digits, floats_to_ns
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 @given(st.lists(st.integers(0, int(EXACT_BELOW_US) * 1000 - 1), min_size=1))

@@ -20,13 +20,13 @@ from perf.test_roofline import TRACELENS_MI300X
 from corpus import CORPUS, GOLDENS, NO_GOLDENS, needs_goldens, reference_tables
 from corpus import cases as in_corpus
 from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables, report_tables
-from tracelens_graph.analyses.tracelens_ranks.tracelens import tracelens_tables
+from tracelens_graph.compat.ranks.tables import tracelens_tables
 from tracelens_graph.compat.sheets import jax_sheets
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.many import load_core_set, trace_files
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture
-from tracelens_graph.set_loading import load_core_set, trace_files
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 HOST_CATEGORIES = ("cuda_runtime", "cuda_driver", "hip_runtime")

@@ -18,7 +18,7 @@ from typing import Any
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.perf.registry import sheets
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 Row = Mapping[str, Any]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from parity.comparing import CUMULATIVE, LAYOUTS, ORDER, ROW, Comparison, compare, equal, parsed, read_reference
 from parity.departures import Account, Departure, account
 
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 TIME = "total_direct_kernel_time_sum"
 THEIRS = [

@@ -16,7 +16,7 @@ from handmade import span
 from corpus import kineto_traces, loaded, needs_corpus, parametrize, trace_id
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import Architecture, architecture, detect
 
 SLACK = 1.05

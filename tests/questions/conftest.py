@@ -9,12 +9,12 @@ import pytest
 
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cypher import library
-from tracelens_graph.database import Database
+from tracelens_graph.db.connection import Connection
+from tracelens_graph.db.database import Database
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.stores.neo4j.connection import Connection
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 Answers = tuple[Table, Table]
 

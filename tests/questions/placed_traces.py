@@ -13,7 +13,7 @@ from handmade import HOSTILE, span
 from corpus import CHECKOUT, CORPUS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
 Call = tuple[str, list[Any], list[tuple[str, float]]]

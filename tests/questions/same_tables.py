@@ -8,7 +8,7 @@ from itertools import zip_longest
 from tracelens_graph.analyses.questions import QUESTIONS, Question
 from tracelens_graph.analyses.shared.answers import without_noise
 from tracelens_graph.reports.csv import write_csv
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 DRAWN = "path"
 """A column for the drawing in Neo4j Browser, which tables leave out."""

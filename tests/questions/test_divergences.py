@@ -15,12 +15,12 @@ from corpus import needs_corpus
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.steps import median_steps
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.database import Database
+from tracelens_graph.db.database import Database
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 Ask = Callable[..., tuple[Table, Table]]
 Pair = tuple[TraceMember, TraceMember]

@@ -20,12 +20,12 @@ from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.steps import median_steps
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.report_tables import report_tables
-from tracelens_graph.database import Database
+from tracelens_graph.db.database import Database
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.frames import edge_columns, node_columns
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 Ask = Callable[..., tuple[Table, Table]]
 

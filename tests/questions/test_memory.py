@@ -12,11 +12,11 @@ from memory_traces import instant, training
 from same_tables import assert_same, of_theme
 
 from corpus import loaded, parametrize, traces_named
-from tracelens_graph.database import Database
-from tracelens_graph.loading import load_core
+from tracelens_graph.db.database import Database
+from tracelens_graph.db.image import Options
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
-from tracelens_graph.stores.neo4j.image import Options
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 QUERIES = of_theme("memory")
 Ask = Callable[..., tuple[Table, Table]]

@@ -18,8 +18,8 @@ from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.graph.window import step_number
-from tracelens_graph.loading import load_core
-from tracelens_graph.table import Table
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.tables.table import Table
 
 Ask = Callable[..., tuple[Table, Table]]
 RUN = "path of step"

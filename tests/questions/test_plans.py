@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tracelens_graph.cypher import Query, library
-from tracelens_graph.database import Database
-from tracelens_graph.loading import load_core
+from tracelens_graph.db.database import Database
+from tracelens_graph.db.query import prepared
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.database import EVENT, GPU_EVENT
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.stores.neo4j.query import prepared
 
 EVENTS = {EVENT, GPU_EVENT, *Kind.__members__}
 

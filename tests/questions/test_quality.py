@@ -20,14 +20,14 @@ from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.performance.roofline_summary import unmodelled
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cypher import library
-from tracelens_graph.database import Database
+from tracelens_graph.db.database import Database
+from tracelens_graph.db.image import Options
 from tracelens_graph.errors import AnalysisError, DatabaseError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Flag
 from tracelens_graph.simulate import simulate
-from tracelens_graph.stores.neo4j.image import Options
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 QUERIES = of_theme("quality")
 

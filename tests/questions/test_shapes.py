@@ -22,10 +22,10 @@ from tracelens_graph.analyses.performance.perf_tables import unified_perf_summar
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.simulate import simulate
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 QUERIES = of_theme("shapes")
 

@@ -19,9 +19,9 @@ from corpus import loaded, needs_corpus, parametrize, traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 QUERIES = of_theme("structure")
 

@@ -14,9 +14,9 @@ from corpus import CHECKOUT
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import NoTimesError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 QUERIES = of_theme("tensors")
 SMALL: dict[str, Any] = {"batch": 2, "tokens": 16, "width": 32, "heads": 2, "vocabulary": 64}

@@ -21,11 +21,11 @@ from tracelens_graph.analyses.timeline.steps import OUTSIDE
 from tracelens_graph.cypher import library
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 from tracelens_graph.schema.tables.timeline import STEPS
 from tracelens_graph.simulate import simulate
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 QUERIES = of_theme("timeline")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from recorded_calls import NOTHING, call, scalar
 
+from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.replay.allowed import REACHES_OUT, reaches_out, why_not
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.replay_plan import CannotReplay
 from tracelens_graph.replay.schemas import parse
-from tracelens_graph.replayer import Replayer
 
 
 @pytest.mark.parametrize("name", ["aten.mm.default", "aten.add.Tensor", "aten.div.Tensor_mode", "prims.sin.default"])

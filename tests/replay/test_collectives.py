@@ -13,7 +13,7 @@ from rank_traces import collective, kernel
 from corpus import CHECKOUT, needs_corpus
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.check import check
 from tracelens_graph.replay.collectives import CollectiveCall, _to_record, collective_plan
 

@@ -9,10 +9,10 @@ from calls_to_replay import GPU_US, calls
 
 from corpus import kineto_traces, loaded, parametrize, trace_id
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.coverage import BY_GRAPH, OUTSIDE, replay_coverage
 from tracelens_graph.replay.planned import COLLECTIVE, CUSTOM
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,10 @@ import pytest
 from calls_to_replay import MM, calls
 
 from tracelens_graph.errors import ExtensionError
-from tracelens_graph.extension import Extension
+from tracelens_graph.extensions.extension import Extension
+from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.arguments import Fill, TensorValue
 from tracelens_graph.replay.check import ForeignProgramError, check
 from tracelens_graph.replay.custom import plan_custom
@@ -18,7 +19,6 @@ from tracelens_graph.replay.plan_json import NotAPlanError, plan_from_json, plan
 from tracelens_graph.replay.planned import Plans, planned
 from tracelens_graph.replay.replay_plan import CannotReplay
 from tracelens_graph.replay.signatures import charge_all, signatures
-from tracelens_graph.replayer import Replayer
 
 FUSED = "my::fused(Tensor a, Tensor b) -> Tensor"
 UID = 10

@@ -10,7 +10,7 @@ import pytest
 from calls_to_replay import calls
 
 from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.folder import INDEX, FolderError, Program, program_name, read_folder, write_folder
 from tracelens_graph.replay.planning import plan
 from tracelens_graph.replay.replay_plan import ReplayPlan

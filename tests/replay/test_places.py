@@ -9,7 +9,7 @@ from handmade import small_trace, span
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.places import place
 from tracelens_graph.schema import Kind
 

@@ -8,7 +8,7 @@ import pytest
 from calls_to_replay import MM, calls
 from handmade import span
 
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.replay.planned import (
     AUTOGRAD,

@@ -11,7 +11,7 @@ import pytest
 from recorded_calls import NOTHING, Around, call, listed, scalar, tensor, tensors
 
 from corpus import kineto_traces, loaded, parametrize
-from tracelens_graph.graph.execution.sides import Argument as Observed
+from tracelens_graph.execution.sides import Argument as Observed
 from tracelens_graph.replay.arguments import Fill, Named, TensorValue
 from tracelens_graph.replay.planning import plan, plan_call, plan_of
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan

@@ -14,13 +14,13 @@ from handmade import span
 
 from corpus import CHECKOUT
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.extension import Extension
+from tracelens_graph.extensions.extension import Extension
+from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.check import check
 from tracelens_graph.replay.script import operation
 from tracelens_graph.replay.sequence import SequencePlan, _is_passed_on, sequence
-from tracelens_graph.replayer import Replayer
 
 EXAMPLE = CHECKOUT / "examples/traces"
 RELU = "aten::relu(Tensor self) -> Tensor"

@@ -11,12 +11,12 @@ from calls_to_replay import GPU_US, calls
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.errors import NodeNotFoundError
-from tracelens_graph.extension import Extension
+from tracelens_graph.extensions.extension import Extension
+from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.graph.window import Window
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.replay.signatures import Signatures, below_roof, charge_all, named, of_event, signatures
-from tracelens_graph.replayer import Replayer
 
 FUSED = Extension(replayers={"my::fused": Replayer("my::fused(Tensor a, Tensor b) -> Tensor")})
 

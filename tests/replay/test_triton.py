@@ -13,7 +13,7 @@ from corpus import CORPUS, needs_corpus
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.arguments import TensorValue
 from tracelens_graph.replay.check import check
 from tracelens_graph.replay.plan_json import plan_from_json, plan_json

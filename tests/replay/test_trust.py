@@ -11,7 +11,8 @@ import pytest
 from calls_to_replay import calls
 from replay_plans import converted, mm, scaled
 
-from tracelens_graph.loading import load_core
+from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.arguments import Argument
 from tracelens_graph.replay.check import ForeignProgramError
 from tracelens_graph.replay.folder import Kind, Program, read_folder, write_folder
@@ -21,7 +22,6 @@ from tracelens_graph.replay.script import script
 from tracelens_graph.replay.sequence import sequence
 from tracelens_graph.replay.verify import trust
 from tracelens_graph.replay.verify.trust import examined
-from tracelens_graph.replayer import Replayer
 
 FROM_FILE = ReplayPlan(
     "aten::from_file", "",

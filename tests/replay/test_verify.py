@@ -25,7 +25,7 @@ from tracelens_graph.replay.verify.observed import Observed
 from tracelens_graph.replay.verify.outcomes import compared
 from tracelens_graph.replay.verify.verify import verify
 from tracelens_graph.schema.tables.replay import OUTCOMES
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 DIMS = ((4, 8), (8, 2))
 TYPES = ("float", "float")

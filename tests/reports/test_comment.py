@@ -21,11 +21,11 @@ from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_categor
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
-from tracelens_graph.marks import COMMENT
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.output.marks import COMMENT
 from tracelens_graph.reports.comment import ROOM, Against, report_comment
 from tracelens_graph.reports.document import Facts, facts
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 FINDINGS = [
     Line("headline", "The GPU stood idle for 43 % of the time"),

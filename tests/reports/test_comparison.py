@@ -7,7 +7,7 @@ from handmade import HOSTILE
 
 from tracelens_graph.analyses.across.compare import compare
 from tracelens_graph.reports.comparison import brief, verdict
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def run(times: dict[str, float], total: float | None = None) -> dict[str, Table]:

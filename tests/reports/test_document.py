@@ -16,9 +16,9 @@ import tracelens_graph
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.document import facts, report_json
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 FINDINGS = [
     Line(

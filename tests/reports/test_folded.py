@@ -11,7 +11,7 @@ from handmade import small_trace, span
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports import folded as module
 from tracelens_graph.reports.folded import folded, write_folded
 

@@ -10,7 +10,7 @@ import pytest
 
 from tracelens_graph.errors import OutputError
 from tracelens_graph.reports.folder import write_folder
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 ONE = Table("one", {"name": ["a,b", "µ"], "n": np.array([1, 2])})
 TWO = Table("two", {"n": np.array([0.5])})

@@ -20,7 +20,7 @@ from handmade import span
 from tracelens_graph.analyses.ops.dearest import dearest_ops
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.comment import ROOM, report_comment
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.reports.document import facts, report_json
@@ -29,8 +29,8 @@ from tracelens_graph.reports.json import table_json
 from tracelens_graph.reports.markdown import table_markdown
 from tracelens_graph.reports.xlsx import MAX_CELL, write_xlsx
 from tracelens_graph.schema.tables import TABLES
-from tracelens_graph.table import Table
-from tracelens_graph.texts import width_of
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import width_of
 
 NAMES = [
     "=cmd|' /C calc'!A0",

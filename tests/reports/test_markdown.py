@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelens_graph.reports.markdown import code, code_cell, escape, folded, pipe_table
-from tracelens_graph.texts import printable
+from tracelens_graph.utils.texts import printable
 
 NAMES = [
     "@torch", "a @user b", "mail@example.org", "@SUM(1+1)", "#1", "fixes #12", "owner/repo#3", "GH-7", "#1234567",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tracelens_graph.reports.memory_text import peaks
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 MIB = 2**20
 

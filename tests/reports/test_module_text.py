@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.places.modules import module_times, modules
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.nxview.trace_graph import TraceGraph
 from tracelens_graph.reports.module_text import OF_SCOPES, module_text
-from tracelens_graph.table import Table
-from tracelens_graph.trace_graph import TraceGraph
+from tracelens_graph.tables.table import Table
 
 Row = tuple[int, str, int, int, float, float, int | None]
 """Depth, module, instances, calls, forward and backward_us, uid."""

@@ -13,9 +13,9 @@ from made_jobs import collective, rank
 
 from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.column import Column
 from tracelens_graph.reports.ranks_text import first_rows, headline
-from tracelens_graph.table import Table
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.table import Table
 
 
 def made(name: str, **columns: list[Any]) -> Table:

@@ -22,7 +22,7 @@ from tracelens_graph.analyses.performance.perf_tables import unified_perf_summar
 from tracelens_graph.analyses.performance.roofline_summary import roofline_summary, unmodelled
 from tracelens_graph.errors import MissingExtraError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, Figure, Source
 from tracelens_graph.perf.model import OpModel

@@ -16,7 +16,7 @@ from handmade import small_trace, span
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.folded import folded
 from tracelens_graph.reports.html.stacks import VIEWS
 from tracelens_graph.reports.speedscope import speedscope, write_speedscope

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.reports.json import table_json
 from tracelens_graph.reports.markdown import table_markdown
-from tracelens_graph.table import Column, Role, Table
-from tracelens_graph.texts import printable, width_of
+from tracelens_graph.tables.table import Column, Role, Table
+from tracelens_graph.utils.texts import printable, width_of
 
 
 def table() -> Table:

@@ -17,7 +17,7 @@ from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.graph import traversals
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports import tree_text
 from tracelens_graph.reports.original import CATEGORY, categories
 from tracelens_graph.reports.tree_text import (

@@ -7,10 +7,10 @@ import pytest
 from handmade import small_trace
 
 from tracelens_graph.analyses.report.report_tables import report_tables
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.views import column_named, sort, top, view
 from tracelens_graph.schema.tables import about_columns
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def test_an_instance_is_shown_with_what_perfetto_finds_it_by() -> None:

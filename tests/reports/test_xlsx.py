@@ -23,7 +23,7 @@ from profiles import examples
 from tracelens_graph.errors import MissingExtraError
 from tracelens_graph.reports import xlsx
 from tracelens_graph.reports.xlsx import MAX_CELL, write_xlsx
-from tracelens_graph.table import Column, Table
+from tracelens_graph.tables.table import Column, Table
 
 
 def written(tables: Mapping[str, Table]) -> Any:

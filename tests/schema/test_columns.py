@@ -21,10 +21,9 @@ from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report import report_tables as reports
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.cli import gate
-from tracelens_graph.column import Column, Role, TableSchema, headings, instance_column, keys, main_column
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.reports.comparison import brief
 from tracelens_graph.reports.csv import write_csv
@@ -34,7 +33,8 @@ from tracelens_graph.reports.xlsx import write_xlsx
 from tracelens_graph.schema import tables as schema
 from tracelens_graph.schema.tables import REPORT_TABLES, TABLES, tracelens_jax, tracelens_ranks
 from tracelens_graph.stores.csv_tables import read_table
-from tracelens_graph.table import Table, columns_of
+from tracelens_graph.tables.column import Column, Role, TableSchema, headings, instance_column, keys, main_column
+from tracelens_graph.tables.table import Table, columns_of
 
 NEW = "registers_sum"
 DECLARED = Column("registers of all kernels", "", Role.sum, "regs", compared="diff", figure="regs")

@@ -37,7 +37,7 @@ CATEGORIES["gpu_thing"] = (Family.gpu, module.Kind.GpuThing)
 CATEGORIES["layer_thing"] = (Family.overhead, module.Kind.LayerThing)
 
 import tracelens_graph as tlg
-from tracelens_graph.database import Placement, image
+from tracelens_graph.db.database import Placement, image
 
 def event(cat, name, ts, dur, pid=1, tid=1, **args):
     args = {key.replace("_", " "): value for key, value in args.items()}

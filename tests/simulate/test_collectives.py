@@ -11,7 +11,7 @@ from simulate.jobs import LOOP, SMALL, check_causes, check_collectives, collecti
 from simulate.reading import of
 
 import tracelens_graph
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import Run, simulate
 from tracelens_graph.simulate.kinds import CALLED_ALONE, KINDS
 

@@ -26,7 +26,7 @@ from corpus import CHECKOUT, kineto_traces, parametrize
 from tracelens_graph.errors import ChangedTraceError, NotATraceError, OutputError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NoDetails
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores import cache
 from tracelens_graph.stores.cache import cached_core
 from tracelens_graph.stores.cut import piece_between, write_piece
@@ -453,7 +453,7 @@ def test_many_at_once(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPa
 def test_two_processes_at_once(trace: Path, folder: Path) -> None:
     program = (
         "import sys\n"
-        "from tracelens_graph.loading import load_core\n"
+        "from tracelens_graph.loading.one import load_core\n"
         "from tracelens_graph.stores.cache import cached_core\n"
         "for _ in range(20): core = cached_core(sys.argv[1], lambda: load_core(sys.argv[1]), warn=sys.exit)\n"
         "print(core.trace_id, len(core.columns))"

@@ -15,7 +15,7 @@ from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NoDetails
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import STORED
 from tracelens_graph.stores.graph_file import read_graph, write_without_events
 from tracelens_graph.stores.packed import PackedDetails

@@ -23,8 +23,8 @@ from made_traces import traces
 from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.errors import AnalysisError, ChangedTraceError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
-from tracelens_graph.marks import GENERATOR
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.output.marks import GENERATOR
 from tracelens_graph.schema import Flag, Kind
 from tracelens_graph.stores import cut
 from tracelens_graph.stores.cut import Piece, piece_around, piece_between, write_piece

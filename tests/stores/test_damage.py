@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.graph_file import write_graph
 from tracelens_graph.stores.sections import VERSION
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from tracelens_graph.cli.app import app
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.graph_file import write_graph
 
 CASES = 18

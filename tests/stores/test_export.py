@@ -20,11 +20,11 @@ from profiles import examples
 from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.errors import MissingExtraError, OutputError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.nxview.trace_graph import TraceGraph
 from tracelens_graph.schema import EVENT_EDGES, Kind
 from tracelens_graph.stores.export import export_graph
 from tracelens_graph.stores.frames import ARGSET_PARTS, Texts, edge_columns, node_columns
-from tracelens_graph.trace_graph import TraceGraph
 
 SMALL = [path for path in kineto_traces() if path.stat().st_size < 60_000]
 TRACE = {

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tracelens_graph.db.server.server import standard_folder
 from tracelens_graph.errors import OutputError
 from tracelens_graph.stores.folders import cache_folder, data_folder
-from tracelens_graph.stores.neo4j.server.server import standard_folder
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="other platforms have other places")
 FOLDERS = [(cache_folder, "XDG_CACHE_HOME", ".cache"), (data_folder, "XDG_DATA_HOME", ".local/share")]

@@ -24,7 +24,7 @@ from corpus import kineto_traces, parametrize
 from tracelens_graph.errors import ChangedTraceError, NotATraceError, OutputError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import EVENT_EDGES
 from tracelens_graph.stores import graph_file
 from tracelens_graph.stores.graph_file import read_graph, write_graph

@@ -14,7 +14,7 @@ from handmade import small_trace
 from tracelens_graph.analyses.across.compare import compare
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.errors import TraceError
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.document import facts, report_json
 from tracelens_graph.stores.json_tables import JsonTables, is_report
 

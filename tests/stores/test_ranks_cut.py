@@ -15,7 +15,7 @@ from handmade import span
 
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import DEVICE_KINDS
 from tracelens_graph.stores.cut import Piece, piece_between
 from tracelens_graph.stores.ranks_cut import ARROW, Joined, RankPiece, write_ranks

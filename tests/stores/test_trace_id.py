@@ -16,7 +16,7 @@ import zstandard
 from tracelens_graph.errors import ChangedTraceError
 from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import STORED
 from tracelens_graph.stores.graph_file import read_graph, write_graph
 

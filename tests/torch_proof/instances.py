@@ -14,7 +14,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
 from tracelens_graph.replay.run import prepared

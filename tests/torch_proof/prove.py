@@ -31,7 +31,7 @@ import torch  # noqa: E402
 from instances import Tally, share  # noqa: E402
 from workloads import WORKLOADS  # noqa: E402
 
-from tracelens_graph.table import Column, Table  # noqa: E402
+from tracelens_graph.tables.table import Column, Table  # noqa: E402
 
 EQUAL = ("equal", "equal but assumed")
 LEAST_PERCENT = {"workloads": 99.5, "workloads, execution trace": 99.9, "opinfo": 99.0}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from replay_plans import mm, scaled
 
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.arguments import Argument, Fill, TensorValue
 from tracelens_graph.replay.batch import operations, runner
 from tracelens_graph.replay.replay_plan import ReplayPlan

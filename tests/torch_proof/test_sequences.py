@@ -16,7 +16,7 @@ from torch.profiler import record_function
 from workloads import WORKLOADS
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.check import check
 from tracelens_graph.replay.sequence import SequencePlan, sequence
 from tracelens_graph.replay.verify.observed import outermost_ops

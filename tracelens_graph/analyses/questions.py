@@ -25,9 +25,9 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.schema.tables import TABLES
-from tracelens_graph.suggest import hint
-from tracelens_graph.table import Table
-from tracelens_graph.texts import whole_number
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.suggest import hint
+from tracelens_graph.utils.texts import whole_number
 
 STEP = "step"
 """A parameter of all questions about one trace: the number of a `ProfilerStep` to look at."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tracelens_graph.categories.ops import OpRules as OpRules
     from tracelens_graph.categories.ops import Rule as Rule
     from tracelens_graph.categories.ops import op_category as op_category
-    from tracelens_graph.short_names import short_name as short_name
+    from tracelens_graph.tables.names import short_name as short_name
 
 _HOME = {
     "KERNEL_RULES": "categories.kernels",
@@ -30,7 +30,7 @@ _HOME = {
     "kernel_category": "categories.kernels",
     "op_category": "categories.ops",
     "properties": "categories.kernel_names",
-    "short_name": "short_names",
+    "short_name": "tables.names",
 }
 
 __all__ = [

@@ -15,7 +15,7 @@ from typing import Any
 
 from tracelens_graph.categories import gemm_names
 from tracelens_graph.categories.parsed_name import DTYPES, ParsedName, sizes
-from tracelens_graph.short_names import short_name
+from tracelens_graph.tables.names import short_name
 
 _READ = 8192
 

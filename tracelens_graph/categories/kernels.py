@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from tracelens_graph.categories.kernel_rules import CATEGORIES, NAME_RULES, OP_RULES, OTHER
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.suggest import did_you_mean
+from tracelens_graph.utils.suggest import did_you_mean
 
 LONGEST = 8192
 """Characters of a name that are looked at. Names of C++ templates can be megabytes long; what tells stands in front."""

@@ -22,8 +22,8 @@ from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.questions import Question
-    from tracelens_graph.extension import Extension
-    from tracelens_graph.table import Table
+    from tracelens_graph.extensions.extension import Extension
+    from tracelens_graph.tables.table import Table
 
 _ROWS_FOR_PEOPLE = 20
 _RUN = "run"
@@ -103,7 +103,7 @@ def ask(
 
 def _question(name: str) -> Question:
     from tracelens_graph.analyses.questions import QUESTIONS
-    from tracelens_graph.suggest import hint
+    from tracelens_graph.utils.suggest import hint
 
     if name not in QUESTIONS:
         raise typer.BadParameter(f"there is no question {name!r}; {hint(name, QUESTIONS)}")
@@ -112,7 +112,7 @@ def _question(name: str) -> Question:
 
 def _parameters(question: Question, given: list[str]) -> dict[str, Any]:
     from tracelens_graph.errors import AnalysisError
-    from tracelens_graph.suggest import hint
+    from tracelens_graph.utils.suggest import hint
 
     values: dict[str, Any] = {}
     for text in given:
@@ -194,7 +194,7 @@ def _first(table: Table, form: Format, top: int | None) -> Table:
 def _listed() -> Table:
     """All questions, by theme."""
     from tracelens_graph.analyses.questions import QUESTIONS
-    from tracelens_graph.table import Column, Table
+    from tracelens_graph.tables.table import Column, Table
 
     found = list(QUESTIONS.values())
     columns = {
@@ -213,7 +213,7 @@ def _listed() -> Table:
 
 def _described(question: Question) -> Table:
     """The parameters of a question."""
-    from tracelens_graph.table import Column, Table
+    from tracelens_graph.tables.table import Column, Table
 
     found = [one for one in question.parameters.values() if one.name != _RUN]
     columns = {

@@ -20,7 +20,7 @@ from tracelens_graph.cli.options import (
     name_wanted,
 )
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
-from tracelens_graph.suggest import hint
+from tracelens_graph.utils.suggest import hint
 
 _ROWS_FOR_PEOPLE = 30
 

@@ -18,7 +18,7 @@ from tracelens_graph.cli.windows import WindowChoice
 if TYPE_CHECKING:
     from tracelens_graph.analyses.across.compare import Run
     from tracelens_graph.analyses.report.report_tables import ReportOptions
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 SUFFIXES = ("diff", "pct")
 """What a figure of a comparison ends with: the change in its own unit, or in percent."""
@@ -64,7 +64,7 @@ class Baseline:
     def told(self, tables: Run, width: int) -> str:
         """What changed, for the terminal."""
         from tracelens_graph.reports.comparison import verdict
-        from tracelens_graph.texts import printable, wrapped
+        from tracelens_graph.utils.texts import printable, wrapped
 
         lines = ["", *verdict(self.compared(tables), self.names, width)]
         for note in self.notes_on(tables):

@@ -16,7 +16,7 @@ from tracelens_graph.cli.traces import check_pipes, say_copies, warn
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 ASCII_BRANCHES = str.maketrans("└├│─", "`||-")
 """For terminals that have no lines to draw with."""
@@ -58,9 +58,9 @@ def load(
     if trace == "-" and sys.stdin.isatty():
         raise typer.BadParameter("standard input is a terminal: name a file, or pipe a trace in")
     trace = _one_file(trace)
-    from tracelens_graph.loading import load_core
+    from tracelens_graph.loading.one import load_core
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.texts import printable, shorten
+    from tracelens_graph.utils.texts import printable, shorten
 
     def loaded() -> Core:
         with progress_on_terminal(f"reading {shorten(printable(Path(trace).name), 40)}") as progress:
@@ -82,7 +82,7 @@ def load(
         raise TraceError(f"{core.info.source}: no GPU event could be read: {core.info.damage}; copy or record it again")
     if core.info.damage:
         warn([f"{core.info.source}: {core.info.damage}"])
-    from tracelens_graph.loading import link_damage, linked
+    from tracelens_graph.loading.one import link_damage, linked
 
     if et is not None:
         core = linked(core, et)  # behind the cache, which keeps graphs as their traces have them
@@ -93,14 +93,14 @@ def load(
 
 def warn_of_unread_tensors(core: Core) -> None:
     """Say how many tensors of the execution trace cannot be read, where a command tells of tensors."""
-    from tracelens_graph.loading import unread_tensors
+    from tracelens_graph.loading.one import unread_tensors
 
     warn(filter(None, [unread_tensors(core)]))
 
 
 def _no_profile(source: str, et: str) -> str:
     """Why a trace is not linked with what `--et` names: it is an execution trace itself."""
-    from tracelens_graph.set_pairing import is_execution_trace_file
+    from tracelens_graph.loading.pairing import is_execution_trace_file
 
     hint = "name the profiler's trace of its run" if is_execution_trace_file(et) else "are the two swapped?"
     return f"{source}: is a PyTorch execution trace, in the place of the profiler's trace that --et goes with; {hint}"
@@ -172,7 +172,7 @@ def write_tables(tables: Mapping[str, Table], folder: Path) -> None:
 def print_wrapped(text: str) -> None:
     """Print a paragraph for people, wrapped to the terminal."""
     from tracelens_graph.reports.terminal import terminal_width
-    from tracelens_graph.texts import printable, wrapped
+    from tracelens_graph.utils.texts import printable, wrapped
 
     for line in wrapped(printable(text), terminal_width(sys.stdout), "  "):
         print(line)

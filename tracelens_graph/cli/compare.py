@@ -32,12 +32,12 @@ from tracelens_graph.cli.options import (
 )
 from tracelens_graph.cli.traces import check_pipes, names_of, say, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
-from tracelens_graph.suggest import hint
+from tracelens_graph.utils.suggest import hint
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.across.compare import Run
     from tracelens_graph.analyses.report.report_tables import ReportOptions
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 _ROWS_FOR_PEOPLE = 10
 _ROWS_OF_ONE_TABLE = 30
@@ -99,7 +99,7 @@ def compare(
     _check_output(table, format, csv, layout)
     from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables
     from tracelens_graph.errors import NotATraceError, TraceError
-    from tracelens_graph.set_loading import left_out_note
+    from tracelens_graph.loading.many import left_out_note
 
     options = ReportOptions(linked_only=linked_only, recompute=recompute, extension=extension_of(extension))
     conditions = _conditions(fail_if or [], options)
@@ -250,7 +250,7 @@ def _write(table: Table, format: Format, top: int | None) -> None:
 def _write_as_tracelens(
     runs: Mapping[str, Run], name: str | None, format: Format, csv: Path | None, top: int | None
 ) -> None:
-    from tracelens_graph.analyses.across.compare_tracelens import compare_as_tracelens
+    from tracelens_graph.compat.compare import compare_as_tracelens
 
     tables = compare_as_tracelens(runs)
     if name is not None:

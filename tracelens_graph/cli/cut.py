@@ -11,7 +11,7 @@ from tracelens_graph.cli.common import load
 from tracelens_graph.cli.durations import to_ns, to_uid
 from tracelens_graph.cli.options import CacheOption, Traces, Written
 from tracelens_graph.cli.outputs import say_written, size_of
-from tracelens_graph.files import is_stdout, replacing
+from tracelens_graph.output.files import is_stdout, replacing
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core

@@ -12,12 +12,12 @@ from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.cli.traces import load_set, say, traces_named
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.files import replacing
 from tracelens_graph.graph.trace_set import TraceSet, rank_titles
+from tracelens_graph.output.files import replacing
 from tracelens_graph.reports.progress import progress_on_terminal
 from tracelens_graph.stores.cut import piece_between
 from tracelens_graph.stores.ranks_cut import Joined, RankPiece, write_ranks
-from tracelens_graph.suggest import did_you_mean
+from tracelens_graph.utils.suggest import did_you_mean
 
 LISTED = "tracelens-graph ranks lists them"
 

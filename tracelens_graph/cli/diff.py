@@ -29,7 +29,7 @@ from tracelens_graph.cli.options import (
 from tracelens_graph.cli.traces import check_pipes, files_named, names_of
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
-from tracelens_graph.files import is_stdout
+from tracelens_graph.output.files import is_stdout
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.window import Window

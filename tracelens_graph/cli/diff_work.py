@@ -23,7 +23,7 @@ from tracelens_graph.cli.windows import WindowChoice
 if TYPE_CHECKING:
     from tracelens_graph.analyses.alignment.difference import Diff, Place
     from tracelens_graph.graph.window import Window
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 ROWS_FOR_PEOPLE = 20
 _FOR_PEOPLE = (Format.table, Format.md)
@@ -169,7 +169,7 @@ def _draw_tree(difference: Diff, min_percent: float) -> None:
     from tracelens_graph.reports.diff_text import side_lines, warnings_on
     from tracelens_graph.reports.diff_tree import tree_lines
     from tracelens_graph.reports.terminal import terminal_width, wants_color
-    from tracelens_graph.texts import printable, wrapped
+    from tracelens_graph.utils.texts import printable, wrapped
 
     width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
     for line in (*side_lines(difference), *warnings_on(difference)):
@@ -242,7 +242,7 @@ def _list(table: Table, shown: Shown) -> None:
 
 
 def _write_json(difference: Diff, tables: dict[str, Table], notes: list[str], path: Path) -> None:
-    from tracelens_graph.files import replacing
+    from tracelens_graph.output.files import replacing
     from tracelens_graph.reports.diff_document import diff_json
 
     with replacing(path) as file:
@@ -251,7 +251,7 @@ def _write_json(difference: Diff, tables: dict[str, Table], notes: list[str], pa
 
 
 def _write_page(difference: Diff, tables: dict[str, Table], notes: list[str], path: Path, rows: int | None) -> None:
-    from tracelens_graph.files import replacing
+    from tracelens_graph.output.files import replacing
     from tracelens_graph.reports.diff_document import diff_markdown
 
     page = diff_markdown(difference, tables, notes, **({} if rows is None else {"rows": rows}))
@@ -261,7 +261,7 @@ def _write_page(difference: Diff, tables: dict[str, Table], notes: list[str], pa
 
 
 def _write_html(difference: Diff, tables: dict[str, Table], said: list[str], path: Path, pair: Pair) -> None:
-    from tracelens_graph.files import replacing
+    from tracelens_graph.output.files import replacing
     from tracelens_graph.reports.html.diff import diff_page
 
     apart = pair.without_folders() if pair.is_repeatable else pair
@@ -278,7 +278,7 @@ def _write_html(difference: Diff, tables: dict[str, Table], said: list[str], pat
 
 
 def _write_as_tracelens(difference: Diff, folder: Path) -> None:
-    from tracelens_graph.analyses.alignment.tracelens import TraceLensDiff
+    from tracelens_graph.compat.diff.tables import TraceLensDiff
     from tracelens_graph.compat.trace_diff_files import write_trace_diff
 
     told = TraceLensDiff(difference)
@@ -292,7 +292,7 @@ def _readable(
 ) -> Iterator[tuple[str, Window]]:
     """The windows of those files that are traces: whatever else lies in a folder of traces is passed over."""
     from tracelens_graph.errors import NotATraceError, TraceError
-    from tracelens_graph.set_loading import left_out_note
+    from tracelens_graph.loading.many import left_out_note
 
     others = []
     for path, tag in zip(paths, tags, strict=True):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tracelens_graph.cli.options import Written
-from tracelens_graph.files import is_stdout
+from tracelens_graph.output.files import is_stdout
 
 PAGE = "html"
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import typer
 
-from tracelens_graph.texts import whole_number
+from tracelens_graph.utils.texts import whole_number
 
 _TEXT = re.compile(
     r"\s*(?P<number>(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[+-]?\d{1,2})?)\s*(?P<unit>ns|us|µs|μs|ms|s|min|)\s*",

@@ -16,8 +16,8 @@ from tracelens_graph.cli.common import load
 from tracelens_graph.cli.options import CacheOption, Traces, Written
 from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.cli.traces import say, traces_named
-from tracelens_graph.files import file_name, is_stdout, replacing, stem
-from tracelens_graph.marks import GENERATOR
+from tracelens_graph.output.files import file_name, is_stdout, replacing, stem
+from tracelens_graph.output.marks import GENERATOR
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core

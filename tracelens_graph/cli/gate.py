@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from tracelens_graph.suggest import did_you_mean, there_are
+from tracelens_graph.utils.suggest import did_you_mean, there_are
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
     from tracelens_graph.graph.trace_set import Ranked
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 FAILED = 3
 """Exit code of a command one of whose conditions is met."""
@@ -203,7 +203,7 @@ def conclude(remarks: Sequence[str], met: Sequence[str]) -> None:
     Raises:
         typer.Exit: conditions are met; with the exit code FAILED.
     """
-    from tracelens_graph.texts import printable
+    from tracelens_graph.utils.texts import printable
 
     for line in remarks:
         print(printable(f"note: {line}"), file=sys.stderr)
@@ -360,8 +360,8 @@ def _fields(table: str) -> dict[str, str]:
 
 def _key(table: str) -> str:
     """The column with the names of rows."""
-    from tracelens_graph.column import keys
     from tracelens_graph.schema.tables import TABLES
+    from tracelens_graph.tables.column import keys
 
     return keys(TABLES[table].columns)[0]
 

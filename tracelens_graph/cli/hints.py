@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 _PROGRAM = "tracelens-graph"
 
@@ -158,7 +158,7 @@ class Call:
             names: the operations that are shown.
             options: what chooses them, such as `--top 5`.
         """
-        from tracelens_graph.replayer import NAMESPACES
+        from tracelens_graph.extensions.replayer import NAMESPACES
 
         if not any(name.startswith(NAMESPACES) for name in names):
             return []
@@ -171,7 +171,7 @@ class Call:
 
 def first_event(table: Table) -> int | None:
     """The uid in the first row that has one, of the column of instances, else of the first column of uids."""
-    from tracelens_graph.column import Role
+    from tracelens_graph.tables.column import Role
 
     for role in (Role.instance, Role.uid):
         for name, about in table.about.items():

@@ -14,7 +14,7 @@ from tracelens_graph.cli.common import load
 from tracelens_graph.cli.options import CacheOption, Trace
 
 if TYPE_CHECKING:
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 _LONGEST = 300
 """Columns of a fact; names in a file can be of any length, and the JSON output has them whole."""
@@ -59,8 +59,8 @@ def info(
 def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:
     """The inventory for people; tables that have nothing to say stay out."""
     from tracelens_graph.reports.terminal import terminal_width, wants_color
-    from tracelens_graph.text_table import bold
-    from tracelens_graph.texts import cut_middle, printable, wrapped
+    from tracelens_graph.tables.terminal import bold
+    from tracelens_graph.utils.texts import cut_middle, printable, wrapped
 
     width, color = terminal_width(sys.stdout), wants_color(sys.stdout)
     facts = {row["what"]: row for row in tables["trace"].records()}

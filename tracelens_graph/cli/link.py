@@ -10,7 +10,7 @@ import typer
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.link_work import TABLES, Shown, answer
 from tracelens_graph.cli.options import CsvFolder, Format, FormatOption, JsonFile, MarkdownFile, TableName, Written
-from tracelens_graph.suggest import hint
+from tracelens_graph.utils.suggest import hint
 
 
 def link(

@@ -20,12 +20,12 @@ from tracelens_graph.cli.common import (
 from tracelens_graph.cli.options import Format
 from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.traces import say
-from tracelens_graph.files import replacing
+from tracelens_graph.output.files import replacing
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.linkage.validation import Validation
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 TABLES = ("link_counts", "link_ways", "link_ops")
 KINDS = 3

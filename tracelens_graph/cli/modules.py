@@ -14,7 +14,7 @@ from tracelens_graph.cli.options import CacheOption, Extensions, Format, LinkedO
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 
 if TYPE_CHECKING:
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 _ASCII = ASCII_BRANCHES | str.maketrans("µ", "u")
 

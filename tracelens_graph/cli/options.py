@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tracelens_graph.extension import Extension
+    from tracelens_graph.extensions.extension import Extension
     from tracelens_graph.graph.core import Core
     from tracelens_graph.perf.devices import Architecture
 
@@ -232,8 +232,8 @@ def extension_of(sources: list[str] | None, tell: bool = True) -> Extension | No
     if not sources:
         return None
     from tracelens_graph.cli.traces import warn
-    from tracelens_graph.extension import combined
-    from tracelens_graph.extension_loading import load_extension
+    from tracelens_graph.extensions.extension import combined
+    from tracelens_graph.extensions.loading import load_extension
 
     extension = combined(map(load_extension, sources))
     if tell:

@@ -18,7 +18,7 @@ from tracelens_graph.cli.ending import printed_messages_only
 from tracelens_graph.cli.hints import options_of_commands
 from tracelens_graph.cli.options import Written
 from tracelens_graph.errors import OutputError
-from tracelens_graph.files import Protection, is_stdout, protecting
+from tracelens_graph.output.files import Protection, is_stdout, protecting
 
 Force = Annotated[bool, typer.Option("--force", help="Replace files that this tool did not write; never an input.")]
 
@@ -102,7 +102,7 @@ def written(parameter: inspect.Parameter) -> Written | None:
 
 def say_written(text: str, output: Path) -> None:
     """Say what was written; nothing where it went to standard output itself."""
-    from tracelens_graph.texts import printable
+    from tracelens_graph.utils.texts import printable
 
     if not is_stdout(output):
         typer.echo(printable(text))

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from tracelens_graph.cli import hints
 from tracelens_graph.cli.interrupts import INTERRUPTED, unwinding_on_interrupts
 from tracelens_graph.errors import NoTimesError, TraceLensGraphError
-from tracelens_graph.suggest import did_you_mean, hint
+from tracelens_graph.utils.suggest import did_you_mean, hint
 
 _CLOSED_PIPE = 141
 """What a shell reports of a program that was ended by a closed pipe."""
@@ -161,6 +161,6 @@ def _joined(text: str) -> str:
 
 
 def _print_error(text: str) -> None:
-    from tracelens_graph.texts import printable
+    from tracelens_graph.utils.texts import printable
 
     typer.echo(f"error: {printable(text)}", err=True)

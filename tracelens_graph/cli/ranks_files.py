@@ -15,7 +15,7 @@ from tracelens_graph.cli.options import Format, Layout
 from tracelens_graph.cli.outputs import say_written
 
 if TYPE_CHECKING:
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Shown:
 
 def write_books(tables: Mapping[str, Table], shown: Shown) -> None:
     """Write tables to the folder and the workbook that are asked for."""
-    from tracelens_graph.files import replacing
+    from tracelens_graph.output.files import replacing
 
     if shown.csv:
         write_tables(tables, shown.csv)
@@ -95,7 +95,7 @@ def write_files(
         as_json: makes the text of the document.
         as_markdown: makes the text of the page, of so many rows of each table.
     """
-    from tracelens_graph.files import replacing
+    from tracelens_graph.output.files import replacing
 
     write_books(tables, shown)
     if shown.json:

@@ -12,7 +12,7 @@ from tracelens_graph.cli.windows import WindowChoice
 if TYPE_CHECKING:
     from tracelens_graph.analyses.ranks.job import Job
     from tracelens_graph.graph.trace_set import Ranked
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 NEXT = "ask next: "
 """What a line begins with that suggests a command."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracelens_graph.analyses.critical_path.causes import Causes
     from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
     from tracelens_graph.graph.trace_set import TraceSet
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
     _Makers = Mapping[str, Callable[[], Table]]
 
@@ -71,7 +71,7 @@ def check_table(table: str | None, of_path: bool) -> None:
     """
     from tracelens_graph.analyses.ranks.job import LATE_TABLES
     from tracelens_graph.analyses.ranks.job import TABLES as OF_RANKS
-    from tracelens_graph.suggest import hint
+    from tracelens_graph.utils.suggest import hint
 
     known = TABLES if of_path else (*OF_RANKS, *LATE_TABLES, *TABLES)
     if table is not None and table not in known:

@@ -85,7 +85,7 @@ def _print_screen(job: Job, asked: Asked, top: int | None) -> None:
 
 
 def _write_as_tracelens(traces: TraceSet, shown: Shown) -> None:
-    from tracelens_graph.analyses.tracelens_ranks.tracelens import tracelens_tables
+    from tracelens_graph.compat.ranks.tables import tracelens_tables
 
     tables = tracelens_tables(traces, strict=not shown.lenient)
     say(dict.fromkeys(note for table in tables.values() for note in table.notes))
@@ -102,7 +102,7 @@ def _write(job: Job, shown: Shown) -> None:
 
 
 def _draw(job: Job, asked: Asked, shown: Shown) -> None:
-    from tracelens_graph.files import file_name, replacing
+    from tracelens_graph.output.files import file_name, replacing
 
     given = asked.traces
     more = f" and {len(given) - 1:,} more" if len(given) > 1 else ""

@@ -25,7 +25,7 @@ from tracelens_graph.cli.replay_asked import ROWS, TABLES, Asked
 from tracelens_graph.cli.replay_results import check_is_no_folder, compare_results, verify_folder
 from tracelens_graph.cli.replay_work import replay_trace
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
-from tracelens_graph.suggest import hint
+from tracelens_graph.utils.suggest import hint
 
 
 class By(StrEnum):

@@ -15,7 +15,7 @@ from tracelens_graph.cli.options import Format, extension_of
 from tracelens_graph.errors import AnalysisError
 
 if TYPE_CHECKING:
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 _AS_TRACED = ("equal", "equal but assumed", "equal arguments", "not filled", "needs ranks", "not run")
 """Outcomes that are no fault of a program."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from tracelens_graph.cli.common import write_with_way_out
 from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.replay_asked import ROWS, Asked
-from tracelens_graph.texts import cut_end, printable, wrapped
+from tracelens_graph.utils.texts import cut_end, printable, wrapped
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.window import Window
     from tracelens_graph.replay.collectives import CollectivePlan
     from tracelens_graph.replay.sequence import SequencePlan
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 _WIDEST = 110
 _LONGEST = 300

@@ -11,13 +11,13 @@ from tracelens_graph.cli.replay_screens import print_screen, tell_collectives, t
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
-    from tracelens_graph.extension import Extension
+    from tracelens_graph.extensions.extension import Extension
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.replay.planned import Estimates, Plans
     from tracelens_graph.replay.signatures import Signatures
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 
 def replay_trace(asked: Asked) -> None:
@@ -143,7 +143,7 @@ def _write(asked: Asked, plans: Plans, estimates: Estimates, most: int) -> dict[
     Raises:
         AnalysisError: none has, or a file with the source of kernels cannot be read, or has none of them.
     """
-    from tracelens_graph.files import file_name
+    from tracelens_graph.output.files import file_name
     from tracelens_graph.replay.folder import write_folder
     from tracelens_graph.replay.programs import batch_program, nothing, single_programs
     from tracelens_graph.replay.triton import kernel_sources
@@ -164,7 +164,7 @@ def _write(asked: Asked, plans: Plans, estimates: Estimates, most: int) -> dict[
 
 
 def _write_sequence(asked: Asked, w: Window) -> None:
-    from tracelens_graph.files import file_name
+    from tracelens_graph.output.files import file_name
     from tracelens_graph.replay.folder import write_folder
     from tracelens_graph.replay.programs import sequence_program
     from tracelens_graph.replay.sequence import sequence
@@ -177,7 +177,7 @@ def _write_sequence(asked: Asked, w: Window) -> None:
 
 
 def _write_collectives(asked: Asked, w: Window) -> None:
-    from tracelens_graph.files import file_name
+    from tracelens_graph.output.files import file_name
     from tracelens_graph.replay.collectives import collective_plan
     from tracelens_graph.replay.folder import write_folder
     from tracelens_graph.replay.programs import collectives_program

@@ -37,11 +37,11 @@ from tracelens_graph.cli.report_layout import check_layout
 from tracelens_graph.cli.report_work import DEAREST, ROWS_FOR_PEOPLE, Request, many_traces, one_trace
 from tracelens_graph.cli.traces import check_pipes, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
-from tracelens_graph.files import protection
-from tracelens_graph.suggest import hint
+from tracelens_graph.output.files import protection
+from tracelens_graph.utils.suggest import hint
 
 if TYPE_CHECKING:
-    from tracelens_graph.extension import Extension
+    from tracelens_graph.extensions.extension import Extension
 
 
 @with_window_options

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tracelens_graph.suggest import hint
+from tracelens_graph.utils.suggest import hint
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
     from tracelens_graph.graph.window import Window
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 _OF_EVERY_PROFILE = ("linked_only", "models", "histogram_bins", "arch", "extension")
 """Options that say nothing of which sheets there are, or are not asked for by name."""

@@ -24,9 +24,9 @@ from tracelens_graph.cli.options import (
 )
 from tracelens_graph.cli.traces import say, warn
 from tracelens_graph.cli.windows import WindowChoice
-from tracelens_graph.files import Protection, is_stdout, protecting, replacing
-from tracelens_graph.suggest import did_you_mean, hint, there_are
-from tracelens_graph.texts import printable
+from tracelens_graph.output.files import Protection, is_stdout, protecting, replacing
+from tracelens_graph.utils.suggest import did_you_mean, hint, there_are
+from tracelens_graph.utils.texts import printable
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.diagnosis.finding import Finding
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.reports.document import Facts
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 
 ROWS_FOR_PEOPLE = 10
@@ -114,10 +114,10 @@ def many_traces(given: list[str], paths: list[str], request: Request, scheduler:
     """
     from tracelens_graph.analyses.across.overview import late_trace, overview
     from tracelens_graph.errors import TraceError
-    from tracelens_graph.files import distinct_names
     from tracelens_graph.loaders.sources import is_stream
-    from tracelens_graph.set_loading import left_out_note
-    from tracelens_graph.set_pairing import execution_traces_alone, paired
+    from tracelens_graph.loading.many import left_out_note
+    from tracelens_graph.loading.pairing import execution_traces_alone, paired
+    from tracelens_graph.output.files import distinct_names
 
     if alone := execution_traces_alone(paths):
         raise TraceError(alone)
@@ -164,7 +164,7 @@ def _devices(
     from tracelens_graph.analyses.ranks import COLUMNS
     from tracelens_graph.errors import AnalysisError, NodeNotFoundError
     from tracelens_graph.loaders.sources import is_stream
-    from tracelens_graph.set_loading import load_core_set
+    from tracelens_graph.loading.many import load_core_set
 
     if len(paths) < 2 or not all(line["has_ranks"] for line in lines) or any(map(is_stream, paths)):
         return None
@@ -177,15 +177,15 @@ def _devices(
 
 
 def _in_processes(work: list[tuple[str, Request, str]]) -> Iterator[tuple[str, Outcome]]:
-    from tracelens_graph.processes import map_in_processes
+    from tracelens_graph.utils.processes import map_in_processes
 
     outcomes = map_in_processes(_work_of_many, work, name=lambda one: one[0])
     return zip((path for path, _, _ in work), outcomes, strict=True)
 
 
 def _on_workers(work: list[tuple[str, Request, str]], scheduler: str) -> Iterator[tuple[str, Outcome]]:
-    from tracelens_graph.cluster import map_on_workers
     from tracelens_graph.errors import TraceError
+    from tracelens_graph.loading.cluster import map_on_workers
 
     there = {
         path: (os.path.abspath(path), replace(request, et=request.et and os.path.abspath(request.et)), name)
@@ -224,7 +224,7 @@ def _work_of_many(work: tuple[str, Request, str]) -> Outcome:
 def _with_link(core: Core, et: str | None) -> Core:
     """The graph linked with the execution trace that was found for it; as it is, with a warning, if that is refused."""
     from tracelens_graph.errors import LinkError, TraceError
-    from tracelens_graph.loading import link_damage, linked
+    from tracelens_graph.loading.one import link_damage, linked
 
     if et is None:
         return core
@@ -350,8 +350,8 @@ def _arch_of(core: Core, tell: bool) -> Architecture | None:
 
 
 def _sorted(tables: Mapping[str, Table], column: str) -> dict[str, Table]:
-    from tracelens_graph.column import headings
     from tracelens_graph.reports.views import column_named, for_people, sort
+    from tracelens_graph.tables.column import headings
 
     found = {name: column_named(table, column) for name, table in tables.items()}
     if not any(found.values()):
@@ -457,7 +457,7 @@ def _workbook(tables: Mapping[str, Table], request: Request, what: str) -> Itera
 def _on_comparison(request: Request, trace: str) -> str:
     """Where the comparison with another trace stands, of which the first screen shows nothing."""
     from tracelens_graph.loaders.sources import is_stream
-    from tracelens_graph.texts import wrapped
+    from tracelens_graph.utils.texts import wrapped
 
     other = request.compare_with
     if other is None:

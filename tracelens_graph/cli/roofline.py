@@ -26,13 +26,13 @@ from tracelens_graph.cli.options import (
     extension_of,
 )
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
-from tracelens_graph.files import file_name, is_stdout, replacing
-from tracelens_graph.suggest import hint
+from tracelens_graph.output.files import file_name, is_stdout, replacing
+from tracelens_graph.utils.suggest import hint
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.perf.devices import Architecture
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 _ROWS_FOR_PEOPLE = 10
 _TABLES = ("roofline_summary", "below_roof", "unmodelled")
@@ -109,7 +109,7 @@ def roofline(
         hints = _to_replay(call, shown_rows, arch) if name == "below_roof" else []
         write_table(view(shown_rows, w.core) if for_people else shown_rows, format, hints)
     if output is not None:
-        from tracelens_graph.texts import printable
+        from tracelens_graph.utils.texts import printable
 
         print(f"roofline drawn in {printable(str(output))}", file=sys.stdout if format is Format.table else sys.stderr)
 
@@ -123,7 +123,7 @@ def _of_profile(core: Core) -> Architecture | None:
     from tracelens_graph.cli.traces import say
     from tracelens_graph.errors import AnalysisError
     from tracelens_graph.perf.devices import by_properties
-    from tracelens_graph.suggest import either
+    from tracelens_graph.utils.suggest import either
 
     alike = by_properties(core.info.metadata.get("deviceProperties"))
     if len(alike) > 1:

@@ -23,7 +23,7 @@ def traces_named(arguments: Sequence[str]) -> list[str]:
         typer.BadParameter: a folder holds none, or a pattern fits none.
     """
     from tracelens_graph.errors import NotATraceError
-    from tracelens_graph.set_loading import trace_files
+    from tracelens_graph.loading.many import trace_files
 
     try:
         files = trace_files(arguments, tell=lambda line: say([line]))
@@ -94,7 +94,7 @@ def _names_by_files(runs: Sequence[str]) -> list[str]:
 
     Of folders of JAX those that were given to it, if these tell the runs apart.
     """
-    from tracelens_graph.files import distinct_names
+    from tracelens_graph.output.files import distinct_names
 
     tags = distinct_names(runs)
     if len(set(tags)) < len(tags):
@@ -115,8 +115,8 @@ def load_set(
     files: Sequence[str], run: str = "", columns: Iterable[str] | None = None, scheduler: str | None = None
 ) -> TraceSet:
     """The traces of some files, with progress on a terminal; what is to be said of them goes to standard error."""
+    from tracelens_graph.loading.many import load_core_set
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.set_loading import load_core_set
 
     with progress_on_terminal(f"reading {len(files):,} traces") as progress:
         traces = load_core_set(files, run=run, columns=columns, scheduler=scheduler, progress=progress)
@@ -146,7 +146,7 @@ def warn(lines: Iterable[str]) -> None:
 
 def say(lines: Iterable[str]) -> None:
     """Lines on standard error."""
-    from tracelens_graph.texts import printable
+    from tracelens_graph.utils.texts import printable
 
     for line in lines:
         print(printable(line), file=sys.stderr)

@@ -15,7 +15,7 @@ from tracelens_graph.cli.common import ASCII_BRANCHES, has_branches, load
 from tracelens_graph.cli.durations import to_uid
 from tracelens_graph.cli.options import CacheOption, Extensions, Name, Trace, extension_of, name_wanted
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
-from tracelens_graph.suggest import did_you_mean
+from tracelens_graph.utils.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core

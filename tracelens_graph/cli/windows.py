@@ -13,10 +13,10 @@ import typer
 
 from tracelens_graph.cli.durations import to_ns
 from tracelens_graph.cli.options import as_written, name_wanted
-from tracelens_graph.texts import whole_number
+from tracelens_graph.utils.texts import whole_number
 
 if TYPE_CHECKING:
-    from tracelens_graph.extension import Extension
+    from tracelens_graph.extensions.extension import Extension
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.graph.window import Window

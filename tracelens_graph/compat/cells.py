@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def as_tuples(value: Any) -> Any:

@@ -13,7 +13,7 @@ from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import gpu_rows
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 class GPUEventAnalyser:

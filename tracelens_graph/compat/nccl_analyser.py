@@ -3,7 +3,7 @@
     analyser = NcclAnalyser(["rank0_trace.json", "rank1_trace.json"], world_size=2)
     analyser.build_df_summary_nccl_implicit_sync_cat(agg_metrics=["mean"])
 
-Its frames are TraceLens's tables of `tracelens_graph.analyses.tracelens_ranks.tracelens`, without the columns of nodes.
+Its frames are TraceLens's tables of `tracelens_graph.compat.ranks.tables`, without the columns of nodes.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.analyses.tracelens_ranks.tracelens import RankTables
 from tracelens_graph.compat.cells import in_python
 from tracelens_graph.compat.notices import warn_of_damage
+from tracelens_graph.compat.ranks.tables import RankTables
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.many import load_core_set
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema.tables.tracelens_ranks import SCHEMAS
-from tracelens_graph.set_loading import load_core_set
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -27,7 +27,7 @@ from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import model_named
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 _MOVES_DATA = ("direct_copy_kernel_cuda", "transpose_")
 """In the names of kernels that only move data."""

@@ -19,16 +19,16 @@ from tracelens_graph.compat.devices import Device, device
 from tracelens_graph.compat.notices import refuse, warn_of_damage
 from tracelens_graph.compat.sheets import Asked, pytorch_sheets
 from tracelens_graph.errors import OutputError
-from tracelens_graph.extension import Extension, combined
-from tracelens_graph.extension_loading import load_extension
-from tracelens_graph.files import replacing
+from tracelens_graph.extensions.extension import Extension, combined
+from tracelens_graph.extensions.loading import load_extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.output.files import replacing
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.reports.folder import write_folder
 from tracelens_graph.reports.xlsx import write_xlsx
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,7 @@ from tracelens_graph.compat.report import workbook_for, write_sheets
 from tracelens_graph.compat.sheets import jax_sheets
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,14 +15,14 @@ import numpy as np
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
-from tracelens_graph.analyses.tracelens_jax.sheets import jax_tables
 from tracelens_graph.compat.cells import as_tuples
+from tracelens_graph.compat.jax.sheets import jax_tables
 from tracelens_graph.compat.perf_params import in_order
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.schema import PYTHON_KINDS, Kind
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 _OPS = ("ops_summary_by_category", "ops_summary", "ops_unique_args")
 _CATEGORIES = ("kernel_category_detail", "kernel_category_summary")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from tracelens_graph.analyses.alignment.tracelens import SOURCES, TraceLensDiff
 from tracelens_graph.analyses.shared.call_columns import ARGUMENTS
 from tracelens_graph.compat.cells import as_tuples, in_python
-from tracelens_graph.files import check_outputs, replacing
+from tracelens_graph.compat.diff.tables import SOURCES, TraceLensDiff
+from tracelens_graph.output.files import check_outputs, replacing
 from tracelens_graph.reports.folder import write_folder
-from tracelens_graph.table import Table
-from tracelens_graph.texts import printable
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import printable
 
 
 def write_trace_diff(

@@ -19,7 +19,7 @@ import numpy as np
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.compat.event_tree import EventTree
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports import tree_text
 from tracelens_graph.schema import GPU_KINDS, PYTHON_KINDS, Kind
 

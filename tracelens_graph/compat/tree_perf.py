@@ -29,7 +29,7 @@ from tracelens_graph.compat.notices import refuse, warn_of_damage
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.compat.tree_perf_models import PerformanceMethods
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.extension import Extension
+from tracelens_graph.extensions.extension import Extension
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.schema import PYTHON_KINDS, Kind

@@ -26,7 +26,7 @@ from tracelens_graph.compat.perf_calls import (
 )
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.devices import Architecture

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.garbage import MANY, give_memory_back
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
@@ -29,6 +28,7 @@ from tracelens_graph.schema import (
     Kind,
     OwnerRule,
 )
+from tracelens_graph.utils.gc_pause import MANY, give_memory_back
 
 PASSES_ON = ("execute",)
 """Ops that only stand for the op above them, which is charged instead."""

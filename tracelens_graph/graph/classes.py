@@ -18,7 +18,7 @@ import numpy as np
 
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
-from tracelens_graph.table import Column, Table
+from tracelens_graph.tables.table import Column, Table
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core

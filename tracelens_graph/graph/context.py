@@ -28,8 +28,8 @@ from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import DEVICE_KINDS, Kind
 
 if TYPE_CHECKING:
+    from tracelens_graph.execution.graph_tensors import GraphTensors
     from tracelens_graph.graph.core import Core
-    from tracelens_graph.graph.execution.graph_tensors import GraphTensors
 
 
 ARGSET_PARTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")

@@ -1,7 +1,7 @@
 """The graph in memory: columns, what was derived from them, and the reading API.
 
-`Core` knows nothing of networkx, pandas or files. `tracelens_graph.trace_graph.TraceGraph` is this with a networkx
-face; the command line works on the core alone.
+`Core` knows nothing of networkx, pandas or files. `nxview.trace_graph.TraceGraph` is this with a networkx face; the
+command line works on the core alone.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from tracelens_graph.schema import (
     Kind,
     OwnerRule,
 )
-from tracelens_graph.suggest import hint
+from tracelens_graph.utils.suggest import hint
 
 if TYPE_CHECKING:
+    from tracelens_graph.execution.graph_tensors import GraphTensors
+    from tracelens_graph.execution.joining.link import Link
     from tracelens_graph.graph.autograd import Autograd
     from tracelens_graph.graph.collectives import Collectives
-    from tracelens_graph.graph.execution.graph_tensors import GraphTensors
-    from tracelens_graph.graph.joining.link import Link
     from tracelens_graph.graph.programs import CompiledPrograms
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 
 XLA = "XLA"
@@ -314,7 +314,7 @@ class Core:
         """Tensors and storages; None without an execution trace."""
         if self.link is None:
             return None
-        from tracelens_graph.graph.execution.graph_tensors import GraphTensors
+        from tracelens_graph.execution.graph_tensors import GraphTensors
 
         return GraphTensors(self.columns, self.link, self.info.has_times)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
-from tracelens_graph.suggest import hint
+from tracelens_graph.utils.suggest import hint
 
 ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 

@@ -37,7 +37,7 @@ class Window:
         core: the graph.
         title: what was asked for, for the titles of tables; empty for the whole trace.
         extension: what a user adds to the rules of analyses, None for nothing. The graph knows nothing of it;
-            `tracelens_graph.extension.extension_of(window)` gives it its type.
+            `tracelens_graph.extensions.extension.extension_of(window)` gives it its type.
     """
 
     def __init__(

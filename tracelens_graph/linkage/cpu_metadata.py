@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tracelens_graph.graph.execution.sides import Arguments
-from tracelens_graph.graph.execution.tensor_places import elements_of_type, value_at
-from tracelens_graph.graph.execution.tensor_uses import TensorUses, tensor_uses
-from tracelens_graph.graph.execution.trace import ExecutionTrace
+from tracelens_graph.execution.sides import Arguments
+from tracelens_graph.execution.tensor_places import elements_of_type, value_at
+from tracelens_graph.execution.tensor_uses import TensorUses, tensor_uses
+from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.linkage.traces import execution_trace_of, row_of_node
 
 

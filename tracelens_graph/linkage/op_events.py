@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.execution.joining.link import Link
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length
-from tracelens_graph.graph.joining.link import Link
 from tracelens_graph.linkage.records import CATEGORIES, event_record, rows_inside
 from tracelens_graph.linkage.traces import joined, row_of_node
 from tracelens_graph.schema import GPU_KINDS, Kind

@@ -19,7 +19,7 @@ from tracelens_graph.linkage.records import rows_inside
 from tracelens_graph.linkage.traces import row_of_node
 from tracelens_graph.linkage.validation import Validation
 from tracelens_graph.schema import GPU_KINDS
-from tracelens_graph.suggest import did_you_mean
+from tracelens_graph.utils.suggest import did_you_mean
 
 _MOST_DIGITS = 4000
 """Digits of an id that are read: Python refuses to read more than 4,300."""

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
+from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.trace import ExecutionTrace
-from tracelens_graph.graph.joining.link import Link
 
 _LARGEST_SHOWN = 60
 """Characters of an id that a message shows."""
@@ -54,7 +54,7 @@ def execution_trace_of(cpu_trace: Any) -> ExecutionTrace:
         if cpu_trace.link is None:
             raise AnalysisError(f"{cpu_trace.info.source}: is a profiler's trace; name the execution trace")
         return cpu_trace.link.execution
-    from tracelens_graph.loading import load_execution
+    from tracelens_graph.loading.one import load_execution
 
     return load_execution(cpu_trace)
 
@@ -70,7 +70,7 @@ def graph_of(gpu_trace: Any) -> Core:
         raise AnalysisError(f"{gpu_trace.info.source}: is an execution trace; name the profiler's trace")
     if isinstance(gpu_trace, Core):
         return gpu_trace
-    from tracelens_graph.loading import load_profile
+    from tracelens_graph.loading.one import load_profile
 
     return load_profile(gpu_trace)
 
@@ -89,7 +89,7 @@ def joined(cpu_trace: Any, gpu_trace: Any) -> Pair:
     for known in (core, _JOINED.get(core)):
         if known is not None and known.link is not None and known.link.execution is execution:
             return Pair(known, known.link)
-    from tracelens_graph import loading
+    from tracelens_graph.loading import one as loading
 
     linked = _JOINED[core] = loading.joined(core, execution)
     assert linked.link is not None

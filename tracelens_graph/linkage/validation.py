@@ -9,15 +9,15 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.trace import ExecutionTrace
-from tracelens_graph.graph.joining.link import Link
 from tracelens_graph.linkage.identifiers import shared_identifiers
 from tracelens_graph.linkage.kernel_ops import WAYS, Origins, origins
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.linkage import COUNTED, LINK_COUNTS, LINK_OPS, LINK_WAYS
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 RETURNS, NO_NODE, SHARED, ELSEWHERE = range(4)
 VERDICTS = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import networkx as nx
 
-from tracelens_graph.garbage import garbage_collection_paused
+from tracelens_graph.utils.gc_pause import garbage_collection_paused
 
 
 @garbage_collection_paused()

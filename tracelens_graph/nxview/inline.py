@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.reports.html.inline import Inline, InlineRoofline
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 By = Literal["module", "op", "line", "kernel"]
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import TraceError
-from tracelens_graph.garbage import garbage_collection_paused
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core, TraceInfo
@@ -26,6 +25,7 @@ from tracelens_graph.schema import (
     Kind,
     OwnerRule,
 )
+from tracelens_graph.utils.gc_pause import garbage_collection_paused
 
 _NEEDED = ("kind", "name", "start_ns", "dur_ns")
 _ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")

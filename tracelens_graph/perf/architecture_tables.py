@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tracelens_graph.perf.devices import FIGURES, Architecture
-from tracelens_graph.table import Column, Table
+from tracelens_graph.tables.table import Column, Table
 
 _LISTED = (
     "memory_gb",

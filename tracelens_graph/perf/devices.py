@@ -18,8 +18,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.suggest import did_you_mean, either, there_are
-from tracelens_graph.table import Column
+from tracelens_graph.tables.table import Column
+from tracelens_graph.utils.suggest import did_you_mean, either, there_are
 
 FIGURES: Mapping[str, Column] = {
     "compute_units": Column("multiprocessors (NVIDIA) or compute units (AMD) in use"),

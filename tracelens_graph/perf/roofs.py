@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, architecture
-from tracelens_graph.table import Column, Table
+from tracelens_graph.tables.table import Column, Table
 
 _MOST = 2**63
 """Bytes from here on are of damaged sizes."""

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.replay.schemas import Schema, parse, schemas_of
-from tracelens_graph.replayer import Replayer
 
 REACHES_OUT = "it reaches files or other processes"
 """Why an operation cannot be called again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tracelens_graph.graph.execution.sides import Argument as Observed
+from tracelens_graph.execution.sides import Argument as Observed
 from tracelens_graph.replay.replay_plan import Recorded
 from tracelens_graph.replay.schemas import Schema
 

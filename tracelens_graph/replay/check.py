@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.extensions.replayer import Replayer, is_module
 from tracelens_graph.replay.allowed import why_not
 from tracelens_graph.replay.assemble import parts, program, slot_of
-from tracelens_graph.replayer import Replayer, is_module
 
 BUILDERS = frozenset({
     "tensor", "shared", "quantized", "sparse_coo", "sparse_csr", "dtype", "layout", "memory_format", "device",

@@ -16,10 +16,10 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.sizes import rule_of
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.execution.arguments import group_address
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.arguments import group_address
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.scalar_types import DTYPES, torch_dtype

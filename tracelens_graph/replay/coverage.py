@@ -16,7 +16,7 @@ from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.planned import Plans
 from tracelens_graph.replay.signatures import Charged, charge_all, signatures
 from tracelens_graph.schema.tables.replay import REPLAY_COVERAGE
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 BY_GRAPH = "(launched by a graph)"
 OUTSIDE = "(launched outside of operations)"

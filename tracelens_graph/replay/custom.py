@@ -15,8 +15,8 @@ from tracelens_graph.replay.schemas import Schema, parse
 from tracelens_graph.replay.traced_call import traced_call
 
 if TYPE_CHECKING:
+    from tracelens_graph.extensions.replayer import Replayer
     from tracelens_graph.graph.core import Core
-    from tracelens_graph.replayer import Replayer
 
 
 def plan_custom(core: Core, row: int, replayer: Replayer) -> ReplayPlan:

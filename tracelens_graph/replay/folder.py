@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from tracelens_graph.errors import OutputError, TraceLensGraphError
-from tracelens_graph.marks import GENERATOR, is_ours
-from tracelens_graph.output_folder import writing_folder
+from tracelens_graph.output.folder import writing_folder
+from tracelens_graph.output.marks import GENERATOR, is_ours
 from tracelens_graph.replay.literals import identifier
 from tracelens_graph.replay.plan_json import NotAPlanError, plan_from_json, plan_json
 from tracelens_graph.replay.replay_plan import ReplayPlan
-from tracelens_graph.texts import cut_end
+from tracelens_graph.utils.texts import cut_end
 
 INDEX = "replay.json"
 _VERSION = 1

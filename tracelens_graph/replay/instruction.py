@@ -17,8 +17,8 @@ from typing import Any
 
 from tracelens_graph._version import __version__
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.hlo.call import KEY
-from tracelens_graph.graph.hlo.told import PREFIX, told_in
+from tracelens_graph.hlo.call import KEY
+from tracelens_graph.hlo.told import PREFIX, told_in
 from tracelens_graph.replay.assemble import parts, program, slot_of
 from tracelens_graph.replay.literals import identifier, literal
 from tracelens_graph.replay.replay_plan import CannotReplay, Traced, Work

@@ -13,7 +13,7 @@ from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.planned import Plans
 from tracelens_graph.replay.signatures import charge_all, signatures
 from tracelens_graph.schema.tables.replay import REPLAY_SIGNATURES
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def replay_signatures(g: Core | Window) -> Table:

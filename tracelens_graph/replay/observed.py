@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from tracelens_graph.graph.execution.sides import Argument as Observed
+from tracelens_graph.execution.sides import Argument as Observed
 from tracelens_graph.perf.scalar_types import torch_dtype
 from tracelens_graph.replay.arguments import TensorValue, Value
 from tracelens_graph.replay.recorded_values import sizes

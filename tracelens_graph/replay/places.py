@@ -11,7 +11,7 @@ from tracelens_graph.graph import membership
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import HOST_KINDS, Kind
-from tracelens_graph.suggest import did_you_mean
+from tracelens_graph.utils.suggest import did_you_mean
 
 _SPANS = (Kind.Annotation, Kind.Step)
 _MODULE = "nn.Module: "

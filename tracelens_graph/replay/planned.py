@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tracelens_graph.analyses.performance.unified import unified
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
+from tracelens_graph.extensions.replayer import NAMESPACES
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.perf.roofs import Roof, roofline, traffic_us
 from tracelens_graph.replay.custom import plan_custom
@@ -20,15 +21,14 @@ from tracelens_graph.replay.instruction import InstructionPlan, plan_instruction
 from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
 from tracelens_graph.replay.signatures import Signatures
-from tracelens_graph.replayer import NAMESPACES
 from tracelens_graph.schema import GPU_KINDS, Kind
 
 if TYPE_CHECKING:
+    from tracelens_graph.extensions.replayer import Replayer
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.cost import Cost
     from tracelens_graph.perf.devices import Architecture
-    from tracelens_graph.replayer import Replayer
 
 State = Literal["yes", "assumed", "no"]
 

@@ -15,7 +15,7 @@ from tracelens_graph.replay.literals import identifier
 from tracelens_graph.replay.planned import Estimates, Plans, complete, traced
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
 from tracelens_graph.replay.triton import is_triton, triton_plan
-from tracelens_graph.texts import cut_end
+from tracelens_graph.utils.texts import cut_end
 
 if TYPE_CHECKING:
     from tracelens_graph.replay.collectives import CollectivePlan

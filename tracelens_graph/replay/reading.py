@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tracelens_graph.graph.execution.sides import Argument as Observed
+from tracelens_graph.execution.sides import Argument as Observed
 from tracelens_graph.perf.scalar_types import torch_dtype
 from tracelens_graph.replay.arguments import Argument, Named, TensorValue, Value
 from tracelens_graph.replay.call import Call

@@ -15,7 +15,7 @@ from functools import cached_property, lru_cache
 from importlib.resources import files
 
 from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.graph.execution.op_schemas import split_arguments
+from tracelens_graph.execution.op_schemas import split_arguments
 
 TABLE = "op_schemas.txt.gz"
 """File of the table, beside this module: per line first version, last version and schema, divided by tabs."""

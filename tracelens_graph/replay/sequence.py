@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
+from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.arguments import Fill
@@ -26,9 +27,8 @@ from tracelens_graph.replay.planned import planned
 from tracelens_graph.replay.replay_plan import ReplayPlan, Traced
 from tracelens_graph.replay.script import called, dense_strides, entry, source, written_by
 from tracelens_graph.replay.shared_tensors import Linked, LinkedCall, Sharing, Use, link
-from tracelens_graph.replayer import Replayer
 from tracelens_graph.schema import GPU_KINDS, Kind
-from tracelens_graph.texts import cut_end
+from tracelens_graph.utils.texts import cut_end
 
 MODULES = ("values", "timing", "measure", "sequence")
 """What the program is put together from."""

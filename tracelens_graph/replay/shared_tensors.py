@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tracelens_graph.execution.graph_tensors import GraphTensors
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.graph_tensors import GraphTensors
 from tracelens_graph.perf.scalar_types import item_size, torch_dtype
 from tracelens_graph.replay.arguments import Argument, TensorValue, Value, tensors
 from tracelens_graph.replay.replay_plan import ReplayPlan

@@ -18,14 +18,14 @@ from tracelens_graph.analyses.shared.call_columns import argument_codes
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.errors import NodeNotFoundError
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
+from tracelens_graph.extensions.replayer import NAMESPACES
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window
-from tracelens_graph.replayer import NAMESPACES
 from tracelens_graph.schema import GPU_KINDS, Kind
-from tracelens_graph.suggest import did_you_mean
-from tracelens_graph.texts import told_name
+from tracelens_graph.utils.suggest import did_you_mean
+from tracelens_graph.utils.texts import told_name
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core

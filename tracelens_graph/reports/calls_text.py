@@ -10,9 +10,9 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.views import top, view
 from tracelens_graph.schema import Kind
-from tracelens_graph.table import Table
-from tracelens_graph.text_table import bold
-from tracelens_graph.texts import printable, wrapped
+from tracelens_graph.tables.table import Table
+from tracelens_graph.tables.terminal import bold
+from tracelens_graph.utils.texts import printable, wrapped
 
 CALL_TABLES: Mapping[str, Callable[[Core | Window], Table]] = {
     "calls_by_category": calls_by_category,

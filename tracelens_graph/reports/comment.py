@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.marks import COMMENT
+from tracelens_graph.output.marks import COMMENT
 from tracelens_graph.reports.comparison import Change, brief, changes_by_op, changes_of_times, ops_of_one
 from tracelens_graph.reports.document import Facts, Finding
 from tracelens_graph.reports.markdown import code, code_cell, escape, folded, pipe_table, table_markdown
 from tracelens_graph.reports.views import for_people, top, view
-from tracelens_graph.short_names import fitted
-from tracelens_graph.table import Table
-from tracelens_graph.texts import shorten
+from tracelens_graph.tables.names import fitted
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import shorten
 
 ROOM = 60_000
 """Bytes of a comment. GitHub takes 65,536 characters; the rest is for what a job adds."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.across.compare import COMPARISONS, number
-from tracelens_graph.column import headings
-from tracelens_graph.short_names import fitted
-from tracelens_graph.table import Table
-from tracelens_graph.text_table import list_text
-from tracelens_graph.texts import printable, width_of, wrapped
+from tracelens_graph.tables.column import headings
+from tracelens_graph.tables.names import fitted
+from tracelens_graph.tables.table import Table
+from tracelens_graph.tables.terminal import list_text
+from tracelens_graph.utils.texts import printable, width_of, wrapped
 
 _TIMES = {"total": "total_time", "busy": "busy_time", "idle": "idle_time"}
 _CHANGES = 5

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from tracelens_graph.reports.json import json_text
 
 if TYPE_CHECKING:
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 
 def write_csv(table: Table, file: TextIO) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 from tracelens_graph._version import __version__
 from tracelens_graph.analyses.alignment.difference import Diff
-from tracelens_graph.marks import COMMENT
+from tracelens_graph.output.marks import COMMENT
 from tracelens_graph.reports.diff_text import changed_places, headline, side_lines
 from tracelens_graph.reports.document import SCHEMA_VERSION, facts, objects
 from tracelens_graph.reports.json import laid_out, sound
 from tracelens_graph.reports.markdown import escape, table_markdown
-from tracelens_graph.table import Table
-from tracelens_graph.texts import cut_middle
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import cut_middle
 
 _LONGEST = 100
 """Characters of a name."""

@@ -14,8 +14,8 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.reports.kernel_pairs import told_apart
 from tracelens_graph.reports.tree_text import fitted_line
 from tracelens_graph.schema import GPU_KINDS, Kind
-from tracelens_graph.short_names import short_name
-from tracelens_graph.texts import cut_end, printable
+from tracelens_graph.tables.names import short_name
+from tracelens_graph.utils.texts import cut_end, printable
 
 _MOST = 24
 """Lines of a side."""

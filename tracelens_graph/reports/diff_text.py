@@ -17,10 +17,10 @@ from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.reports.views import told
-from tracelens_graph.short_names import fitted
-from tracelens_graph.table import Table
-from tracelens_graph.text_table import bold
-from tracelens_graph.texts import cut_end, first_lines, printable, width_of, wrapped
+from tracelens_graph.tables.names import fitted
+from tracelens_graph.tables.table import Table
+from tracelens_graph.tables.terminal import bold
+from tracelens_graph.utils.texts import cut_end, first_lines, printable, width_of, wrapped
 
 PLACES = 5
 """Places on the screen."""

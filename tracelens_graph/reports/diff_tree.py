@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from tracelens_graph.analyses.alignment.merged import Branch
 from tracelens_graph.reports.kernel_pairs import told_apart
-from tracelens_graph.short_names import fitted, short_name
-from tracelens_graph.text_table import bold
-from tracelens_graph.texts import printable, width_of, wrapped
+from tracelens_graph.tables.names import fitted, short_name
+from tracelens_graph.tables.terminal import bold
+from tracelens_graph.utils.texts import printable, width_of, wrapped
 
 _FIGURE = 10
 _BETWEEN = "  "

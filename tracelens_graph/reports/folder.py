@@ -9,9 +9,9 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from tracelens_graph.errors import OutputError
-from tracelens_graph.output_folder import writing_folder
+from tracelens_graph.output.folder import writing_folder
 from tracelens_graph.reports.csv import write_csv
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 _FILE_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 

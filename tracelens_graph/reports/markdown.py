@@ -7,11 +7,11 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.text_table import LONGEST_CELL
-from tracelens_graph.texts import printable, shorten
+from tracelens_graph.tables.terminal import LONGEST_CELL
+from tracelens_graph.utils.texts import printable, shorten
 
 if TYPE_CHECKING:
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~$&]|:(?=//)|(?<=www)\.|^[-+=])", re.IGNORECASE)
 _NUMBERED = re.compile(r"^(\d{1,9})(?=[.)](?: |$))")

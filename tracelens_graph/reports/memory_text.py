@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 

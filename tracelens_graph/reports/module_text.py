@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelens_graph.reports.tree_text import DEEPEST
-from tracelens_graph.short_names import fitted
-from tracelens_graph.text_table import bold
-from tracelens_graph.texts import printable, width_of, wrapped
+from tracelens_graph.tables.names import fitted
+from tracelens_graph.tables.terminal import bold
+from tracelens_graph.utils.texts import printable, width_of, wrapped
 
 if TYPE_CHECKING:
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 _LONGEST_NAME, _SHORTEST_NAME = 64, 21
 """Characters that are shown of a name at most, and at least, however narrow the terminal."""

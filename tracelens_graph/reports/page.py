@@ -15,8 +15,8 @@ from html import escape
 from typing import Any
 
 from tracelens_graph.errors import MissingExtraError
-from tracelens_graph.marks import GENERATOR
-from tracelens_graph.texts import printable, shorten
+from tracelens_graph.output.marks import GENERATOR
+from tracelens_graph.utils.texts import printable, shorten
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31")
 """Told apart by those who see colours differently: M. Okabe, K. Ito, Color Universal Design (2008)."""

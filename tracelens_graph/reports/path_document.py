@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
 from tracelens_graph.analyses.critical_path.what_if import WhatIf
-from tracelens_graph.marks import COMMENT
+from tracelens_graph.output.marks import COMMENT
 from tracelens_graph.reports.markdown import escape, table_markdown
 from tracelens_graph.reports.path_text import extent, headline, screen_tables, sentence
 from tracelens_graph.reports.ranks_document import document
 from tracelens_graph.reports.views import told
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def path_json(path: CriticalPath, tables: Mapping[str, Table]) -> str:

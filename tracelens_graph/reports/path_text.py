@@ -16,9 +16,9 @@ from tracelens_graph.analyses.critical_path.steps import steps_of
 from tracelens_graph.analyses.critical_path.what_if import WhatIf
 from tracelens_graph.reports.views import told
 from tracelens_graph.schema.tables.paths import CLASS_MEANING
-from tracelens_graph.table import Table
-from tracelens_graph.text_table import bold
-from tracelens_graph.texts import printable, wrapped
+from tracelens_graph.tables.table import Table
+from tracelens_graph.tables.terminal import bold
+from tracelens_graph.utils.texts import printable, wrapped
 
 _RANKS, _NAMES = 5, 8
 _INDENT = "  "

@@ -7,8 +7,8 @@ from html import unescape
 from typing import Any, BinaryIO
 
 from tracelens_graph.errors import MissingExtraError
-from tracelens_graph.marks import COMMENT, GENERATOR
-from tracelens_graph.texts import printable
+from tracelens_graph.output.marks import COMMENT, GENERATOR
+from tracelens_graph.utils.texts import printable
 
 FORMATS = ("png", "svg")
 

@@ -8,12 +8,12 @@ from typing import Any
 from tracelens_graph._version import __version__
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.graph.trace_set import Ranked
-from tracelens_graph.marks import COMMENT
+from tracelens_graph.output.marks import COMMENT
 from tracelens_graph.reports.document import SCHEMA_VERSION, objects
 from tracelens_graph.reports.json import laid_out, sound
 from tracelens_graph.reports.markdown import escape, table_markdown
 from tracelens_graph.reports.ranks_text import first_rows, head, headline, late_lines
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 _ON_PAGE = {"rank_times": "Of a step", "collective_kinds": "Collectives", "rank_balance": "Ranks"}
 

@@ -11,7 +11,7 @@ from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.reports.picture import SHAPES, drawing_library, legend, literal, plain, save
 from tracelens_graph.reports.ranks_drawings import Drawing, drawings
 from tracelens_graph.reports.ranks_text import headline, late_lines
-from tracelens_graph.texts import shorten, wrapped
+from tracelens_graph.utils.texts import shorten, wrapped
 
 _WIDTH, _PIXELS_PER_INCH = 12.5, 100
 _ABOVE, _LINE, _REST = 0.9, 0.17, 0.3

@@ -10,9 +10,9 @@ import numpy as np
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.lateness import ADDED_UP, HELD_UP
 from tracelens_graph.reports.views import told
-from tracelens_graph.table import Table
-from tracelens_graph.text_table import bold
-from tracelens_graph.texts import printable, wrapped
+from tracelens_graph.tables.table import Table
+from tracelens_graph.tables.terminal import bold
+from tracelens_graph.utils.texts import printable, wrapped
 
 KINDS, RANKS = 5, 8
 """Rows of kinds of collectives and of ranks on the screen."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.reports.views import told
-from tracelens_graph.short_names import short_name
-from tracelens_graph.table import Table
-from tracelens_graph.texts import cut_end, printable, told_name, wrapped
+from tracelens_graph.tables.names import short_name
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import cut_end, printable, told_name, wrapped
 
 _WIDEST = 110
 _MOST_REASONS = 3

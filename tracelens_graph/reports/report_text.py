@@ -9,9 +9,9 @@ from pathlib import Path
 from tracelens_graph.graph.core import Core
 from tracelens_graph.reports.document import Facts, Finding
 from tracelens_graph.reports.views import top, view
-from tracelens_graph.table import Table
-from tracelens_graph.text_table import bold
-from tracelens_graph.texts import printable, width_of, wrapped
+from tracelens_graph.tables.table import Table
+from tracelens_graph.tables.terminal import bold
+from tracelens_graph.utils.texts import printable, width_of, wrapped
 
 VERDICT_LINES = 17
 """Lines of a screen that the verdict takes at most."""

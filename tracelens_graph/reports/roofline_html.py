@@ -10,8 +10,8 @@ from tracelens_graph.analyses.performance.below_roof import below_roof
 from tracelens_graph.analyses.performance.reached import positive, reached
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.reports.page import COLORS, CONFIG, SYMBOLS, canvas, escaped, page, paragraphs, section
-from tracelens_graph.table import Table
-from tracelens_graph.texts import shorten
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import shorten
 
 MOST_MARKS = 2000
 """Operations that are drawn; those with less time are counted below the picture."""

@@ -7,8 +7,8 @@ from typing import Any, BinaryIO
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.reports.picture import SHAPES, drawing_library, legend, plain, save
 from tracelens_graph.reports.roofline_html import roofline_figure
-from tracelens_graph.table import Table
-from tracelens_graph.texts import shorten
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import shorten
 
 _SIZE = (11.5, 6.5)
 """Inches."""

@@ -15,11 +15,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tracelens_graph.graph.window import Window
-from tracelens_graph.marks import GENERATOR
+from tracelens_graph.output.marks import GENERATOR
 from tracelens_graph.reports.folded import own_ns, stacks_of
 from tracelens_graph.reports.html.names import Names
 from tracelens_graph.reports.html.stacks import VIEWS, Stacks
-from tracelens_graph.texts import printable
+from tracelens_graph.utils.texts import printable
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 

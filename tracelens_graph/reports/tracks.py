@@ -24,9 +24,9 @@ from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER, charg
 from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.window import Window
-from tracelens_graph.marks import TOOL
+from tracelens_graph.output.marks import TOOL
 from tracelens_graph.reports.html.names import clean
-from tracelens_graph.texts import microseconds
+from tracelens_graph.utils.texts import microseconds
 
 KNOWN = "what is known of the GPU's work"
 """What the process of the tracks is called, behind the name of the tool."""

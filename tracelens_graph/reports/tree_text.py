@@ -23,7 +23,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, Kind
-from tracelens_graph.texts import cut_middle, printable, shorten, width_of
+from tracelens_graph.utils.texts import cut_middle, printable, shorten, width_of
 
 NAME_WIDTH = 64
 """Characters of a name that are shown."""

@@ -10,13 +10,13 @@ import msgspec
 import numpy as np
 
 from tracelens_graph.categories.kernel_names import properties
-from tracelens_graph.column import Column, Role, headings, instance_column
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema.tables import TABLES
-from tracelens_graph.short_names import short_name
-from tracelens_graph.table import Table
-from tracelens_graph.text_table import list_text
-from tracelens_graph.texts import shorten
+from tracelens_graph.tables.column import Column, Role, headings, instance_column
+from tracelens_graph.tables.names import short_name
+from tracelens_graph.tables.table import Table
+from tracelens_graph.tables.terminal import list_text
+from tracelens_graph.utils.texts import shorten
 
 _LONGEST = 80
 """Characters of a name or a list; kernels of C++ templates have thousands."""

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from tracelens_graph.errors import MissingExtraError
-from tracelens_graph.leftovers import TemporaryFolder
-from tracelens_graph.marks import GENERATOR
+from tracelens_graph.output.marks import GENERATOR
+from tracelens_graph.output.temporary import TemporaryFolder
 from tracelens_graph.reports.json import json_text
-from tracelens_graph.table import Column, Table
-from tracelens_graph.texts import printable
+from tracelens_graph.tables.table import Column, Table
+from tracelens_graph.utils.texts import printable
 
 if TYPE_CHECKING:
     from xlsxwriter import Workbook

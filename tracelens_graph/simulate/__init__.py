@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracelens_graph.garbage import garbage_collection_paused
-from tracelens_graph.suggest import hint
+from tracelens_graph.utils.gc_pause import garbage_collection_paused
+from tracelens_graph.utils.suggest import hint
 
 from .emit import Writer
 from .execution_trace import execution_trace

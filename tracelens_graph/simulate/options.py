@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from tracelens_graph.suggest import hint
+from tracelens_graph.utils.suggest import hint
 
 from .kinds import CALLED_ALONE
 

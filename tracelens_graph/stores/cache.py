@@ -28,13 +28,13 @@ import numpy as np
 
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import OutputError, TraceError
-from tracelens_graph.files import replacing, unwritable
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NO_TEXT, Details
 from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.sources import Source
+from tracelens_graph.output.files import replacing, unwritable
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.stores.folders import cache_folder
 from tracelens_graph.stores.graph_file import read_graph, write_without_events

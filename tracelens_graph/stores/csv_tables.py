@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import TraceError
-from tracelens_graph.marks import is_broken
+from tracelens_graph.output.marks import is_broken
 from tracelens_graph.schema.tables import about_columns
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|inf|nan)", re.ASCII)
 _WHOLE = re.compile(r"[-+]?\d{1,18}", re.ASCII)

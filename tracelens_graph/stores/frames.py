@@ -15,7 +15,7 @@ from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.graph.traversals import climb, launcher
 from tracelens_graph.graph.window import step_number
 from tracelens_graph.schema import EVENT_EDGES, STORED, Kind, OwnerRule
-from tracelens_graph.suggest import hint
+from tracelens_graph.utils.suggest import hint
 
 ARGSET_PARTS = {
     "input_dims": "Input Dims",

@@ -22,12 +22,12 @@ import numpy as np
 
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import NotATraceError, TraceError
-from tracelens_graph.files import replacing
 from tracelens_graph.graph.columns import ALWAYS, Columns
 from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.flows import Flow
 from tracelens_graph.loaders.sources import Source, open_source
+from tracelens_graph.output.files import replacing
 from tracelens_graph.schema import STORED
 from tracelens_graph.stores.checked_columns import CheckedColumns
 from tracelens_graph.stores.collective_sections import read_collectives, write_collectives

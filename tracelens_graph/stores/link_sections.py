@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.graph.execution.sides import Arguments, Sides
-from tracelens_graph.graph.execution.trace import ExecutionTrace, ExecutionTraceInfo
-from tracelens_graph.graph.joining.link import Link
+from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.sides import Arguments, Sides
+from tracelens_graph.execution.trace import ExecutionTrace, ExecutionTraceInfo
 from tracelens_graph.stores.sections import Sections, SectionWriter
 
 _NUMBERS = {

@@ -17,10 +17,10 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.graph.links import DEPENDENCY_ID
-from tracelens_graph.marks import GENERATOR
+from tracelens_graph.output.marks import GENERATOR
 from tracelens_graph.schema import DEVICE_KINDS
 from tracelens_graph.stores.cut import Piece, entries, times_ns, write_entries
-from tracelens_graph.texts import microseconds
+from tracelens_graph.utils.texts import microseconds
 
 ARROW = "collective"
 """Category of the arrows between the ranks."""

@@ -13,7 +13,7 @@ from tracelens_graph.analyses.alignment.causes import REASON_MEANING, RULES, Rea
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.times import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 CAST = Call("Cast", "aten::_to_copy", ((ADD.replace("CUDAFunctor_add<float>", "bfloat16_copy_kernel_cuda"), 3.0),))
 TRITON = Call("Fused", "triton_poi_fused_gelu_1", (("triton_poi_fused_gelu_1", 5.0),))

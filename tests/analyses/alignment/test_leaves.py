@@ -32,7 +32,7 @@ def test_a_deep_wrapper_needs_no_recursion() -> None:
     """Deeper than Python's stack; written flat, as the layout of traces recurses."""
     from handmade import span
 
-    from tracelens_graph.loading import load_core
+    from tracelens_graph.loading.one import load_core
 
     def trace(depth: int) -> dict[str, object]:
         frames = [span("python_function", f"f.py(1): f{k % 7}", 10.0 + k, 1e5 - 2 * k) for k in range(depth)]
@@ -183,7 +183,7 @@ def test_eager_against_the_same_kernels_of_one_graph_launch() -> None:
     eager = [module("Net_0", *(op(f"aten::op{k}", launch(name)) for k, name in enumerate(names)))]
     replay = Call("cudaGraphLaunch", "cuda_runtime", kernel=names[0])
     from tracelens_graph.graph.core import Core
-    from tracelens_graph.loading import load_core
+    from tracelens_graph.loading.one import load_core
 
     def with_graph() -> Core:
         from call_trees import trace

@@ -17,7 +17,7 @@ from tracelens_graph.analyses.alignment.times import TimePart, time_parts
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, narrow, window_of
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.simulate import simulate
 

@@ -8,7 +8,7 @@ from trees_of_calls import call_of, model
 
 from tracelens_graph.analyses.alignment.difference import OUTSIDE_OF_OPS, Alignment, diff
 from tracelens_graph.analyses.alignment.points import Point
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 def container(found: Alignment, point: Point, side: int = 0) -> str:

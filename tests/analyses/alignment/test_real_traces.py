@@ -16,7 +16,7 @@ from alignments import checked, torn
 from corpus import CORPUS, loaded, needs_corpus, traces_named
 from tracelens_graph.analyses.alignment.difference import Alignment, align
 from tracelens_graph.graph.window import window_of
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 MODELS = {"qwen1.5-0.5b": "Qwen2DecoderLayer", "vit-nsfw": "ViTLayer"}
 H100, MI300 = "tracelens/h100", "tracelens/mi300"

@@ -19,7 +19,7 @@ from tracelens_graph.analyses.alignment import containers, costs, leaves, sequen
 from tracelens_graph.analyses.alignment.containers import common_places
 from tracelens_graph.analyses.alignment.difference import align
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 CALLS = 10_000
 

@@ -13,7 +13,7 @@ from tracelens_graph.analyses.critical_path.causes import Causes, bind, causes
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 KINDS = ("broadcast", "reduce", "gather", "scatter", "send", "all_to_all", "all_to_allv", "barrier")
 JOBS: dict[str, dict[str, Any]] = {

@@ -23,7 +23,7 @@ from tracelens_graph.analyses.critical_path.walk import Class
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 Short = list[tuple[str, int | None, str, int]]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelens_graph.analyses.critical_path.host_time import longest_calls
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 calls = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), min_size=1, max_size=12)
 

@@ -9,7 +9,7 @@ import pytest
 from corpus import loaded, parametrize, xplane_files
 from tracelens_graph.analyses.critical_path.critical_path import causes_of, critical_path
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate.xla.__main__ import main as simulate
 
 

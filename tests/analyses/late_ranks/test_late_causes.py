@@ -17,7 +17,7 @@ from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 Rows = list[dict[str, Any]]
 

@@ -17,7 +17,7 @@ from tracelens_graph.analyses.memory.instants import instants_of
 from tracelens_graph.analyses.places.modules import PASSES
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import calls_at
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import HOST_KINDS, Flag, Kind
 from tracelens_graph.simulate import simulate
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from handmade import span
 from memory_traces import instant, training
 
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.nxview.trace_graph import TraceGraph
 from tracelens_graph.schema import CONTEXT_EDGES
-from tracelens_graph.trace_graph import TraceGraph
 
 
 def test_allocations_lead_to_calls_modules_and_from_releases() -> None:

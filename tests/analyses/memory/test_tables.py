@@ -19,8 +19,8 @@ from tracelens_graph.analyses.memory.instants import instants_of
 from tracelens_graph.analyses.memory.peak import BEFORE, memory_peak, memory_summary
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.graph.window import Window
-from tracelens_graph.loading import load_core
-from tracelens_graph.table import Table
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.tables.table import Table
 
 INFERENCE = traces_named("tracelens/h100/bert-small", "tracelens/h100/qwen1.5-0.5b", "tracelens/mi300/vit-nsfw")
 TRAINING = traces_named("tracelens/mi300/normalization-layers")

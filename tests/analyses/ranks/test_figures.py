@@ -22,8 +22,8 @@ from tracelens_graph.analyses.ranks.rank_tables import rank_balance, rank_collec
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import element_bytes
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
-from tracelens_graph.set_loading import load_core_set
+from tracelens_graph.loading.many import load_core_set
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
 US = 1_000

@@ -17,7 +17,7 @@ from tracelens_graph.analyses.shared.gpu_class import COMPUTATION, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, length, merge
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 
 JOBS = {

@@ -9,7 +9,7 @@ import pytest
 
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import Run, simulate
 
 LOOP: dict[str, Any] = {"program": "loop", "layers": 6, "python_stacks": False}

@@ -15,12 +15,12 @@ from made_execution import THREAD, Op, made, node, process, special, tensor, tra
 
 from corpus import CHECKOUT
 from tracelens_graph.errors import TraceError
+from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.trace import ExecutionTrace
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.kineto import chunks
 from tracelens_graph.loaders.sources import open_source
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import REPAIR_MEANING
 
 EXAMPLE = CHECKOUT / "examples/traces/tiny-transformer-cpu.execution-trace.json.gz"

@@ -19,9 +19,9 @@ from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, NotATraceError, OutputError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import window_of
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.many import load_core_set
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
-from tracelens_graph.set_loading import load_core_set
 
 EXAMPLE = CHECKOUT / "examples/traces/tiny-transformer-cpu"
 ALONE = f"{EXAMPLE}.execution-trace.json.gz"

@@ -13,7 +13,7 @@ from made_execution import OLD, PROCESS, SCHEMAS, THREAD, WITH_STRIDES, Op, made
 
 from corpus import CHECKOUT, execution_traces, parametrize
 from tracelens_graph.errors import NotATraceError
-from tracelens_graph.graph.execution.trace import ExecutionTrace
+from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.kineto import chunks
 from tracelens_graph.loaders.sources import open_source

@@ -15,11 +15,11 @@ from plain_xplane import Plane, block, number
 from corpus import CHECKOUT
 from tracelens_graph.analyses.ranks.job import Job, rank_tables
 from tracelens_graph.graph.collectives import Collective
-from tracelens_graph.graph.hlo.collectives import collective_of
 from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.hlo.collectives import collective_of
 from tracelens_graph.loaders.xplane import collectives as module
 from tracelens_graph.loaders.xplane.hlo import read_program
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.graph_file import read_graph, write_graph
 
 US = 1_000_000

@@ -10,7 +10,7 @@ from made_hlo import mlp
 from plain_xplane import Plane
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind, OwnerRule
 from tracelens_graph.stores.cut import piece_between, write_piece
 from tracelens_graph.stores.graph_file import write_graph

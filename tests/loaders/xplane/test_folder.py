@@ -10,8 +10,8 @@ from plain_xplane import Plane, written
 
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.loaders.xplane.folder import profiles_in, viewer_copies
-from tracelens_graph.loading import load_core
-from tracelens_graph.set_loading import load_core_set, trace_files
+from tracelens_graph.loading.many import load_core_set, trace_files
+from tracelens_graph.loading.one import load_core
 
 
 def profile(name: str = "f") -> bytes:

@@ -19,7 +19,7 @@ from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 
 
 @cache

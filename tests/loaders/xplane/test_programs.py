@@ -16,16 +16,16 @@ from made_hlo import F32, computation, instruction, mlp, program, shape
 from plain_xplane import Plane
 
 import tracelens_graph as tlg
-from tracelens_graph.database import image
+from tracelens_graph.db.database import image
+from tracelens_graph.db.image import Placement
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.device_graphs import by_device
 from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms, code_type
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.stores.cache import cached_core
 from tracelens_graph.stores.graph_file import read_graph, write_graph
-from tracelens_graph.stores.neo4j.image import Placement
 from tracelens_graph.stores.sections import Sections
 
 US = 1_000_000

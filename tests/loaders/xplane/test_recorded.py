@@ -13,7 +13,7 @@ import plain_xplane as plain
 import pytest
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 
 RECORDED = Path(__file__).parent / "recorded.zip"

@@ -13,7 +13,7 @@ from html_pages import Tags, diff_page_of, hostile_diff, policy_of, read
 
 from corpus import parametrize
 from tracelens_graph.analyses.alignment.difference import diff
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.diff import CODE
 from tracelens_graph.reports.html.diff_flame import diff_stacks
 from tracelens_graph.reports.html.names import LONGEST

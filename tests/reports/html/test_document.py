@@ -17,7 +17,7 @@ from html_pages import Tags, hostile_page, page_of, policy_of, read
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.idle.idle import Cause, idle_parts
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.html import diff, ranks
 from tracelens_graph.reports.html.document import SCRIPTS, WORKER, report_page

@@ -9,7 +9,7 @@ from handmade import small_trace
 from html_pages import page_of, read
 
 from corpus import chosen_traces, loaded, parametrize, traces_named
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.drawn import drawn, lanes
 from tracelens_graph.schema import Kind
 

@@ -12,7 +12,7 @@ from made_traces import traces
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.graph.window import Window
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.drawn import DRAWN_KINDS, Drawn, columns, drawn
 from tracelens_graph.reports.html.fewer import LeftOut, longest_events, used_names
 from tracelens_graph.reports.html.names import Names

@@ -20,10 +20,10 @@ from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.api import load
 from tracelens_graph.errors import AnalysisError, MissingExtraError, OutputError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.nxview.trace_graph import TraceGraph
 from tracelens_graph.reports.html import inline, inline_views
 from tracelens_graph.reports.html.inline import LONGEST_PAGE, Inline
-from tracelens_graph.trace_graph import TraceGraph
 
 TRACES = traces_named(
     "tracelens/h100/qwen1.5-0.5b", "tracelens/mi300/resnet-ddp-checkpointing", "tracelens/mi210/gpu-only",

@@ -9,7 +9,7 @@ from handmade import small_trace, span
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.drawn import NOTHING, drawn
 from tracelens_graph.reports.html.lane_table import lane_table
 

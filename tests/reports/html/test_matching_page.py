@@ -10,7 +10,7 @@ from handmade import small_trace, span
 from html_pages import page_of
 from in_browser import Opened, show, until
 
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from in_browser import Opened, show, until
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.memory.over_time import memory_over_time
 from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
 if TYPE_CHECKING:

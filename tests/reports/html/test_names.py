@@ -7,7 +7,7 @@ import pytest
 from handmade import span
 
 from tracelens_graph.categories.kernel_rules import CATEGORIES
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.drawn import DRAWN_KINDS
 from tracelens_graph.reports.html.names import _OF_CATEGORY, CLASSES, LONGEST, Names, clean
 

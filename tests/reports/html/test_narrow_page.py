@@ -10,7 +10,7 @@ from in_browser import Opened
 from jobs_to_draw import late_job
 from memory_traces import training
 
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.ranks import ranks_page
 from tracelens_graph.simulate import simulate
 

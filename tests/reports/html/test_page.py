@@ -16,7 +16,7 @@ from tracelens_graph.analyses.ops.dearest import dearest_ops
 from tracelens_graph.analyses.ops.ops import ops_summary
 from tracelens_graph.analyses.places.modules import module_times, modules
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
 if TYPE_CHECKING:

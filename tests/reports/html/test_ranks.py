@@ -14,11 +14,11 @@ from tracelens_graph.analyses.rank_pictures import bandwidth_points, step_lanes,
 from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.many import load_core_set
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html import ranks_columns
 from tracelens_graph.reports.html.ranks import ranks_page
 from tracelens_graph.reports.ranks_text import headline, late_lines
-from tracelens_graph.set_loading import load_core_set
 from tracelens_graph.simulate import simulate, write
 
 

@@ -9,9 +9,9 @@ from jobs_to_draw import HOSTILE, hostile, late_job
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.many import load_core_set
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.ranks import ranks_page
-from tracelens_graph.set_loading import load_core_set
 from tracelens_graph.simulate import simulate
 
 VIEWS = ("overview", "waits", "step", "bandwidth", "collectives", "tables")

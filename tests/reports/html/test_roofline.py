@@ -9,13 +9,13 @@ from extended import with_models
 from handmade import span
 
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, Figure, Source
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.reports.html.roofline import roofline
 from tracelens_graph.reports.html.tables import Texts
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 FIGURES = {"matrix_bf16": 10.0, "vector_fp32": 8.0, "memory_bandwidth_gbps": 1000.0}
 TOY = Architecture("toy", "Toy <b>", "", {name: Figure(value, Source()) for name, value in FIGURES.items()})

@@ -19,7 +19,7 @@ from tracelens_graph.analyses.places.modules import modules
 from tracelens_graph.analyses.timeline.steps import step_summary
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
-from tracelens_graph.loading import load_core
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.drawn import DRAWN_KINDS
 from tracelens_graph.reports.html.names import Names
 from tracelens_graph.reports.html.stacks import OTHERS, VIEWS, Stacks, stacks, steps

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelens_graph.column import Column, Role
 from tracelens_graph.reports.html.tables import Texts, table_objects
-from tracelens_graph.table import Table
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.table import Table
 
 
 def test_kinds_of_cells() -> None:

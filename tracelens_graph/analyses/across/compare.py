@@ -13,13 +13,13 @@ from tracelens_graph.analyses.across.unnumbered import INSTRUCTIONS, Unnumbered,
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.analyses.shared.compiled_apart import NOTE
-from tracelens_graph.column import About, Compared, TableSchema, count_column, heading_of, keys, main_column
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema.tables import TABLES, about_columns
 from tracelens_graph.schema.tables.across import COMPARISON
-from tracelens_graph.suggest import hint
-from tracelens_graph.table import Column, Table
+from tracelens_graph.tables.column import About, Compared, TableSchema, count_column, heading_of, keys, main_column
+from tracelens_graph.tables.table import Column, Table
+from tracelens_graph.utils.suggest import hint
 
 Run = Mapping[str, Table]
 """The tables of a report by name."""

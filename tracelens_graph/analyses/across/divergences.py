@@ -25,7 +25,7 @@ from tracelens_graph.graph.trace_set import TraceSet, titled
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.schema.tables import TABLES
-from tracelens_graph.table import Table, columns_of
+from tracelens_graph.tables.table import Table, columns_of
 
 _IDENTICAL = "identical"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.suggest import hint
+from tracelens_graph.utils.suggest import hint
 
 _NOTHING = {
     "common_signatures": "no op with the same arguments has GPU time in both traces",

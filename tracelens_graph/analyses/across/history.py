@@ -11,7 +11,7 @@ from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet, titled
 from tracelens_graph.schema.tables.across import INCOMPLETE_TRACES, RUN_HISTORY
-from tracelens_graph.table import Table, columns_of
+from tracelens_graph.tables.table import Table, columns_of
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 

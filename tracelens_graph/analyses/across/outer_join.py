@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.column import Column, count_column
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.table import Table
+from tracelens_graph.tables.column import Column, count_column
+from tracelens_graph.tables.table import Table
 
 Key = tuple[Any, ...]
 

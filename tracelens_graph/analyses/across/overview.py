@@ -19,7 +19,7 @@ from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.across import OVERVIEW
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 Line = Mapping[str, Any]
 

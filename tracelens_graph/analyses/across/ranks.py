@@ -14,7 +14,7 @@ from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema.tables.across import COLLECTIVE_SPREAD, SLOWEST_RANKS, WAITS_BY_GROUP
-from tracelens_graph.table import Table, columns_of
+from tracelens_graph.tables.table import Table, columns_of
 
 
 def collective_spread(traces: TraceSet, run: str | None = None, kind: str | None = None, top: int = 20) -> Table:

@@ -23,8 +23,8 @@ from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables import TABLES
-from tracelens_graph.short_names import short_name
-from tracelens_graph.table import Table, columns_of
+from tracelens_graph.tables.names import short_name
+from tracelens_graph.tables.table import Table, columns_of
 
 
 @dataclass

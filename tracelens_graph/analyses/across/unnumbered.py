@@ -9,7 +9,7 @@ from tracelens_graph.analyses.report.report_tables import Tables
 from tracelens_graph.analyses.shared.compiled_apart import are_compiled_apart
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.schema import Kind
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 INSTRUCTIONS = ("name", "op", "cpu_op", "Parent cpu_op")
 """Columns that name instructions."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tracelens_graph.categories.kernel_names import parse_name
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.categories.parsed_name import ParsedName
-from tracelens_graph.short_names import short_name
+from tracelens_graph.tables.names import short_name
 
 Kernels = Mapping[str, tuple[int, int]]
 """Names of GPU events -> how many, and their time in ns."""

@@ -23,7 +23,7 @@ from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window, narrow
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.across import DIFF_RUNS, DIFF_WITHIN
-from tracelens_graph.table import Table, columns_of
+from tracelens_graph.tables.table import Table, columns_of
 
 SPREAD = "spread"
 """In place of what differs: no structure is that of most, and the row compares the slowest with the fastest."""

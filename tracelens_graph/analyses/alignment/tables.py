@@ -14,8 +14,8 @@ from tracelens_graph.analyses.timeline.timeline import times_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema.tables.across import DIFF_PLACES, DIFF_TOTALS
-from tracelens_graph.short_names import short_name
-from tracelens_graph.table import Table
+from tracelens_graph.tables.names import short_name
+from tracelens_graph.tables.table import Table
 
 TOTALS: Mapping[str, str] = {
     "gpu_time": "sum of the durations of GPU events",

@@ -26,8 +26,8 @@ from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import LAYER_KINDS, Kind
 from tracelens_graph.schema.tables.across import DIFF_TIMES
-from tracelens_graph.short_names import short_name
-from tracelens_graph.table import Table
+from tracelens_graph.tables.names import short_name
+from tracelens_graph.tables.table import Table
 
 IDLE, AROUND = "idle", "around"
 

@@ -17,7 +17,7 @@ from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema.tables.paths import PATH_OF_STEP
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.schema.tables.paths import CLASSES, NAMES, RANKS, SEGMENTS, SLACK, STEPS, TIES
-from tracelens_graph.table import Table, columns_of
+from tracelens_graph.tables.table import Table, columns_of
 
 
 def segments(path: Path) -> Table:

@@ -28,8 +28,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import rank_called
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.paths import WHAT_IF
-from tracelens_graph.suggest import hint
-from tracelens_graph.table import Table, columns_of
+from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.utils.suggest import hint
 
 
 @dataclass(frozen=True)

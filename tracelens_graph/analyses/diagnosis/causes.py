@@ -22,7 +22,7 @@ from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
-from tracelens_graph.short_names import short_name
+from tracelens_graph.tables.names import short_name
 
 _WAITS: Mapping[str, tuple[tuple[Cause, ...], str, tuple[str, ...]]] = {
     "data_loader": ((Cause.data_loader,), "Data loader", ("data_loader",)),

@@ -14,7 +14,7 @@ from tracelens_graph.analyses.kernels.graph_launches import GRAPH_LAUNCHES
 from tracelens_graph.analyses.shared.gpu_class import COMPUTATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.categories.kernels import kernel_categories
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind

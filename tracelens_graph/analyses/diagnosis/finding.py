@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tracelens_graph.short_names import fitted
+from tracelens_graph.tables.names import fitted
 
 Severity = Literal["fact", "minor", "major"]
 Numbers = Mapping[str, int | float | str]

@@ -14,7 +14,7 @@ from tracelens_graph.graph.traversals import ancestors, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import HOST_KINDS, PYTHON_KINDS, Kind
 from tracelens_graph.schema.tables.timeline import IDLE_GAPS
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 HOST_PARTS = {"call": (Kind.RuntimeCall,), "op": (Kind.Op,), "frame": PYTHON_KINDS}
 """What is said of the host in a gap -> the kinds that it is looked for among."""

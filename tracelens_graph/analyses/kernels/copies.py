@@ -12,7 +12,7 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.host_copies import copy_direction
 from tracelens_graph.schema import Kind
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 SIZES = (
     (4096, "below 4 KiB"),

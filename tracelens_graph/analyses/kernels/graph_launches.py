@@ -11,7 +11,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
 """How names of calls that launch a graph begin."""

@@ -14,13 +14,13 @@ from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, te
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.categories.ops import call_category
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.kernels import KERNEL_CATEGORY_DETAIL, KERNEL_CATEGORY_SUMMARY
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 GRAPH = "graph"
 """Parent of kernels that a graph launch replays."""

@@ -9,12 +9,12 @@ from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.categories.ops import call_category
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.kernels import KERNEL_SUMMARY
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def kernel_summary(g: Core | Window, kernel_categories: bool = False) -> Table:

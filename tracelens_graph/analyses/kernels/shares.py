@@ -14,7 +14,7 @@ from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 _TILE = ("operation", "family", "dtype", "tile_m", "tile_n", "tile_k")
 

@@ -17,7 +17,7 @@ from tracelens_graph.graph.traversals import launcher, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.kernels import SHORT_KERNEL_HISTOGRAM, SHORT_KERNELS, SHORT_KERNELS_SUMMARY
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 ARGUMENTS = {"Input dims": 0, "Input strides": 2, "Concrete Inputs": 3}
 """Column -> part of the argument set of the parent."""

@@ -32,7 +32,7 @@ from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema.tables.ranks import LATE_ARRIVALS, LATE_RANKS
-from tracelens_graph.table import Table, columns_of
+from tracelens_graph.tables.table import Table, columns_of
 
 MOST_EXPLAINED = 2_000
 """So many late arrivals are explained, the latest first."""

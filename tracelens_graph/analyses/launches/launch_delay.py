@@ -13,7 +13,7 @@ from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables.places import LAUNCH_DELAY
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 NO_OP = "(no op)"
 

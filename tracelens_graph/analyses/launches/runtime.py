@@ -15,7 +15,7 @@ from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import HOST_KINDS, Kind
 from tracelens_graph.schema.tables.places import RUNTIME_SUMMARY
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def runtime_summary(g: Core | Window) -> Table:

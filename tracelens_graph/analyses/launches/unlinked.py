@@ -15,7 +15,7 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.places import UNLAUNCHED_GPU_TIME, UNLINKED
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def unlinked(g: Core | Window) -> Table:

@@ -16,7 +16,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables.memory import ALLOCATIONS_BY_MODULE
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def allocations_by_module(g: Core | Window) -> Table:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.memory.instants import NO_VALUE, Instants, instants_of
-from tracelens_graph.column import About
 from tracelens_graph.graph.window import Window
-from tracelens_graph.table import Table
+from tracelens_graph.tables.column import About
+from tracelens_graph.tables.table import Table
 
 NO_INSTANTS = "no allocation is recorded: record with profile_memory=True"
 _OF_XLA = "profiles of JAX and XLA record no allocations that are read"

@@ -17,7 +17,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables.memory import MEMORY_PEAK, MEMORY_SUMMARY
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 BEFORE = "(before the recording)"
 """What was in use at the peak, but not allocated in the recording."""

@@ -14,7 +14,7 @@ from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.ops import DEAREST_OPS
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 NO_PLACE = "the trace has no modules and no lines of Python: record it with with_stack=True"
 _NO_SCOPE = (

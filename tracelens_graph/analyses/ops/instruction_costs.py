@@ -7,14 +7,14 @@ import numpy as np
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.hlo.shapes import LARGEST
-from tracelens_graph.graph.hlo.told import PREFIX, told_in
 from tracelens_graph.graph.programs import CompiledProgram
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.hlo.shapes import LARGEST
+from tracelens_graph.hlo.told import PREFIX, told_in
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.ops import INSTRUCTION_COSTS
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 _FIGURES = ("flops", "transcendentals", "bytes")
 _LONGEST = 20

@@ -28,13 +28,13 @@ from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, sh
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.categories.ops import OP_RULES
-from tracelens_graph.column import About
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables.ops import OPS_SUMMARY, OPS_SUMMARY_BY_CATEGORY, OPS_UNIQUE_ARGS
-from tracelens_graph.table import Table
+from tracelens_graph.tables.column import About
+from tracelens_graph.tables.table import Table
 
 STATISTICS = ("mean", "median", "std", "min", "max", "sum")
 

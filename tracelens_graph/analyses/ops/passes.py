@@ -13,7 +13,7 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, launcher
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables.ops import FORWARD_BACKWARD
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 _NO_SCOPES = (
     "no backward instruction has a forward one in its named scope: open scopes with jax.named_scope, or use Flax"

@@ -16,7 +16,7 @@ from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.ops import PROGRAMS
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def programs(g: Core | Window) -> Table:

@@ -21,7 +21,7 @@ from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import Roof, roofline
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.ops import MODULES_OF_SIGNATURE, OP_SIGNATURES
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def op_signatures(g: Core | Window, op: str | None = None) -> Table:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.execution.sides import Argument
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.sides import Argument
 
 
 def tensor_cells(core: Core, rows: Sequence[int]) -> dict[str, Cells]:

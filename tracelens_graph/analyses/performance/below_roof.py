@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tracelens_graph.analyses.performance.reached import reached
 from tracelens_graph.schema.tables.performance import BELOW_ROOF
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def below_roof(ops: Table) -> Table:

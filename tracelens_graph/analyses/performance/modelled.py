@@ -8,12 +8,12 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import group_by
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.hlo.told import table_names
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.hlo.told import table_names
 from tracelens_graph.op_table.hlo import INSTRUCTION
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost

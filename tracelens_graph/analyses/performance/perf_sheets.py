@@ -29,7 +29,7 @@ from tracelens_graph.analyses.performance.time_models import time_about, time_co
 from tracelens_graph.analyses.shared.call_columns import by_time
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, distinct_pairs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import outermost
@@ -39,7 +39,7 @@ from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.perf.time_model import TimeModel
 from tracelens_graph.schema.tables.performance import PERF_SHEET, size_columns
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture

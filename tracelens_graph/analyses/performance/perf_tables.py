@@ -26,11 +26,11 @@ from tracelens_graph.analyses.shared.call_stacks import call_stacks, entry_point
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, shares
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables.performance import UNIFIED_PERF_SUMMARY
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture

@@ -23,8 +23,8 @@ from tracelens_graph.graph.traversals import launcher
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.schema.tables.performance import ROOFLINE_SUMMARY, UNMODELLED
-from tracelens_graph.table import Table
-from tracelens_graph.texts import shorten
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import shorten
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture

@@ -13,7 +13,7 @@ import numpy as np
 
 from tracelens_graph.analyses.performance.modelled import arguments_of, modelled
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of

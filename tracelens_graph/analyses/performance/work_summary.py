@@ -15,7 +15,7 @@ from tracelens_graph.analyses.performance.perf_tables import unified_perf_summar
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables.performance import WORK_SUMMARY
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 UNNAMED = "other"
 """Family of what has no category."""

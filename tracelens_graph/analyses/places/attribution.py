@@ -27,8 +27,8 @@ from tracelens_graph.graph.traversals import launcher, nearest_above, outermost,
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.schema.tables.places import ATTRIBUTION
-from tracelens_graph.suggest import there_are
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.suggest import there_are
 
 
 @dataclass(frozen=True)

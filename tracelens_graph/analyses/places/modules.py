@@ -24,7 +24,7 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.places import MODULE_TREE, MODULES
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 By = Literal["instance", "class"]
 Sort = Literal["model", "time"]

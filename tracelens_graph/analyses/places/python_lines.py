@@ -14,7 +14,7 @@ from tracelens_graph.graph.traversals import climb, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import FOREST_KINDS, HOST_KINDS, Kind
 from tracelens_graph.schema.tables.places import GPU_TIME_UNDER, PYTHON_LINES
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 NO_LINE = "(no line of Python)"
 

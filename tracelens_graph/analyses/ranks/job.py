@@ -22,8 +22,8 @@ from tracelens_graph.analyses.ranks.step_times import StepTimes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.perf.devices import Architecture, architecture
-from tracelens_graph.suggest import hint
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.suggest import hint
 
 TABLES = (
     "rank_times", "rank_balance", "collective_kinds", "rank_collectives", "rank_steps", "unmatched_collectives",

@@ -16,7 +16,7 @@ from tracelens_graph.schema.tables.ranks import (
     RANK_COLLECTIVES,
     UNMATCHED_COLLECTIVES,
 )
-from tracelens_graph.table import Table, columns_of
+from tracelens_graph.tables.table import Table, columns_of
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 

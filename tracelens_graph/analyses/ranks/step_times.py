@@ -13,7 +13,7 @@ from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.lateness import HELD_UP
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge
 from tracelens_graph.schema.tables.ranks import RANK_STEPS, RANK_TIMES
-from tracelens_graph.table import Table, columns_of
+from tracelens_graph.tables.table import Table, columns_of
 
 ROW_MEANING = {
     "step": "a step on the device of a rank; without steps the time from first to last GPU event",

@@ -9,9 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 from tracelens_graph.errors import ExtensionError
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.window import Window
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def extension_table(w: Window, name: str) -> Table:

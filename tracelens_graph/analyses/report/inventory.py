@@ -25,7 +25,7 @@ from tracelens_graph.schema import (
     Kind,
     OwnerRule,
 )
-from tracelens_graph.table import Column, Table
+from tracelens_graph.tables.table import Column, Table
 
 _EPOCH_FROM = 10**18
 """Starts before this (September 2001) are counted from something else than 1970."""

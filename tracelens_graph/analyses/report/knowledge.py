@@ -18,7 +18,7 @@ from tracelens_graph.analyses.shared.gpu_class import CLASS_NAMES, gpu_classes
 from tracelens_graph.analyses.structure.layer_edges import add_layers
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.categories.kernels import kernel_category
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.context import Context, EventProperty, content_key
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
@@ -27,8 +27,8 @@ from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.schema.database import RATES
-from tracelens_graph.short_names import LONGEST, frame_caption, short_name
-from tracelens_graph.texts import cut_end
+from tracelens_graph.tables.names import LONGEST, frame_caption, short_name
+from tracelens_graph.utils.texts import cut_end
 
 _CAPTIONS = (
     ((Kind.Module,), lambda name: cut_end(name.removeprefix("nn.Module: "), LONGEST)),

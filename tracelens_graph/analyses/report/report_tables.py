@@ -17,13 +17,13 @@ from tracelens_graph.analyses.report.extension_tables import extension_table, ex
 from tracelens_graph.analyses.timeline.collectives import coll_analysis
 from tracelens_graph.analyses.timeline.steps import step_summary
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 if TYPE_CHECKING:
-    from tracelens_graph.extension import Extension
+    from tracelens_graph.extensions.extension import Extension
     from tracelens_graph.perf.devices import Architecture
 
 
@@ -100,7 +100,7 @@ def _unified(w: Window, o: ReportOptions) -> Table:
     table.notes = [*table.notes, *filter(None, [unmodelled_note(w)])]
     if o.compare_with is None:
         return table
-    from tracelens_graph.analyses.alignment.tracelens_unified import compared_with, with_comparison
+    from tracelens_graph.compat.diff.unified import compared_with, with_comparison
 
     return with_comparison(table, w, compared_with(w, o.compare_with), o.recompute)
 
@@ -200,7 +200,7 @@ class Tables(Mapping[str, Table]):
 
     @cached_property
     def _diff_stats(self) -> Table:
-        from tracelens_graph.analyses.alignment.tracelens_unified import compared_with
+        from tracelens_graph.compat.diff.unified import compared_with
 
         assert self.options.compare_with is not None
         return compared_with(self.window, self.options.compare_with).diff_stats

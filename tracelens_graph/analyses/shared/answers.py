@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.column import Column
-from tracelens_graph.table import Table
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.table import Table
 
 DIGITS = 12
 """Significant digits of floats in files."""

@@ -14,7 +14,7 @@ from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables import TABLES
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def percent(part_ns: np.ndarray, whole_ns: int | np.ndarray) -> np.ndarray:

@@ -7,8 +7,8 @@ import numpy as np
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.hlo.origin import Pass
 from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.hlo.origin import Pass
 
 
 def told_passes(core: Core, rows: np.ndarray) -> list[str]:

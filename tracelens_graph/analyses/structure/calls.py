@@ -7,14 +7,14 @@ import numpy as np
 from tracelens_graph.analyses.shared.gpu_work import names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
 from tracelens_graph.categories.ops import op_category
-from tracelens_graph.column import About
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import outermost
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.calls import CALLS_BY_ARGUMENTS, CALLS_BY_CATEGORY, CALLS_BY_OP
-from tracelens_graph.table import Table
+from tracelens_graph.tables.column import About
+from tracelens_graph.tables.table import Table
 
 
 class _Calls:

@@ -14,7 +14,7 @@ from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.schema.tables.structure import ODD_LAYERS
-from tracelens_graph.table import Table, columns_of
+from tracelens_graph.tables.table import Table, columns_of
 
 
 class _Call(NamedTuple):

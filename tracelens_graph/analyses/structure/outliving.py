@@ -12,7 +12,7 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Flag, Kind
 from tracelens_graph.schema.tables.structure import OUTLIVING_EVENTS
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def outliving_events(g: Core | Window) -> Table:

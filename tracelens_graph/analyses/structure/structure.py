@@ -27,7 +27,7 @@ from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import GPU_KINDS, PYTHON_KINDS, Kind
 from tracelens_graph.schema.tables.kernels import UNUSUAL_KERNELS
 from tracelens_graph.schema.tables.structure import PATH_TO_PYTHON, RECOMPUTED_SHARE, REPEATED_SUBTREES
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 _KINDS = {"Module": Kind.Module, "Op": Kind.Op}
 

@@ -10,12 +10,12 @@ from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.tensors.known import storages_by_row, without_tensors
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.execution.graph_tensors import GraphTensors
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.graph_tensors import GraphTensors
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.tensors import COPY_CHAINS, TENSOR_MAKERS
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 COPYING = ("aten::to", "aten::_to_copy", "aten::contiguous", "aten::clone", "aten::copy_")
 """Ops that copy a tensor, or cast it."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelens_graph.column import About
+from tracelens_graph.execution.graph_tensors import GraphTensors
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.graph_tensors import GraphTensors
 from tracelens_graph.graph.window import Window
-from tracelens_graph.table import Table
+from tracelens_graph.tables.column import About
+from tracelens_graph.tables.table import Table
 
 NO_TENSORS = (
     "the trace is not linked with its execution trace, which alone tells tensors: load it with et=, or give --et"

@@ -12,16 +12,16 @@ from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.tensors.known import NO_TENSORS, KernelsOfOps
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
+from tracelens_graph.execution.graph_tensors import GraphTensors
+from tracelens_graph.execution.lineage import Storages, Tensors
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.graph_tensors import GraphTensors
-from tracelens_graph.graph.execution.lineage import Storages, Tensors
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import step_number, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.tensors import TENSOR_LIFE, TENSOR_VERSIONS
-from tracelens_graph.suggest import either
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.suggest import either
 
 _NAME = re.compile(r"([ts]?)([0-9]{1,19})(?:#([0-9]{1,19}))?")
 _NEAR = 3

@@ -10,14 +10,14 @@ from tracelens_graph.analyses.shared.gpu_work import names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.analyses.tensors.known import KernelsOfOps, shown_us, storages_by_row, without_tensors
 from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.execution.graph_tensors import GraphTensors
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.execution.graph_tensors import GraphTensors
 from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.tensors import BYTES_ALIVE, PEAK_BYTES_BY_MODULE, SHARED_READS, STORAGE_KERNELS
-from tracelens_graph.suggest import hint
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.suggest import hint
 
 _ACCESS = {"PRODUCES": "made", "CONSUMES": "read", "WRITES": "written"}
 

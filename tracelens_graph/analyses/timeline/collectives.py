@@ -17,7 +17,7 @@ from tracelens_graph.graph.collectives import element_bytes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables.timeline import COLL_ANALYSIS
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def coll_analysis(g: Core | Window) -> Table:

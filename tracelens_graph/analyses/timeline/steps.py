@@ -23,7 +23,7 @@ from tracelens_graph.graph.traversals import launcher
 from tracelens_graph.graph.window import Window, step_number, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.timeline import STEP_SUMMARY
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 OUTSIDE = "(outside of steps)"
 

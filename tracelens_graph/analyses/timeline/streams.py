@@ -13,7 +13,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import merge, sum_by_group, union_length, union_length_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables.timeline import EXPOSED_COMMUNICATION, STREAM_OVERLAP
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 
 def exposed_communication(g: Core | Window) -> Table:

@@ -10,7 +10,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import gaps, merge, union_length_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables.timeline import GPU_TIMELINE
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 ROW_MEANING = {
     "computation_time": "a computation kernel or a fill runs",

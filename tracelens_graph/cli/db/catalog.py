@@ -13,10 +13,10 @@ from tracelens_graph.cli.common import write_table, write_with_way_out
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
 from tracelens_graph.cli.options import Format, FormatOption
 from tracelens_graph.cli.traces import say
-from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
+from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
 
 if TYPE_CHECKING:
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 
 def list_(
@@ -29,7 +29,7 @@ def list_(
 
     Example: tracelens-graph db list
     """
-    from tracelens_graph.database import Database as Graphs
+    from tracelens_graph.db.database import Database as Graphs
 
     with Graphs(connection(uri, user, database)) as graphs:
         table = _listed(graphs.traces(), graphs.strange_traces())
@@ -56,10 +56,10 @@ def drop(
 
     Example: tracelens-graph db drop llama-70b/rank0
     """
-    from tracelens_graph.database import Database as Graphs
+    from tracelens_graph.db.catalog import meant
+    from tracelens_graph.db.database import Database as Graphs
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.stores.neo4j.catalog import meant
-    from tracelens_graph.texts import printable, shorten
+    from tracelens_graph.utils.texts import printable, shorten
 
     with Graphs(connection(uri, user, database)) as graphs:
         known = graphs.traces()
@@ -73,7 +73,7 @@ def drop(
 
 
 def _ask(traces: Collection[Mapping[str, Any]]) -> None:
-    from tracelens_graph.texts import printable
+    from tracelens_graph.utils.texts import printable
 
     if not sys.stdin.isatty():
         raise typer.BadParameter("nobody can be asked here: add --yes")
@@ -83,8 +83,8 @@ def _ask(traces: Collection[Mapping[str, Any]]) -> None:
 
 
 def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
-    from tracelens_graph.stores.neo4j.catalog import called
-    from tracelens_graph.table import Column, Table
+    from tracelens_graph.db.catalog import called
+    from tracelens_graph.tables.table import Column, Table
 
     about = {
         "trace": Column("what commands call it: run/name, or name, or the beginning of its id", gives_way=-1),
@@ -126,6 +126,6 @@ def _time(ns: int | None) -> str | None:
 
 
 def _lean(trace: Mapping[str, Any]) -> str | None:
-    from tracelens_graph.stores.neo4j.image import Options
+    from tracelens_graph.db.image import Options
 
     return Options.of(trace["options"]).words if trace.get("lean") else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tracelens_graph.stores.neo4j.connection import Connection
+    from tracelens_graph.db.connection import Connection
 
 Uri = Annotated[
     str | None,
@@ -36,8 +36,8 @@ def connection(uri: str | None, user: str, database: str) -> Connection:
     Raises:
         DatabaseError: the URI is none.
     """
-    from tracelens_graph.stores.neo4j.connection import DEFAULT_URI, Connection
-    from tracelens_graph.stores.neo4j.server.server import running, standard_folder
+    from tracelens_graph.db.connection import DEFAULT_URI, Connection
+    from tracelens_graph.db.server.server import running, standard_folder
 
     local = running(standard_folder()) if uri is None else None
     chosen = Connection(uri or (local.uri if local else DEFAULT_URI), user, database=database)

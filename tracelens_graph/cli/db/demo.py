@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import typer
 
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
-from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
+from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
 
 RUN = "demo"
 FIRST_QUERY = "path_to_python"
@@ -21,12 +21,12 @@ def demo(uri: Uri = None, user: User = DEFAULT_USER, database: Database = DEFAUL
     """
     from tempfile import TemporaryDirectory
 
-    from tracelens_graph.database import Database as Graphs
+    from tracelens_graph.db.database import Database as Graphs
+    from tracelens_graph.db.query import named
     from tracelens_graph.graph.trace_set import TraceSet
-    from tracelens_graph.loading import load_core
+    from tracelens_graph.loading.one import load_core
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.simulate import simulate, write
-    from tracelens_graph.stores.neo4j.query import named
 
     with Graphs(connection(uri, user, database)) as graphs, TemporaryDirectory() as folder:
         graphs.traces()  # a server that does not answer is to be known before anything is made
@@ -45,7 +45,7 @@ def demo(uri: Uri = None, user: User = DEFAULT_USER, database: Database = DEFAUL
 
 def _browser(uri: str) -> str:
     """Where Neo4j Browser of a server is: as `db start` knows it, else at the usual port."""
-    from tracelens_graph.stores.neo4j.server.server import running, standard_folder
+    from tracelens_graph.db.server.server import running, standard_folder
 
     local = running(standard_folder())
     if local and local.uri == uri:

@@ -32,9 +32,9 @@ def export(
 
     Example: tracelens-graph db export import/ traces/ --run llama-70b
     """
+    from tracelens_graph.db.bulk import README, BulkExport
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.stores.neo4j.bulk import README, BulkExport
-    from tracelens_graph.texts import printable, shorten
+    from tracelens_graph.utils.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
     with BulkExport(folder) as exported:

@@ -13,12 +13,12 @@ from tracelens_graph.cli.durations import to_ns
 from tracelens_graph.cli.options import architecture_named
 from tracelens_graph.cli.traces import load_set, traces_named
 from tracelens_graph.errors import TraceError
-from tracelens_graph.files import distinct_names
+from tracelens_graph.output.files import distinct_names
 
 if TYPE_CHECKING:
+    from tracelens_graph.db.image import Image, Options
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.perf.devices import Architecture
-    from tracelens_graph.stores.neo4j.image import Image, Options
 
 Run = Annotated[
     str,
@@ -82,8 +82,8 @@ class Wanted:
 
     def images(self, traces: TraceSet) -> Iterator[Image]:
         """How the traces stand in a database, one after the other."""
-        from tracelens_graph.database import image
-        from tracelens_graph.stores.neo4j.image import Placement
+        from tracelens_graph.db.database import image
+        from tracelens_graph.db.image import Placement
 
         for trace in traces:
             placement = Placement(self.run or trace.core.trace_id, self.name or trace.name, self.labels)
@@ -162,10 +162,10 @@ def _labels(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _options(only: str, min_gpu_time: str, with_args: bool) -> Options:
+    from tracelens_graph.db.image import Options
     from tracelens_graph.errors import NodeNotFoundError
     from tracelens_graph.graph.core import kinds_named
     from tracelens_graph.schema import Kind
-    from tracelens_graph.stores.neo4j.image import Options
 
     try:
         wanted = kinds_named([one.strip() for one in only.split(",")]) if only else list(Kind)

@@ -12,12 +12,12 @@ import typer
 
 from tracelens_graph.cli.db.connection import Uri, User, connection
 from tracelens_graph.cli.db.server import Folder
-from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER, LOOPBACK
+from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER, LOOPBACK
 
 if TYPE_CHECKING:
-    from tracelens_graph.stores.neo4j.connection import Connection
-    from tracelens_graph.stores.neo4j.server.java import Java
-    from tracelens_graph.stores.neo4j.server.server import Server
+    from tracelens_graph.db.connection import Connection
+    from tracelens_graph.db.server.java import Java
+    from tracelens_graph.db.server.server import Server
 
 _HOME = "SHOW SETTINGS 'server.directories.neo4j_home' YIELD value RETURN value AS home"
 
@@ -39,13 +39,13 @@ def import_(
 
     Example: tracelens-graph db import for-import
     """
-    from tracelens_graph.database import Database
+    from tracelens_graph.db.bulk import ARGUMENTS
+    from tracelens_graph.db.database import Database
+    from tracelens_graph.db.server import jars
+    from tracelens_graph.db.server import server as local
+    from tracelens_graph.db.server.java import find_java
     from tracelens_graph.errors import ServerError
-    from tracelens_graph.stores.neo4j.bulk import ARGUMENTS
-    from tracelens_graph.stores.neo4j.server import jars
-    from tracelens_graph.stores.neo4j.server import server as local
-    from tracelens_graph.stores.neo4j.server.java import find_java
-    from tracelens_graph.texts import printable
+    from tracelens_graph.utils.texts import printable
 
     if not (files / ARGUMENTS).is_file():
         raise ServerError(f"{files} holds no {ARGUMENTS}, which `db export` writes last")
@@ -96,11 +96,11 @@ def _server_of(running: Connection) -> Server:
         DatabaseError: it does not answer.
         ServerError: it is none of `db start` on this machine.
     """
-    from tracelens_graph.database import Database
+    from tracelens_graph.db.bulk import README
+    from tracelens_graph.db.database import Database
+    from tracelens_graph.db.server import server as local
+    from tracelens_graph.db.server.settings import BOLT_PORT
     from tracelens_graph.errors import ServerError
-    from tracelens_graph.stores.neo4j.bulk import README
-    from tracelens_graph.stores.neo4j.server import server as local
-    from tracelens_graph.stores.neo4j.server.settings import BOLT_PORT
 
     with Database(running) as graphs:
         (home,) = graphs.ask(_HOME)["home"]
@@ -113,9 +113,9 @@ def _server_of(running: Connection) -> Server:
 
 def _started(server: Server, java: Java) -> Server:
     """A server that is there already, on its ports and with its memory."""
-    from tracelens_graph.stores.neo4j.server import jars
-    from tracelens_graph.stores.neo4j.server import server as local
-    from tracelens_graph.stores.neo4j.server.settings import Memory
+    from tracelens_graph.db.server import jars
+    from tracelens_graph.db.server import server as local
+    from tracelens_graph.db.server.settings import Memory
 
     started, _ = local.start(
         server.folder, java, jars.fetch(java), bolt_port=server.bolt_port, http_port=server.http_port,

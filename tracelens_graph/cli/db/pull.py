@@ -10,7 +10,7 @@ import typer
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
 from tracelens_graph.cli.options import Written
 from tracelens_graph.cli.outputs import say_written, size_of
-from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
+from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
 
 
 def pull(
@@ -28,10 +28,10 @@ def pull(
 
     Example: tracelens-graph db pull llama-70b/rank0 -o rank0.tlg
     """
-    from tracelens_graph.database import Database as Graphs
+    from tracelens_graph.db.database import Database as Graphs
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.stores.graph_file import write_graph
-    from tracelens_graph.texts import printable, shorten
+    from tracelens_graph.utils.texts import printable, shorten
 
     with (
         Graphs(connection(uri, user, database)) as graphs,

@@ -10,12 +10,12 @@ import typer
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
 from tracelens_graph.cli.db.images import As, Label, MinGpuTime, Only, Run, WithArgs, counts, wanted
 from tracelens_graph.cli.options import Arch, Traces
-from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
+from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
 
 if TYPE_CHECKING:
-    from tracelens_graph.database import Database as Graphs
+    from tracelens_graph.db.database import Database as Graphs
+    from tracelens_graph.db.image import Options
     from tracelens_graph.graph.trace_set import TraceSet
-    from tracelens_graph.stores.neo4j.image import Options
 
 
 def push(
@@ -43,9 +43,9 @@ def push(
 
     Example: tracelens-graph db push traces/ --run llama-70b --only gpu,Op --min-gpu-time 5us
     """
-    from tracelens_graph.database import Database as Graphs
+    from tracelens_graph.db.database import Database as Graphs
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.texts import printable, shorten
+    from tracelens_graph.utils.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
     with Graphs(connection(uri, user, database)) as graphs:
@@ -66,7 +66,7 @@ def push(
 def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
     """Match the collectives of a run and follow its paths, if all of its ranks were pushed, and say what was done."""
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.texts import printable
+    from tracelens_graph.utils.texts import printable
 
     of_run = {trace["id"] for trace in graphs.traces() if trace["run"] == run}
     if of_run != {one.core.trace_id for one in ranks}:

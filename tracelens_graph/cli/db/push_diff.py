@@ -12,7 +12,7 @@ from tracelens_graph.cli.common import load
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
 from tracelens_graph.cli.traces import names_of
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
-from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
+from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
 
 
 @with_window_options
@@ -47,9 +47,9 @@ def push_diff(
     """
     from tracelens_graph.analyses.alignment.difference import diff
     from tracelens_graph.analyses.alignment.steps import median_steps
-    from tracelens_graph.database import Database as Graphs
+    from tracelens_graph.db.database import Database as Graphs
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.texts import printable
+    from tracelens_graph.utils.texts import printable
 
     paths = [str(first), str(second)]
     tags = names_of(paths, names)

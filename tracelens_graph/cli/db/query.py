@@ -14,11 +14,11 @@ from tracelens_graph.cli.common import write_table, write_with_way_out
 from tracelens_graph.cli.db.connection import Database, Uri, User, connection
 from tracelens_graph.cli.options import TO_FOLDER, Format, FormatOption
 from tracelens_graph.cli.traces import say, warn
+from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
 from tracelens_graph.errors import DatabaseError
-from tracelens_graph.stores.neo4j.connection import DEFAULT_DATABASE, DEFAULT_USER
 
 if TYPE_CHECKING:
-    from tracelens_graph.table import Table
+    from tracelens_graph.tables.table import Table
 
 LONGEST_S = 10**6
 
@@ -61,7 +61,7 @@ def query(
     given = _parameters(param or (), text)
     from tracelens_graph.analyses.shared.answers import without_noise
     from tracelens_graph.cypher import library
-    from tracelens_graph.database import Database as Graphs
+    from tracelens_graph.db.database import Database as Graphs
 
     with Graphs(connection(uri, user, database)) as graphs:
         answer = graphs.ask(text, timeout_s=timeout, write=write, **given)
@@ -97,7 +97,7 @@ def queries(
     Example: tracelens-graph db queries path_to_python
     """
     if save is not None:
-        from tracelens_graph.stores.neo4j.browser import write_browser_files
+        from tracelens_graph.db.browser import write_browser_files
 
         for path in write_browser_files(save):
             typer.echo(path)
@@ -108,14 +108,14 @@ def queries(
         else:
             write_table(_listed(), format)
         return
-    from tracelens_graph.stores.neo4j.query import named
+    from tracelens_graph.db.query import named
 
     typer.echo(named(name).text.rstrip())
 
 
 def _listed() -> Table:
     from tracelens_graph.cypher import library
-    from tracelens_graph.table import Column, Table
+    from tracelens_graph.tables.table import Column, Table
 
     found = list(library().values())
     columns = {

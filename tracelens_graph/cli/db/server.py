@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tracelens_graph.stores.neo4j.server.java import Java
-    from tracelens_graph.stores.neo4j.server.server import Server
+    from tracelens_graph.db.server.java import Java
+    from tracelens_graph.db.server.server import Server
 
 Folder = Annotated[
     Path | None,
@@ -39,10 +39,10 @@ def start(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Fetch Neo4j without being asked.")] = False,
 ) -> None:
     """Start a Neo4j server, with Neo4j Browser, on this machine; needs Java 17 or 21. Reachable from here only."""
-    from tracelens_graph.stores.neo4j.server import jars
-    from tracelens_graph.stores.neo4j.server import server as local
-    from tracelens_graph.stores.neo4j.server.java import find_java
-    from tracelens_graph.stores.neo4j.server.settings import Memory
+    from tracelens_graph.db.server import jars
+    from tracelens_graph.db.server import server as local
+    from tracelens_graph.db.server.java import find_java
+    from tracelens_graph.db.server.settings import Memory
 
     place = folder or local.standard_folder()
     memory = Memory(heap, page_cache)
@@ -69,8 +69,8 @@ def start(
 
 def stop(folder: Folder = None) -> None:
     """Stop the server that `db start` started, and wait until it has ended."""
-    from tracelens_graph.stores.neo4j.server import server as local
-    from tracelens_graph.texts import printable
+    from tracelens_graph.db.server import server as local
+    from tracelens_graph.utils.texts import printable
 
     place = folder or local.standard_folder()
     server = local.stop(place)
@@ -81,10 +81,10 @@ def stop(folder: Folder = None) -> None:
 
 
 def _fetch(java: Java, yes: bool) -> None:
+    from tracelens_graph.db.server import jars
     from tracelens_graph.errors import ServerError
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.stores.neo4j.server import jars
-    from tracelens_graph.texts import printable
+    from tracelens_graph.utils.texts import printable
 
     size = f"{jars.total_bytes() / 1e6:.0f} MB in {len(jars.locked())} files"
     typer.echo(
@@ -103,8 +103,8 @@ def _fetch(java: Java, yes: bool) -> None:
 
 
 def _show(server: Server, password: str | None) -> None:
-    from tracelens_graph.stores.neo4j.connection import DEFAULT_URI, DEFAULT_USER
-    from tracelens_graph.texts import printable
+    from tracelens_graph.db.connection import DEFAULT_URI, DEFAULT_USER
+    from tracelens_graph.utils.texts import printable
 
     lines = {"uri": server.uri, "Browser": server.browser, "folder": str(server.folder), "user": DEFAULT_USER}
     lines["password"] = password or "the one it was set up with"

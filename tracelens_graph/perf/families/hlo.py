@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tracelens_graph.graph.hlo.told import PREFIX
+from tracelens_graph.hlo.told import PREFIX
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type

@@ -10,11 +10,11 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.replay.check import ForeignProgramError, check
 from tracelens_graph.replay.folder import Program
 from tracelens_graph.replay.replay_plan import ReplayPlan
 from tracelens_graph.replay.script import operation, script
-from tracelens_graph.replayer import Replayer
 
 _LARGEST = 16 << 20
 """Bytes of a program that is read."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tracelens_graph.errors import TraceError
-from tracelens_graph.leftovers import TemporaryFolder
-from tracelens_graph.loading import load_core
+from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.output.temporary import TemporaryFolder
 from tracelens_graph.replay.check import ForeignProgramError
 from tracelens_graph.replay.feasible import bytes_together
 from tracelens_graph.replay.folder import Program, read_folder
@@ -20,10 +21,9 @@ from tracelens_graph.replay.verify.batches import NoTorchError, Ran, run_scripts
 from tracelens_graph.replay.verify.observed import observed, outermost_ops
 from tracelens_graph.replay.verify.outcomes import UNKNOWN, Outcome, compared
 from tracelens_graph.replay.verify.trust import examined
-from tracelens_graph.replayer import Replayer
 from tracelens_graph.schema.tables.replay import OUTCOMES, REPLAY_VERIFY
-from tracelens_graph.table import Table, columns_of
-from tracelens_graph.texts import cut_end, printable
+from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.utils.texts import cut_end, printable
 
 TIMEOUT_S = 120.0
 """How long a script may take, without importing PyTorch."""

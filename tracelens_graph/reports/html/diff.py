@@ -22,8 +22,8 @@ from tracelens_graph.reports.html.overview import chosen, in_window, parts, reco
 from tracelens_graph.reports.html.planes import packed
 from tracelens_graph.reports.html.shell import Code, page
 from tracelens_graph.reports.html.tables import Texts, table_objects
-from tracelens_graph.table import Table
-from tracelens_graph.text_table import list_text
+from tracelens_graph.tables.table import Table
+from tracelens_graph.tables.terminal import list_text
 
 CODE = Code(
     scripts=(

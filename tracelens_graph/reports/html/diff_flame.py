@@ -19,7 +19,7 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.reports.html.planes import Packed
 from tracelens_graph.reports.html.stacks import Frames
-from tracelens_graph.short_names import short_name
+from tracelens_graph.tables.names import short_name
 
 _LONGEST_LABEL = 120
 _TOP = "(below no call of both)"

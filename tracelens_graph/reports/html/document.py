@@ -30,7 +30,7 @@ from tracelens_graph.reports.html.roofline import roofline
 from tracelens_graph.reports.html.shell import Code, page
 from tracelens_graph.reports.html.tables import Texts, table_objects
 from tracelens_graph.schema import KIND_MEANING, Kind
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 WORKER = ("planes.js", "levels.js", "worker.js")
 """Scripts that run beside the page; they come first in it, too, for where it may have no worker."""

@@ -12,11 +12,11 @@ from html import escape
 from typing import Any, TypeVar
 
 from tracelens_graph.errors import AnalysisError, MissingExtraError
-from tracelens_graph.files import replacing
+from tracelens_graph.output.files import replacing
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.reports.roofline_html import roofline_figure
-from tracelens_graph.table import Table
-from tracelens_graph.texts import printable
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import printable
 
 LONGEST_PAGE = 300_000
 """Characters of a page in a notebook. Quoting them for the frame adds a tenth at most."""

@@ -17,9 +17,9 @@ from tracelens_graph.analyses.places.modules import modules
 from tracelens_graph.analyses.places.python_lines import python_lines
 from tracelens_graph.analyses.report.report_tables import TABLES, Tables, report_tables
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.files import file_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, narrow, window_of
+from tracelens_graph.output.files import file_name
 from tracelens_graph.perf.devices import Architecture, architecture, detect
 from tracelens_graph.reports.html import drawn, stacks
 from tracelens_graph.reports.html.document import SCRIPTS, STYLES
@@ -33,10 +33,10 @@ from tracelens_graph.reports.html.shell import Code, page
 from tracelens_graph.reports.html.tables import MOST_ROWS, Texts, table_objects
 from tracelens_graph.reports.roofline_html import MOST_MARKS
 from tracelens_graph.schema.tables.performance import BELOW_ROOF, WORK_SUMMARY
-from tracelens_graph.short_names import short_name
-from tracelens_graph.suggest import hint
-from tracelens_graph.table import Table
-from tracelens_graph.texts import shorten
+from tracelens_graph.tables.names import short_name
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.suggest import hint
+from tracelens_graph.utils.texts import shorten
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.column import Column, Role
 from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.drawn import Drawn, causes, lanes
 from tracelens_graph.reports.html.names import clean
-from tracelens_graph.short_names import short_name
-from tracelens_graph.table import Table, columns_of
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.names import short_name
+from tracelens_graph.tables.table import Table, columns_of
 
 _COLUMNS = {
     "lane": Column("thread, stream, or idle time of a device", role=Role.key),

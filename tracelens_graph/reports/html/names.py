@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from tracelens_graph.categories.kernels import kernel_category
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import GPU_KINDS, Kind
-from tracelens_graph.short_names import frame_caption, short_name
-from tracelens_graph.texts import printable, shorten
+from tracelens_graph.tables.names import frame_caption, short_name
+from tracelens_graph.utils.texts import printable, shorten
 
 LONGEST = 400
 """Characters of a name; those of kernels of C++ templates may be a million."""

@@ -18,7 +18,7 @@ from tracelens_graph.reports.html.drawn import cause_label
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.reports.memory_text import peaks
 from tracelens_graph.reports.report_text import heading
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 _BUSY = {
     "computation_time": ("computation", "computation"),

@@ -9,7 +9,7 @@ from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.reports.html.tables import Texts
 from tracelens_graph.reports.roofline_html import MOST_MARKS, device_roofs
-from tracelens_graph.table import Table
+from tracelens_graph.tables.table import Table
 
 _OF_CATEGORY = {
     "gemm": "gemm", "conv": "conv", "sdpa": "attention", "attention": "attention", "norm": "norm", "softmax": "norm",

@@ -18,7 +18,7 @@ from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER, charg
 from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
 from tracelens_graph.analyses.places.python_lines import NO_LINE, frames_with_line
 from tracelens_graph.categories.kernels import kernel_category
-from tracelens_graph.extension import extension_of
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, subtree_sums

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.column import Column
 from tracelens_graph.reports.html.names import clean
-from tracelens_graph.table import Table
-from tracelens_graph.text_table import list_text
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.table import Table
+from tracelens_graph.tables.terminal import list_text
 
 MOST_ROWS = 20_000
 """Rows of a table on a page; `--csv` and `--json` have all."""

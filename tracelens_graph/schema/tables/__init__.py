@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tracelens_graph.column import About, Column, TableSchema
 from tracelens_graph.schema.tables import (
     across,
     calls,
@@ -30,6 +29,7 @@ from tracelens_graph.schema.tables import (
     tracelens_jax,
     tracelens_ranks,
 )
+from tracelens_graph.tables.column import About, Column, TableSchema
 
 TABLES: Mapping[str, TableSchema] = {
     name: schema

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.performance import SPEEDUP
 from tracelens_graph.schema.tables.shared import count, key, share, text, total, uid
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 OVERVIEW: About = {
     "trace": key("name of the file", "trace"),

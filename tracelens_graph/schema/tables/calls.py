@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import count, key, text, uid
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 _CALLS = count("number of calls", "calls")
 _PERCENT = Column("share of all calls of ops", "%", Role.share, "% of all calls")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import (
     GPU_EVENTS,
     GPU_TIME,
@@ -19,6 +18,7 @@ from tracelens_graph.schema.tables.shared import (
     total,
     uid,
 )
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 _DURATIONS = statistics("Kernel duration (µs)_{}", "the durations", "us", ("sum", "count", "mean", "min", "max"))
 

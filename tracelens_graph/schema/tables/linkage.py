@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import count, key, text, total, uid
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 COUNTED = {
     "nodes": "ops and ranges in the execution trace",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import count, key, moment, share, text, total, uid
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 _DEVICE = replace(key("whose memory: cuda:0, hip:0, cpu"), gives_way=1)
 _ALLOCATED = Column("bytes in use then", "B")

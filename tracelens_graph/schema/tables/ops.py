@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import (
     CALL_STACK_FIRST,
     FIVE,
@@ -23,6 +22,7 @@ from tracelens_graph.schema.tables.shared import (
     total,
     uid,
 )
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 IN_CALL = "the busy time of the GPU events charged to a call"
 _BELOW = "the busy time of all GPU events below a call"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import count, instance, key, share, text, total, uid
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 CLASS_MEANING = {
     "host": "the host worked, or waited for something that is not GPU work",

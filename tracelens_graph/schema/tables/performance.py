@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.ops import (
     ARGUMENTS,
     ENTRY_POINT,
@@ -27,6 +26,7 @@ from tracelens_graph.schema.tables.shared import (
     text,
     total,
 )
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 _RATES: About = {
     **statistics("TB/s_{}", "the bytes moved per second of GPU busy time", "TB/s", FIVE),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import (
     GPU_BUSY,
     GPU_SUM,
@@ -19,6 +18,7 @@ from tracelens_graph.schema.tables.shared import (
     total,
     uid,
 )
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 MODULE_TREE: About = {
     "path": key("names of the modules from the top, joined by /; only its end where it is very long"),

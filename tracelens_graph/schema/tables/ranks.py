@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import count, instance, key, text, total, uid
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 _ADDED_UP = (
     "one delay counts in each collective that it delays, so this is not time to win, which `ranks --what-if "

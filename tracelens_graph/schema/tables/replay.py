@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import count, key, listed, share, text, uid
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 REPLAY_SIGNATURES: About = {
     "op": key("operation that is replayed", "op"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tracelens_graph.column import Cells, Column, Compared, Role
+from tracelens_graph.tables.column import Cells, Column, Compared, Role
 
 _STATISTICS: Mapping[str, tuple[str, Role]] = {
     "sum": ("sum", Role.sum),

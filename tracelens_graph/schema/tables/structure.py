@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import GPU_EVENTS, GPU_TIME, PERCENT, count, key, text, total, uid
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 REPEATED_SUBTREES: About = {
     "name": key("name of the call, without what differs between instances"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import GPU_TIME, count, instance, key, moment, text, uid
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 _NODE = Column("id of that op in the execution trace", role=Role.uid, heading="node", gives_way=0)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import (
     count,
     instance,
@@ -17,6 +16,7 @@ from tracelens_graph.schema.tables.shared import (
     total,
     uid,
 )
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 GPU_TIMELINE: About = {
     "type": key("what the time was spent on", "type"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.ops import ARGUMENTS
 from tracelens_graph.schema.tables.shared import FIVE, SHARE, count, instance, key, listed, shown, statistics, total
 from tracelens_graph.schema.tables.timeline import GPU_TIMELINE
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 _TIME = "the durations of the kernels"
 _NAME = key("name of the kernel", "kernel")

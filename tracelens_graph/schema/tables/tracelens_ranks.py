@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tracelens_graph.column import About, Column, Role, TableSchema
 from tracelens_graph.schema.tables.shared import count, key, moment, shown, statistics, text, total
 from tracelens_graph.schema.tables.timeline import COLL_ANALYSIS
+from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
 EACH_RANK = "rank_i_"
 """What the names of columns begin with that are there once for each rank."""

@@ -1,0 +1,212 @@
+"""What traces are in a database, and how they leave it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tracelens_graph.db.connection import reach
+from tracelens_graph.db.statements import (
+    DELETE_CONTEXT,
+    DELETE_EVENTS,
+    DELETE_UNUSED,
+    DELETIONS,
+    DIFF,
+    MATCHING,
+    TRACE,
+    Whole,
+)
+from tracelens_graph.errors import DatabaseError
+from tracelens_graph.schema.database import CONTEXT_PROPERTIES, Type
+from tracelens_graph.utils.suggest import did_you_mean, there_are
+
+if TYPE_CHECKING:
+    from neo4j import Driver, ManagedTransaction
+
+DELETED_AT_ONCE = 5000
+"""Nodes of a transaction, with all their edges."""
+
+_NAMED = 10
+"""Traces that an error names, of those there are."""
+
+_ALWAYS = {"id", "name", "run", "path", "state"}
+_COMPLETE = {"pushed_ns", "schema_version", "tool_version", "options"}
+"""Properties that every trace has, and every complete one."""
+
+_BEGINNING = 8
+"""Characters of an id that stand for it, at least."""
+
+_TRACES = "MATCH (t:Trace) RETURN properties(t) AS t ORDER BY t.run, t.rank, t.name"
+_DIFFS = "MATCH (d:Diff) RETURN properties(d) AS d ORDER BY d.name, d.key"
+_PATHS = "MATCH (c:CriticalPath) WHERE c.run = $run AND c.number >= 0 RETURN properties(c) AS c ORDER BY c.number"
+_MATCHINGS = "MATCH (m:Matching) RETURN properties(m) AS m ORDER BY m.run"
+
+
+def size(driver: Driver, database: str) -> tuple[int, int]:
+    """Numbers of all nodes and of all edges."""
+    (nodes,) = _listed(driver, database, "MATCH (n) RETURN {number: count(n)}")
+    (edges,) = _listed(driver, database, "MATCH ()-[e]->() RETURN {number: count(e)}")
+    return nodes["number"], edges["number"]
+
+
+def traces(driver: Driver, database: str) -> list[dict[str, Any]]:
+    """Properties of all traces, by run, rank and name; also of those that are not complete."""
+    return [trace for trace in _listed(driver, database, _TRACES) if is_sound(trace)]
+
+
+def strange(driver: Driver, database: str) -> int:
+    """How many nodes bear the label of traces and are none: others wrote or changed them."""
+    return sum(not is_sound(trace) for trace in _listed(driver, database, _TRACES))
+
+
+def is_sound(trace: Mapping[str, Any]) -> bool:
+    """Whether properties are those of a trace: what every one has is there, and all of them are of their types."""
+    wanted = _ALWAYS | _COMPLETE if trace.get("state") == "complete" else _ALWAYS
+    return wanted <= trace.keys() and all(
+        _fits(trace[stored.name], stored.type) for stored in CONTEXT_PROPERTIES["Trace"] if stored.name in trace
+    )
+
+
+def _fits(value: Any, kind: Type) -> bool:
+    """Whether a property is of a type."""
+    if kind == "strs":
+        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return type(value).__name__ == kind
+
+
+def diffs(driver: Driver, database: str) -> list[dict[str, Any]]:
+    """Properties of all comparisons, by name; also of those that are not complete."""
+    return _listed(driver, database, _DIFFS)
+
+
+def matchings(driver: Driver, database: str) -> list[dict[str, Any]]:
+    """Properties of the matchings of ranks, by run; also of those that are not complete."""
+    return _listed(driver, database, _MATCHINGS)
+
+
+def paths(driver: Driver, database: str, run: str) -> list[dict[str, Any]]:
+    """Properties of the critical paths of a run, by number."""
+    return _listed(driver, database, _PATHS, run=run)
+
+
+def _listed(driver: Driver, database: str, statement: str, **parameters: Any) -> list[dict[str, Any]]:
+    reach(driver)
+    with driver.session(database=database, default_access_mode="READ") as session:  # which does not try for long
+        found: list[dict[str, Any]] = session.run(statement, parameters).value()
+        return found
+
+
+def meant(known: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:
+    """All traces of the run of that name, else the trace that is meant.
+
+    Raises:
+        DatabaseError: nothing is called so, or several traces are.
+    """
+    return [trace for trace in known if trace["run"] == wanted] or [resolve(known, wanted)]
+
+
+def resolve(known: Sequence[Mapping[str, Any]], wanted: str) -> Mapping[str, Any]:
+    """The trace that is meant by an id or the beginning of one, `run/name` or name.
+
+    Raises:
+        DatabaseError: there is none, or several are called so.
+    """
+    found = _called_so(known, wanted)
+    if len(found) > 1:
+        raise DatabaseError(f"{wanted} is the name of several traces: {', '.join(trace['path'] for trace in found)}")
+    if not known:
+        raise DatabaseError(
+            f"no trace {wanted!r} is in the database; it holds none: `tracelens-graph db push TRACE` puts one there"
+        )
+    if not found:
+        paths = [called(known, trace) for trace in known]
+        names = [trace["name"] for trace in known if trace.get("name")]
+        hint = did_you_mean(wanted, [*names, *paths]) or there_are(paths, most=_NAMED)
+        raise DatabaseError(f"no trace {wanted!r} is in the database; {hint}")
+    return found[0]
+
+
+def called(known: Sequence[Mapping[str, Any]], trace: Mapping[str, Any]) -> str:
+    """What one calls a trace: `run/name`; its name where it is a run of its own, the beginning of its id if need be."""
+    short = trace["name"] if trace["run"] == trace["id"] else trace["path"]
+    names = (short, trace["id"][:12])
+    return next((name for name in names if len(_called_so(known, name)) == 1), trace["id"])
+
+
+def _called_so(known: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:
+    """The traces that a name may mean."""
+    return (
+        [trace for trace in known if wanted in (trace["id"], trace.get("path"))]
+        or [trace for trace in known if trace.get("name") == wanted]
+        or [trace for trace in known if len(wanted) >= _BEGINNING and trace["id"].startswith(wanted)]
+    )
+
+
+def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[int, int], None] | None = None) -> None:
+    """Delete a trace, its comparisons, the matching of its run, and knowledge that no other trace uses.
+
+    In batches, and to be gone on with if it is cut off.
+    Knowledge stays while another trace is being pushed, which may be about to use it.
+
+    Args:
+        driver: a connection.
+        database: name of the database.
+        trace: its id.
+        progress: called with events deleted and events in all.
+    """
+    with driver.session(database=database) as session:
+        began = session.execute_write(_begin, TRACE, trace)
+        if began is None:
+            return
+        # From now on nobody begins to push a comparison of it, or to match it with other ranks.
+        for diff in session.execute_read(_diffs_of, trace):
+            drop_whole(driver, database, DIFF, diff)
+        drop_whole(driver, database, MATCHING, began["run"])
+        scope, events, done = {"trace": trace, "begun": began["begun_ns"]}, began.get("nodes", 0), 0
+        while deleted := session.execute_write(_delete, DELETE_EVENTS, limit=DELETED_AT_ONCE, **scope):
+            done += deleted
+            if progress:
+                progress(min(done, events), events)
+        session.execute_write(_delete_context, run=began["run"], **scope)
+        for statement in DELETE_UNUSED:
+            while session.execute_write(_delete, statement, limit=DELETED_AT_ONCE):
+                pass
+
+
+def drop_whole(driver: Driver, database: str, whole: Whole, key: str) -> None:
+    """Delete a comparison or a matching, in batches, and to be gone on with if it is cut off.
+
+    Args:
+        driver: a connection.
+        database: name of the database.
+        whole: which of the two it is.
+        key: its key.
+    """
+    with driver.session(database=database) as session:
+        began = session.execute_write(_begin, whole, key)
+        if began is None:
+            return
+        scope = {whole.parameter: key, "begun": began["begun_ns"]}
+        for statement in DELETIONS[whole]:
+            while session.execute_write(_delete, statement, limit=DELETED_AT_ONCE, **scope):
+                pass
+
+
+def _begin(tx: ManagedTransaction, whole: Whole, key: str) -> Mapping[str, Any] | None:
+    found = tx.run(whole.begin_drop, {whole.parameter: key, "now": time.time_ns()}).single()
+    return found["t"] if found else None
+
+
+def _diffs_of(tx: ManagedTransaction, trace: str) -> list[str]:
+    return tx.run("MATCH (d:Diff)-[:COMPARES]->(:Trace {id: $trace}) RETURN d.key", trace=trace).value()
+
+
+def _delete(tx: ManagedTransaction, statement: str, **parameters: Any) -> int:
+    number: int = tx.run(statement, parameters).single(strict=True)["deleted"]
+    return number
+
+
+def _delete_context(tx: ManagedTransaction, **parameters: Any) -> None:
+    for statement in DELETE_CONTEXT:
+        tx.run(statement, parameters).consume()

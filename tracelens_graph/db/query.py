@@ -1,0 +1,283 @@
+"""Asking a database: queries of the library, and statements of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tracelens_graph.cypher import Query, library, parse
+from tracelens_graph.cypher.clause import Asked
+from tracelens_graph.db.asked import chosen, subject, why_empty
+from tracelens_graph.db.catalog import resolve, traces
+from tracelens_graph.db.connection import WRITE_ALLOWS, PrefixedError, reach
+from tracelens_graph.db.parameters import check_values
+from tracelens_graph.db.unknown import unknown_names
+from tracelens_graph.errors import DatabaseError
+from tracelens_graph.schema.database import EVENT, GPU_EVENT, HEAT
+from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.tables.table import Column, Table
+from tracelens_graph.utils.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from neo4j import Driver, ResultSummary, Session
+
+TRACE_PARAMETERS = ("trace", "a", "b")
+"""Parameters that name a trace."""
+
+_READING = (
+    "db.labels", "db.relationshipTypes", "db.propertyKeys", "db.schema.", "db.index.", "db.info", "db.ping",
+    "dbms.components",
+)  # fmt: skip
+"""What the names of procedures begin with that only read."""
+
+_REFUSED = {
+    "LoadCSV": "LOAD CSV reads files and addresses",
+    "TerminateTransactions": "it ends transactions of others",
+}
+"""Steps of a plan that the server takes for reading."""
+
+
+_EXPLAIN = "EXPLAIN"
+
+_OF_PLANS = {
+    "operator": "what is done, above what it takes its rows from",
+    "details": "to what",
+    "estimated rows": "rows that the planner expects",
+    "rows": "rows that it gave",
+    "db hits": "accesses to the store",
+}
+"""Columns of a plan."""
+
+
+_SHARED = (EVENT, GPU_EVENT, *HEAT)
+"""Labels that stand behind the one that tells what a node is."""
+
+
+_NUMBERS = (int, float, bool)
+
+
+def named(name: str) -> Query:
+    """A query of the library.
+
+    Raises:
+        DatabaseError: there is none of that name.
+    """
+    known = library()
+    if name not in known:
+        meant = did_you_mean(name, known) or "`tracelens-graph db queries` lists those there are"
+        raise DatabaseError(f"no query is called {name!r}; {meant}")
+    return known[name]
+
+
+def statement_of(text: str) -> Query:
+    """A statement of the user's own, with what it is asked with.
+
+    Raises:
+        DatabaseError: it is none, or several.
+    """
+    own = parse("the text", "", text)
+    if not own.asked.statements:
+        raise DatabaseError("there is nothing to ask: the name of a query or a statement in Cypher is wanted")
+    if own.asked.statements > 1:
+        raise DatabaseError(f"these are {own.asked.statements}; one statement at a time is answered")
+    return own
+
+
+def prepared(driver: Driver, database: str, query: Query, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The statement of a query with parameters in the place of defaults, and their values; traces by their ids.
+
+    Args:
+        driver: a connection.
+        database: name of the database.
+        query: the query.
+        parameters: instead of its defaults; a trace by id, `run/name` or name.
+
+    Raises:
+        DatabaseError: it has no such parameter, or no complete trace is called so, or several are.
+    """
+    known = list(dict.fromkeys([*query.defaults, *query.asked.used]))
+    for name in parameters:
+        if name not in known:
+            meant = did_you_mean(name, known)
+            has = f"it has {', '.join(known) or 'none'}"
+            raise DatabaseError(f"{query.name} has no parameter {name!r}; {f'{meant} ({has})' if meant else has}")
+    given = dict(parameters)
+    if named_traces := [name for name in _traces_of(query) if given.get(name) is not None]:
+        complete = [trace for trace in traces(driver, database) if trace["state"] == "complete"]
+        given |= {name: resolve(complete, str(given[name]))["id"] for name in named_traces}
+    return query.statement(given.keys()), given
+
+
+def _traces_of(query: Query) -> Iterator[str]:
+    """Parameters that name a trace: those of defaults that are no numbers, and `$trace`."""
+    for name in TRACE_PARAMETERS:
+        default = query.asked.defaults.get(name)
+        if default.kind not in _NUMBERS if default else name == "trace" and name in query.asked.used:
+            yield name
+
+
+def ask(driver: Driver, database: str, query: Query, parameters: Mapping[str, Any], timeout_s: float) -> Table:
+    """The answer to a question of the library.
+
+    Args:
+        driver: a connection.
+        database: name of the database.
+        query: the question.
+        parameters: instead of its defaults; a trace by id, `run/name` or name.
+        timeout_s: after how long the server gives up.
+
+    Raises:
+        DatabaseError: as `prepared`, or a step, device or the like is not there, or the server refuses.
+    """
+    reach(driver)
+    _, given = prepared(driver, database, query, parameters)
+    check_values(driver, database, query, given)
+    complete = [trace for trace in traces(driver, database) if trace["state"] == "complete"]
+    places = chosen(query, complete, given)
+    given |= places
+    with _session(driver, database) as session:
+        table, _ = _run(session, query.statement(given.keys()), given, timeout_s, write=False)
+    notes = [] if len(table) else [why_empty(driver, database, query, complete, given)]
+    of = subject(complete, places)
+    title = f"{query.title} Asked of {of}." if of else query.title
+    return Table(query.name, table.columns, declared(query, table), title, notes)
+
+
+def declared(query: Query, answer: Table) -> dict[str, Column]:
+    """What the columns of an answer say about themselves: as the table of the question does, in the query's words."""
+    known = TABLES[query.name].columns if query.name in TABLES else {}
+    return {
+        name: replace(known.get(name, Column("")), definition=meaning)
+        for name, meaning in query.columns.items()
+        if name in answer.columns
+    }
+
+
+def run(
+    driver: Driver, database: str, statement: str, parameters: Mapping[str, Any], timeout_s: float, write: bool = False
+) -> Table:
+    """The result of a statement; what it names and the database does not know stands in its notes.
+
+    Without `write` the server refuses to write. What it would take for reading and is none is found in the plan that
+    it makes of the statement, and refused: reading files or addresses, procedures that end the work of others.
+
+    Args:
+        driver: a connection.
+        database: name of the database.
+        statement: one statement in Cypher.
+        parameters: what it calls `$name`.
+        timeout_s: after how long the server gives up.
+        write: whether it may write.
+
+    Raises:
+        DatabaseError: it is refused.
+    """
+    reach(driver)
+    if not write:
+        refused = _not_reading(driver, database, statement, parameters, timeout_s)
+        if refused:
+            raise DatabaseError(f"refused: {refused}; {WRITE_ALLOWS}")
+    with _session(driver, database, write, notifications_min_severity="WARNING") as session:
+        table, summary = _run(session, statement, parameters, timeout_s, write)
+    table.notes = unknown_names(summary)
+    return table
+
+
+def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapping[str, Any], timeout_s: float) -> str:
+    """Why a statement does more than read; empty if it only reads."""
+    from neo4j.exceptions import Neo4jError
+
+    plan = Asked.of(statement).plan
+    asked, sent, meant = f"{_EXPLAIN} {statement}", f"{_EXPLAIN} ", ""
+    if plan:  # PROFILE would run it
+        asked = f"{statement[: plan.start]}{_EXPLAIN}{statement[plan.end :]}"
+        sent, meant = _EXPLAIN, plan.text
+    with _session(driver, database) as session, session.begin_transaction(timeout=timeout_s) as tx:
+        try:
+            summary = tx.run(asked, dict(parameters)).consume()
+        except Neo4jError as error:
+            raise PrefixedError(error, sent, meant) from error
+        tx.rollback()
+    for operator, details in _steps(summary.plan or {}):
+        if operator in _REFUSED:
+            return _REFUSED[operator]
+        if operator == "ProcedureCall" and not details.startswith(_READING):
+            return f"{details.partition('(')[0]} may do more than read"
+        if operator == "AdministrationCommand":
+            return "it is a command of administration"
+    return "" if summary.query_type in ("r", "s") else "it writes"
+
+
+def _session(driver: Driver, database: str, write: bool = False, **settings: Any) -> Session:
+    """A session that reads, or writes."""
+    mode = "WRITE" if write else "READ"
+    return driver.session(database=database, default_access_mode=mode, **settings)
+
+
+def _steps(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Operators of a plan and what they say of themselves."""
+    if "operatorType" in plan:
+        yield plan["operatorType"].partition("@")[0], str(plan.get("args", {}).get("Details", ""))
+    for child in plan.get("children", ()):
+        yield from _steps(child)
+
+
+def _run(
+    session: Session, statement: str, parameters: Mapping[str, Any], timeout_s: float, write: bool
+) -> tuple[Table, ResultSummary]:
+    with session.begin_transaction(timeout=timeout_s) as tx:
+        result = tx.run(statement, dict(parameters))
+        names = list(result.keys())
+        rows = [[_plain(value) for value in record.values()] for record in result]
+        summary = result.consume()
+        if write:
+            tx.commit()
+        else:
+            tx.rollback()  # leaving would commit, and a connection lost then would seem to leave changes in doubt
+    if plan := summary.profile or summary.plan:
+        return _plan(plan), summary
+    columns = list(map(list, zip(*rows, strict=True))) if rows else [[] for _ in names]
+    return Table("query", dict(zip(names, columns, strict=True))), summary
+
+
+def _plan(plan: Mapping[str, Any]) -> Table:
+    """The operators of a plan, each above those that it takes rows from; counts where it was run."""
+    rows = []
+    todo = [(plan, 0)]
+    while todo:  # only what joins with the operator before it is indented: a chain may be long
+        step, depth = todo.pop()
+        told = step.get("args", {})
+        expected = told.get("EstimatedRows")
+        rows.append(
+            {
+                "operator": "  " * depth + str(step["operatorType"]).partition("@")[0],
+                "details": told.get("Details"),
+                "estimated rows": expected if expected is None else round(expected),
+                "rows": told.get("Rows"),
+                "db hits": told.get("DbHits"),
+            }
+        )
+        todo += [(child, depth + (place > 0)) for place, child in enumerate(step.get("children", ()))]
+    about = {name: Column(meaning) for name, meaning in _OF_PLANS.items() if any(row[name] is not None for row in rows)}
+    return Table("plan", {name: [row[name] for row in rows] for name in about}, about, "Plan")
+
+
+def _plain(value: Any) -> Any:
+    """A value that every table can hold: nodes and relationships as dictionaries, a path as a list of its nodes."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    from neo4j.graph import Node, Path, Relationship
+
+    if isinstance(value, Path):
+        return [_plain(node) for node in value.nodes]
+    if isinstance(value, Node):
+        labels = sorted(value.labels, key=lambda label: (label in _SHARED, label))
+        return {"labels": labels, **_plain(dict(value))}
+    if isinstance(value, Relationship):
+        return {"type": value.type, **_plain(dict(value))}
+    return str(value)

@@ -1,0 +1,190 @@
+"""What stands for the matched collectives and the critical paths of a run in a database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph._version import __version__
+from tracelens_graph.analyses.critical_path.job_paths import JobPaths, job_paths
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.process_groups import ProcessGroups
+from tracelens_graph.analyses.ranks.transfers import transfers
+from tracelens_graph.db.context_image import cast
+from tracelens_graph.db.event_image import kept_rows
+from tracelens_graph.db.image import Edges, Nodes, Options
+from tracelens_graph.db.ranks_push import RanksImage
+from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.schema import SCHEMA_VERSION
+from tracelens_graph.schema.database import EVENT, RANK_EDGE_PROPERTIES, RANK_PROPERTIES
+
+
+def ranks_image(run: str, ranks: TraceSet, options: Options) -> RanksImage:
+    """The nodes and edges that stand for the matched collectives and the critical paths of a run.
+
+    Args:
+        run: its name.
+        ranks: all of its ranks. Their whole graphs count, whatever windows of them are in the set.
+        options: what of them was pushed. Edges to events that were not are left out.
+    """
+    whole = ranks.with_graphs(lambda core: core).by_rank()
+    meetings = Meetings(whole)
+    figures, paths = Figures(meetings), job_paths(whole, meetings)
+    kept = [kept_rows(one.core, options) for one in whole]
+    traces = [one.core.trace_id for one in whole]
+    found = {
+        "run": run,
+        "name": f"collectives of {len(whole):,} ranks",
+        "traces": traces,
+        "collectives": len(meetings),
+        "parts": len(meetings.parts),
+        "unmatched": int((meetings.meeting < 0).sum()),
+        "paths": len(paths.paths),
+        "notes": meetings.notes or None,
+        "schema_version": SCHEMA_VERSION,
+        "tool_version": __version__,
+    }
+    matching = {prop.name: cast(prop, found[prop.name]) for prop in RANK_PROPERTIES["Matching"] if prop.name in found}
+    nodes = [_meetings(figures), _paths(paths), _segments(paths)]
+    edges = [
+        _ranks(matching["run"], meetings, traces),
+        *(
+            Edges("OF_MATCHING", some.labels[0], "Matching", (some.columns[0], [matching["run"]] * len(some)))
+            for some in nodes[:2]
+        ),
+        _members(meetings, traces, kept),
+        _transfers(figures, traces, kept),
+        *_path_edges(paths, whole, traces, kept),
+    ]
+    return RanksImage(matching, [one for one in nodes if len(one)], [one for one in edges if len(one)])
+
+
+def _meetings(figures: Figures) -> Nodes:
+    m, groups = figures.meetings, ProcessGroups.of(figures.meetings)
+    last = [m.parts.collective(part) for part in m.last_part.tolist()]
+    late = [m.attendances[trace] for trace in m.trace[m.last_part].tolist()]
+    ranks = [groups.ranks[number] for number in groups.number.tolist()]
+    known: dict[str, Any] = {
+        "number": list(range(len(m))),
+        "name": m.kind,
+        "key": [one.key for one in last],
+        "process_group": groups.number.tolist(),
+        "group": groups.name,
+        "group_ranks": [None if one is None else json.dumps(one) for one in ranks],
+        "group_size": [size or None for size in m.group_size.tolist()],
+        "sequence": [one.sequence for one in last],
+        "step": figures.step,
+        "ranks": m.count.tolist(),
+        "start_ns": m.first_start_ns.tolist(),
+        "dur_ns": (m.last_end_ns - m.first_start_ns).tolist(),
+        "start_skew_ns": (m.last_start_ns - m.first_start_ns).tolist(),
+        "end_skew_ns": (m.last_end_ns - m.first_end_ns).tolist(),
+        "wait_ns": m.reduced(np.add, m.wait_ns).tolist(),
+        "latency_ns": figures.latency_ns.tolist(),
+        "shortest_ns": m.shortest_ns.tolist(),
+        "longest_ns": m.reduced(np.maximum, m.end_ns - m.start_ns).tolist(),
+        "message_bytes": _known(figures.size),
+        "algbw_gb_s": _known(figures.algorithm_bandwidth),
+        "busbw_gb_s": _known(figures.bus_bandwidth),
+        "last_trace": [one.name for one in late],
+        "last_rank": [one.rank for one in late],
+    }
+    return _nodes("Meeting", known)
+
+
+def _paths(paths: JobPaths) -> Nodes:
+    known = [paths.about(number) for number in range(len(paths.paths))]
+    return _nodes(
+        "CriticalPath", {prop.name: [one[prop.name] for one in known] for prop in RANK_PROPERTIES["CriticalPath"]}
+    )
+
+
+def _segments(paths: JobPaths) -> Nodes:
+    return _nodes("PathSegment", paths.columns)
+
+
+def _nodes(label: str, known: Mapping[str, Sequence[Any]]) -> Nodes:
+    """Nodes from their properties by name."""
+    properties = RANK_PROPERTIES[label]
+    columns = tuple([cast(prop, value) for value in known.get(prop.name, ())] for prop in properties)
+    sizes = [sum(len(value) for value in row if isinstance(value, str)) for row in zip(*columns, strict=True)]
+    return Nodes((label,), properties, columns, np.array(sizes, np.int64))
+
+
+def _ranks(run: str, meetings: Meetings, traces: Sequence[str]) -> Edges:
+    """The edges from the matching to its ranks, with their clocks."""
+    zero = [int(meetings.clock_ns(rank, np.zeros(1, np.int64))[0]) for rank in range(len(traces))]
+    told = np.isfinite(meetings.estimated.error_ns).tolist()
+    columns = (
+        [run] * len(traces),
+        list(traces),
+        [one.rank for one in meetings.attendances],
+        zero,
+        (meetings.parts.shift_ns - np.array(zero, np.int64)).tolist(),
+        [ns if is_told else None for ns, is_told in zip(meetings.estimated.offset_ns.tolist(), told, strict=True)],
+        [ns if is_told else None for ns, is_told in zip(meetings.estimated.error_ns.tolist(), told, strict=True)],
+    )
+    return Edges("OF_RANK", "Matching", "Trace", columns, True, RANK_EDGE_PROPERTIES["OF_RANK"])
+
+
+def _members(m: Meetings, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Edges:
+    """The edges from the first kernel of each part to its collective, by collective."""
+    parts = m.order[_is_there(m, kept, m.order)]
+    of = m.meeting[parts]
+    times = (m.start_ns, m.end_ns, m.wait_ns, m.transfer_ns, m.end_skew_ns)
+    columns = (
+        _first_kernels(m, parts), of, *(ns[parts] for ns in times), m.start_ns[parts] - m.first_start_ns[of],
+        [traces[place] for place in m.trace[parts].tolist()],
+    )  # fmt: skip
+    return Edges("MEMBER_OF", EVENT, "Meeting", columns, False, RANK_EDGE_PROPERTIES["MEMBER_OF"], (8, ""))
+
+
+def _transfers(figures: Figures, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Edges:
+    """The edges from the kernels that send to those that receive."""
+    m = figures.meetings
+    at, source, target = transfers(m)
+    there = _is_there(m, kept, source) & _is_there(m, kept, target)
+    at, source, target = at[there], source[there], target[there]
+    size = _known(figures.size[at])
+    columns = (
+        _first_kernels(m, source), _first_kernels(m, target), at, [None if one is None else int(one) for one in size],
+        (m.last_start_ns - m.first_start_ns)[at], figures.latency_ns[at],
+        *([traces[place] for place in m.trace[end].tolist()] for end in (source, target)),
+    )  # fmt: skip
+    return Edges("SENDS", EVENT, EVENT, columns, True, RANK_EDGE_PROPERTIES["SENDS"], (6, 7))
+
+
+def _path_edges(paths: JobPaths, ranks: TraceSet, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Iterator[Edges]:
+    """The edges of segments: to their paths, to those that follow them, and from the events that account for them."""
+    path = paths.path
+    yield Edges("OF_PATH", "PathSegment", "CriticalPath", (np.arange(len(path)), path))
+    before = np.flatnonzero(path[1:] == path[:-1])
+    yield Edges("NEXT_ON_PATH", "PathSegment", "PathSegment", (before, before + 1))
+    segment, ordinal, uid = paths.events
+    there = np.zeros(len(segment), bool)
+    for one, of in positions_by(ordinal):
+        there[of] = kept[one][ranks[one].core.rows_of(uid[of])]
+    columns = uid[there], segment[there], [traces[one] for one in ordinal[there].tolist()]
+    yield Edges("ON_PATH", EVENT, "PathSegment", columns, scopes=(2, ""))
+
+
+def _first_kernels(m: Meetings, parts: np.ndarray) -> list[int]:
+    return [m.parts.collective(part).uids[0] for part in parts.tolist()]
+
+
+def _is_there(m: Meetings, kept: Sequence[np.ndarray], parts: np.ndarray) -> np.ndarray:
+    """Whether the first kernel of some parts is in the database."""
+    first = (
+        (trace, m.parts.collective(part).rows[0])
+        for part, trace in zip(parts.tolist(), m.trace[parts].tolist(), strict=True)
+    )
+    return np.array([kept[trace][row] for trace, row in first], bool)
+
+
+def _known(values: np.ndarray) -> list[float | None]:
+    return [None if np.isnan(value) else value for value in values.tolist()]

@@ -1,0 +1,238 @@
+"""Tensors and storages of a graph that is linked with an execution trace: names, who touched them, and when.
+
+`Core.tensors` has them. An operator of the execution trace that did not join has no row in the graph; its uses are
+part of a tensor's life all the same, without a time.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tracelens_graph.execution.lineage import Lineage
+from tracelens_graph.execution.tensor_uses import describe
+
+if TYPE_CHECKING:
+    from tracelens_graph.execution.joining.link import Link
+    from tracelens_graph.graph.columns import Columns
+
+_MOST_SHOWN = 3
+"""Tensors of each side of an op that its line tells; then their number."""
+
+
+class Spans(NamedTuple):
+    """From when to when things are alive, ns from the trace's start; both -1 where no use is in the graph."""
+
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+
+
+class GraphTensors:
+    """Tensors and storages of a graph.
+
+    Attributes:
+        lineage: what is known of them.
+        row: per use the row of its node in the graph, -1 for none.
+    """
+
+    def __init__(self, columns: Columns, link: Link, has_times: bool) -> None:
+        self._columns, self._has_times = columns, has_times
+        self.lineage: Lineage = link.lineage
+        self.row = link.row_of_node[self.lineage.uses.node]
+        self._row_of_node = link.row_of_node
+
+    def rows_of_nodes(self, nodes: np.ndarray) -> np.ndarray:
+        """Rows of nodes of the execution trace; -1 for -1 and for those that did not join."""
+        return np.where(nodes >= 0, self._row_of_node[nodes], -1)
+
+    # --- names -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _tensor_versions(self) -> np.ndarray:
+        return _is_reused(self.lineage.tensors.id)
+
+    @cached_property
+    def _storage_versions(self) -> np.ndarray:
+        return _is_reused(self.lineage.storages.id)
+
+    def tensor_name(self, number: int) -> str:
+        """Such as `t123`; `t123#2` for the second tensor with an id that was used again."""
+        told = self.lineage.tensors
+        return f"t{told.id[number]}" + (f"#{told.version[number]}" if self._tensor_versions[number] else "")
+
+    def storage_name(self, number: int) -> str:
+        """Such as `s124`; `s124#2` for the second storage with an id that was used again."""
+        told = self.lineage.storages
+        return f"s{told.id[number]}" + (f"#{told.version[number]}" if self._storage_versions[number] else "")
+
+    def form(self, use: int) -> str:
+        """Type and sizes of a tensor at a use: `float32[16384,4096]`."""
+        told = self.lineage.uses
+        return describe(told.shapes[told.shape[use]], told.dtypes[told.dtype[use]])
+
+    @cached_property
+    def form_use(self) -> np.ndarray:
+        """Per tensor the use that shows its form: the first one with elements, for many are made empty and resized."""
+        told = self.lineage
+        order = np.lexsort((told.moment, told.uses.elements <= 0, told.tensor))
+        return order[np.searchsorted(told.tensor[order], np.arange(len(told.tensors)))]
+
+    def tensor_text(self, number: int) -> str:
+        """Name, type and sizes of a tensor: `t123: float32[16384,4096]`."""
+        return f"{self.tensor_name(number)}: {self.form(int(self.form_use[number]))}"
+
+    def bytes_of(self, number: int) -> int:
+        """Size of a tensor's elements; what 64 bits cannot hold is cut."""
+        told, use = self.lineage.uses, self.form_use[number]
+        return max(min(int(told.elements[use]) * int(told.itemsize[use]), 2**63 - 1), 0)
+
+    def device_of(self, number: int) -> str:
+        """The device of a tensor, such as `cuda:0`."""
+        told = self.lineage.uses
+        return told.devices[told.device[self.form_use[number]]]
+
+    # --- by op -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _by_row(self) -> tuple[np.ndarray, np.ndarray]:
+        order = np.argsort(self.row, kind="stable")
+        return order, self.row[order]
+
+    def uses_at(self, row: int) -> tuple[list[int], list[int]]:
+        """Uses of a row of the graph: arguments and results, in their order."""
+        order, rows = self._by_row
+        low, high = np.searchsorted(rows, (row, row + 1))
+        here = order[low:high]
+        results = self.lineage.uses.is_output[here]
+        return here[~results].tolist(), here[results].tolist()
+
+    def line(self, row: int) -> str:
+        """Arguments and results of a row, short: `(t1: float32[2,3], t2: ...) -> t4: ...`; empty for none."""
+        inputs, outputs = map(self._some, self.uses_at(row))
+        if not (inputs or outputs):
+            return ""
+        return f"({inputs})" + (f" -> {outputs}" if outputs else "")
+
+    def _some(self, uses: list[int]) -> str:
+        more = len(uses) - _MOST_SHOWN
+        return ", ".join(map(self._shown, uses[:_MOST_SHOWN])) + (f", {more} more" if more > 0 else "")
+
+    def _shown(self, use: int) -> str:
+        return f"{self.tensor_name(int(self.lineage.tensor[use]))}: {self.form(use)}"
+
+    @cached_property
+    def edges(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """CONSUMES, WRITES, PRODUCES -> rows of the graph and numbers of tensors, by tensor, then uid."""
+        told, uid = self.lineage, self._columns.uid
+        makers = self.rows_of_nodes(told.tensors.producer)
+        made = np.flatnonzero(makers >= 0)
+        found = {
+            "CONSUMES": _pairs(self.row, told.tensor, (self.row >= 0) & told.reads),
+            "WRITES": _pairs(self.row, told.tensor, (self.row >= 0) & told.writes),
+            "PRODUCES": (makers[made], made),
+        }
+        orders = {name: np.lexsort((uid[rows], tensors)) for name, (rows, tensors) in found.items()}
+        return {name: (rows[orders[name]], tensors[orders[name]]) for name, (rows, tensors) in found.items()}
+
+    @cached_property
+    def stored_in(self) -> tuple[np.ndarray, np.ndarray]:
+        """Distinct pairs of a tensor and a storage that it lies on at a use in the graph, by tensor."""
+        told = self.lineage
+        return _pairs(told.tensor, told.storage, (self.row >= 0) & (told.storage >= 0))
+
+    def storages_of(self, tensors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Storages that tensors lie on, and for each the place of its tensor; one that was resized has several."""
+        tensor, storage = self.stored_in
+        low, high = (np.searchsorted(tensor, tensors, side) for side in ("left", "right"))
+        place = np.repeat(np.arange(len(tensors)), high - low)
+        within = np.arange(len(place)) - np.repeat(np.cumsum(high - low) - (high - low), high - low)
+        return storage[low[place] + within], place
+
+    def storage_of(self, tensor: int) -> int:
+        """The storage of a tensor, of several the one that came last; -1 for none."""
+        found, _ = self.storages_of(np.array([tensor]))
+        told, start = self.lineage.storages, self.storage_spans.start_ns
+        order = np.lexsort((told.version[found], told.id[found], start[found]))
+        return int(found[order[-1]]) if len(found) else -1
+
+    # --- times -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def tensor_spans(self) -> Spans:
+        """From the start of the op that made each tensor, else its first use, to the end of the last op with it."""
+        told = self.lineage
+        return self._spans(told.tensor, len(told.tensors), told.tensors.producer, False)
+
+    @cached_property
+    def storage_spans(self) -> Spans:
+        """The same of storages; those that were there before, or made out of sight, are alive from the start on."""
+        told = self.lineage
+        return self._spans(told.storage, len(told.storages), told.storages.producer, True)
+
+    def _spans(self, number: np.ndarray, count: int, producer: np.ndarray, from_start: bool) -> Spans:
+        c = self._columns
+        there = (self.row >= 0) & (number >= 0)
+        rows, number = self.row[there], number[there]
+        start, end = np.full(count, 2**62), np.full(count, -1)
+        np.minimum.at(start, number, c.start_ns[rows])
+        np.maximum.at(end, number, c.end_ns[rows])
+        made = self.rows_of_nodes(producer)
+        start = np.where(made >= 0, c.start_ns[made] if len(c) else 0, start)
+        if from_start:
+            start = np.where(producer < 0, 0, start)
+        return Spans(np.where(end < 0, -1, start), end)
+
+    # --- facts -----------------------------------------------------------------------------------------------
+
+    def facts_of_tensor(self, number: int) -> dict[str, Any]:
+        """Properties of a tensor as a node, by name."""
+        told, uses = self.lineage.tensors, self.lineage.uses
+        use, spans = int(self.form_use[number]), self.tensor_spans
+        strides = uses.all_strides[uses.strides[use]]
+        return {
+            "name": self.tensor_text(number),
+            "tensor_id": int(told.id[number]),
+            "version": int(told.version[number]),
+            "dtype": uses.dtypes[uses.dtype[use]],
+            "shape": json.dumps(uses.shapes[uses.shape[use]]),
+            "strides": None if strides is None else json.dumps(strides),
+            "offset": int(uses.offset[use]),
+            "elements": int(uses.elements[use]),
+            "bytes": self.bytes_of(number),
+            "on": self.device_of(number),
+            **self._times(spans, number),
+        }
+
+    def facts_of_storage(self, number: int) -> dict[str, Any]:
+        """Properties of a storage as a node, by name."""
+        told = self.lineage.storages
+        made = int(self.rows_of_nodes(told.producer[number : number + 1])[0])
+        return {
+            "name": self.storage_name(number),
+            "storage_id": int(told.id[number]),
+            "version": int(told.version[number]),
+            "bytes": int(told.bytes[number]),
+            "on": self.lineage.uses.devices[told.device[number]],
+            "made_by": int(self._columns.uid[made]) if made >= 0 else None,
+            **self._times(self.storage_spans, number),
+        }
+
+    def _times(self, spans: Spans, number: int) -> dict[str, int]:
+        if not self._has_times:
+            return {}
+        return {"start_ns": int(spans.start_ns[number]), "end_ns": int(spans.end_ns[number])}
+
+
+def _pairs(row: np.ndarray, tensor: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct pairs of row and tensor."""
+    pairs = np.unique(np.stack((row[kept], tensor[kept]), axis=1), axis=0)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _is_reused(ids: np.ndarray) -> np.ndarray:
+    """Whether others have the same id."""
+    _, back, count = np.unique(ids, return_inverse=True, return_counts=True)
+    return np.asarray(count[back] > 1)

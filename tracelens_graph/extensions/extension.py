@@ -1,0 +1,281 @@
+"""What users add to analyses: categories, models, tables, changes of the graph, ways to call ops again, as plain data.
+
+    extension = Extension(models={"my::op": OpModel(estimate, "GEMM")})
+    unified_perf_summary(extension.of(graph))
+
+An extension is passed along with a window, and analyses read their rules and models from the window. Nothing registers
+itself anywhere, so two analyses in one process never see each other's. `extension_loading` reads extensions from files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial, reduce
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelens_graph.categories import ops
+from tracelens_graph.errors import ExtensionError
+from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.extensions.user_code import guarded
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.perf.cost import Cost
+from tracelens_graph.perf.model import OpModel
+from tracelens_graph.perf.registry import MODELS, sheets
+from tracelens_graph.perf.time_model import TimeModel
+from tracelens_graph.schema.tables import REPORT_TABLES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tracelens_graph.categories.kernels import KernelRule, KernelRules
+    from tracelens_graph.tables.table import Table
+
+TableMaker = Callable[[Window], "Table | pd.DataFrame"]
+TableSetMaker = Callable[[Window], "Mapping[str, Table | pd.DataFrame]"]
+
+
+@dataclass(frozen=True, eq=False)
+class Extension:
+    """What is added to the analyses.
+
+    Attributes:
+        op_rules: what categories of ops are told by, asked before the built-in rules.
+        models: op name -> performance model; one of a name that has a model already takes its place.
+        kernel_rules: what categories of kernels are told by, asked before the built-in rules.
+        tables: name -> function of a window that makes the table.
+        table_sets: functions of a window that make several tables, by names that only they know.
+        postprocess: function that is given the graph, and returns it or a changed one; see `graph.edited`.
+        time_models: predictions of the times of calls, shown beside the roofline.
+        replayers: op name -> how it is called again, for ops whose schema PyTorch does not have.
+        registry: the models that `models` is added to; None for all built-in ones, `{}` for none.
+        name: what messages call it.
+        notes: what of its source is not taken, in words.
+
+    An error in one of the functions comes out as an `ExtensionError` that names file and line, with the original error
+    as its cause; only `CannotModel`, by which a model says that it does not apply, is none.
+
+    Raises:
+        ExtensionError: something in it is not what it should be.
+    """
+
+    op_rules: ops.OpRules = field(default_factory=ops.OpRules)
+    models: Mapping[str, OpModel] = field(default_factory=dict)
+    kernel_rules: Sequence[KernelRule] = ()
+    tables: Mapping[str, TableMaker] = field(default_factory=dict)
+    table_sets: Sequence[TableSetMaker] = ()
+    postprocess: Callable[[Core], Core] | None = None
+    time_models: Sequence[TimeModel] = ()
+    replayers: Mapping[str, Replayer] = field(default_factory=dict)
+    registry: Mapping[str, OpModel] | None = None
+    name: str = "extension"
+    notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        self._check("op_rules", (self.op_rules,), ops.OpRules)
+        self._check("models", self.models, OpModel)
+        self._check("time_models", self.time_models, TimeModel)
+        self._check("replayers", self.replayers, Replayer)
+        self._check("tables", self.tables)
+        self._check("table_sets", self.table_sets)
+        self._check("postprocess", () if self.postprocess is None else (self.postprocess,))
+        for table in self.tables:
+            self.check_table_name(table)
+        for op, replayer in self.replayers.items():
+            if op != replayer.op:
+                raise ExtensionError(f"{self.name}: the replayer of {op} has the schema of {replayer.op}")
+        self._check_kernel_rules()
+        for attribute, value in self._guarded(None).items():
+            object.__setattr__(self, attribute, value)
+
+    def guarded(self, file: str) -> Extension:
+        """The extension with errors of its functions told as those of a file."""
+        return replace(self, **self._guarded(file))
+
+    def _guarded(self, file: str | None) -> dict[str, Any]:
+        """The attributes that hold functions; each function raises nothing but errors that say where."""
+        guard = partial(guarded, name=self.name, file=file)
+
+        def model(one: OpModel) -> OpModel:
+            estimate = guard(one.estimate, returns=Cost)
+            return replace(one, estimate=estimate, backward=one.backward and guard(one.backward, returns=Cost))
+
+        return {
+            "models": {op: model(one) for op, one in self.models.items()},
+            "tables": {name: guard(make) for name, make in self.tables.items()},
+            "table_sets": tuple(map(guard, self.table_sets)),
+            "postprocess": self.postprocess and guard(self.postprocess),
+            "time_models": tuple(replace(one, time_us=guard(one.time_us)) for one in self.time_models),
+        }
+
+    def _check(self, what: str, given: Any, kind: type | None = None) -> None:
+        """Check that there are objects of a kind, or functions, and nothing else."""
+        if not isinstance(given, Iterable):
+            raise ExtensionError(f"{self.name}: {what} is of type {type(given).__name__}")
+        for one in given.values() if isinstance(given, Mapping) else given:
+            if not (isinstance(one, kind) if kind else callable(one)):
+                wanted = kind.__name__ if kind else "function"
+                raise ExtensionError(f"{self.name}: {what} holds {one!r:.60}, which is no {wanted}")
+
+    def _check_kernel_rules(self) -> None:
+        if isinstance(self.kernel_rules, Sequence) and not self.kernel_rules:
+            return
+        # Rules of kernels take time to import, and most reports need none.
+        from tracelens_graph.categories.kernels import KernelRule
+
+        self._check("kernel_rules", self.kernel_rules, KernelRule)
+        for pattern in chain.from_iterable((rule.pattern, rule.op) for rule in self.kernel_rules):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ExtensionError(f"{self.name}: {pattern!r} is no regular expression: {error}") from error
+
+    def check_table_name(self, table: str) -> None:
+        """Refuse the name of a built-in table.
+
+        Raises:
+            ExtensionError: the name is taken.
+        """
+        if table in REPORT_TABLES or table in sheets():
+            raise ExtensionError(f"{self.name}: {table} is the name of a built-in table; choose another")
+
+    # --- rules and registries, the built-in ones included --------------------------------------------------------
+
+    @cached_property
+    def all_op_rules(self) -> ops.OpRules:
+        """What categories of ops are told by."""
+        return self.op_rules.before(ops.OP_RULES) if self.op_rules != ops.OpRules() else ops.OP_RULES
+
+    @cached_property
+    def all_kernel_rules(self) -> KernelRules:
+        """What categories of kernels are told by."""
+        from tracelens_graph.categories.kernels import KERNEL_RULES
+
+        if not self.kernel_rules:
+            return KERNEL_RULES
+        own = {rule.category: f"what {self.name} says" for rule in self.kernel_rules}
+        return replace(
+            KERNEL_RULES, rules=(*self.kernel_rules, *KERNEL_RULES.rules), categories={**own, **KERNEL_RULES.categories}
+        )
+
+    @cached_property
+    def all_models(self) -> Mapping[str, OpModel]:
+        """All performance models by the names of their ops."""
+        behind = MODELS if self.registry is None else self.registry
+        return _Behind(self.models, behind) if self.models else behind
+
+    @property
+    def table_names(self) -> list[str]:
+        """Names of the tables that a report can have beside the built-in ones, as far as they are known before."""
+        own = {sheet for model in self.models.values() for sheet in model.sheets}
+        return [*self.tables, *sorted(own - set(sheets()))]
+
+    # --- graphs and windows under it -----------------------------------------------------------------------------
+
+    def processed(self, core: Core) -> Core:
+        """The graph as post-processing leaves it; asked once per graph, and never of its own result.
+
+        Raises:
+            ExtensionError: what is returned is no graph.
+        """
+        return core if self.postprocess is None else core.everything.once(_processed, self)
+
+    def of(self, g: Core | Window) -> Window:
+        """A graph, or a window of it, as analyses see it that go by the extension.
+
+        Raises:
+            ExtensionError: post-processing changes which nodes there are, so that a window has to be taken afterwards;
+                or the window goes by another extension.
+        """
+        w = window_of(g)
+        if w.extension is self:
+            return w
+        if w.extension is not None:
+            raise ExtensionError(f"the window goes by {extension_of(w).name} already; give both with combined()")
+        core = self.processed(w.core)
+        if w is w.core.everything:
+            return core.everything.extended(self).whole
+        if core is not w.core and not np.array_equal(core.columns.uid, w.core.columns.uid):
+            raise ExtensionError(f"{self.name}: postprocess adds or removes nodes: take windows of processed(graph)")
+        return w.moved_to(core).extended(self)
+
+
+def _processed(everything: Window, extension: Extension) -> Core:
+    assert extension.postprocess is not None
+    made = extension.postprocess(everything.core)
+    if not isinstance(made, Core):
+        raise ExtensionError(f"{extension.name}: postprocess has to return a graph, not {type(made).__name__}")
+    made.everything.remember(made, _processed, extension)
+    return made
+
+
+NO_EXTENSION = Extension(name="")
+"""What analyses go by where nothing is added."""
+
+
+def extension_of(w: Window) -> Extension:
+    """What analyses of a window go by: its extension, or one that adds nothing."""
+    if w.extension is None:
+        return NO_EXTENSION
+    assert isinstance(w.extension, Extension)
+    return w.extension
+
+
+class _Behind(Mapping[str, OpModel]):
+    """Two registries, the second asked where the first knows nothing; neither is gone through before it has to be."""
+
+    def __init__(self, first: Mapping[str, OpModel], second: Mapping[str, OpModel]) -> None:
+        self._first = first
+        self._second = second
+
+    def __getitem__(self, name: str) -> OpModel:
+        return self._first[name] if name in self._first else self._second[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(self._first, (name for name in self._second if name not in self._first))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def combined(extensions: Iterable[Extension]) -> Extension:
+    """Several extensions as one: of rules, the first that matches counts; graphs are processed by one after another.
+
+    Raises:
+        ExtensionError: two have a model, a table, a time model or a replayer of one name, or replace the built-in
+            models.
+    """
+    every = list(extensions)
+    if len(every) == 1:
+        return every[0]
+    registries = [one.registry for one in every if one.registry is not None]
+    if len(registries) > 1:
+        raise ExtensionError("only one of several extensions can replace the built-in models")
+    owner: dict[tuple[str, str], str] = {}
+    for one in every:
+        labels = [model.label for model in one.time_models]
+        own = (("model of", one.models), ("table", one.tables), ("time model", labels), ("replayer of", one.replayers))
+        for what, names in own:
+            for name in names:
+                if (what, name) in owner:
+                    raise ExtensionError(f"{owner[what, name]} and {one.name} both have a {what} {name}")
+                owner[what, name] = one.name
+    steps = [one.postprocess for one in every if one.postprocess]
+    return Extension(
+        op_rules=reduce(ops.OpRules.before, [one.op_rules for one in every], ops.OpRules()),
+        models={op: model for one in every for op, model in one.models.items()},
+        kernel_rules=tuple(chain.from_iterable(one.kernel_rules for one in every)),
+        tables={name: make for one in every for name, make in one.tables.items()},
+        table_sets=tuple(chain.from_iterable(one.table_sets for one in every)),
+        postprocess=(lambda core: reduce(lambda graph, step: step(graph), steps, core)) if steps else None,
+        time_models=tuple(chain.from_iterable(one.time_models for one in every)),
+        replayers={op: replayer for one in every for op, replayer in one.replayers.items()},
+        registry=registries[0] if registries else None,
+        name=", ".join(one.name for one in every) or "extension",
+        notes=tuple(chain.from_iterable(one.notes for one in every)),
+    )

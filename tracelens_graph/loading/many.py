@@ -1,0 +1,446 @@
+"""Loading several traces at once, in as many processes as there are cores, or on the workers of a Dask cluster.
+
+Graphs come back from the processes as files of a temporary folder that only its owner may enter. Up to a stated size
+they are read into memory; those beyond it stay mapped from their files, which vanish with the set. Workers of a
+cluster, which may have other disks, send the bytes of these files.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from glob import glob, has_magic
+from itertools import chain
+from pathlib import Path
+from sys import intern
+from typing import Any, NamedTuple
+
+from tracelens_graph.errors import AnalysisError, LinkError, NotATraceError, TraceError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.loaders.sources import Source, is_stream
+from tracelens_graph.loaders.xplane.folder import COPY, runs_in
+from tracelens_graph.loading.one import link_damage, linked, load_profile
+from tracelens_graph.loading.pairing import execution_traces_alone, is_execution_trace_file, paired
+from tracelens_graph.output.files import distinct_names, replacing
+from tracelens_graph.output.temporary import TemporaryFolder
+from tracelens_graph.schema import STORED
+from tracelens_graph.utils.processes import map_in_processes
+from tracelens_graph.utils.suggest import hint
+
+SUFFIXES = (".json", ".json.gz", ".json.zst", ".zip", ".tlg", ".xplane.pb", ".xplane.pb.gz")
+"""What the files of a folder that may be traces end with."""
+
+MEMORY_BYTES = 4 * 2**30
+"""Size of the graphs of a set that are held in memory; the others are mapped from files."""
+
+_NAMED = 5
+"""How many files a note names."""
+
+
+def trace_files(named: Iterable[str], tell: Callable[[str], None] | None = None) -> list[str]:
+    """The files that folders, patterns and paths stand for, each once; those of a folder or pattern by name.
+
+    A file that is named in several ways, or has several names, counts once. Pipes, sockets and devices in a folder are
+    left out: reading them may never end. One that is named itself is taken.
+
+    Args:
+        named: folders, patterns and paths.
+        tell: called with a line on each kind of file that was left out.
+
+    Raises:
+        NotATraceError: a folder holds no file that may be a trace, or a pattern fits none.
+        TraceError: a folder cannot be read.
+    """
+    files: dict[str, None] = {}
+    special: list[str] = []
+    for one in named:
+        inside = _inside(one)
+        odd = [] if inside == [one] else [file for file in inside if is_stream(file)]
+        special += odd
+        files |= dict.fromkeys(file for file in inside if file not in odd)
+        if not files and odd:
+            raise NotATraceError(f"{one}: {special_note(odd)}")
+    kept, again = _each_once(files)
+    if tell is not None:
+        for line in (*([special_note(special)] if special else ()), *([_again_note(again)] if again else ())):
+            tell(line)
+    return kept
+
+
+def _inside(one: str) -> list[str]:
+    """What a folder, pattern or path stands for."""
+    try:
+        if os.path.isdir(one):
+            inside = runs_in(one) or _in_folder(Path(one)) or _in_folders_beside(one)
+            if not inside:
+                raise NotATraceError(f"{one}: no file in it ends with {', '.join(SUFFIXES)}")
+            return inside
+        if has_magic(one) and not os.path.exists(one):
+            inside = sorted(glob(one, recursive=True))
+            if not inside:
+                raise NotATraceError(f"no file fits {one}")
+            return inside
+    except OSError as error:
+        raise TraceError(f"{one}: {(error.strerror or str(error)).lower()}") from None
+    return [one]
+
+
+def _in_folder(folder: Path) -> list[str]:
+    """The files of a folder that may be traces, by name.
+
+    JAX writes a smaller copy beside each of its profiles, for a viewer, which is none.
+    """
+    found = {str(path) for path in folder.iterdir() if path.name.endswith(SUFFIXES)}
+    copies = {f"{name.partition('.xplane.pb')[0]}{COPY}" for name in found if ".xplane.pb" in name}
+    return sorted(found - copies)
+
+
+def _in_folders_beside(one: str) -> list[str]:
+    """Files of the folders in a folder, where one of these holds the execution traces of what is in the others."""
+    inside = [_in_folder(path) for path in sorted(Path(one).iterdir()) if path.is_dir()]
+    recorded = [bool(files) and is_execution_trace_file(files[0]) for files in inside]
+    return [file for files in inside for file in files] if any(recorded) and not all(recorded) else []
+
+
+def _each_once(files: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """The files without those that are the same as another one, and which these are."""
+    first: dict[tuple[int, int], str] = {}
+    kept: list[str] = []
+    again: dict[str, str] = {}
+    for file in files:
+        try:
+            state = os.stat(file)
+        except (OSError, ValueError):
+            kept.append(file)
+            continue
+        same = first.setdefault((state.st_dev, state.st_ino), file)
+        if same == file:
+            kept.append(file)
+        else:
+            again[file] = same
+    return kept, again
+
+
+def special_note(files: Sequence[str]) -> str:
+    """One line on pipes, sockets and devices."""
+    what = "1 pipe, socket or device" if len(files) == 1 else f"{len(files):,} pipes, sockets or devices"
+    return f"left out {what}: {_few([Path(file).name for file in files])}"
+
+
+def _again_note(again: Mapping[str, str]) -> str:
+    pairs = [f"{file} is {same}" for file, same in again.items()]
+    what = "1 file that is named twice" if len(again) == 1 else f"{len(again):,} files that are named twice"
+    return f"left out {what}: {_few(pairs)}"
+
+
+def left_out_note(files: Sequence[str]) -> list[str]:
+    """One line on files that are no profiler traces; none without any."""
+    if not files:
+        return []
+    what = "1 file that is no trace" if len(files) == 1 else f"{len(files):,} files that are no traces"
+    return [f"left out {what}: {_few([Path(file).name for file in files])}"]
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else "")
+
+
+@dataclass(frozen=True)
+class _Order:
+    """A file to load, its execution trace, the columns to keep, and the file that its graph goes to."""
+
+    file: str
+    target: Path
+    columns: tuple[str, ...] | None
+    et: str | None = None
+
+
+@dataclass(frozen=True)
+class _Done:
+    """A graph that was loaded elsewhere.
+
+    Attributes:
+        written: the file that it was written to, or the bytes of that file.
+        source: the trace, as it was when it was loaded.
+        linked: what became of its execution trace.
+    """
+
+    written: Path | bytes
+    source: Source
+    linked: _Linked | None
+
+
+class _Linked(NamedTuple):
+    """What became of the execution trace of a trace.
+
+    Attributes:
+        percent: share of equal names.
+        method: how the two were joined.
+        error: why they were not linked; empty if they were.
+        damage: what is broken in the execution trace; empty for nothing.
+    """
+
+    percent: float = 0.0
+    method: str = ""
+    error: str = ""
+    damage: str = ""
+
+
+class _Loaded(NamedTuple):
+    """A graph, and what became of its execution trace."""
+
+    core: Core
+    linked: _Linked | None
+
+
+def load_core_set(
+    files: Sequence[str],
+    *,
+    run: str = "",
+    processes: int | None = None,
+    scheduler: str | None = None,
+    memory_bytes: int = MEMORY_BYTES,
+    columns: Iterable[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> TraceSet:
+    """The traces of some files as a set, in their order.
+
+    What is no profiler trace is left out (`TraceSet.notes` say so), and so is what cannot be read (`TraceSet.broken`).
+    Traces are linked with the execution traces among the files (`TraceSet.linked`).
+
+    Args:
+        files: paths of traces and saved graphs, and of execution traces of the same ranks; - for standard input.
+        run: name of the run that they are of.
+        processes: how many load at a time; by default one per core.
+        scheduler: address of a Dask scheduler whose workers load, such as `tcp://node1:8786`. They have to see the
+            files under the same paths.
+        memory_bytes: graphs up to this size together are held in memory, the others mapped from temporary files.
+        columns: load lean graphs with these columns only; see `Core.lean`. None for all.
+        progress: called with bytes of files done and bytes in all.
+
+    Raises:
+        TraceError: none of the files is a trace that can be read.
+        AnalysisError: there is no such column, or another argument makes no sense.
+        ClusterError, MissingExtraError: as `cluster.map_on_workers`.
+    """
+    _check_arguments(processes, scheduler, memory_bytes)
+    lean = _lean_columns(columns)
+    if lacking := execution_traces_alone(files):
+        raise TraceError(lacking)
+    pairs = paired(files)
+    files = pairs.traces
+    alone = len(files) == 1 and scheduler is None
+    sizes = {file: os.path.getsize(file) if os.path.isfile(file) else 0 for file in files}
+    graphs: dict[str, Core] = {}
+    errors: dict[str, TraceError] = {}
+    links: dict[str, _Linked] = {}
+    lists: dict[str, list[Any]] = {}
+    done = held = 0
+    folder = TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-")
+    try:
+        orders = {
+            file: _Order(file, folder.path / f"{place}.tlg", lean, pairs.of_trace.get(file))
+            for place, file in enumerate(files)
+        }
+        here = [file for file in files if alone or file.endswith(".tlg") or is_stream(file)]
+        elsewhere = [order for file, order in orders.items() if file not in here]
+        outcomes: Iterable[tuple[str, _Loaded | _Done | TraceError]] = chain(
+            (
+                (file, _loaded(orders[file], progress if alone else None, one_of_several=len(files) > 1))
+                for file in here
+            ),
+            _on_workers(elsewhere, scheduler) if scheduler else _in_processes(elsewhere, processes),
+        )
+        for file, outcome in outcomes:
+            done += sizes[file]
+            if progress and not alone:
+                progress(done, sum(sizes.values()))
+            if isinstance(outcome, TraceError):
+                errors[file] = outcome
+                continue
+            if outcome.linked is not None:
+                links[file] = outcome.linked
+            if isinstance(outcome, _Done):
+                core = _fetched(outcome, orders[file], into_memory=held < memory_bytes)
+            else:
+                core = outcome.core
+            core.info.metadata = {name: _shared(value, lists) for name, value in core.info.metadata.items()}
+            graphs[file] = core
+            held += core.columns.nbytes
+        if not graphs:
+            raise _nothing_read(files, errors)
+    except BaseException:
+        folder.remove()
+        if folder.path.exists():  # there may be no descriptor left for that
+            atexit.register(folder.remove)
+        raise
+    names = dict(zip(files, distinct_names(files), strict=True))
+    members = (TraceMember(graphs[file], names[file], run) for file in files if file in graphs)
+    told = [(file, errors[file]) for file in files if file in errors]
+    no_traces = [file for file, error in told if isinstance(error, NotATraceError)]
+    broken = [str(error) for _, error in told if not isinstance(error, NotATraceError)]
+    refused = [f"{one.error}; loaded without" for one in links.values() if one.error]
+    damaged = [one.damage for one in links.values() if one.damage]
+    notes = [*left_out_note(no_traces), *pairs.notes, *refused, *damaged]
+    traces = TraceSet(members, notes, broken, _linked_note([one for one in links.values() if not one.error]))
+    weakref.finalize(traces, folder.remove)
+    return traces
+
+
+def _shared(value: Any, known: dict[str, list[Any]]) -> Any:
+    """A value of metadata in which lists that another rank has, too, are the same object.
+
+    Each rank of a job names all ranks of its process groups, so without that, memory grows with the square of their
+    number.
+    """
+    if isinstance(value, dict):
+        return {name: _shared(one, known) for name, one in value.items()}
+    return known.setdefault(json.dumps(value), value) if isinstance(value, list) else value
+
+
+def _linked_note(links: Sequence[_Linked]) -> str:
+    """One line on traces that were linked with their execution traces."""
+    if not links:
+        return ""
+    what = (
+        "1 trace with its execution trace" if len(links) == 1 else f"{len(links):,} traces with their execution traces"
+    )
+    low, high = (f"{found(one.percent for one in links):.1f}" for found in (min, max))
+    share = low if low == high else f"{low} to {high}"
+    return f"linked {what}: {share} % of the names are equal ({'; '.join(sorted({one.method for one in links}))})"
+
+
+def _check_arguments(processes: Any, scheduler: Any, memory_bytes: Any) -> None:
+    if scheduler is not None and (not isinstance(scheduler, str) or not scheduler):
+        raise AnalysisError(f"scheduler={scheduler!r:.60}: the address of a Dask scheduler is wanted, or None")
+    if scheduler is not None and processes is not None:
+        raise AnalysisError("processes= is for loading on this machine, scheduler= for loading on others: give one")
+    if processes is not None and (type(processes) is not int or processes < 1):
+        raise AnalysisError(f"processes={processes!r}: a whole number from 1 on is wanted, or None")
+    if type(memory_bytes) not in (int, float) or not memory_bytes >= 0:
+        raise AnalysisError(f"memory_bytes={memory_bytes!r}: a number of bytes from 0 on is wanted")
+
+
+def _lean_columns(columns: Iterable[str] | None) -> tuple[str, ...] | None:
+    """The columns that lean graphs keep; None for whole graphs."""
+    if columns is None:
+        return None
+    lean = (columns,) if isinstance(columns, str) else tuple(columns)
+    known = {prop.name for prop in STORED}
+    for name in lean:
+        if name not in known:
+            raise AnalysisError(f"columns: a graph has no column {name!r}; {hint(str(name), known)}")
+    return lean
+
+
+def _nothing_read(files: Sequence[str], errors: Mapping[str, TraceError]) -> TraceError:
+    broken = [errors[file] for file in files if not isinstance(errors[file], NotATraceError)]
+    if len(files) == 1:
+        return errors[files[0]]
+    why = f"; {broken[0]}" if broken else ""
+    return TraceError(f"none of the {len(files):,} files is a trace that can be read{why}")
+
+
+def _loaded(
+    order: _Order,
+    progress: Callable[[int, int], None] | None = None,
+    processes: int = 0,
+    one_of_several: bool = False,
+) -> _Loaded | TraceError:
+    """The graph of a file, or why there is none."""
+    found = None
+    try:
+        core = load_profile(order.file, progress=progress, processes=processes or None)
+        if order.et is not None:
+            core, found = _with_link(core, order.et)
+        if order.columns is not None:
+            core = core.lean(order.columns)
+            core.link = None  # what it told of the columns is in them
+        if one_of_several:  # damage of a saved graph has to show now, so that the set goes on without it
+            core.read_all()
+    except TraceError as error:
+        return error
+    return _Loaded(core, found)
+
+
+def _with_link(core: Core, et: str) -> tuple[Core, _Linked]:
+    try:
+        core = linked(core, et)
+    except (LinkError, TraceError) as error:
+        return core, _Linked(error=str(error))
+    assert core.link is not None
+    return core, _Linked(core.link.equal_names_percent, core.link.method, damage=link_damage(core))
+
+
+def _in_processes(orders: Sequence[_Order], processes: int | None) -> Iterator[tuple[str, _Done | TraceError]]:
+    """File and graph, or why there is none, from processes of this machine."""
+    files = [order.file for order in orders]
+    return zip(files, map_in_processes(_to_file, orders, processes, lambda order: order.file), strict=True)
+
+
+def _on_workers(orders: Sequence[_Order], scheduler: str) -> Iterator[tuple[str, _Done | TraceError]]:
+    """File and graph, or why there is none, from workers of a Dask cluster."""
+    from tracelens_graph.loading.cluster import map_on_workers
+
+    there = {
+        order.file: replace(order, file=os.path.abspath(order.file), et=order.et and os.path.abspath(order.et))
+        for order in orders
+    }
+    return map_on_workers(_to_bytes, there, scheduler)
+
+
+def _to_file(order: _Order) -> _Done | TraceError:
+    """Write the graph of a file to another one; why there is none, if there is none."""
+    from tracelens_graph.loaders.kineto.details import FileDetails
+    from tracelens_graph.stores.graph_file import write_graph, write_without_events
+
+    loaded = _loaded(order, processes=1)
+    if isinstance(loaded, TraceError):
+        return loaded
+    core = loaded.core
+    places = core.details.places()
+    try:
+        if places is None or not isinstance(core.details, FileDetails):
+            write_graph(core, order.target)
+            return _Done(order.target, Source(order.file, path=Path(order.file).absolute()), loaded.linked)
+        with replacing(order.target, private=True) as file:
+            write_without_events(core, file, places)
+    except TraceError as error:  # a saved graph by another name, whose damage shows when it is read
+        return error
+    return _Done(order.target, core.details.source, loaded.linked)
+
+
+def _to_bytes(order: _Order) -> _Done | TraceError:
+    """As `_to_file`, with the bytes of the file that would be written."""
+    with TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-") as folder:
+        target = folder / "graph.tlg"
+        done = _to_file(replace(order, target=target))
+        return replace(done, written=target.read_bytes()) if isinstance(done, _Done) else done
+
+
+def _fetched(done: _Done, order: _Order, into_memory: bool) -> Core:
+    """A graph that was loaded elsewhere; its original events are read from the trace itself."""
+    from tracelens_graph.loaders.kineto.details import FileDetails
+    from tracelens_graph.stores.graph_file import read_graph
+
+    source, written = done.source, done.written
+    source.name = order.file
+    if into_memory:
+        content = written.read_bytes() if isinstance(written, Path) else written
+        core = read_graph(content, partial(FileDetails.at, source))
+        order.target.unlink(missing_ok=True)
+    else:
+        if isinstance(written, bytes):
+            with replacing(order.target, private=True) as file:
+                file.write(written)
+        core = read_graph(order.target, partial(FileDetails.at, source))
+    core.info.source = source.name
+    core.names = list(map(intern, core.names))  # the ranks of a job have most of them in common
+    return core

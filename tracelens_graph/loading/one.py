@@ -1,0 +1,189 @@
+"""Loading without the networkx face: what the command line uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracelens_graph.errors import LinkError, NotATraceError
+from tracelens_graph.execution.trace import ExecutionTrace
+from tracelens_graph.graph.core import Core, TraceInfo
+from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE, ExecutionTraceError, XplaneError
+from tracelens_graph.loaders.sources import Source, open_source
+
+
+def load_core(
+    source: Any,
+    *,
+    et: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+    processes: int | None = None,
+) -> Core:
+    """The graph of a trace or of a saved graph, as columns.
+
+    An execution trace alone becomes a graph, too, which tells no times (`TraceInfo.has_times`).
+
+    Args:
+        source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip` or a saved graph, told apart by content), `-` for
+            standard input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or `nodes`, or the list of
+            events).
+        et: the execution trace of the same run, given like `source`: see `linked`.
+        progress: called with bytes done and bytes in all.
+        processes: 1 to stay in this process; by default two for large files where that is safe.
+
+    Raises:
+        NotATraceError: it is something else; the message says what was found.
+        TraceError: it cannot be read.
+        ChangedTraceError: the file changed while it was loaded.
+        LinkError: the execution trace is of another program or rank.
+        MissingExtraError: `.json.zst` needs the extra `zstd`.
+    """
+    core = _load(source, progress, processes)
+    return core if et is None else linked(core, et)
+
+
+def _load(source: Any, progress: Callable[[int, int], None] | None, processes: int | None) -> Core:
+    opened = open_source(source)
+    try:
+        return load_profile(opened, progress=progress, processes=processes)
+    except ExecutionTraceError:
+        from tracelens_graph.loaders.execution_trace.graph import execution_graph
+        from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
+
+        with opened.loading():
+            return execution_graph(load_execution_trace(opened), opened)
+
+
+def load_profile(
+    source: Any, *, progress: Callable[[int, int], None] | None = None, processes: int | None = None
+) -> Core:
+    """As `load_core`, of profiler traces and saved graphs only.
+
+    Raises:
+        NotATraceError: it is something else, such as an execution trace; the message says what was found.
+        TraceError, ChangedTraceError, MissingExtraError: as `load_core`.
+    """
+    opened = open_source(source)
+    with opened.loading():
+        if opened.packing == "graph":
+            return _saved(opened)
+        from tracelens_graph.loaders.kineto.loader import load_kineto
+
+        try:
+            core = load_kineto(opened, progress, processes)
+        except XplaneError:
+            return _xplane(opened, progress)
+        if not len(core.columns) and _has_nodes(opened):
+            raise ExecutionTraceError(f"{opened.name}: {IS_EXECUTION_TRACE}")
+        return core
+
+
+def _xplane(opened: Source, progress: Callable[[int, int], None] | None) -> Core:
+    from tracelens_graph.loaders.xplane.loader import load_xplane
+
+    return load_xplane(opened, progress)
+
+
+def _saved(opened: Source) -> Core:
+    from tracelens_graph.stores.graph_file import read_graph
+
+    core = read_graph(opened)
+    if not core.info.has_times:
+        core.info.source = opened.name  # it stands for the execution trace, also where a command is to name that
+    return core
+
+
+def _has_nodes(opened: Source) -> bool:
+    """Whether a file has the nodes of an execution trace beside an event list without events."""
+    from tracelens_graph.loaders.execution_trace.layout import NODES, begins_node
+    from tracelens_graph.loaders.kineto.chunks import Walker
+
+    with opened.open() as stream:
+        walker = Walker(stream, opened.name, NODES)
+        try:
+            walker.read_head()
+        except NotATraceError:
+            return False
+        return begins_node(walker.following())
+
+
+def link_damage(core: Core) -> str:
+    """What was repaired in the execution trace that a graph is linked with, or lost of it; empty if it is sound."""
+    return "" if core.link is None else _damage(core.link.execution)
+
+
+def _damage(execution: ExecutionTrace) -> str:
+    told = execution.info
+    info = TraceInfo(
+        events=told.entries, repairs=told.repairs, left_out=told.left_out, lost_events=told.lost_nodes,
+        lost_bytes=told.lost_bytes, cut_short=told.cut_short, has_times=False,
+    )  # fmt: skip
+    return f"{told.source}: {info.damage}" if info.damage else ""
+
+
+def unread_tensors(core: Core) -> str:
+    """How many tensors of the execution trace cannot be read; empty if all can, or the graph has none.
+
+    This reads the arguments of all operators.
+    """
+    if core.link is None or not (lost := core.link.lineage.uses.malformed):
+        return ""
+    return f"{core.link.execution.info.source}: tensors among arguments that cannot be read and are left out: {lost:,}"
+
+
+def linked(core: Core, et: Any) -> Core:
+    """The graph, linked with the execution trace of its run.
+
+    Args:
+        core: a whole graph.
+        et: path of the execution trace, or whatever else `load_core` takes.
+
+    Raises:
+        LinkError: the execution trace is of another program or rank; the message names both files and the share, and
+            what is broken in the execution trace.
+        NotATraceError, TraceError: the execution trace cannot be read.
+        ChangedTraceError: the file of the graph is no longer the one that was loaded.
+    """
+    return joined(core, load_execution(et))
+
+
+def load_execution(source: Any) -> ExecutionTrace:
+    """The execution trace in a file, or in a graph that was saved with one.
+
+    Args:
+        source: given like that of `load_core`.
+
+    Raises:
+        NotATraceError: it is something else; the message says what.
+        TraceError: it cannot be read.
+    """
+    from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
+
+    opened = open_source(source)
+    with opened.loading():
+        if opened.packing != "graph":
+            return load_execution_trace(opened)
+        link = _saved(opened).link
+        if link is None:
+            raise NotATraceError(f"{opened.name}: is the saved graph of a profiler's trace, not an execution trace")
+        return link.execution
+
+
+def joined(core: Core, execution: ExecutionTrace) -> Core:
+    """The graph, linked with an execution trace that is loaded.
+
+    Raises:
+        LinkError, ChangedTraceError: as `linked`.
+    """
+    from tracelens_graph.execution.joining.filling import linked_graph
+    from tracelens_graph.execution.joining.join import join
+    from tracelens_graph.loaders.kineto.record_ids import record_ids
+
+    if not core.info.has_times:
+        raise LinkError(f"{core.info.source}: is an execution trace itself; the profiler's trace of its run is wanted")
+    try:
+        link = join(core, execution, record_ids(core))
+    except LinkError as error:
+        damage = _damage(execution)
+        raise LinkError(f"{error}; {damage}" if damage else str(error)) from None
+    return linked_graph(core, link)
