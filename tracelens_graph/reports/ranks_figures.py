@@ -9,7 +9,7 @@ import numpy as np
 
 from tracelens_graph.analyses.rank_pictures.bandwidth_points import BandwidthPoints
 from tracelens_graph.analyses.rank_pictures.wait_map import WHOLE, WaitMap
-from tracelens_graph.analyses.ranks.rank_tables import shown_bytes
+from tracelens_graph.analyses.ranks.collective_tables import shown_bytes
 from tracelens_graph.reports.page import COLORS, SYMBOLS, escaped
 
 LATE = "#d55e00"
