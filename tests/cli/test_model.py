@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from tracelens_graph.cli.model import FORMULAS, app, command_of
+from tracelens_graph.cli import model
+from tracelens_graph.cli.app import app
+from tracelens_graph.cli.model import FORMULAS
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
@@ -24,28 +25,28 @@ from tracelens_graph.perf.families.gemm import gemm
 
 # The least that each formula needs.
 LEAST = {
-    "gemm": "--m 64 --n 32 --k 16",
-    "grouped-gemm": "--m 64 --n 32 --k 16 --groups 4",
-    "convolution": "--x 2,8,16,16 --w 4,8,3,3",
-    "convolution-backward": "--x 2,8,16,16 --w 4,8,3,3",
-    "attention": "--batch 2 --n-q 16 --n-kv 16 --heads-q 4 --dim-qk 8",
-    "norm": "--source 2,8,16 --channels 16",
-    "rms-norm": "--source 2,8,16 --channels 16",
-    "moe": "--tokens 16 --hidden 32 --inter 8 --experts 4 --topk 2",
-    "unary": "--source 2,8",
-    "binary": "--first 2,8 --second 2,8",
-    "reduce": "--source 2,8",
-    "softmax": "--source 2,8",
-    "cross-entropy": "--logits 8,32 --targets int64:8",
-    "embedding": "--table 100,16 --indices int64:8",
-    "causal-conv1d": "--batch 2 --channels 8 --length 16 --taps 4",
-    "mamba2": "--batch 2 --length 64 --heads 4 --head-dim 8 --groups 1 --state 16 --chunk 32 --taps 4",
+    "gemm": "m=64 n=32 k=16",
+    "grouped-gemm": "m=64 n=32 k=16 groups=4",
+    "convolution": "x=2,8,16,16 w=4,8,3,3",
+    "convolution-backward": "x=2,8,16,16 w=4,8,3,3",
+    "attention": "batch=2 n-q=16 n-kv=16 heads-q=4 dim-qk=8",
+    "norm": "source=2,8,16 channels=16",
+    "rms-norm": "source=2,8,16 channels=16",
+    "moe": "tokens=16 hidden=32 inter=8 experts=4 topk=2",
+    "unary": "source=2,8",
+    "binary": "first=2,8 second=2,8",
+    "reduce": "source=2,8",
+    "softmax": "source=2,8",
+    "cross-entropy": "logits=8,32 targets=int64:8",
+    "embedding": "table=100,16 indices=int64:8",
+    "causal-conv1d": "batch=2 channels=8 length=16 taps=4",
+    "mamba2": "batch=2 length=64 heads=4 head-dim=8 groups=1 state=16 chunk=32 taps=4",
 }
 
 
-def run(arguments: str, group: typer.Typer = app) -> tuple[int, str, str]:
+def run(arguments: str) -> tuple[int, str, str]:
     """Exit code, standard output, standard error; errors of the package are raised."""
-    result = CliRunner(env={"COLUMNS": "200"}).invoke(group, arguments.split())
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["model", *arguments.split()])
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.stdout, result.stderr
@@ -89,27 +90,31 @@ def test_extreme_sizes_end_in_a_result_or_one_line(name: str, size: str) -> None
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_help_says_what_is_required(name: str) -> None:
-    code, out, _ = run(f"{name} --help")
+def test_sizes_are_listed_with_those_that_are_needed(name: str) -> None:
+    code, out, _ = run(name)
     assert code == 0
-    required = {line.split()[2] for line in out.splitlines() if line.startswith("│ *")}
-    assert required == set(LEAST[name].split()[::2])
+    needed = {line.split("=")[0].strip() for line in out.splitlines() if line.endswith("(needed)")}
+    assert needed == set(re.findall(r"([\w-]+)=", LEAST[name]))
 
 
-def test_group_lists_all() -> None:
+def test_help_lists_all_formulas() -> None:
     code, out, _ = run("--help")
     assert code == 0
-    for name in (*FORMULAS, "architectures"):
-        assert f"│ {name} " in out
+    assert all(name in out for name in FORMULAS)
 
 
-def test_brackets_in_help_are_kept() -> None:
-    assert "[bias]" in run("gemm --help")[1]
+def test_brackets_in_explanations_are_kept() -> None:
+    assert "[bias]" in run("gemm")[1]
+
+
+def test_sizes_may_be_spelled_as_options() -> None:
+    assert only_row("gemm --m 64 --n=32 --k 16 --bias") == only_row("gemm m=64 n=32 k=16 bias=true")
+    assert only_row("gemm --m 64 --n 32 --k 16 --no-bias") == only_row("gemm m=64 n=32 k=16")
 
 
 def test_large_product_on_a_device() -> None:
     """2 * 4096^3 FLOPs at 989.4e12 per second."""
-    row = only_row("gemm --m 4096 --n 4096 --k 4096 --dtype bf16 --arch h100-sxm --measured 0.2ms")
+    row = only_row("gemm m=4096 n=4096 k=4096 dtype=bf16 --arch h100-sxm --measured 0.2ms")
     assert row["GFLOPS"] == 137.438953472
     assert row["Data Moved (MB)"] == 96
     assert row["Roofline Time (µs)"] == pytest.approx(138.911, abs=1e-3)
@@ -118,7 +123,7 @@ def test_large_product_on_a_device() -> None:
 
 
 def test_table_for_people() -> None:
-    code, out, _ = run("gemm --m 4096 --n 4096 --k 4096 --arch h100-sxm --arch mi300x")
+    code, out, _ = run("gemm m=4096 n=4096 k=4096 --arch h100-sxm --arch mi300x")
     assert code == 0
     title, head, _, h100, mi300x, note = out.splitlines()
     assert title.startswith("gemm: M 4096, N 4096, K 4096, bias False")
@@ -131,15 +136,15 @@ def test_table_for_people() -> None:
 @pytest.mark.parametrize(
     ("arguments", "cost"),
     [
-        ("gemm --m 3 --n 5 --k 7 --batch 2 --bias --dtype fp32", gemm(3, 5, 7, batch=2, bias=True, dtype="fp32")),
+        ("gemm m=3 n=5 k=7 batch=2 bias=true dtype=fp32", gemm(3, 5, 7, batch=2, bias=True, dtype="fp32")),
         (
-            "convolution --x 2,8,16,16 --w 4,4,3,3 --stride 2 --padding 1,1 --groups 2 --bias --dtype fp16",
+            "convolution x=2,8,16,16 w=4,4,3,3 stride=2 padding=1,1 groups=2 bias=true dtype=fp16",
             convolution(
                 Geometry((2, 8, 16, 16), (4, 4, 3, 3), stride=(2,), padding=(1, 1), groups=2), bias=True, dtype="fp16"
             ),
         ),
         (
-            "attention --batch 2 --n-q 16 --n-kv 16 --heads-q 4 --dim-qk 8 --heads-kv 2 --causal --alignment top-left",
+            "attention batch=2 n-q=16 n-kv=16 heads-q=4 dim-qk=8 heads-kv=2 causal=true alignment=top-left",
             attention(2, 16, 16, 4, 8, heads_kv=2, causal=True, alignment="top-left"),
         ),
     ],
@@ -151,7 +156,7 @@ def test_options_reach_the_formula(arguments: str, cost: Cost) -> None:
 def test_device_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("[[figures]]\nmemory_bandwidth_gbps = 1000\nmatrix_bf16 = 100\n")
-    row = only_row(f"gemm --m 1024 --n 1024 --k 1024 --arch {path}")
+    row = only_row(f"gemm m=1024 n=1024 k=1024 --arch {path}")
     assert row["Architecture"] == "mine"
     assert row["Roofline Time (µs)"] == pytest.approx(2 * 1024**3 / 1e8)
 
@@ -159,22 +164,25 @@ def test_device_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ("gemm --n 1 --k 1", "missing option '--m'"),
-        ("gemm --m -1 --n 1 --k 1", "-1 is not in the range x>=0"),
-        ("gemm --m 1.5 --n 1 --k 1", "'1.5' is not a valid"),
-        ("gemm --m 1 --n 1 --k 1 --dtype bf61", "--dtype: element type 'bf61' is not known"),
-        ("gemm --m 1 --n 1 --k 1 --measured 5us", "--measured needs --arch"),
-        ("gemm --m 1 --n 1 --k 1 --measured soon --arch l4", "--measured: 'soon' is no time"),
-        (f"gemm --m 1 --n 1 --k 1{'0' * 320}", "nothing can be computed of these sizes"),
-        ("convolution --x 2,8,16,16 --w 4,7,3,3", "the channels of the input are not those of the filters"),
-        ("convolution --x=-2,8,16,16 --w 4,8,3,3", "a size is below 0"),
-        ("unary --source 2,x", "--source: '2,x' is no list of sizes such as 32,64,56,56"),
-        ("unary --source 1,1,1,1,1,1,1,1,1", "is no list of sizes"),
-        (f"unary --source {'9' * 5000}", "is no list of sizes"),
-        ("unary --source foo:2", "--source: element type 'foo' is not known"),
-        ("reduce --source 2,8 --dims 5", "dimension"),
-        ("attention --batch 1 --n-q 1 --n-kv 1 --heads-q 1 --dim-qk 1 --alignment left", "--alignment"),
-        ("winograd", "there is no command 'winograd'"),
+        ("gemm n=1 k=1", "gemm also needs m=N"),
+        ("gemm --m -1 n=1 k=1", "m=-1: is below 0"),
+        ("gemm m=1.5 n=1 k=1", "m=1.5: N is wanted"),
+        ("gemm m=1 n=1 k=1 dtype=bf61", "dtype: element type 'bf61' is not known"),
+        ("gemm m=1 n=1 k=1 --measured 5us", "--measured needs --arch"),
+        ("gemm m=1 n=1 k=1 --measured soon --arch l4", "--measured: 'soon' is no time"),
+        (f"gemm m=1 n=1 k=1{'0' * 320}", "nothing can be computed of these sizes"),
+        ("convolution x=2,8,16,16 w=4,7,3,3", "the channels of the input are not those of the filters"),
+        ("convolution x=-2,8,16,16 w=4,8,3,3", "a size is below 0"),
+        ("unary source=2,x", "source: '2,x' is no list of sizes such as 32,64,56,56"),
+        ("unary source=1,1,1,1,1,1,1,1,1", "is no list of sizes"),
+        (f"unary source={'9' * 5000}", "is no list of sizes"),
+        ("unary source=foo:2", "source: element type 'foo' is not known"),
+        ("reduce source=2,8 dims=5", "dimension"),
+        ("attention batch=1 n-q=1 n-kv=1 heads-q=1 dim-qk=1 alignment=left", "alignment=left"),
+        ("gemm m=1 n=1 k=1 q=1", "gemm has no size 'q'"),
+        ("gemm m=1 n=1 k=1 m=2", "m is given twice"),
+        ("gemm 1 1 1", "'1' is no size=value"),
+        ("winograd", "there is no formula 'winograd'"),
     ],
 )
 def test_wrong_usage_ends_with_2_and_says_why(arguments: str, says: str) -> None:
@@ -261,36 +269,41 @@ def formula(
     return Cost(shape.rows, None, "vector", params={"rows": shape.rows, "other": other})
 
 
-def test_defaults_are_those_of_the_formula() -> None:
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The formula above, as `made`."""
     calls.clear()
-    code, out, _ = run("--rows 2", command_of_tests())
+    monkeypatch.setitem(FORMULAS, "made", "made")
+    monkeypatch.setattr(model, "formula_of", lambda _: formula)
+
+
+@pytest.mark.usefixtures("made")
+def test_defaults_are_those_of_the_formula() -> None:
+    code, out, _ = run("made rows=2")
     assert code == 0
     assert calls == [(Shape(2), None, "fast", 1.5, "", True, ())]
     assert out.splitlines()[0] == "made: rows 2"
 
 
+@pytest.mark.usefixtures("made")
 def test_values_of_all_kinds_reach_it() -> None:
-    calls.clear()
-    given = "--rows 2 --tile 4,-1 --other fp32:3,1 --mode exact --factor 2.5 --dtype bf16 --no-wide"
-    assert run(given, command_of_tests())[0] == 0
+    given = "rows=2 tile=4,-1 other=fp32:3,1 mode=exact factor=2.5 dtype=bf16 wide=false"
+    assert run(f"made {given}")[0] == 0
     assert calls == [(Shape(2, (4, -1)), Tensor((3, 1), "fp32"), "exact", 2.5, "bf16", False, ())]
 
 
-def test_help_is_its_docstring() -> None:
-    _, out, _ = run("--help", command_of_tests())
-    lines = " ".join(out.replace("│", " ").split())
-    assert "A formula for tests. FLOPs = [red]rows[/red]." in lines
-    assert "number of rows. [required]" in lines
-    assert "--mode <fast|exact> how it is done. [default: fast]" in lines
-    assert "hidden" not in lines
-    assert "bad luck" not in lines
+@pytest.mark.usefixtures("made")
+def test_explanations_are_those_of_its_docstring() -> None:
+    _, out, _ = run("made")
+    assert out.startswith("A formula for tests.\n\nFLOPs = [red]rows[/red].\n")
+    assert "number of rows. (needed)" in out
+    assert re.search(r"mode=fast\|exact +how it is done. \[fast\]", out)
+    assert "hidden" not in out
+    assert "bad luck" not in out
 
 
+@pytest.mark.usefixtures("made")
 def test_reason_of_a_formula_is_shown() -> None:
-    code, _, err = run("--rows 13", command_of_tests())
+    code, _, err = run("made rows=13")
     assert code == 2
     assert "13 is bad luck" in err
-
-
-def command_of_tests() -> typer.Typer:
-    return command_of("made", formula)

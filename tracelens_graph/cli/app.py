@@ -1,64 +1,45 @@
-"""All commands under one roof."""
+"""All commands under one roof; the module of a command is imported when the command is asked for."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import typer
 
 from tracelens_graph._version import __version__
-from tracelens_graph.cli import (
-    ask,
-    attribution,
-    compare,
-    cut,
-    db,
-    diff,
-    export,
-    info,
-    link,
-    model,
-    modules,
-    ranks,
-    replay,
-    report,
-    roofline,
-    save,
-    tensor,
-    timeline,
-    tree,
-)
-from tracelens_graph.cli.outputs import protected
 from tracelens_graph.cli.program import Program
 
-
-def _paragraphs(docstring: str | None) -> str:
-    """A docstring with one line per paragraph, so that every terminal breaks them where it must."""
-    return "\n\n".join(" ".join(part.split()) for part in (docstring or "").split("\n\n"))
-
-
-app = typer.Typer(
-    name="tracelens-graph",
-    cls=Program,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 COMMANDS = (
-    report.report, info.info, tree.tree, modules.modules, timeline.timeline, attribution.attribution, roofline.roofline,
-    compare.compare, diff.diff, ranks.ranks, link.link, replay.replay, ask.ask, tensor.tensor, cut.cut, export.export,
-    save.save,
+    "report", "info", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "ranks", "link",
+    "replay", "ask", "tensor", "cut", "export", "save", "model",
 )  # fmt: skip
-for command in COMMANDS:
-    app.command(help=_paragraphs(command.__doc__))(protected(command))
-app.add_typer(model.app, name="model")
-app.add_typer(db.app, name="db")
+"""Commands: `tracelens_graph.cli.NAME` has the function NAME."""
+
+GROUPS = {"db": "db"}
+"""Groups of commands: `tracelens_graph.cli.NAME` has the program `app`."""
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"tracelens-graph {__version__}")
         raise typer.Exit
+
+
+class _Program(Program):
+    homes: ClassVar[Mapping[str, str]] = {name: f"tracelens_graph.cli.{name}:{name}" for name in COMMANDS} | {
+        name: f"tracelens_graph.cli.{module}:app" for name, module in GROUPS.items()
+    }
+    lenient = frozenset({"model"})  # sizes were options of it
+
+
+app = typer.Typer(
+    name="tracelens-graph",
+    cls=_Program,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
 @app.callback()

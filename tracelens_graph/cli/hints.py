@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,30 +17,28 @@ if TYPE_CHECKING:
 _PROGRAM = "tracelens-graph"
 
 
-_options: dict[str, frozenset[str]] = {}
-_with_values: dict[str, frozenset[str]] = {}
+_OF_WINDOWS = {
+    "attribution",
+    "compare",
+    "diff",
+    "modules",
+    "ranks",
+    "replay",
+    "report",
+    "roofline",
+    "timeline",
+    "tree",
+    "ask",
+}
+COMMANDS_WITH = {
+    "--annotation": _OF_WINDOWS,
+    "--extension": _OF_WINDOWS - {"ranks"},
+    "--et": {"ask", "link", "replay", "report", "save", "tensor"},
+}
+"""Commands that take an option which hints repeat; those with `--annotation` take all options of windows."""
 
 
-def remember(commands: Mapping[str, Any]) -> None:
-    """Take note of the options that commands take, which the program alone knows.
-
-    Args:
-        commands: name -> command, as the program's group of commands has it.
-    """
-    for name, command in commands.items():
-        _options[name] = frozenset(option for parameter in command.params for option in parameter.opts)
-        _with_values[name] = frozenset(
-            option for parameter in command.params if not getattr(parameter, "is_flag", False)
-            for option in parameter.opts if option.startswith("-")
-        )  # fmt: skip
-
-
-def options_of_commands() -> Mapping[str, frozenset[str]]:
-    """The options that each command takes, by its name."""
-    return dict(_options)
-
-
-def with_profile(words: Sequence[str], source: str) -> str:
+def with_profile(words: Sequence[str], source: str, parameters: Sequence[Any]) -> str:
     """A command that was given an execution trace, with the profiler's trace, KINETO, in its place.
 
     Where the command takes `--et`, the execution trace goes there.
@@ -48,6 +46,7 @@ def with_profile(words: Sequence[str], source: str) -> str:
     Args:
         words: the command as it was given, its name first.
         source: the execution trace, as graphs name it.
+        parameters: the parameters of the command.
 
     Returns:
         The command; empty where no word of it is the execution trace, such as one in a folder.
@@ -55,10 +54,10 @@ def with_profile(words: Sequence[str], source: str) -> str:
     places = [i for i, word in enumerate(words) if i and _names(word, source)]
     if not places:
         return ""
-    command, *_ = words
     changed = [_PROGRAM, *("KINETO" if i in places else word for i, word in enumerate(words))]
-    is_value = words[places[0] - 1] in _with_values.get(command, ())
-    if "--et" in _options.get(command, ()) and "--et" not in words and not is_value:
+    with_value = {option for one in parameters if not getattr(one, "is_flag", False) for option in one.opts}
+    is_value = words[places[0] - 1].startswith("-") and words[places[0] - 1] in with_value
+    if "--et" in with_value and "--et" not in words and not is_value:
         changed += ["--et", words[places[0]]]
     return shlex.join(changed)
 
@@ -94,14 +93,12 @@ class Call:
         trace: the trace as the user named it.
         window: the part of the trace.
         extensions: the user's extensions.
-        options: the options that each command takes.
         et: the execution trace that it is linked with, as the user named it.
     """
 
     trace: str
     window: WindowChoice = field(default_factory=WindowChoice)
     extensions: Sequence[str] = ()
-    options: Mapping[str, frozenset[str]] = field(default_factory=options_of_commands)
     et: str | None = None
 
     def complete(self, command: str) -> str:
@@ -113,14 +110,14 @@ class Call:
             command: the command; the options that it has already stay as they are.
         """
         words = shlex.split(command)
-        known = self.options.get(words[1] if len(words) > 1 else "", frozenset())
+        name = words[1] if len(words) > 1 else ""
         words = [self._name if word == "TRACE" else word for word in words]
         more: list[tuple[str, ...]] = []
-        if "--annotation" in known:  # the option that only commands with windows have
+        if name in COMMANDS_WITH["--annotation"]:
             more += self.window.arguments()
-        if "--extension" in known:
+        if name in COMMANDS_WITH["--extension"]:
             more += [("--extension", one) for one in self.extensions]
-        if "--et" in known and self.et is not None:
+        if name in COMMANDS_WITH["--et"] and self.et is not None:
             more.append(("--et", self.et))
         for option in more:
             if option[0] not in command.split():

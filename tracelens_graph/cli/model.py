@@ -1,6 +1,6 @@
 """`tracelens-graph model`: what an operation costs and how fast a device can do it, without a trace.
 
-Every formula named here is a command: its parameters are the options, and its docstring is the help.
+A formula is a function of `tracelens_graph.perf`: its parameters are the sizes, and its docstring explains them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
-from tracelens_graph import perf
 from tracelens_graph.cli.common import write_table
 from tracelens_graph.cli.durations import to_ns
 from tracelens_graph.cli.options import Format, FormatOption
-from tracelens_graph.cli.program import Group
+from tracelens_graph.utils.suggest import hint
 
 FORMULAS = {
     "gemm": "gemm",
@@ -41,67 +40,23 @@ FORMULAS = {
 }
 """Command -> formula."""
 
+_DEVICES = "architectures"
+"""What stands in the place of a formula to list devices."""
+
 _PARAGRAPHS = re.compile(r"\n[ \t]*\n")
 _SECTION = re.compile(r"^(?:Args|Attributes|Returns|Raises):$", re.MULTILINE)
 _EXPLAINED = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)
-_TAG = re.compile(r"\[(?=[a-z#/@])", re.IGNORECASE)
+_SIZE = re.compile(r"([A-Za-z][\w-]*)=(.*)", re.DOTALL)
 _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 _MOST_SIZES = 8
 
 
-class _Commands(Mapping[str, Any]):
-    """Commands that are made when they are asked for: formulas take time to import."""
-
-    def __init__(self, others: Mapping[str, Any]) -> None:
-        self._made = dict(others)
-        self._names = [*FORMULAS, *others]
-
-    def __getitem__(self, name: str) -> Any:
-        if name in FORMULAS and name not in self._made:
-            self._made[name] = typer.main.get_command(command_of(name, getattr(perf, FORMULAS[name])))
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-class _Group(Group):
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        self.commands = _Commands(self.commands)  # type: ignore[assignment]  # it is only read
-
-
-app = typer.Typer(cls=_Group, no_args_is_help=True)
-
-
-@app.callback(
-    help="What an operation costs at least, and how fast devices can do it.\n\n"
-    "Example: tracelens-graph model gemm --m 4096 --n 4096 --k 4096 --arch h100-sxm"
-)
-def _model() -> None:
-    pass
-
-
-@app.command(help="List the devices that are known, or all that is known of one, and where it stands.")
-def architectures(
-    arch: Annotated[
-        str | None, typer.Argument(metavar="[NAME|FILE]", show_default=False, help="A device, or a file of one.")
+def model(
+    name: Annotated[str, typer.Argument(metavar="FORMULA", show_default=False, help=f"{', '.join(FORMULAS)}.")],
+    sizes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SIZE=VALUE]...", show_default=False, help="Sizes; without any they are listed."),
     ] = None,
-    format: FormatOption = Format.table,
-) -> None:
-    """Print devices as a table."""
-    from tracelens_graph.perf.architecture_tables import device, devices
-    from tracelens_graph.perf.devices import architecture, shipped
-
-    write_table(devices(shipped().values()) if arch is None else device(architecture(arch)), format)
-
-
-def _report(
-    name: str,
-    formula: Callable[[], Any],
     arch: Annotated[
         list[str] | None,
         typer.Option(
@@ -115,6 +70,46 @@ def _report(
     ] = None,
     format: FormatOption = Format.table,
 ) -> None:
+    """Show what an operation costs at least, and how fast devices can do it.
+
+    `model architectures` lists the devices that are known, `model architectures NAME` all that is known of one.
+
+    Example: tracelens-graph model gemm
+
+    Example: tracelens-graph model gemm m=4096 n=4096 k=4096 --arch h100-sxm
+    """
+    given = list(sizes or ())
+    if name == _DEVICES:
+        _list_devices(given, format)
+    elif name not in FORMULAS:
+        raise typer.BadParameter(f"there is no formula {name!r}; {hint(name, [*FORMULAS, _DEVICES])}")
+    elif not given:
+        typer.echo(_usage(name, formula_of(name)))
+    else:
+        _report(name, formula_of(name), given, arch or (), measured, format)
+
+
+def formula_of(name: str) -> Callable[..., Any]:
+    """The function that a name of `FORMULAS` stands for; importing it takes time."""
+    from tracelens_graph import perf
+
+    found: Callable[..., Any] = getattr(perf, FORMULAS[name])
+    return found
+
+
+def _list_devices(names: Sequence[str], format: Format) -> None:
+    from tracelens_graph.perf.architecture_tables import device, devices
+    from tracelens_graph.perf.devices import architecture, shipped
+
+    if len(names) > 1:
+        raise typer.BadParameter(f"{_DEVICES} takes one device, not {len(names)}")
+    write_table(device(architecture(names[0])) if names else devices(shipped().values()), format)
+
+
+def _report(
+    name: str, formula: Callable[..., Any], sizes: Sequence[str], arch: Sequence[str], measured: str | None,
+    format: Format,
+) -> None:  # fmt: skip
     if measured is not None and not arch:
         raise typer.BadParameter("--measured needs --arch")
     measured_us = None if measured is None else to_ns(measured, "--measured") / 1e3
@@ -122,9 +117,10 @@ def _report(
     from tracelens_graph.perf.devices import architecture
     from tracelens_graph.perf.roofs import roof_table
 
-    devices = [architecture(one) for one in arch or ()]
+    devices = [architecture(one) for one in arch]
+    values = values_of(name, formula, sizes)
     try:
-        cost = formula()
+        cost = _called(formula, values)
         if min(cost.flops, cost.bytes or 0) < 0:
             raise CannotModel("a size is below 0")
         title = f"{name}: " + ", ".join(f"{size} {value}" for size, value in cost.params.items() if value is not None)
@@ -136,35 +132,41 @@ def _report(
     write_table(table, format)
 
 
-def command_of(name: str, formula: Callable[..., Any]) -> typer.Typer:
-    """The program of one command that a formula makes.
+def values_of(name: str, formula: Callable[..., Any], words: Sequence[str]) -> dict[tuple[str, ...], Any]:
+    """Arguments of a formula by path, from `size=value` words or, as before, `--size value` words.
 
-    Args:
-        name: its name.
-        formula: a function that gives a Cost. Parameters become options, a group of them (a dataclass) one for each
-            field; those of types that no option has keep their defaults.
+    Raises:
+        typer.BadParameter: a size is unknown, missing, given twice or no value of its type.
     """
-    found = list(_inputs(formula))
-    inputs = {one.path[-1]: one for one in found}
-    own = list(inspect.signature(_report, eval_str=True).parameters.values())[2:]
-    assert len(inputs) == len(found), f"{name}: two values would have one option"
-    assert inputs.keys().isdisjoint(one.name for one in own), f"{name}: an option of every formula is hidden"
-    parameters = [*map(_Input.parameter, inputs.values()), *(one.replace(kind=one.KEYWORD_ONLY) for one in own)]
+    inputs = {one.name: one for one in _inputs(formula)}
+    given: dict[str, str] = {}
+    for size, text in _pairs(words, inputs):
+        if size not in inputs:
+            raise typer.BadParameter(f"{name} has no size {size!r}; {hint(size, inputs)}")
+        if size in given:
+            raise typer.BadParameter(f"{size} is given twice")
+        given[size] = text
+    if missing := [f"{one.name}={one.word}" for one in inputs.values() if one.is_needed and one.name not in given]:
+        raise typer.BadParameter(f"{name} also needs {' '.join(missing)}")
+    return {one.path: one.read(given[size]) if size in given else one.fallback for size, one in inputs.items()}
 
-    def command(**given: Any) -> None:
-        values = {one.path: one.read(given.pop(option)) for option, one in inputs.items()}
-        _report(name, lambda: _called(formula, values), **given)
 
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
-    program = typer.Typer(add_completion=False)
-    program.command(name, help=_documentation(formula)[0])(command)
-    return program
+def _pairs(words: Sequence[str], inputs: Mapping[str, _Input]) -> Iterator[tuple[str, str]]:
+    rest = iter(words)
+    for word in rest:
+        if found := _SIZE.fullmatch(word.removeprefix("--")):
+            yield found[1].replace("_", "-"), found[2]
+        elif not word.startswith("--"):
+            raise typer.BadParameter(f"{word!r} is no size=value, such as m=4096")
+        elif (flag := word[2:].removeprefix("no-")) in inputs and inputs[flag].kind is bool:
+            yield flag, "false" if word.startswith("--no-") else "true"
+        else:
+            yield word[2:], next(rest, "")
 
 
 @dataclass(frozen=True)
 class _Input:
-    """A value that a formula is given, and the option for it.
+    """A value that a formula is given.
 
     Attributes:
         path: name of the parameter; for a field of a dataclass, that of the parameter and its own.
@@ -181,42 +183,67 @@ class _Input:
     help: str
 
     @property
-    def flag(self) -> str:
-        """The option's name."""
-        return f"--{self.path[-1].replace('_', '-')}"
+    def name(self) -> str:
+        """What people call it."""
+        return self.path[-1].replace("_", "-")
 
-    def parameter(self) -> inspect.Parameter:
-        """The parameter of a command."""
-        kind, default, empty = self.kind, self.default, inspect.Parameter.empty
-        metavar = {int: "N", float: "X"}.get(kind)
-        if kind in _texts():
-            (metavar, _), kind = _texts()[kind], str
-            default = empty if default is empty else None
-        if self.optional and default is empty:
-            default = None
-        option = typer.Option(
-            *([] if default is True else [self.flag]),
-            metavar=metavar,
-            min=0 if kind in (int, float) else None,
-            show_default=default not in (None, "", False),
-            help=self.help,
-        )
-        annotation = Annotated[kind | None if default is None else kind, option]  # type: ignore[valid-type]
-        return inspect.Parameter(self.path[-1], inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    @property
+    def is_needed(self) -> bool:
+        """Whether the formula cannot do without it."""
+        return self.default is inspect.Parameter.empty and not self.optional
 
-    def read(self, given: Any) -> Any:
+    @property
+    def fallback(self) -> Any:
+        """What the formula gets where nothing is given."""
+        return None if self.default is inspect.Parameter.empty else self.default
+
+    @property
+    def word(self) -> str:
+        """What its value looks like."""
+        if get_origin(self.kind) is Literal:
+            return "|".join(map(str, get_args(self.kind)))
+        return _texts()[self.kind][0] if self.kind in _texts() else _WORDS[self.kind]
+
+    def read(self, text: str) -> Any:
         """The value for the formula.
 
         Raises:
-            typer.BadParameter: what was given is none.
+            typer.BadParameter: the text is none.
         """
-        if given is None:
-            return None if self.default is inspect.Parameter.empty else self.default
         if self.kind in _texts():
-            return _texts()[self.kind][1](given, self.flag)
-        if given and "dtype" in self.path[-1]:
-            _check_type(given, self.flag)
-        return given
+            return _texts()[self.kind][1](text, self.name)
+        try:
+            value = _READERS[self.kind](text) if self.kind in _READERS else text
+        except (KeyError, ValueError):
+            raise typer.BadParameter(f"{self.name}={text}: {self.word} is wanted") from None
+        if get_origin(self.kind) is Literal and value not in get_args(self.kind):
+            raise typer.BadParameter(f"{self.name}={text}: {hint(text, get_args(self.kind))}")
+        if self.kind in (int, float) and not value >= 0:
+            raise typer.BadParameter(f"{self.name}={text}: is below 0")
+        if "dtype" in self.path[-1]:
+            _check_type(value, self.name)
+        return value
+
+
+_WORDS = {int: "N", float: "X", bool: "true|false", str: "TEXT"}
+_READERS: Mapping[Any, Callable[[str], Any]] = {
+    int: int, float: float, bool: lambda text: {"true": True, "false": False}[text.lower()],
+}  # fmt: skip
+
+
+def _usage(name: str, formula: Callable[..., Any]) -> str:
+    """What a formula computes, and its sizes, a line each."""
+    inputs = list(_inputs(formula))
+    spelled = {one: f"{one.name}={one.word}" for one in inputs}
+    width = max(map(len, spelled.values()))
+    lines = [
+        f"  {spelled[one]:{width}}  {one.help}"
+        + (f" [{one.default}]" if one.default not in (inspect.Parameter.empty, None, "", False) else "")
+        + (" (needed)" if one.is_needed else "")
+        for one in inputs
+    ]
+    needed = " ".join(spelled[one] for one in inputs if one.is_needed)
+    return "\n".join([_documentation(formula)[0], "", f"tracelens-graph model {name} {needed}", "", *lines])
 
 
 def _inputs(of: Callable[..., Any], above: tuple[str, ...] = ()) -> Iterator[_Input]:
@@ -281,7 +308,7 @@ def _check_type(dtype: str, option: str) -> None:
 
 def _documentation(of: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """What a formula says of itself, and of each of its parameters."""
-    documented = _TAG.sub(r"\\[", inspect.getdoc(of) or "")
+    documented = inspect.getdoc(of) or ""
     text = _SECTION.split(documented)[0].strip()
     help_of = {
         name: " ".join(meaning.split())

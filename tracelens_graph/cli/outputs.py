@@ -15,7 +15,6 @@ import typer
 from typer.models import ArgumentInfo, ParameterInfo
 
 from tracelens_graph.cli.ending import printed_messages_only
-from tracelens_graph.cli.hints import options_of_commands
 from tracelens_graph.cli.options import Written
 from tracelens_graph.errors import OutputError
 from tracelens_graph.output.files import Protection, is_stdout, protecting
@@ -78,8 +77,8 @@ def _with_name_checked(parameter: inspect.Parameter, mark: Written) -> inspect.P
         what = "a file" if mark.is_file else "a folder"
         if not name:
             raise typer.BadParameter(f"the name is empty; name {what}")
-        if any(name in options for options in options_of_commands().values()):
-            raise typer.BadParameter(f"{name} is an option; name {what}, ./{name} if that is its name")
+        if name.startswith("-") and name != "-":
+            raise typer.BadParameter(f"{name} looks like an option; name {what}, ./{name} if that is its name")
         if not mark.is_folder and name.endswith(("/", os.sep)):
             raise typer.BadParameter(f"{name} names a folder; name {what}")
         if not mark.is_file and is_stdout(name):

@@ -9,9 +9,10 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from glob import has_magic
-from typing import Any, Never
+from importlib import import_module
+from typing import Any, ClassVar, Never
 
 import typer
 from typer.core import TyperGroup
@@ -31,8 +32,62 @@ _DEFAULT = "report"
 """The command that is meant where a trace stands in its place."""
 
 
+class _Commands(Mapping[str, Any]):
+    """Commands by name, each imported and made when it is first asked for."""
+
+    def __init__(self, group: Group, others: Mapping[str, Any]) -> None:
+        self._group = group
+        self._homes = group.homes
+        self._made = dict(others)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._homes and name not in self._made:
+            module, _, function = self._homes[name].partition(":")
+            self._made[name] = self._command(name, getattr(import_module(module), function))
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._homes or name in self._made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._homes, **self._made})
+
+    def __len__(self) -> int:
+        return len({**self._homes, **self._made})
+
+    def _command(self, name: str, function: Callable[..., None] | typer.Typer) -> Any:
+        from tracelens_graph.cli.outputs import protected
+
+        if isinstance(function, typer.Typer):
+            return typer.main.get_command(function)
+        alone = typer.Typer(add_completion=False)
+        # One line per paragraph, so that every terminal breaks them where it must.
+        about = "\n\n".join(" ".join(part.split()) for part in (function.__doc__ or "").split("\n\n"))
+        settings = {"ignore_unknown_options": name in self._group.lenient}
+        alone.command(name, help=about, context_settings=settings)(protected(function, name in self._group.acting))
+        return typer.main.get_command(alone)
+
+
 class Group(TyperGroup):
-    """Commands under one name, whose errors all look the same."""
+    """Commands under one name, whose errors all look the same.
+
+    Attributes:
+        homes: name -> `module:function` of commands that are imported when they are asked for.
+        acting: commands that do something elsewhere, so what they print are messages.
+        lenient: commands that read words that look like options themselves.
+    """
+
+    homes: ClassVar[Mapping[str, str]] = {}
+    acting: ClassVar[frozenset[str]] = frozenset()
+    lenient: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Commands(self, self.commands)  # type: ignore[assignment]  # it is only read
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of all commands, in their order."""
+        return list(self.commands)
 
     def main(self, args: Sequence[str] | None = None, *given: Any, **options: Any) -> Any:
         """Run it; ends the process with its exit code."""
@@ -47,7 +102,7 @@ class Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is asked for; a wrong name is answered with those that were probably meant."""
-        if self.get_command(ctx, args[0]) is None:
+        if args[0] not in self.commands:
             ctx.fail(f"there is no command {args[0]!r}; {hint(args[0], self.commands)}")
         return super().resolve_command(ctx, args)
 
@@ -64,7 +119,7 @@ class Program(Group):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is asked for; a trace without one gets its report."""
-        if self.get_command(ctx, args[0]) is None and _is_trace(args[0], self.commands):
+        if args[0] not in self.commands and _is_trace(args[0], self.commands):
             args = [_DEFAULT, *args]
         return super().resolve_command(ctx, args)
 
@@ -74,7 +129,6 @@ class Program(Group):
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends nothing
-        hints.remember(self.commands)
         try:
             unwinding_on_interrupts()
             result = super().invoke(ctx)
@@ -88,9 +142,15 @@ class Program(Group):
         except (TraceLensGraphError, OSError, MemoryError) as error:
             if ctx.params.get("debug"):
                 raise
-            _print_error(_advised(error, ctx.obj) if isinstance(error, NoTimesError) else _one_line(error))
+            _print_error(self._advised(error, ctx.obj) if isinstance(error, NoTimesError) else _one_line(error))
             raise typer.Exit(1) from None
         return result
+
+    def _advised(self, error: NoTimesError, words: Sequence[str]) -> str:
+        """That an execution trace has no times, and the command that was given for a trace that does."""
+        words = words if words[0] in self.commands else [_DEFAULT, *words]
+        command = hints.with_profile(words, error.source, self.commands[words[0]].params)
+        return f"{error.what}; name the profiler's trace of the same run" + (f": {command}" if command else "")
 
 
 def _is_trace(word: str, commands: Sequence[str] | Any) -> bool:
@@ -146,14 +206,6 @@ def _one_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror and not isinstance(error, TraceLensGraphError):
         return f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror.lower()
     return _joined(str(error))
-
-
-def _advised(error: NoTimesError, words: Sequence[str]) -> str:
-    """That an execution trace tells no times, and the command that was given for a trace that does."""
-    known = hints.options_of_commands()
-    words = words if words[0] in known else [_DEFAULT, *words]
-    command = hints.with_profile(words, error.source)
-    return f"{error.what}; name the profiler's trace of the same run" + (f": {command}" if command else "")
 
 
 def _joined(text: str) -> str:

@@ -11,7 +11,6 @@ import typer
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.baseline import SUFFIXES
-from tracelens_graph.cli.hints import options_of_commands
 from tracelens_graph.cli.options import (
     NO_ARCH,
     Arch,
@@ -227,7 +226,7 @@ def report(
     request = Request(
         options, extension or [], window, conditions, csv, xlsx, json, markdown, html, asked, everything or bool(sort),
         format, arch, compare_with, top, sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout), protection(),
-        options_of_commands(), et, layout, against,
+        et, layout, against,
     )  # fmt: skip
     outcomes = one_trace(paths[0], request) if len(paths) == 1 else many_traces(traces, paths, request, scheduler)
     gate.conclude([line for o in outcomes for line in o.remarks], [line for o in outcomes for line in o.met])

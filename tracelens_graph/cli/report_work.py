@@ -69,7 +69,6 @@ class Request:
     width: int
     color: bool
     protection: Protection | None
-    commands: Mapping[str, frozenset[str]]
     et: str | None = None
     layout: Layout = Layout.own
     against: str | None = None
@@ -81,7 +80,7 @@ class Request:
 
     def call(self, trace: str) -> Call:
         """What was asked of a trace, for commands that follow."""
-        return Call(trace, self.window, self.extensions, self.commands, self.et)
+        return Call(trace, self.window, self.extensions, self.et)
 
 
 @dataclass(frozen=True)
