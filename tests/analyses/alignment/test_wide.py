@@ -21,6 +21,8 @@ from tracelens_graph.analyses.alignment.difference import align
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading.one import load_core
 
+pytestmark = pytest.mark.proof
+
 CALLS = 10_000
 
 
