@@ -121,7 +121,7 @@ def two_traces(
     notes = notes_on(difference)
     if (first, second) != windows:
         notes = ["One step of each is compared: --step N takes another, --from 0ms all.", *notes]
-    if first.core.info.is_xla != second.core.info.is_xla:
+    if first.framework.name != second.framework.name:
         notes = [*notes, _FRAMEWORKS]
     makers = {"diff_totals": totals_table, "diff_times": times_table, "diff_places": places_table}
 

@@ -56,7 +56,9 @@ def replay_trace(asked: Asked) -> None:
     elif asked.output is None:
         print_screen(asked, w, table, coverage(charged, every))
     else:
-        tell_written(asked.output, table, coverage(charged, every), not asked.batch and not core.info.is_xla)
+        tell_written(
+            asked.output, table, coverage(charged, every), not asked.batch and not core.framework.compiles_programs
+        )
 
 
 def _check_programs(asked: Asked, core: Core) -> None:
@@ -67,7 +69,11 @@ def _check_programs(asked: Asked, core: Core) -> None:
     """
     from tracelens_graph.errors import AnalysisError
 
-    if core.info.is_xla and asked.output is not None and (asked.batch or asked.collectives or asked.is_sequence):
+    if (
+        core.framework.compiles_programs
+        and asked.output is not None
+        and (asked.batch or asked.collectives or asked.is_sequence)
+    ):
         raise AnalysisError(f"{asked.trace}: of profiles of JAX there are programs of one instruction each")
 
 

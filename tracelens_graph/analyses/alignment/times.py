@@ -124,7 +124,7 @@ class _Side:
         """Number of calls that wait for the GPU; of JAX, where functions of Python wait, those in no other one."""
         core = self.window.core
         calls = calls_of(core)
-        if core.info.is_xla:
+        if core.framework.waits_in_functions:
             rows = np.flatnonzero(calls.state == SYNCHRONIZATION)
             reach = np.maximum.accumulate(np.concatenate(([-1], core.columns.last[rows[:-1]]))) if len(rows) else rows
             return int(np.count_nonzero(self.window.holds(rows) & (rows > reach)))
