@@ -1,4 +1,4 @@
-"""Writes `tracelens_graph/__init__.pyi`: the public names for type checkers, which do not see those imported on first use.
+"""Writes `tracelens_graph/__init__.pyi`: the public names, for type checkers.
 
 python docs/make_stub.py
 """
