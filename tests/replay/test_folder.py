@@ -70,7 +70,8 @@ def test_a_name_tells_operation_and_arguments(mm: ReplayPlan) -> None:
         1, {}, {"file": "a.py"}, {"file": "../a.py", "kind": "op", "about": "", "plan": []},
         {"file": "", "kind": "op", "about": "", "plan": []}, {"file": "a.py", "kind": "other", "about": "", "plan": []},
         {"file": "a.py", "kind": "op", "about": 1, "plan": {}}, {"file": "a.py", "kind": [], "about": "", "plan": []},
-        {"file": "\ud800.py", "kind": "op", "about": "", "plan": []}, {"file": "a\x1b.py", "kind": "op", "about": "", "plan": []},
+        {"file": "\ud800.py", "kind": "op", "about": "", "plan": []},
+        {"file": "a\x1b.py", "kind": "op", "about": "", "plan": []},
         {"file": "a" * 300, "kind": "op", "about": "", "plan": []},
     ],
 )  # fmt: skip

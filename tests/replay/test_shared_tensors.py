@@ -146,7 +146,7 @@ def test_a_number_that_is_a_result_stays_a_tensor() -> None:
     )
     assert isinstance(found.calls[1].plan.positional[1].value, Use)
     assert numbers(found.calls[1])[1] == found.calls[0].makes[0][0]
-    assert found.calls[2].positional[1] == 2.0
+    assert found.calls[2].plan.positional[1].value == 2.0
 
 
 def test_without_an_execution_trace_arguments_are_their_own() -> None:
