@@ -301,9 +301,9 @@ def _questions() -> Mapping[str, Question]:
         ("across", "kernel_replacements", "across.divergences.kernel_replacements", None),
         ("across", "layer_differences", "across.divergences.layer_differences", None),
         ("across", "run_history", "across.history.run_history", ("device", "stream", "thread")),
-        ("across", "collective_spread", "across.ranks.collective_spread", OF_RANKS),
-        ("across", "slowest_ranks", "across.ranks.slowest_ranks", OF_RANKS),
-        ("across", "waits_by_group", "across.ranks.waits_by_group", OF_RANKS),
+        ("across", "collective_spread", "ranks.collective_tables.collective_spread", OF_RANKS),
+        ("across", "slowest_ranks", "ranks.rank_tables.slowest_ranks", OF_RANKS),
+        ("across", "waits_by_group", "ranks.collective_tables.waits_by_group", OF_RANKS),
         ("across", "path_of_step", "critical_path.job_paths.path_of_step", None),
         ("quality", "incomplete_traces", "across.history.incomplete_traces", ()),
     ]

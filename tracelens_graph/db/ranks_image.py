@@ -12,8 +12,7 @@ from tracelens_graph._version import __version__
 from tracelens_graph.analyses.critical_path.job_paths import JobPaths, job_paths
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.process_groups import ProcessGroups
-from tracelens_graph.analyses.ranks.transfers import transfers
+from tracelens_graph.analyses.ranks.process_groups import ProcessGroups, transfers
 from tracelens_graph.db.context_image import cast
 from tracelens_graph.db.event_image import kept_rows
 from tracelens_graph.db.image import Edges, Nodes, Options

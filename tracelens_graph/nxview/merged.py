@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.job_paths import JobPaths
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.transfers import transfers
+from tracelens_graph.analyses.ranks.process_groups import transfers
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE
 from tracelens_graph.nxview.adjacency import NOTHING

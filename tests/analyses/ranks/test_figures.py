@@ -15,10 +15,11 @@ from corpus import CORPUS, needs_corpus
 from tracelens_graph import collectives
 from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
+from tracelens_graph.analyses.ranks.collective_tables import rank_collectives, shown_bytes
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.rank_tables import rank_balance, rank_collectives, shown_bytes
+from tracelens_graph.analyses.ranks.rank_tables import rank_balance
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import element_bytes
 from tracelens_graph.graph.trace_set import TraceSet

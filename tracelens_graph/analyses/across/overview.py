@@ -8,8 +8,8 @@ from typing import Any
 
 from tracelens_graph.analyses.diagnosis.finding import KINDS
 from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.ranks.attendance import gathered, read_alone
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.gathering import gathered, read_alone
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.lateness import Lateness, lateness
 from tracelens_graph.analyses.ranks.meetings import Meetings

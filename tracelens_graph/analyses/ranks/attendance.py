@@ -6,7 +6,7 @@ An attendance holds no graph, so that traces can be loaded one by one, in other 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from tracelens_graph.analyses.ranks.nodes import devices_of, host_of
 from tracelens_graph.analyses.shared.gpu_class import COMPUTATION, gpu_classes
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.intervals import Intervals, merge
-from tracelens_graph.graph.trace_set import TraceMember
+from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.graph.window import Window, step_number
 from tracelens_graph.schema import Kind
 
@@ -179,3 +179,26 @@ def _held(w: Window) -> Iterator[tuple[Collective, int, int]]:
         rows = rows[w.holds(rows)]
         if len(rows):
             yield one, int(c.start_ns[rows].min()), int(c.end_ns[rows].max())
+
+
+def read_alone(trace: TraceMember) -> Attendance:
+    """What one rank took part in, where the other ranks are not known yet.
+
+    Its offset is the absolute time at which its clock is 0; `gathered` makes that one to the clock of the job.
+    """
+    return replace(Attendance.of(trace), offset_ns=trace.clock_ns or 0)
+
+
+def gathered(ranks: Sequence[Attendance]) -> list[Attendance]:
+    """Ranks that were read alone on one clock, as in a `TraceSet`, and in the order of their numbers.
+
+    A trace that does not tell when it began has the offset 0.
+    """
+    zero = min((one.offset_ns for one in ranks if one.offset_ns), default=0)
+    told = [replace(one, offset_ns=one.offset_ns - zero if one.offset_ns else 0) for one in ranks]
+    return sorted(told, key=lambda one: (one.rank is None, one.rank or 0, one.name))
+
+
+def read_together(ranks: TraceSet) -> list[Attendance]:
+    """What the ranks of a set took part in, on the clock of the job."""
+    return gathered([read_alone(one) for one in ranks])

@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.process_groups import ProcessGroups
 from tracelens_graph.analyses.ranks.sizes import Messages, bus_factors, gb_per_s
 from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, merge
@@ -66,6 +67,11 @@ class Figures:
         """GB/s of each collective on the links."""
         sizes = np.where(self.meetings.group_size > 0, self.meetings.group_size, self.meetings.count)
         return self.algorithm_bandwidth * bus_factors(self.meetings.kind, sizes)
+
+    @cached_property
+    def groups(self) -> ProcessGroups:
+        """The process group of each collective."""
+        return ProcessGroups.of(self.meetings)
 
     @cached_property
     def hosts(self) -> list[int | None]:

@@ -9,15 +9,11 @@ from typing import Any
 from tracelens_graph.analyses.late_ranks.late_causes import late_arrivals, late_ranks, lateness_line
 from tracelens_graph.analyses.late_ranks.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.ranks.attendance import Attendance
+from tracelens_graph.analyses.ranks.collective_tables import collective_kinds, rank_collectives, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.lateness import Lateness, lateness
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.rank_tables import (
-    collective_kinds,
-    rank_balance,
-    rank_collectives,
-    unmatched_collectives,
-)
+from tracelens_graph.analyses.ranks.rank_tables import rank_balance, rank_steps
 from tracelens_graph.analyses.ranks.step_times import StepTimes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
@@ -106,7 +102,7 @@ class Job:
             "rank_balance": lambda: rank_balance(self.figures),
             "collective_kinds": lambda: collective_kinds(self.figures),
             "rank_collectives": lambda: rank_collectives(self.figures),
-            "rank_steps": self.step_times.by_rank,
+            "rank_steps": lambda: rank_steps(self.figures),
             "unmatched_collectives": lambda: unmatched_collectives(self.figures),
             **why,
         }

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.alignment.sequence import NEVER, aligned
-from tracelens_graph.analyses.ranks.ends import clocks_by_ends
+from tracelens_graph.analyses.ranks.clocks import clocks_by_ends
 from tracelens_graph.analyses.ranks.parts import Parts
 from tracelens_graph.graph.arrays import positions_by
 

@@ -17,8 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.ranks.attendance import Attendance
-from tracelens_graph.analyses.ranks.clocks import Clocks
-from tracelens_graph.analyses.ranks.ends import clocks_by_ends
+from tracelens_graph.analyses.ranks.clocks import Clocks, clocks_by_ends
 from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
 from tracelens_graph.analyses.ranks.nodes import Nodes
 from tracelens_graph.analyses.ranks.parts import BARRIERS, POINT_TO_POINT, Parts
@@ -287,6 +286,31 @@ class Meetings:
     def shortest_ns(self) -> np.ndarray:
         """Shortest duration of each collective on any rank."""
         return self.reduced(np.minimum, self.end_ns - self.start_ns)
+
+    @cached_property
+    def longest_ns(self) -> np.ndarray:
+        """Longest duration of each collective on any rank."""
+        return self.reduced(np.maximum, self.end_ns - self.start_ns)
+
+    @cached_property
+    def total_wait_ns(self) -> np.ndarray:
+        """Sum over the ranks of each collective of how long they waited for the last one."""
+        return self.reduced(np.add, self.wait_ns)
+
+    @cached_property
+    def longest_wait_ns(self) -> np.ndarray:
+        """Longest wait of any rank of each collective."""
+        return self.reduced(np.maximum, self.wait_ns)
+
+    @cached_property
+    def total_transfer_ns(self) -> np.ndarray:
+        """Sum over the ranks of each collective of how long they communicated."""
+        return self.reduced(np.add, self.transfer_ns)
+
+    @cached_property
+    def total_end_skew_ns(self) -> np.ndarray:
+        """Sum over the ranks of each collective of how much later they ended than the first."""
+        return self.reduced(np.add, self.end_skew_ns)
 
     @cached_property
     def recorded_start_skew_ns(self) -> np.ndarray:

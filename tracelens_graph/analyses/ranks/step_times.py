@@ -10,9 +10,8 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.lateness import HELD_UP
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge
-from tracelens_graph.schema.tables.ranks import RANK_STEPS, RANK_TIMES
+from tracelens_graph.schema.tables.ranks import RANK_TIMES
 from tracelens_graph.tables.table import Table, columns_of
 
 ROW_MEANING = {
@@ -113,36 +112,6 @@ class StepTimes:
             return f"Times of {m.part}, mean of {number}"
         where = "on the device of a rank" if on_gpu else "on the host of a rank"
         return f"Times of a step {where}, mean over all steps of {number}"
-
-    def by_rank(self) -> Table:
-        """One row per rank and step; see `RANK_STEPS`."""
-        m = self._figures.meetings
-        last, later = self._figures.held_up_ns
-        late_of = np.where(m.meeting >= 0, np.append(last, -1)[m.meeting], -1) == m.trace
-        late_ns = np.where(late_of, np.append(later, 0)[m.meeting], 0)
-        rows = []
-        for trace, rank in enumerate(m.attendances):
-            own = np.flatnonzero((m.trace == trace) & (m.meeting >= 0))
-            place = np.array(rank.step_of, np.int64)[m.node[own]]
-            for at, step in enumerate(rank.steps):
-                here = own[place == at]
-                rows.append(
-                    {
-                        "trace": rank.name,
-                        "rank": rank.rank,
-                        "step": step.number,
-                        "device_step_ms": (step.end_ns - step.start_ns) / 1e6,
-                        "collectives": len(here),
-                        "wait_ms": int(m.wait_ns[here].sum()) / 1e6,
-                        "transfer_ms": int(m.transfer_ns[here].sum()) / 1e6,
-                        "exposed_wait_ms": self._figures.exposed_wait_ns(trace, here) / 1e6,
-                        "times_last": int(late_of[here].sum()),
-                        "held_up_ms": int(late_ns[here].sum()) / 1e6,
-                    }
-                )
-        about = RANK_STEPS
-        notes = [HELD_UP] if rows else ["the traces have no steps (ProfilerStep#n)"]
-        return Table("rank_steps", columns_of(rows, about), about, "Waiting by rank and step", notes)
 
 
 def _spans(rank: Attendance) -> Intervals:
