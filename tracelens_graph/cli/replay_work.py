@@ -158,8 +158,8 @@ def _write(asked: Asked, plans: Plans, estimates: Estimates, most: int) -> dict[
     folder = asked.output
     trace = file_name(plans.signatures.core.info.source)
     if asked.batch:
-        batch, others = batch_program(plans, estimates, most)
-        write_folder(folder, [next(iter(batch.values()))], trace, others)
+        batch = batch_program(plans, estimates, most)
+        write_folder(folder, [next(iter(batch.values()))], trace)
         return {place: program.file for place, program in batch.items()}
     programs = single_programs(plans, estimates, most)
     if not programs:
