@@ -51,7 +51,7 @@ def diff_image(difference: Diff, traces: Sequence[Mapping[str, Any]]) -> DiffIma
         "b_ns": difference.ns[1],
         "places": len(places),
         "matches": len(edges[0]),
-        "are_strangers": difference.alignment.are_strangers or None,
+        "are_strangers": difference.alignment.are_unrelated or None,
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
     }

@@ -7,10 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.argument_words import other_sizes, other_strides, other_types
-from tracelens_graph.analyses.alignment.difference import Diff, Place
-from tracelens_graph.analyses.alignment.forest import Forest
-from tracelens_graph.analyses.alignment.kernel_words import (
+from tracelens_graph.analyses.alignment.cause_words import (
     Other,
     extra_of,
     is_compiled,
@@ -18,7 +15,12 @@ from tracelens_graph.analyses.alignment.kernel_words import (
     listed,
     of_any_build,
     other_kernels,
+    other_sizes,
+    other_strides,
+    other_types,
 )
+from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.shared.gpu_class import communicates
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.graph.classes import normal_name
@@ -47,7 +49,7 @@ _MADE_OF = {
 """Categories of kernels that may do the work of several -> which category one of these has, and others the rest."""
 
 
-class Clues:
+class Evidence:
     """What the traces show about a place."""
 
     def __init__(self, difference: Diff, place: Place) -> None:
