@@ -101,8 +101,6 @@ def test_no_command_is_forgotten() -> None:
 
 @pytest.mark.parametrize("words", [words for ways in COMMANDS.values() for words in ways])
 def test_a_command_takes_any_depth(words: str, deep: Path, tmp_path: Path) -> None:
-    if "--png" in words or words.startswith("roofline"):
-        pytest.importorskip("plotly")
     if "parquet" in words:
         pytest.importorskip("pyarrow")
     places = {"F": str(deep), "T": str(deep.with_suffix(".tlg")), "D": str(tmp_path / "tables")}

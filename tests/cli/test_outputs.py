@@ -128,8 +128,6 @@ def ask(run: Run, trace: Path, other_rank: Path, execution_trace: Path) -> Calla
     def call(output: Output, place: object, *more: str, of: Path = trace) -> tuple[int, str, str]:
         if "r.png" in output.name or "r.svg" in output.name:
             pytest.importorskip("matplotlib")
-        if "r.html" in output.name:
-            pytest.importorskip("plotly")
         words = {"TRACE": of, "OTHER": other_rank, "ET": execution_trace, "PLACE": place}
         return run(*(words.get(word, word) for word in output.words.split()), *more)
 

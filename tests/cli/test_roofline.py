@@ -31,18 +31,16 @@ def test_prints_the_parts(run: Run, trained: Path) -> None:
 
 
 def test_draws(run: Run, trained: Path, tmp_path: Path) -> None:
-    pytest.importorskip("plotly")
     page = tmp_path / "roofline.html"
     code, out, err = run("roofline", trained, "-o", page)
     assert (code, err) == (0, "")
     assert out.endswith(f"roofline drawn in {page}\n")
     text = page.read_text()
-    assert "<h1>Roofline of rank0.json.gz on NVIDIA H100 SXM5</h1>" in text
-    assert "aten::mm" in text
+    assert "<title>Roofline of rank0.json.gz on NVIDIA H100 SXM5</title>" in text
+    assert len(text) < 300_000
 
 
 def test_for_programs(run: Run, trained: Path, tmp_path: Path) -> None:
-    pytest.importorskip("plotly")
     code, out, err = run("roofline", trained, "--format", "csv", "-o", tmp_path / "r.html")
     assert code == 0
     rows = list(csv.DictReader(io.StringIO(out)))
@@ -142,16 +140,7 @@ def test_no_such_device(run: Run, trace_file: Path) -> None:
     assert err.startswith("error: no architecture has the name 'h1000'")
 
 
-def test_a_missing_package_is_said_before_the_trace_is_read(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    code, _, err = run("roofline", tmp_path / "absent.json", "-o", tmp_path / "r.html")
-    assert (code, err) == (1, "error: plotly is not installed: pip install 'tracelens_graph[plot]'\n")
-
-
 def test_where_nothing_can_be_written(run: Run, trained: Path, tmp_path: Path) -> None:
-    pytest.importorskip("plotly")
     code, out, err = run("roofline", trained, "-o", tmp_path / "no" / "r.html")
     assert (code, out) == (1, "")
     assert err.startswith(f"error: {tmp_path / 'no' / 'r.html'}: cannot be written")

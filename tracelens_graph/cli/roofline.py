@@ -31,6 +31,7 @@ from tracelens_graph.utils.suggest import hint
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.devices import Architecture
     from tracelens_graph.tables.table import Table
 
@@ -75,10 +76,6 @@ def roofline(
     if arch == NO_ARCH:
         raise typer.BadParameter("--arch: a roofline needs a device")
     form = None if output is None else drawn_as(output)
-    if form == PAGE:
-        from tracelens_graph.reports.page import drawing_library
-
-        drawing_library()  # looked for before a large trace is read
     device, added = architecture_named(arch), extension_of(extension)
     core = load(trace, cache, wants_gpu=True)
     device = device or _of_profile(core) or architecture_of(core, None)
@@ -94,7 +91,7 @@ def roofline(
     if table == "unmodelled" or form == PAGE:
         tables["unmodelled"] = unmodelled(w)
     if output is not None and form is not None:
-        _draw(output, form, ops, tables, device, file_name(core.info.source))
+        _draw(output, form, w, ops, tables, device, file_name(core.info.source))
         if is_stdout(output):
             return
     for_people = format in (Format.table, Format.md)
@@ -143,13 +140,18 @@ def _to_replay(call: Call, below: Table, arch: str | None) -> list[str]:
     return call.to_replay(below["op"], f"--by below-roof --top {len(below)}{named}")
 
 
-def _draw(output: Path, form: str, ops: Table, tables: dict[str, Table], device: Architecture, source: str) -> None:
-    from tracelens_graph.reports.roofline_html import roofline_html
-    from tracelens_graph.reports.roofline_picture import write_roofline_picture
-
+def _draw(
+    output: Path, form: str, w: Window, ops: Table, tables: dict[str, Table], device: Architecture, source: str
+) -> None:
     with replacing(output) as file:
         if form == PAGE:
-            page = roofline_html(ops, tables["roofline_summary"], tables["unmodelled"], device, source)
-            file.write(page.encode())
+            from tracelens_graph.reports.html.some_views import roofline_page
+
+            file.write(roofline_page(w, ops, tables, device, source).encode())
         else:
-            write_roofline_picture(ops, device, source, form, file)
+            from tracelens_graph.analyses.performance.roofline_points import RooflinePoints
+            from tracelens_graph.reports.picture import save
+            from tracelens_graph.reports.roofline_picture import roofline_picture
+
+            title = f"Roofline of {source} on {device.name}"
+            save(roofline_picture(RooflinePoints.of(ops, device), title), form, "roofline", file)

@@ -76,7 +76,7 @@ class Drawing:
             height: of the frame that it is drawn in, pixels.
 
         Returns:
-            What shows itself; `save(path)` writes it as a page, `figure()` gives it to plotly.
+            What shows itself; `save(path)` writes it as a page, `figure()` gives it as a figure of matplotlib.
 
         Raises:
             AnalysisError: the device is not known, or there is no such step, or the graph tells no times.

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from html import unescape
 from typing import Any, BinaryIO
 
 from tracelens_graph.errors import MissingExtraError
 from tracelens_graph.output.marks import COMMENT, GENERATOR
-from tracelens_graph.utils.texts import printable
+from tracelens_graph.utils.texts import printable, shorten
 
 FORMATS = ("png", "svg")
 
-SHAPES = {"circle": "o", "diamond": "D", "square": "s", "cross": "P"}
-"""matplotlib's names for plotly's symbols."""
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31")
+"""Told apart by those who see colours differently: M. Okabe, K. Ito, Color Universal Design (2008)."""
+MARKERS = ("o", "D", "s", "P")
+"""One after the other, where there are more things than colours."""
+GREY = "#444444"
 
 _DOTS_PER_INCH = 150
-_TAG = re.compile(r"<(?:br|b|/b)>")
+_LONGEST = 400
 
 
 def drawing_library() -> Any:
@@ -32,20 +33,28 @@ def drawing_library() -> Any:
     return Figure
 
 
-def plain(text: str, keep_lines: bool = False) -> str:
-    """Text of a page as matplotlib draws it: no tags, and no formulas, which it reads between dollar signs."""
-    lines = [literal(unescape(_TAG.sub("", line))) for line in text.split("\n")]
-    return ("\n" if keep_lines else " ").join(lines)
+def literal(text: str, longest: int = _LONGEST) -> str:
+    """Text that matplotlib draws as it is: without formulas, which it reads between dollar signs."""
+    return printable(shorten(text, longest)).replace("$", r"\$")
 
 
-def legend(text: str) -> str:
-    """Text of a page for a legend of matplotlib, which leaves out what begins with an underscore."""
-    return f" {plain(text)}"
+def legend(text: str, longest: int = _LONGEST) -> str:
+    """Text for a legend of matplotlib, which leaves out what begins with an underscore."""
+    return f" {literal(text, longest)}"
 
 
-def literal(text: str) -> str:
-    """Text that matplotlib draws as it is."""
-    return printable(text).replace("$", r"\$")
+def look(place: int) -> dict[str, Any]:
+    """Colour and shape of the marks of the first, second, ... thing in a picture."""
+    again, color = divmod(place, len(COLORS))
+    return {"c": COLORS[color], "marker": MARKERS[again % len(MARKERS)]}
+
+
+def bare(axes: Any, grid: bool = True) -> None:
+    """Axes without a frame, with lines of a grid below all that is drawn."""
+    if grid:
+        axes.grid(color="#eeeeee")
+        axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def save(canvas: Any, form: str, name: str, file: BinaryIO) -> None:

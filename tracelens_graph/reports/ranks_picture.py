@@ -2,26 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from tracelens_graph.analyses.rank_pictures.bandwidth_points import BandwidthPoints
+from tracelens_graph.analyses.rank_pictures.step_lanes import StepLanes
+from tracelens_graph.analyses.rank_pictures.wait_map import WHOLE, WaitMap, rank_labels
+from tracelens_graph.analyses.ranks.collective_tables import shown_bytes
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.reports.picture import SHAPES, drawing_library, legend, literal, plain, save
-from tracelens_graph.reports.ranks_drawings import Drawing, drawings
+from tracelens_graph.reports.html.ranks_columns import lane_columns, part_columns
+from tracelens_graph.reports.picture import GREY, bare, drawing_library, legend, literal, look, save
 from tracelens_graph.reports.ranks_text import headline, late_lines
 from tracelens_graph.utils.texts import shorten, wrapped
 
-_WIDTH, _PIXELS_PER_INCH = 12.5, 100
+_WIDTH = 12.5
+_HEAT_ROW, _HEAT_LEAST, _HEAT_MOST = 0.24, 1.5, 9.0
+_LANE, _LANES_LEAST, _LANES_MOST = 0.34, 1.1, 10.0
+_BANDWIDTHS = 3.0
 _ABOVE, _LINE, _REST = 0.9, 0.17, 0.3
 """Inches for title, legend and ticks of a drawing, for a line of text, and for what is left."""
 _CHARACTERS = 150
 """Of a line."""
-_POINTS_PER_PIXEL = 0.75
 _MOST_LABELS = 50
-_LONGEST_TITLE = 90
-_SHAPES = {**SHAPES, "line-ns-open": "|"}
+_LONGEST_TITLE, _LONGEST_LABEL, _LONGEST_KIND = 90, 24, 60
+
+_COMPUTING, _WAITING, _MOVING, _LATE = "#0072b2", "#e69f00", "#009e73", "#d55e00"
+_WAITS = ("#fff7e6", "#fbd58a", "#e69f00", "#a86400", "#4a2800")
+"""From no waiting to the most."""
+_UPPER, _LOWER, _BAR = -0.21, 0.21, 0.38
+"""In a lane: middle of the computing, middle of the collectives, and the height of both."""
+_DIAMOND = {"marker": "D", "s": 46, "c": _LATE, "edgecolors": "white", "linewidths": 0.75}
+"""Marks of ranks that hold up the others."""
+
+Draw = Callable[[Any, Sequence[Any]], None]
+"""Takes the canvas and three places in it: left, right, and over both."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A drawing.
+
+    Attributes:
+        title: what it shows.
+        height: of its axes, inches.
+        notes: what it does not show.
+        draw: draws it; None where there is nothing to draw, and only notes.
+    """
+
+    title: str
+    height: float
+    notes: list[str]
+    draw: Draw | None
 
 
 def write_ranks_picture(job: Job, source: str, form: str, file: BinaryIO) -> None:
@@ -36,135 +70,206 @@ def write_ranks_picture(job: Job, source: str, form: str, file: BinaryIO) -> Non
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
+    save(ranks_picture(job, source), form, "ranks", file)
+
+
+def ranks_picture(job: Job, source: str) -> Any:
+    """The same as a figure of matplotlib."""
     everything = drawings(job)
-    shown = [one for one in everything if one.figure]
-    heights = [one.height / _PIXELS_PER_INCH + _ABOVE for one in shown]
+    shown = [one for one in everything if one.draw]
+    heights = [one.height + _ABOVE for one in shown]
     head = [f"Ranks of {shorten(source, _LONGEST_TITLE)}", headline(job), *late_lines(job)]
-    lines = [line for paragraph in head for line in wrapped(paragraph, _CHARACTERS, "  ")]
-    notes = [line for one in everything for note in one.notes for line in wrapped(note, _CHARACTERS, "  ")]
+    lines = _wrapped(head)
+    notes = _wrapped(note for one in everything for note in one.notes)
     height = sum(heights) + _LINE * (len(lines) + len(notes)) + _REST
     canvas = drawing_library()(figsize=(_WIDTH, height), layout="constrained")
-    canvas.suptitle("\n".join(map(literal, lines)), x=0.01, ha="left", fontsize=10)
+    canvas.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=10)
     if shown:
         grid = canvas.add_gridspec(len(shown), 2, width_ratios=(0.72, 0.28), height_ratios=heights)
     for row, one in enumerate(shown):
-        _draw(canvas, [grid[row, 0], grid[row, 1], grid[row, :]], one)
+        if one.draw:
+            one.draw(canvas, [grid[row, 0], grid[row, 1], grid[row, :]])
     if notes:
-        canvas.supxlabel("\n".join(map(literal, notes)), x=0.01, ha="left", fontsize=8, color="#444444")
-    save(canvas, form, "ranks", file)
+        canvas.supxlabel("\n".join(notes), x=0.01, ha="left", fontsize=8, color=GREY)
+    return canvas
 
 
-def _draw(canvas: Any, places: Sequence[Any], drawing: Drawing) -> None:
-    """One drawing in its place: left, right, or over both."""
-    figure = drawing.figure or {}
-    layout, own = figure["layout"], [part for part in figure["data"] if "xaxis" not in part]
-    beside = [part for part in figure["data"] if "xaxis" in part]
-    axes = canvas.add_subplot(places[0] if beside else places[2])
-    heat = next((part for part in own if part["type"] == "heatmap"), None)
-    axis = {name: _Axis(layout[f"{name}axis"], heat[name] if heat else ()) for name in "xy"}
-    if heat:
-        _draw_heat(canvas, axes, heat)
-    for order, part in enumerate(own):
-        if part["type"] == "bar":
-            _draw_bars(axes, part, order + 1)
-        elif part["type"] == "scatter":
-            _draw_scatter(axes, part, axis["x"].places(part["x"]), axis["y"].places(part["y"]), order + 1)
-    axis["x"].set(axes.xaxis, axes.set_xscale, axes.set_xlim)
-    axis["y"].set(axes.yaxis, axes.set_yscale, axes.set_ylim)
-    for band in layout.get("shapes", ()):
-        axes.axhspan(band["y0"], band["y1"], color=band["fillcolor"], linewidth=0, zorder=0)
-    if not heat and not layout.get("shapes"):
-        axes.grid(color=layout["xaxis"]["gridcolor"])
-        axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(literal(drawing.title), loc="left", fontsize=11, fontweight="bold", pad=24)
-    if layout["showlegend"] and axes.get_legend_handles_labels()[0]:
+def _wrapped(paragraphs: Iterable[str]) -> list[str]:
+    return [literal(line) for paragraph in paragraphs for line in wrapped(paragraph, _CHARACTERS, "  ")]
+
+
+def drawings(job: Job) -> list[Drawing]:
+    """The drawings of a job: waits and bandwidths where ranks share collectives, one step where anything took time."""
+    lanes = StepLanes.of(job)
+    shared = [_waits(WaitMap.of(job)), _bandwidths(BandwidthPoints.of(job))] if len(job.meetings) else []
+    return [*shared, *([_step(lanes, job)] if lanes.end_ns > lanes.begin_ns else [])]
+
+
+def _titled(axes: Any, title: str, grid: bool = True) -> None:
+    """What all axes have; a legend of what is drawn in them stands above."""
+    bare(axes, grid)
+    axes.tick_params(labelsize=8)
+    axes.set_title(literal(title), loc="left", fontsize=11, fontweight="bold", pad=24)
+    if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=6, frameon=False, fontsize=8, borderaxespad=0.1)
-    for part in beside:
-        second = canvas.add_subplot(places[1], sharey=axes)
-        second.barh(range(len(part["x"])), part["x"], height=0.75, color=part["marker"]["color"])
-        second.set_xlabel(plain(layout["xaxis2"]["title"]["text"]), fontsize=9)
-        second.tick_params(labelleft=False, labelsize=8)
-        second.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_heat(canvas: Any, axes: Any, part: Mapping[str, Any]) -> None:
-    from matplotlib.colors import LinearSegmentedColormap
-
-    colors = LinearSegmentedColormap.from_list("waits", [tuple(stop) for stop in part["colorscale"]])
-    values = np.ma.masked_invalid(np.array(part["z"], float))
-    image = axes.imshow(
-        values, aspect="auto", cmap=colors, vmin=part["zmin"], vmax=part["zmax"], interpolation="nearest"
-    )
-    bar = canvas.colorbar(image, ax=axes, location="right", fraction=0.04, pad=0.01)
-    bar.set_label(plain(part["colorbar"]["title"]["text"]), fontsize=8)
-    bar.ax.tick_params(labelsize=8)
+def _name_ticks(axis: Any, names: Sequence[str]) -> None:
+    """Names at 0, 1, 2, ...; of many some."""
+    every = -(-len(names) // _MOST_LABELS)
+    axis.set_ticks(range(0, len(names), every), [literal(name) for name in names[::every]])
 
 
-def _draw_bars(axes: Any, part: Mapping[str, Any], order: int) -> None:
-    lanes: dict[float, list[tuple[float, float]]] = {}
-    for middle, begin, length in zip(part["y"], part["base"], part["x"], strict=True):
-        lanes.setdefault(middle, []).append((begin, length))
-    names = iter([legend(part["name"])])  # once in the legend
-    for middle, spans in lanes.items():
-        axes.broken_barh(
-            spans, (middle - part["width"] / 2, part["width"]), color=part["marker"]["color"], linewidth=0,
-            label=next(names, None), zorder=order,
+def labels_of(names: Sequence[str]) -> list[str]:
+    """Names for an axis: short, and where that makes two of them equal, numbered."""
+    short = [shorten(name, _LONGEST_LABEL) for name in names]
+    if len(set(short)) == len(short):
+        return short
+    return [f"{place}: {label}" for place, label in enumerate(short)]
+
+
+def _waits(waits: WaitMap) -> Drawing:
+    """A heat map of exposed waiting; beside it, how long each rank held up the others."""
+    title = f"Waiting by rank{'' if waits.steps == [WHOLE] else ' and step'}, and who holds the others up"
+
+    def draw(canvas: Any, places: Sequence[Any]) -> None:
+        from matplotlib.colors import LinearSegmentedColormap
+
+        axes = canvas.add_subplot(places[0])
+        image = axes.imshow(
+            np.ma.masked_invalid(waits.wait_ms), aspect="auto", interpolation="nearest", vmin=0,
+            vmax=float(np.nanmax(waits.wait_ms, initial=0.0)) or 1.0,
+            cmap=LinearSegmentedColormap.from_list("waits", _WAITS),
         )  # fmt: skip
+        bar = canvas.colorbar(image, ax=axes, location="right", fraction=0.04, pad=0.01)
+        bar.set_label("exposed waiting, ms", fontsize=8)
+        bar.ax.tick_params(labelsize=8)
+        steps = np.flatnonzero(waits.late >= 0)
+        if len(steps):
+            axes.scatter(steps, waits.late[steps], label="held the others up most", **_DIAMOND)
+        axes.set(xlim=(-0.5, len(waits.steps) - 0.5), ylim=(len(waits.labels) - 0.5, -0.5))
+        axes.set_xlabel("" if waits.steps == [WHOLE] else "step", fontsize=9)
+        _name_ticks(axes.xaxis, waits.steps)
+        _name_ticks(axes.yaxis, labels_of(waits.labels))
+        _titled(axes, title, grid=False)
+        second = canvas.add_subplot(places[1], sharey=axes)
+        second.barh(range(len(waits.labels)), waits.all_held_up_ms, height=0.75, color=_LATE)
+        second.set_xlabel("held the others up, ms", fontsize=9)
+        second.tick_params(labelleft=False, labelsize=8)
+        bare(second, grid=False)
+
+    return Drawing(title, min(max(_HEAT_ROW * len(waits.ranks), _HEAT_LEAST), _HEAT_MOST), waits.notes, draw)
 
 
-def _draw_scatter(axes: Any, part: Mapping[str, Any], x: np.ndarray, y: np.ndarray, order: int) -> None:
-    if part["mode"] == "lines":
-        line = part["line"]
-        style, width = "--" if line.get("dash") else "-", line["width"] * _POINTS_PER_PIXEL
-        axes.plot(x, y, style, color=line["color"], linewidth=width, label=legend(part["name"]), zorder=order)
-        return
-    marker = part["marker"]
-    is_open = marker["symbol"].endswith("-open")
-    axes.scatter(
-        x, y, s=(marker["size"] * _POINTS_PER_PIXEL) ** 2, c=marker["color"], marker=_SHAPES[marker["symbol"]],
-        alpha=marker.get("opacity"), linewidths=marker["line"]["width"] * _POINTS_PER_PIXEL,
-        edgecolors=None if is_open else "white", label=legend(part["name"]), zorder=order,
-    )  # fmt: skip
+def _bandwidths(points: BandwidthPoints) -> Drawing:
+    """Bus bandwidth against message size, one mark per collective, and the rate of the links."""
+    title = "Bus bandwidth by size of the message"
+
+    def draw(canvas: Any, places: Sequence[Any]) -> None:
+        axes = canvas.add_subplot(places[2])
+        sizes = [row["message_bytes"] for rows in points.kinds.values() for row in rows]
+        least, most = min(sizes) / 2, max(sizes) * 2
+        for place, (kind, rows) in enumerate(points.kinds.items()):
+            axes.scatter(
+                [row["message_bytes"] for row in rows], [row["busbw_gb_s"] for row in rows], s=36, alpha=0.6,
+                edgecolors="white", linewidths=0.75, label=legend(f"{kind} ({len(rows):,})", _LONGEST_KIND),
+                **look(place),
+            )  # fmt: skip
+        of = "" if points.device is None else f" of {points.device}"
+        for peak in points.peaks:
+            label = legend(f"links{of}: {peak:,.0f} GB/s")
+            axes.plot([least, most], [peak, peak], "--", color="#222222", lw=1.5, label=label)
+        axes.set(xscale="log", yscale="log", xlim=(least, most))
+        axes.set_xlabel("size of the message", fontsize=9)
+        axes.set_ylabel("bus bandwidth, GB/s", fontsize=9)
+        powers = 10.0 ** np.arange(np.ceil(np.log10(least)), np.floor(np.log10(most)) + 1)
+        axes.xaxis.set_ticks(powers, [shown_bytes(power) for power in powers.tolist()])
+        axes.xaxis.set_ticks([], minor=True)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+        _titled(axes, title)
+
+    return Drawing(title, _BANDWIDTHS, points.notes, draw if points.kinds else None)
 
 
-class _Axis:
-    """An axis as plotly.js takes it, for matplotlib.
+def _step(lanes: StepLanes, job: Job) -> Drawing:
+    """One lane per rank: above computing, below waiting and communication; lines join the starts of a collective."""
+    is_median = lanes.step is not None and {len(rank.steps) for rank in job.meetings.attendances} != {1}
+    what = "The whole recording" if lanes.step is None else f"Step {lanes.step}"
+    title = f"{what}{' (the one of median duration)' if is_median else ''} on all ranks"
+    ranks = rank_labels(job.meetings.attendances)
+    ms = (lanes.end_ns - lanes.begin_ns) / 1e6
 
-    Args:
-        layout: what plotly.js is told of it.
-        names: what stands on it, where these are names and not numbers.
-    """
+    def draw(canvas: Any, places: Sequence[Any]) -> None:
+        axes = canvas.add_subplot(places[2])
+        for label, color, middle, bars in step_bars(lanes, job):
+            names = iter([legend(label)])  # once in the legend
+            for lane in range(len(lanes.lanes)):
+                own = bars[bars[:, 0] == lane, 1:]
+                if len(own):
+                    axes.broken_barh(
+                        own, (lane + middle - _BAR / 2, _BAR), color=color, linewidth=0, label=next(names, None)
+                    )
+        x, y = collective_starts(lanes, job)
+        if len(x):
+            label = "start of one collective on the ranks"
+            axes.plot(x, y + _LOWER, color="#8a8a8a", lw=0.75, label=legend(label))
+        _draw_moments(axes, lanes, job)
+        for lane in range(1, len(lanes.lanes), 2):
+            axes.axhspan(lane - 0.5, lane + 0.5, color="#f4f4f4", linewidth=0, zorder=0)
+        axes.set(xlim=(-0.005 * ms, 1.005 * ms), ylim=(len(lanes.lanes) - 0.5, -0.5))
+        axes.set_xlabel("ms", fontsize=9)
+        _name_ticks(axes.yaxis, labels_of([ranks[lane.rank] for lane in lanes.lanes]))
+        _titled(axes, title, grid=False)
 
-    def __init__(self, layout: Mapping[str, Any], names: Sequence[str]) -> None:
-        self._layout = layout
-        self._names = names
-        self._place_of = {name: place for place, name in enumerate(names)}
-
-    def places(self, values: Sequence[Any]) -> np.ndarray:
-        """Numbers for values on it; NaN for None."""
-        return np.array([self._place_of[value] for value in values] if self._names else values, float)
-
-    def set(self, axis: Any, set_scale: Callable[..., Any], set_limits: Callable[..., Any]) -> None:
-        """Set scale, ends, ticks and title."""
-        layout, is_log = self._layout, self._layout.get("type") == "log"
-        if is_log:
-            set_scale("log")
-        if "range" in layout:
-            set_limits(*(10**end if is_log else end for end in layout["range"]))
-        texts = self._names or layout.get("ticktext", ())
-        if texts:
-            ticks = layout.get("tickvals", range(len(texts)))
-            every = -(-len(texts) // _MOST_LABELS)
-            axis.set_ticks(list(ticks)[::every], [plain(one) for one in texts[::every]])
-            axis.set_minor_locator(_no_ticks())
-        elif is_log:
-            axis.set_major_formatter(lambda value, _: f"{value:,g}")
-        axis.set_tick_params(labelsize=8)
-        axis.set_label_text(plain(layout.get("title", {}).get("text", "")), fontsize=9)
+    return Drawing(title, min(max(_LANE * len(lanes.lanes), _LANES_LEAST), _LANES_MOST), lanes.notes, draw)
 
 
-def _no_ticks() -> Any:
-    from matplotlib.ticker import NullLocator
+def step_bars(lanes: StepLanes, job: Job) -> list[tuple[str, str, float, np.ndarray]]:
+    """What takes time: its name, colour, height in the lane, and bars: lane, begin and duration in ms."""
+    bar = {name: column.values for name, column in lane_columns(lanes).items()}
+    part = {name: column.values for name, column in part_columns(lanes, job).items()}
+    own = (part["part.lane"], part["part.start"], part["part.start"] + part["part.wait"])
+    moving = (part["part.lane"], own[2], part["part.start"] + part["part.dur"])
+    none = np.zeros((3, 0), np.int64)
+    found = []
+    for what, (label, color, middle, single) in enumerate((
+        ("computing", _COMPUTING, _UPPER, none),
+        ("waiting for other ranks", _WAITING, _LOWER, np.stack(own)),
+        ("communication", _MOVING, _LOWER, np.stack(moving)),
+    )):  # fmt: skip
+        together = bar["bar.what"] == what
+        lane, start, dur = (bar[f"bar.{name}"][together] for name in ("lane", "start", "dur"))
+        lane, start, end = np.concatenate((np.stack((lane, start, start + dur)), single), axis=1)
+        start, end = (np.clip(edge, 0, lanes.end_ns - lanes.begin_ns) for edge in (start, end))
+        bars = np.stack((lane, start / 1e6, (end - start) / 1e6), axis=1)
+        found.append((label, color, middle, bars[end > start]))
+    return found
 
-    return NullLocator()
+
+def collective_starts(lanes: StepLanes, job: Job) -> tuple[np.ndarray, np.ndarray]:
+    """Lines through the starts of collectives, from the first lane to the last: ms and lanes; NaN ends a line."""
+    part = {name: column.values for name, column in part_columns(lanes, job).items()}
+    number, lane = part["part.meeting"] - 1, part["part.lane"]
+    order = np.lexsort((lane, number))
+    order = order[np.isin(number[order], lanes.joined)]
+    ends = np.flatnonzero(np.diff(number[order])) + 1
+    start = np.maximum(part["part.start"][order], 0) / 1e6
+    return np.insert(start, ends, np.nan), np.insert(lane[order].astype(float), ends, np.nan)
+
+
+def _draw_moments(axes: Any, lanes: StepLanes, job: Job) -> None:
+    """Where steps begin on the ranks, and who comes late to a collective."""
+    begins = [(at, place) for place, lane in enumerate(lanes.lanes) for at in lane.begins_ns]
+    if begins:
+        ns, place = np.array(begins).T
+        x = (ns - lanes.begin_ns) / 1e6
+        axes.scatter(x, place, marker="|", s=110, c="#222222", linewidths=1.5, label=legend("a step begins"), zorder=3)
+    m, lane_of = job.meetings, {lane.rank: place for place, lane in enumerate(lanes.lanes)}
+    last = [int(m.last_part[meeting]) for meeting in lanes.late_ns]
+    late = [
+        ((int(m.start_ns[part]) - lanes.begin_ns) / 1e6, lane_of[int(m.trace[part])] + _LOWER)
+        for part in last
+        if int(m.trace[part]) in lane_of and lanes.begin_ns <= m.start_ns[part] <= lanes.end_ns
+    ]
+    if late:
+        axes.scatter(*zip(*late, strict=True), label=legend("comes last"), zorder=4, **_DIAMOND)

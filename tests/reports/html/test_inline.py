@@ -235,12 +235,12 @@ def test_at_the_prompt_it_is_the_table() -> None:
     assert any(line.startswith("gemm") for line in shown)
 
 
-def test_the_roofline_is_a_figure_of_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
-    figure_type = pytest.importorskip("plotly.graph_objects").Figure
+def test_the_roofline_is_a_figure_of_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    figure_type = pytest.importorskip("matplotlib.figure").Figure
     view = load(small_trace()).roofline(arch=DEVICE)
     assert isinstance(view.figure(), figure_type)
-    assert view.figure().layout.title.text == "Roofline of NVIDIA H100 SXM5: &lt;parsed trace&gt;"
-    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    assert view.figure().axes[0].get_title("left") == "Roofline of NVIDIA H100 SXM5: <parsed trace>"
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match="plot"):
         view.figure()
 
@@ -262,6 +262,6 @@ def test_the_code_of_pages_is_imported_when_it_is_asked_for() -> None:
     code = (
         "import sys, tracelens_graph as t; from handmade import small_trace; g = t.load(small_trace()); repr(g);"
         "g.window(step=5).tables['ops_summary']; found = [m for m in sys.modules if 'reports.html' in m];"
-        "assert not found, found; g.flame(); assert 'plotly' not in sys.modules"
+        "assert not found, found; g.flame(); assert 'matplotlib' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

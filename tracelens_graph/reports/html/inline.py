@@ -11,10 +11,9 @@ from collections.abc import Callable
 from html import escape
 from typing import Any, TypeVar
 
-from tracelens_graph.errors import AnalysisError, MissingExtraError
+from tracelens_graph.analyses.performance.roofline_points import RooflinePoints
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.output.files import replacing
-from tracelens_graph.perf.devices import Architecture
-from tracelens_graph.reports.roofline_html import roofline_figure
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import printable
 
@@ -81,27 +80,24 @@ class Inline:
 
 
 class InlineRoofline(Inline):
-    """The roofline of a trace, which plotly can draw, too."""
+    """The roofline of a trace, which matplotlib can draw, too."""
 
     def __init__(
         self, heading: str, table: Table, notes: list[str], height: int, page: str, whole: Callable[[], str],
-        ops: Table, arch: Architecture,
+        points: Callable[[], RooflinePoints],
     ) -> None:  # fmt: skip
         super().__init__(heading, table, notes, height, page, whole)
-        self._ops, self._arch = ops, arch
+        self._points = points
 
     def figure(self) -> Any:
-        """The roofline as a `plotly.graph_objects.Figure`, of all operations.
+        """The roofline as a `matplotlib.figure.Figure`, to be changed like any other.
 
         Raises:
-            MissingExtraError: plotly is not installed.
+            MissingExtraError: matplotlib is not installed.
         """
-        try:
-            from plotly.graph_objects import Figure
-        except ImportError:
-            raise MissingExtraError("plotly", "plot") from None
-        drawn, _ = roofline_figure(self._ops, self._arch)
-        return Figure(data=drawn["data"], layout={**drawn["layout"], "title": {"text": escape(self.heading)}})
+        from tracelens_graph.reports.roofline_picture import roofline_picture
+
+        return roofline_picture(self._points(), self.heading)
 
 
 def fitting(make: Callable[[int], _View], most: int) -> _View:

@@ -13,6 +13,8 @@ from tracelens_graph.analyses.kernels.kernels import kernel_summary
 from tracelens_graph.analyses.ops.ops import ops_summary
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.performance.reached import reached
+from tracelens_graph.analyses.performance.roofline_points import MOST_POINTS as MOST_IN_FILE
+from tracelens_graph.analyses.performance.roofline_points import RooflinePoints
 from tracelens_graph.analyses.places.modules import modules
 from tracelens_graph.analyses.places.python_lines import python_lines
 from tracelens_graph.analyses.report.report_tables import TABLES, Tables, report_tables
@@ -22,16 +24,13 @@ from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.output.files import file_name
 from tracelens_graph.perf.devices import Architecture, architecture, detect
 from tracelens_graph.reports.html import drawn, stacks
-from tracelens_graph.reports.html.document import SCRIPTS, STYLES
-from tracelens_graph.reports.html.fewer import longest_events, used_names
+from tracelens_graph.reports.html.fewer import longest_events
 from tracelens_graph.reports.html.inline import Inline, InlineRoofline, fitting
 from tracelens_graph.reports.html.lane_table import lane_table
-from tracelens_graph.reports.html.names import CLASSES, Names, clean
-from tracelens_graph.reports.html.planes import Packed, packed
+from tracelens_graph.reports.html.names import Names, clean
 from tracelens_graph.reports.html.roofline import roofline as roofline_data
-from tracelens_graph.reports.html.shell import Code, page
+from tracelens_graph.reports.html.some_views import page_of_views
 from tracelens_graph.reports.html.tables import MOST_ROWS, Texts, table_objects
-from tracelens_graph.reports.roofline_html import MOST_MARKS
 from tracelens_graph.schema.tables.performance import BELOW_ROOF, WORK_SUMMARY
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
@@ -43,20 +42,9 @@ if TYPE_CHECKING:
 
 MOST_EVENTS, MOST_FRAMES, MOST_POINTS, MOST_LINES = 16_000, 4_000, 500, 2_000
 """What the views have of events, of frames, of operations, and of rows of a table, where a notebook keeps them."""
-LONGEST_NAME = 200
 _LONGEST_KERNEL = 48
 
 Steps = int | Iterable[int] | None
-
-_OF_ALL = {"planes.js", "levels.js", "dom.js", "matching.js", "views.js", "events.js", "grid.js", "main.js"}
-_SCRIPTS: Mapping[str, set[str]] = {
-    "flame": {"paint.js", "stacks.js", "flame.js"},
-    "timeline": {"lanes.js", "paint.js", "drawing.js", "timeline.js"},
-    "roofline": {"roofline.js"},
-    "tables": {"tables.js"},
-}
-"""View -> scripts that only some views need."""
-INLINE_STYLES = (*STYLES, "inline.css")
 
 
 def _modules(w: Window) -> Table:
@@ -124,7 +112,7 @@ def flame(g: Core | Window, by: str = "module", *, step: Steps = None, height: i
         names = Names(w, drawn.DRAWN_KINDS)
         found = stacks.stacks(w, names, (how.view,), most)[how.view]
         said = {**stacks.facts(), "views": {how.view: stacks.VIEWS[how.view]}, "steps": stacks.steps(w)[0]}
-        text = _page(w, "flame", heading, drawn.NOTHING, names, found.columns(how.view), {"flame": said})
+        text = page_of_views(w, ["flame"], heading, {"flame": said}, names=names, columns=found.columns(how.view))
         return text, found
 
     def view(most: int) -> Inline:
@@ -163,7 +151,7 @@ def _timeline(w: Window, most: int, height: int) -> Inline:
     heading = _heading(w, "Timeline")
 
     def written(d: drawn.Drawn) -> str:
-        return _page(w, "timeline", heading, d, Names(w, drawn.DRAWN_KINDS), {}, {})
+        return page_of_views(w, ["timeline"], heading, drawn=d)
 
     d, left_out = longest_events(w, everything, most)
     notes = []
@@ -206,12 +194,15 @@ def roofline(
         texts = Texts()
         found = roofline_data(ops, device, texts, most)
         body = {"roofline": found, "texts": texts.listed}
-        return _page(w, "roofline", heading, drawn.NOTHING, Names(w, ()), {}, body), found["more"] if found else 0
+        return page_of_views(w, ["roofline"], heading, body), found["more"] if found else 0
 
     def view(most: int) -> InlineRoofline:
         text, more = written(most)
         notes = [f"{more:,} operations with less time are not drawn."] if more else []
-        return InlineRoofline(heading, table, notes, height, text, lambda: written(MOST_MARKS)[0], ops=ops, arch=device)
+        return InlineRoofline(
+            heading, table, notes, height, text, lambda: written(MOST_IN_FILE)[0],
+            lambda: RooflinePoints.of(ops, device),
+        )  # fmt: skip
 
     return fitting(view, MOST_POINTS)
 
@@ -246,7 +237,7 @@ def grid(g: Core | Window, *wanted: str | Table | pd.DataFrame, step: Steps = No
     def written(most: int) -> str:
         texts = Texts()
         found = table_objects(shown, texts, most, "to_pandas() has them")
-        return _page(w, "tables", heading, drawn.NOTHING, Names(w, ()), {}, {"tables": found, "texts": texts.listed})
+        return page_of_views(w, ["tables"], heading, {"tables": found, "texts": texts.listed})
 
     def view(most: int) -> Inline:
         longer = [name for name, table in shown.items() if len(table) > most]
@@ -319,27 +310,3 @@ def _by_time(table: Table, order: str, columns: tuple[str, ...]) -> Table:
         found.name, {name: found.columns[name] for name in kept},
         {name: found.about[name] for name in kept if name in found.about}, found.title, found.notes,
     )  # fmt: skip
-
-
-def _page(
-    w: Window,
-    view: str,
-    heading: str,
-    d: drawn.Drawn,
-    names: Names,
-    columns: Mapping[str, Packed],
-    body: Mapping[str, Any],
-) -> str:
-    """A page of one view. It has no worker: its events are few, and where it stands one may be forbidden."""
-    numbered, texts = used_names({**drawn.columns(w, d, names), **columns}, names, LONGEST_NAME)
-    described, planes = packed(numbered)
-    head = {
-        "views": [view], "overview": {"heading": heading}, "columns": described, "lanes": drawn.lanes(w, d),
-        "call": CLASSES.index("call"),
-    }  # fmt: skip
-    told = {
-        "causes": drawn.causes(), "arguments": drawn.argument_texts(w, d), "lead_ns": w.core.info.lead_ns,
-        "classes": CLASSES, "texts": [], **texts, **body,
-    }  # fmt: skip
-    scripts = [name for name in SCRIPTS if name in _OF_ALL or name in _SCRIPTS[view]]
-    return page(heading, head, told, planes, Code(scripts, INLINE_STYLES))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracelens_graph.analyses.performance.reached import positive, reached
+from tracelens_graph.analyses.performance.roofline_points import MOST_POINTS, Point, RooflinePoints
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.reports.html.tables import Texts
-from tracelens_graph.reports.roofline_html import MOST_MARKS, device_roofs
 from tracelens_graph.tables.table import Table
 
 _OF_CATEGORY = {
@@ -16,10 +15,11 @@ _OF_CATEGORY = {
     "elementwise": "elementwise", "reduce": "reduce", "embedding": "copy", "copy": "copy", "moe": "gemm",
 }  # fmt: skip
 """What a category's name may hold -> class."""
+_TEXTS = ("name", "category", "shapes", "types")
 
 
 def roofline(
-    ops: Table | None, arch: Architecture | None, texts: Texts, most: int = MOST_MARKS
+    ops: Table | None, arch: Architecture | None, texts: Texts, most: int = MOST_POINTS
 ) -> dict[str, Any] | None:
     """Roofs and points; None where the device or its operations are not known.
 
@@ -31,27 +31,17 @@ def roofline(
     """
     if ops is None or arch is None or "Pct Roofline_mean" not in ops.columns:
         return None
-    modelled = [row for row in ops.records() if row["has_perf_model"]]
-    drawn = [row for row in modelled if positive(row["FLOPS/Byte"]) and reached(row).tflops_s]
-    points = []
-    for row in drawn[:most]:
-        rates = reached(row)
-        points.append({
-            "name": texts.number(str(row["name"])), "category": texts.number(str(row["op category"])),
-            "class": _class_of(str(row["op category"])),
-            "args": texts.number(" ".join(str(dims) for dims in row["Input Dims"] or () if dims)),
-            "x": row["FLOPS/Byte"], "y": rates.tflops_s, "us": row["Kernel Time (µs)_sum"],
-            "percent": row["Percentage (%)"], "calls": row["operation_count"], "uid": row["ex_UID"],
-            "roof": rates.percent_of_roof,
-            "bound": str(row["Roofline Bound"] or "").removesuffix("_BOUND").lower(),
-            "won_us": rates.won_us,
-        })  # fmt: skip
-    bandwidth = arch.value("memory_bandwidth_gbps")
+    found = RooflinePoints.of(ops, arch, most)
     return {
-        "device": clean(arch.name), "bandwidth": bandwidth,
-        "roofs": [{"label": specs, "tflops": rate, "ridge": ridge} for specs, rate, ridge in device_roofs(drawn, arch)],
-        "points": points, "more": max(len(drawn) - most, 0), "unplaced": len(modelled) - len(drawn),
+        "device": clean(found.device), "bandwidth": found.bandwidth, "roofs": [vars(roof) for roof in found.roofs],
+        "points": [_object(point, texts) for point in found.points], "more": found.more, "unplaced": found.unplaced,
     }  # fmt: skip
+
+
+def _object(point: Point, texts: Texts) -> dict[str, Any]:
+    """A point as JSON, with texts as places in the texts of the page."""
+    numbers = {key: texts.number(getattr(point, key)) for key in _TEXTS}
+    return {**vars(point), **numbers, "class": _class_of(point.category)}
 
 
 def _class_of(category: str) -> str:

@@ -38,6 +38,9 @@ class App extends Views {
     // A page has all views, or those that it names.
     const names = this.head.views ?? Object.keys(all);
     this.begin(said.heading, Object.fromEntries(names.map((name) => [name, all[name]()])));
+    // Matches to go through are events; tables have a filter of their own.
+    for (const id of ["before", "next"]) document.getElementById(id).hidden = !this.timeline;
+    document.getElementById("search").hidden = !this.timeline && !this.flame;
   }
 
   async load() {

@@ -17,7 +17,7 @@ class Roofline {
           "p",
           { class: "dim" },
           found
-            ? "No roofline: no operation of this trace has a model of its cost. Models need shapes (record_shapes=True)."
+            ? "No roofline: no operation with a model computes anything. Models need shapes (record_shapes=True)."
             : "No roofline: the trace does not tell a device whose rates are known. report --arch NAME names one.",
         ),
       );
@@ -69,7 +69,7 @@ class Roofline {
     }
     made.append(
       text("FLOPs per byte", [(left + width - right) / 2, height - 8], { "text-anchor": "middle" }),
-      text("TFLOPS/s", [left + 6, top + 10]),
+      text("TFLOP/s", [left + 6, top + 10]),
     );
     let free = 0;
     if (roofs.length && bandwidth) {
@@ -143,7 +143,7 @@ class Roofline {
   }
 
   static name(roof) {
-    return `${roof.label.replaceAll("_", " ")}: ${Show.number(roof.tflops, 1)} TFLOPS/s`;
+    return `${roof.label.replaceAll("_", " ")}: ${Show.number(roof.tflops, 1)} TFLOP/s, ridge ${Show.number(roof.ridge, 1)}`;
   }
 
   static power(k) {
@@ -157,9 +157,10 @@ class Roofline {
   says(one, texts) {
     return [
       texts[one.name],
-      texts[one.args],
+      texts[one.shapes],
+      texts[one.types],
       `${Show.count(one.calls)} calls, ${Show.span(one.us * 1e3)} (${one.percent.toFixed(2)} %)`,
-      `${Show.number(one.x, 2)} FLOPs per byte, ${Show.number(one.y, 3)} TFLOPS/s`,
+      `${Show.number(one.x, 2)} FLOPs per byte, ${Show.number(one.y, 3)} TFLOP/s`,
       one.roof == null ? "no roof" : `${one.roof.toFixed(1)} % of the roof; ${one.bound} bounds`,
       one.won_us == null ? "" : `at the roof it would take ${Show.span(one.won_us * 1e3)} less`,
     ].filter(Boolean);
@@ -181,11 +182,12 @@ class Roofline {
         { heading: "of the roof", unit: "%", kind: "number", digits: 1, cells: points.map((one) => one.roof) },
         { heading: "bound", kind: "text", cells: points.map((one) => one.bound) },
         { heading: "FLOPs/byte", kind: "number", digits: 2, cells: points.map((one) => one.x) },
-        { heading: "TFLOPS/s", kind: "number", digits: 3, cells: points.map((one) => one.y) },
+        { heading: "TFLOP/s", kind: "number", digits: 3, cells: points.map((one) => one.y) },
         { heading: "calls", kind: "number", digits: 0, cells: points.map((one) => one.calls) },
         { heading: "uid", kind: "uid", cells: points.map((one) => one.uid) },
         { heading: "category", kind: "text", cells: points.map((one) => texts[one.category]) },
-        { heading: "arguments", kind: "text", cells: points.map((one) => texts[one.args]) },
+        { heading: "shapes", kind: "text", cells: points.map((one) => texts[one.shapes]) },
+        { heading: "types", kind: "text", cells: points.map((one) => texts[one.types]) },
       ],
       rows: points.length,
       notes: [],
