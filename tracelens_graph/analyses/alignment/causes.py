@@ -166,7 +166,7 @@ class Reasons:
         merged = self._communication[side]
         if not len(merged[0]):
             return 0.0
-        rows = forest.events_of_all([leaf for point in place.points for leaf in point.leaves[side]])
+        rows = forest.events_of_all(place.leaves(side))
         rows = rows[gpu_classes(core, rows) != COMMUNICATION]
         total = int(c.dur_ns[rows].sum())
         if not total:
@@ -225,7 +225,7 @@ def _is_of_one_side(evidence: Evidence, _: Reasons) -> Why | None:
     if side is None:
         return None
     only, kernels = f"only in {evidence.diff.names[side]}", evidence.place.kernels[side]
-    what = f"{evidence.count(side):,} x {words(kernels)}" if len(kernels) == 1 else words(kernels)
+    what = f"{evidence.place.events(side):,} x {words(kernels)}" if len(kernels) == 1 else words(kernels)
     core, rows, ops = evidence.sides[side].window.core, evidence.rows(side), evidence.ops(side)
     if len(rows) and core.recompute[rows].all():
         return Why(Reason.recomputation, f"{only}: recomputation of activations, {what}")
@@ -237,7 +237,9 @@ def _is_of_one_side(evidence: Evidence, _: Reasons) -> Why | None:
     if evidence.is_graph_launch(side):
         return Why(Reason.graph_launch, f"{only}: launched as a graph, {what}")
     if evidence.place.is_module:
-        return Why(Reason.module, f"{only}: a module with all below it, {evidence.count(side):,} GPU events, {what}")
+        return Why(
+            Reason.module, f"{only}: a module with all below it, {evidence.place.events(side):,} GPU events, {what}"
+        )
     return Why(Reason.only_one, f"{only}: {what}")
 
 
@@ -380,7 +382,7 @@ def _by_other_ops(evidence: Evidence) -> Why:
 def _has_another_kernel(evidence: Evidence, _: Reasons) -> Why | None:
     if evidence.other.kind == "kernel" and evidence.is_replaced_by_ops:
         return _by_other_ops(evidence)
-    counts = evidence.count(0), evidence.count(1)
+    counts = evidence.place.events(0), evidence.place.events(1)
     number = f"; {counts[0]:,} -> {counts[1]:,} GPU events" if counts[0] != counts[1] else ""
     return Why(_OTHER_NAME[evidence.other.kind], evidence.with_shares(str(evidence.other)) + number)
 

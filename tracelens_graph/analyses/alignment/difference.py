@@ -60,6 +60,14 @@ class Place:
         """How much more time the second side takes."""
         return self.ns[1] - self.ns[0]
 
+    def leaves(self, side: int) -> list[int]:
+        """Leaves of all points on one side, point after point."""
+        return [leaf for point in self.points for leaf in point.leaves[side]]
+
+    def events(self, side: int) -> int:
+        """Number of GPU events of one side."""
+        return sum(count for count, _ in self.kernels[side].values())
+
 
 class Diff:
     """Two windows, aligned.
@@ -156,6 +164,11 @@ def diff(a: Core | Window, b: Core | Window, names: tuple[str, str] = ("A", "B")
     return Diff(*windows, names)
 
 
+def has_gpu_work(window: Window) -> bool:
+    """Whether a window holds GPU events, or launches that were recorded into a graph."""
+    return bool(len(window.gpu_rows) or captured_launches(window))
+
+
 def check_comparable(*windows: Window) -> None:
     """Refuse windows in which there is nothing to compare.
 
@@ -163,7 +176,7 @@ def check_comparable(*windows: Window) -> None:
         AnalysisError: one of them holds no GPU work.
     """
     for window in windows:
-        if not len(window.gpu_rows) and not captured_launches(window):
+        if not has_gpu_work(window):
             raise AnalysisError(f"{window.core.info.source}: holds no GPU events to compare")
 
 

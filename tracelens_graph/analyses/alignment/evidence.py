@@ -65,8 +65,7 @@ class Evidence:
     @cached_property
     def leaves(self) -> tuple[list[int], list[int]]:
         """Leaves of both sides."""
-        first, second = ([leaf for point in self.place.points for leaf in point.leaves[side]] for side in range(2))
-        return first, second
+        return self.place.leaves(0), self.place.leaves(1)
 
     def rows(self, side: int) -> np.ndarray:
         """Rows of the nodes right above the leaves of a side, without roots."""
@@ -201,7 +200,7 @@ class Evidence:
 
     @property
     def _shared(self) -> str:
-        number = self.count(0) - sum(count for count, _ in self.extra[0].values())
+        number = self.place.events(0) - sum(count for count, _ in self.extra[0].values())
         return "the kernel that both run" if number == 1 else f"the {number:,} kernels that both run"
 
     # -- fusion ----------------------------------------------------------------------------------------------------
@@ -270,10 +269,6 @@ class Evidence:
         core, rest = _MADE_OF.get(category, ("", set()))
         found = {*_categories(self.extra[1 - side])}
         return core in found and found <= {core, *rest}
-
-    def count(self, side: int) -> int:
-        """Number of GPU events of a side."""
-        return sum(count for count, _ in self.place.kernels[side].values())
 
 
 _ARGUMENTS = (

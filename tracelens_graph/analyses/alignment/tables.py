@@ -83,7 +83,7 @@ def places_table(difference: Diff) -> Table:
     }
     for k, side in enumerate("ab"):
         columns[f"{side}_ms"] = [place.ns[k] / 1e6 for place in places]
-        columns[f"events_{side}"] = [sum(count for count, _ in place.kernels[k].values()) for place in places]
+        columns[f"events_{side}"] = [place.events(k) for place in places]
         columns[f"kernels_{side}"] = [list(map(short_name, place.kernels[k])) for place in places]
         columns |= _launchers(difference, k, side)
     ordered = {name: columns[name] for name in DIFF_PLACES}
@@ -131,7 +131,7 @@ def _launchers(difference: Diff, k: int, side: str) -> dict[str, Cells]:
 
 def _launcher(difference: Diff, place: Place, side: int) -> int:
     forest = difference.alignment.sides[side]
-    leaves = [leaf for point in place.points for leaf in point.leaves[side]]
+    leaves = place.leaves(side)
     if not leaves:
         return -1
     leaf = max(leaves, key=lambda one: (int(forest.ns[one]), -one))
