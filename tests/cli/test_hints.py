@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from handmade import Run
 
 from corpus import kineto_traces, parametrize
-from tracelens_graph.cli.hints import Call, without_folders
+from tracelens_graph.cli.app import app
+from tracelens_graph.cli.hints import COMMANDS_WITH, Call, without_folders
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate, write
 
 MARKS = ("ask next: ", "open in Perfetto UI: ")
-ALL = frozenset({"--step", "--annotation", "--extension"})
-OPTIONS = {"report": ALL, "timeline": frozenset({"--step", "--annotation"}), "cut": frozenset({"--step", "--uid"})}
 
 
 def hints(text: str) -> list[str]:
@@ -26,14 +27,22 @@ def hints(text: str) -> list[str]:
 
 def test_a_command_keeps_the_window_and_the_extension() -> None:
     window = WindowChoice(step=(3, 4), annotation="it's", threads="all", after_ns=5, under=12, device=(0, 1))
-    call = Call("my trace.json", window, ["ext.py"], OPTIONS)
+    call = Call("my trace.json", window, ["ext.py"])
     assert shlex.split(call.complete("tracelens-graph report TRACE --table idle_causes"))[1:] == [
         "report", "my trace.json", "--table", "idle_causes", "--step", "3,4", "--annotation", "it's", "--all-threads",
         "--from", "5ns", "--under", "12", "--device", "0", "--device", "1", "--extension", "ext.py",
     ]  # fmt: skip
-    assert "--extension" not in call.complete("tracelens-graph timeline TRACE")
+    assert "--extension" not in call.complete("tracelens-graph ranks TRACE")
+    assert "--annotation" not in call.complete("tracelens-graph cut TRACE")
     assert call.complete("tracelens-graph report TRACE --step 7").count("--step") == 1
     assert call.cut(5) == "tracelens-graph cut 'my trace.json' --uid 5 -o event-5.json.gz"
+
+
+@pytest.mark.parametrize("option", COMMANDS_WITH)
+def test_commands_that_take_what_hints_repeat(option: str) -> None:
+    program: Any = typer.main.get_command(app)
+    took = {name for name, one in program.commands.items() if any(option in p.opts for p in one.params)}
+    assert took == COMMANDS_WITH[option]
 
 
 def test_what_came_through_a_pipe_is_not_named(tmp_path: Path) -> None:
@@ -126,13 +135,12 @@ def test_what_goes_elsewhere_names_no_folders() -> None:
     assert without_folders([".", "../..", "-"])[2] == "-"
     assert without_folders(["."]) == [Path.cwd().name]
     assert without_folders(["/dev/stdin"]) == ["/dev/stdin"]
-    options = {"tree": frozenset({"--extension", "--et"})}
     assert Call("-").without_folders().complete("tracelens-graph tree TRACE") == "tracelens-graph tree TRACE"
-    pair = Call("run/a.json", extensions=["x/ext.py", "y/ext.py"], options=options, et="et/a.json")
-    assert pair.without_folders().complete("tracelens-graph tree TRACE") == (
-        "tracelens-graph tree run/a.json --extension x/ext.py --extension y/ext.py --et et/a.json"
+    pair = Call("run/a.json", extensions=["x/ext.py", "y/ext.py"], et="et/a.json")
+    assert pair.without_folders().complete("tracelens-graph ask TRACE") == (
+        "tracelens-graph ask run/a.json --extension x/ext.py --extension y/ext.py --et et/a.json"
     )
-    call = Call("/home/me/x.json", extensions=["/home/me/own.py", "module"], options=options, et="/home/me/et.json")
-    assert call.without_folders().complete("tracelens-graph tree TRACE") == (
-        "tracelens-graph tree x.json --extension own.py --extension module --et et.json"
+    call = Call("/home/me/x.json", extensions=["/home/me/own.py", "module"], et="/home/me/et.json")
+    assert call.without_folders().complete("tracelens-graph ask TRACE") == (
+        "tracelens-graph ask x.json --extension own.py --extension module --et et.json"
     )

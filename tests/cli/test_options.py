@@ -5,16 +5,15 @@ from __future__ import annotations
 import inspect
 import json
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from all_commands import commands
 from handmade import Run, small_trace, span
 from typer.models import ArgumentInfo, OptionInfo
 
 from tracelens_graph.cli import options
-from tracelens_graph.cli.app import app
 from tracelens_graph.simulate import simulate, write
 
 ONE_TRACE = (
@@ -24,15 +23,6 @@ ONE_TRACE = (
 ASKED_OF_A_PART = (
     "report", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "replay", "ask",
 )  # fmt: skip
-MODEL_ONLY = ("model",)
-
-
-def commands(program: Any = app, above: str = "") -> Iterator[tuple[str, Callable[..., Any]]]:
-    for registered in program.registered_commands:
-        yield above + (registered.name or registered.callback.__name__), registered.callback
-    for group in program.registered_groups:
-        if group.name not in MODEL_ONLY:
-            yield from commands(group.typer_instance, f"{group.name} ")
 
 
 def flags() -> dict[str, dict[str, Any]]:
@@ -277,8 +267,8 @@ def test_the_device_is_that_of_the_trace_unless_another_is_named(run: Run, job: 
         ("attribution TRACE --level x", 2, "--level: 'x' is not one of 'module', "),
         ("cut TRACE -o x.json --uid", 2, "option '--uid' requires an argument"),
         ("db qery", 2, "there is no command 'qery'; did you mean query?"),
-        ("model gemm --n 1", 2, "missing option '--m' (see "),
-        ("model gmm", 2, "there is no command 'gmm'; did you mean gemm?"),
+        ("model gemm n=1", 2, "gemm also needs m=N k=N"),
+        ("model gmm", 2, "there is no formula 'gmm'; did you mean gemm?"),
         ("info /nowhere", 1, "/nowhere: no such file or directory"),
         ("roofline TRACE", 1, "no roofline: "),
         ("roofline TRACE --arch h100-sxm -o q.pdf", 2, "--output: q.pdf: name a file .html, .png or .svg"),
@@ -294,7 +284,7 @@ def test_errors_look_the_same(run: Run, trace_file: Path, words: str, code: int,
     assert len(line) < 400
 
 
-@pytest.mark.parametrize("words", [[], ["db"], ["model"]])
+@pytest.mark.parametrize("words", [[], ["db"]])
 def test_without_a_command_the_help_is_shown(run: Run, words: list[str]) -> None:
     code, out, err = run(*words)
     assert code == 2

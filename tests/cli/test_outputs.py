@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from all_commands import commands as all_commands
 from handmade import Run
 from mm_pair import node
 
 import tracelens_graph
-from tracelens_graph.cli.app import app
 from tracelens_graph.cli.outputs import written
 from tracelens_graph.errors import OutputError
 from tracelens_graph.output.files import Protection, check_outputs, protecting, replacing
@@ -110,11 +110,9 @@ FILES = [output for output in OUTPUTS.values() if not output.files]
 FOLDERS = [output for output in OUTPUTS.values() if output.files]
 
 
-def commands(program: Any = app) -> Iterator[tuple[str, Callable[..., Any]]]:
-    for registered in program.registered_commands:
-        yield registered.name or registered.callback.__name__, registered.callback
-    for group in program.registered_groups:
-        yield from commands(group.typer_instance)
+def commands() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name, command in all_commands():
+        yield name.rpartition(" ")[2], command
 
 
 def named(output: Output) -> str:
@@ -190,16 +188,16 @@ def test_nothing_else_opens_files_to_write() -> None:
     package = Path(tracelens_graph.__file__).parent
     opening = r"""open\([^)]*["'][wxa]b?["']|\.write_(?:text|bytes)\(|savefig\((?!file|drawn)"""
     allowed = {
-        "files.py",  # the one that does
-        "leftovers.py",  # a lock in a temporary folder
-        "output_folder.py",  # into a temporary folder
+        "output/files.py",  # the one that does
+        "output/temporary.py",  # a lock in a temporary folder
+        "output/folder.py",  # into a temporary folder
         "cli/ending.py",  # the null device, in place of a closed stream
         "simulate/__init__.py",  # for tests and examples, called from Python
         "simulate/xla/__init__.py",  # so are its profiles
-        "stores/neo4j/server/jars.py",  # into a folder of its own
+        "db/server/jars.py",  # into a folder of its own
         "stores/export.py",  # packs into the file that it is given
         "loaders/kineto/loader.py",  # pipes between processes
-        "stores/neo4j/server/offline.py",  # the server's own folder
+        "db/server/offline.py",  # the server's own folder
         "replay/verify/verify.py",  # a copy in a temporary folder
         "compat/EventReplay/batched_replay.py",  # a program that is written as one file, where Python code says
     }
@@ -469,8 +467,14 @@ def test_no_output_lies_in_the_folder_of_another(run: Run, trace_file: Path, tmp
         ("compare TRACE TRACE --csv -", "--csv: - is standard output"),
         ("db queries --save -", "--save: - is standard output"),
         ("db export - TRACE", "DIR: - is standard output"),
-        ("report TRACE --csv --no-models", "--csv: --no-models is an option; name a folder, ./--no-models if that is"),
-        ("save TRACE -o --cache", "--output / -o: --cache is an option; name a file, ./--cache if that is its name"),
+        (
+            "report TRACE --csv --no-models",
+            "--csv: --no-models looks like an option; name a folder",
+        ),
+        (
+            "save TRACE -o --cache",
+            "--output / -o: --cache looks like an option; name a file",
+        ),
         ("report TRACE --table ops_summary --csv x", "--csv writes all tables, --table prints some: give one of them"),
         ("report TRACE --table ops_summary --json x", "--json writes all tables, --table prints some"),
         ("report TRACE --csv file", "file: is a file; name a folder"),

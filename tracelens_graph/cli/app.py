@@ -10,14 +10,12 @@ import typer
 from tracelens_graph._version import __version__
 from tracelens_graph.cli.program import Program
 
-COMMANDS = (
+_COMMANDS = (
     "report", "info", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "ranks", "link",
     "replay", "ask", "tensor", "cut", "export", "save", "model",
 )  # fmt: skip
-"""Commands: `tracelens_graph.cli.NAME` has the function NAME."""
-
-GROUPS = {"db": "db"}
-"""Groups of commands: `tracelens_graph.cli.NAME` has the program `app`."""
+HOMES = {name: f"tracelens_graph.cli.{name}:{name}" for name in _COMMANDS} | {"db": "tracelens_graph.cli.db:app"}
+"""Name of a command, or of a group of commands -> its module and what it is there."""
 
 
 def _print_version(wanted: bool) -> None:
@@ -27,9 +25,7 @@ def _print_version(wanted: bool) -> None:
 
 
 class _Program(Program):
-    homes: ClassVar[Mapping[str, str]] = {name: f"tracelens_graph.cli.{name}:{name}" for name in COMMANDS} | {
-        name: f"tracelens_graph.cli.{module}:app" for name, module in GROUPS.items()
-    }
+    homes: ClassVar[Mapping[str, str]] = HOMES
     lenient = frozenset({"model"})  # sizes were options of it
 
 

@@ -9,25 +9,29 @@ import typer
 
 from tracelens_graph.cli.program import Group
 
-_HOMES = {
-    "start": "server:start",
-    "stop": "server:stop",
-    "check": "check:check",
-    "demo": "demo:demo",
-    "push": "push:push",
-    "push-diff": "push_diff:push_diff",
-    "pull": "pull:pull",
-    "export": "export:export",
-    "import": "import_:import_",
-    "list": "catalog:list_",
-    "query": "query:query",
-    "queries": "query:queries",
-    "drop": "catalog:drop",
+HOMES = {
+    name: f"{__name__}.{home}"
+    for name, home in {
+        "start": "server:start",
+        "stop": "server:stop",
+        "check": "check:check",
+        "demo": "demo:demo",
+        "push": "push:push",
+        "push-diff": "push_diff:push_diff",
+        "pull": "pull:pull",
+        "export": "export:export",
+        "import": "import_:import_",
+        "list": "catalog:list_",
+        "query": "query:query",
+        "queries": "query:queries",
+        "drop": "catalog:drop",
+    }.items()
 }
+"""Name of a command -> its module and what it is there."""
 
 
 class _Group(Group):
-    homes: ClassVar[Mapping[str, str]] = {name: f"{__name__}.{home}" for name, home in _HOMES.items()}
+    homes: ClassVar[Mapping[str, str]] = HOMES
     acting = frozenset({"start", "stop", "demo", "push", "import", "drop"})
 
 
