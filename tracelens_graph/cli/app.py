@@ -51,7 +51,8 @@ COMMANDS = (
 )  # fmt: skip
 for command in COMMANDS:
     app.command(help=_paragraphs(command.__doc__))(protected(command))
-app.add_typer(model.app, name="model")
+# Sizes stand as `--m 5` in commands of earlier versions.
+app.command(help=_paragraphs(model.model.__doc__), context_settings={"ignore_unknown_options": True})(model.model)
 app.add_typer(db.app, name="db")
 
 

@@ -1,6 +1,6 @@
 """`tracelens-graph model`: what an operation costs and how fast a device can do it, without a trace.
 
-Every formula named here is a command: its parameters are the options, and its docstring is the help.
+Every formula named here is a word of the command: its parameters are the sizes, and its docstring is the help.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 
 from tracelens_graph import perf
-from tracelens_graph.cli.common import write_table
+from tracelens_graph.cli.common import print_wrapped, write_table
 from tracelens_graph.cli.durations import to_ns
 from tracelens_graph.cli.options import Format, FormatOption
-from tracelens_graph.cli.program import Group
+from tracelens_graph.utils.suggest import did_you_mean, hint, there_are
 
 FORMULAS = {
     "gemm": "gemm",
@@ -39,69 +39,26 @@ FORMULAS = {
     "causal-conv1d": "causal_conv1d",
     "mamba2": "mamba2",
 }
-"""Command -> formula."""
+"""Word of the command -> formula."""
 
 _PARAGRAPHS = re.compile(r"\n[ \t]*\n")
 _SECTION = re.compile(r"^(?:Args|Attributes|Returns|Raises):$", re.MULTILINE)
 _EXPLAINED = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)
-_TAG = re.compile(r"\[(?=[a-z#/@])", re.IGNORECASE)
 _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 _MOST_SIZES = 8
+_DEVICES = "architectures"
+_WORDS_OF_SWITCHES = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+_KINDS = {int: "N", float: "X", bool: "yes|no", str: "TEXT"}
 
 
-class _Commands(Mapping[str, Any]):
-    """Commands that are made when they are asked for: formulas take time to import."""
-
-    def __init__(self, others: Mapping[str, Any]) -> None:
-        self._made = dict(others)
-        self._names = [*FORMULAS, *others]
-
-    def __getitem__(self, name: str) -> Any:
-        if name in FORMULAS and name not in self._made:
-            self._made[name] = typer.main.get_command(command_of(name, getattr(perf, FORMULAS[name])))
-        return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-class _Group(Group):
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        self.commands = _Commands(self.commands)  # type: ignore[assignment]  # it is only read
-
-
-app = typer.Typer(cls=_Group, no_args_is_help=True)
-
-
-@app.callback(
-    help="What an operation costs at least, and how fast devices can do it.\n\n"
-    "Example: tracelens-graph model gemm --m 4096 --n 4096 --k 4096 --arch h100-sxm"
-)
-def _model() -> None:
-    pass
-
-
-@app.command(help="List the devices that are known, or all that is known of one, and where it stands.")
-def architectures(
-    arch: Annotated[
-        str | None, typer.Argument(metavar="[NAME|FILE]", show_default=False, help="A device, or a file of one.")
+def model(
+    formula: Annotated[
+        str, typer.Argument(metavar="FORMULA", show_default=False, help="The operation, or architectures.")
+    ],
+    sizes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE...", show_default=False, help="Its sizes; without any they are listed."),
     ] = None,
-    format: FormatOption = Format.table,
-) -> None:
-    """Print devices as a table."""
-    from tracelens_graph.perf.architecture_tables import device, devices
-    from tracelens_graph.perf.devices import architecture, shipped
-
-    write_table(devices(shipped().values()) if arch is None else device(architecture(arch)), format)
-
-
-def _report(
-    name: str,
-    formula: Callable[[], Any],
     arch: Annotated[
         list[str] | None,
         typer.Option(
@@ -115,6 +72,115 @@ def _report(
     ] = None,
     format: FormatOption = Format.table,
 ) -> None:
+    """What an operation costs at least, and how fast devices can do it.
+
+    Formulas are FORMULAS. `model FORMULA` alone lists the sizes of one; `model architectures` lists the devices that
+    are known, `model architectures NAME` all that is known of one, and where it stands.
+
+    Example: tracelens-graph model gemm m=4096 n=4096 k=4096 --arch h100-sxm
+
+    Example: tracelens-graph model convolution x=fp32:2,8,16,16 w=4,8,3,3 padding=1,1
+    """
+    if formula == _DEVICES:
+        _architectures(sizes or [], format)
+        return
+    if formula not in FORMULAS:
+        raise typer.BadParameter(f"there is no formula {formula!r}; {hint(formula, [*FORMULAS, _DEVICES])}")
+    function = getattr(perf, FORMULAS[formula])
+    if not sizes:
+        _print_sizes(formula, function, format)
+        return
+    _report(formula, function, _given(formula, function, sizes), arch or [], measured, format)
+
+
+model.__doc__ = (model.__doc__ or "").replace("FORMULAS", ", ".join(FORMULAS), 1)
+
+
+def _architectures(names: Sequence[str], format: Format) -> None:
+    """Print devices as a table."""
+    from tracelens_graph.perf.architecture_tables import device, devices
+    from tracelens_graph.perf.devices import architecture, shipped
+
+    if len(names) > 1:
+        raise typer.BadParameter(f"{_DEVICES} takes one device, not {len(names)}")
+    write_table(device(architecture(names[0])) if names else devices(shipped().values()), format)
+
+
+def _print_sizes(name: str, formula: Callable[..., Any], format: Format) -> None:
+    """Print what a formula says of itself and of its sizes."""
+    from tracelens_graph.tables.table import Column, Table
+
+    about = {
+        "size": Column("key of the size"),
+        "value": Column("what it takes"),
+        "default": Column("what it is unless given"),
+        "meaning": Column("what it means"),
+    }
+    rows = sizes_of(formula)
+    table = Table("sizes", {key: [row[i] for row in rows] for i, key in enumerate(about)}, about, title=name)
+    if format is Format.table:
+        for paragraph in description_of(formula).split("\n\n"):
+            print_wrapped(paragraph)
+        print()
+    write_table(table, format)
+
+
+def description_of(formula: Callable[..., Any]) -> str:
+    """What a formula says of itself."""
+    return _documentation(formula)[0]
+
+
+def sizes_of(formula: Callable[..., Any]) -> list[tuple[str, str, str, str]]:
+    """Key, form of the value, default and meaning of each size of a formula."""
+    return [(one.key, one.form, one.default_text, one.help) for one in _inputs(formula)]
+
+
+def _given(name: str, formula: Callable[..., Any], words: Sequence[str]) -> dict[tuple[str, ...], Any]:
+    """The values of all sizes of a formula, by path.
+
+    Raises:
+        typer.BadParameter: a word is no size of it, or a size is missing.
+    """
+    inputs = {one.key: one for one in _inputs(formula)}
+    texts: dict[str, str] = {}
+    for key, text in _pairs(words, {key for key, one in inputs.items() if one.kind is bool}):
+        if key not in inputs:
+            meant = did_you_mean(key, inputs) or there_are(inputs, len(inputs))
+            raise typer.BadParameter(f"{name} has no size {key!r}; {meant}")
+        texts[key] = text
+    if missing := [key for key, one in inputs.items() if one.is_required and key not in texts]:
+        raise typer.BadParameter(f"{name} needs {', '.join(f'{key}=' for key in missing)}")
+    return {one.path: one.read(texts.get(key)) for key, one in inputs.items()}
+
+
+def _pairs(words: Sequence[str], switches: set[str]) -> Iterator[tuple[str, str]]:
+    """Keys and values of `key=value`, or of the earlier `--key value`, `--switch` and `--no-switch`."""
+    rest = iter(words)
+    for word in rest:
+        key, equals, text = word.removeprefix("--").partition("=")
+        key = key.replace("-", "_")
+        if equals:
+            yield key, text
+        elif not word.startswith("--"):
+            raise typer.BadParameter(f"{word!r} is no size such as m=4096")
+        elif key in switches:
+            yield key, "yes"
+        elif key.removeprefix("no_") in switches:
+            yield key.removeprefix("no_"), "no"
+        elif (value := next(rest, None)) is None:
+            raise typer.BadParameter(f"{key} has no value")
+        else:
+            yield key, value
+
+
+def _report(
+    name: str,
+    formula: Callable[..., Any],
+    values: Mapping[tuple[str, ...], Any],
+    arch: Sequence[str],
+    measured: str | None,
+    format: Format,
+) -> None:
     if measured is not None and not arch:
         raise typer.BadParameter("--measured needs --arch")
     measured_us = None if measured is None else to_ns(measured, "--measured") / 1e3
@@ -122,9 +188,9 @@ def _report(
     from tracelens_graph.perf.devices import architecture
     from tracelens_graph.perf.roofs import roof_table
 
-    devices = [architecture(one) for one in arch or ()]
+    devices = [architecture(one) for one in arch]
     try:
-        cost = formula()
+        cost = _called(formula, values)
         if min(cost.flops, cost.bytes or 0) < 0:
             raise CannotModel("a size is below 0")
         title = f"{name}: " + ", ".join(f"{size} {value}" for size, value in cost.params.items() if value is not None)
@@ -136,35 +202,9 @@ def _report(
     write_table(table, format)
 
 
-def command_of(name: str, formula: Callable[..., Any]) -> typer.Typer:
-    """The program of one command that a formula makes.
-
-    Args:
-        name: its name.
-        formula: a function that gives a Cost. Parameters become options, a group of them (a dataclass) one for each
-            field; those of types that no option has keep their defaults.
-    """
-    found = list(_inputs(formula))
-    inputs = {one.path[-1]: one for one in found}
-    own = list(inspect.signature(_report, eval_str=True).parameters.values())[2:]
-    assert len(inputs) == len(found), f"{name}: two values would have one option"
-    assert inputs.keys().isdisjoint(one.name for one in own), f"{name}: an option of every formula is hidden"
-    parameters = [*map(_Input.parameter, inputs.values()), *(one.replace(kind=one.KEYWORD_ONLY) for one in own)]
-
-    def command(**given: Any) -> None:
-        values = {one.path: one.read(given.pop(option)) for option, one in inputs.items()}
-        _report(name, lambda: _called(formula, values), **given)
-
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
-    program = typer.Typer(add_completion=False)
-    program.command(name, help=_documentation(formula)[0])(command)
-    return program
-
-
 @dataclass(frozen=True)
 class _Input:
-    """A value that a formula is given, and the option for it.
+    """A value that a formula is given.
 
     Attributes:
         path: name of the parameter; for a field of a dataclass, that of the parameter and its own.
@@ -181,46 +221,73 @@ class _Input:
     help: str
 
     @property
-    def flag(self) -> str:
-        """The option's name."""
-        return f"--{self.path[-1].replace('_', '-')}"
+    def key(self) -> str:
+        """What it is called on the command line."""
+        return self.path[-1]
 
-    def parameter(self) -> inspect.Parameter:
-        """The parameter of a command."""
-        kind, default, empty = self.kind, self.default, inspect.Parameter.empty
-        metavar = {int: "N", float: "X"}.get(kind)
-        if kind in _texts():
-            (metavar, _), kind = _texts()[kind], str
-            default = empty if default is empty else None
-        if self.optional and default is empty:
-            default = None
-        option = typer.Option(
-            *([] if default is True else [self.flag]),
-            metavar=metavar,
-            min=0 if kind in (int, float) else None,
-            show_default=default not in (None, "", False),
-            help=self.help,
-        )
-        annotation = Annotated[kind | None if default is None else kind, option]  # type: ignore[valid-type]
-        return inspect.Parameter(self.path[-1], inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    @property
+    def is_required(self) -> bool:
+        """Whether it must be given."""
+        return self.default is inspect.Parameter.empty and not self.optional
 
-    def read(self, given: Any) -> Any:
+    @property
+    def form(self) -> str:
+        """What a value of it looks like."""
+        if get_origin(self.kind) is Literal:
+            return "|".join(map(str, get_args(self.kind)))
+        return _KINDS[self.kind] if self.kind in _KINDS else _texts()[self.kind][0]
+
+    @property
+    def default_text(self) -> str:
+        """Its default, for people."""
+        if self.is_required:
+            return "required"
+        if self.default in (None, "", (), inspect.Parameter.empty):
+            return ""
+        if isinstance(self.default, bool):
+            return "yes" if self.default else "no"
+        return ",".join(map(str, self.default)) if isinstance(self.default, tuple) else str(self.default)
+
+    def read(self, text: str | None) -> Any:
         """The value for the formula.
 
         Raises:
-            typer.BadParameter: what was given is none.
+            typer.BadParameter: the text is none.
         """
-        if given is None:
+        if text is None:
             return None if self.default is inspect.Parameter.empty else self.default
         if self.kind in _texts():
-            return _texts()[self.kind][1](given, self.flag)
-        if given and "dtype" in self.path[-1]:
-            _check_type(given, self.flag)
-        return given
+            return _texts()[self.kind][1](text, self.key)
+        if get_origin(self.kind) is Literal:
+            return self._checked(text, get_args(self.kind))
+        if self.kind is bool:
+            return _WORDS_OF_SWITCHES[self._checked(text.lower(), _WORDS_OF_SWITCHES)]
+        if self.kind in (int, float):
+            return self._number(text)
+        if text and "dtype" in self.key:
+            _check_type(text, self.key)
+        return text
+
+    def _checked(self, text: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+        if text not in known:
+            raise typer.BadParameter(f"{self.key}: {text!r} is not one of {', '.join(known)}")
+        return text
+
+    def _number(self, text: str) -> int | float:
+        try:
+            number: int | float = self.kind(text)
+        except ValueError:
+            raise typer.BadParameter(f"{self.key}: {text[:40]!r} is no {_NUMBERS[self.kind]}") from None
+        if not number >= 0:
+            raise typer.BadParameter(f"{self.key}: {text} is below 0")
+        return number
+
+
+_NUMBERS = {int: "whole number", float: "number"}
 
 
 def _inputs(of: Callable[..., Any], above: tuple[str, ...] = ()) -> Iterator[_Input]:
-    """What a formula, or a dataclass, is made from, as far as options can give it."""
+    """What a formula, or a dataclass, is made from, as far as text can give it."""
     help_of = _documentation(of)[1]
     for parameter in inspect.signature(of, eval_str=True).parameters.values():
         kinds = [parameter.annotation]
@@ -246,14 +313,14 @@ def _called(formula: Callable[..., Any], values: Mapping[tuple[str, ...], Any]) 
 
 @cache
 def _texts() -> Mapping[Any, tuple[str, Callable[[str, str], Any]]]:
-    """Types that options take as text -> the word for it, and what makes the value of it."""
+    """Types that are written in a form of their own -> the form, and what reads it."""
     from tracelens_graph.perf.arguments import Tensor
 
-    def tensor(text: str, option: str) -> Tensor:
+    def tensor(text: str, key: str) -> Tensor:
         dtype, colon, shape = text.rpartition(":")
         if colon:
-            _check_type(dtype, option)
-        return Tensor(_sizes(shape, option), dtype or "bf16")
+            _check_type(dtype, key)
+        return Tensor(_sizes(shape, key), dtype or "bf16")
 
     return {
         tuple[int, ...]: ("N,N,...", _sizes),
@@ -262,26 +329,26 @@ def _texts() -> Mapping[Any, tuple[str, Callable[[str, str], Any]]]:
     }
 
 
-def _sizes(text: str, option: str) -> tuple[int, ...]:
+def _sizes(text: str, key: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > _MOST_SIZES or not all(_WHOLE.fullmatch(part) for part in parts):
-        raise typer.BadParameter(f"{option}: {text!r} is no list of sizes such as 32,64,56,56")
+        raise typer.BadParameter(f"{key}: {text!r} is no list of sizes such as 32,64,56,56")
     return tuple(map(int, parts))
 
 
-def _check_type(dtype: str, option: str) -> None:
+def _check_type(dtype: str, key: str) -> None:
     from tracelens_graph.perf.cost import CannotModel
     from tracelens_graph.perf.dtypes import element_type
 
     try:
         element_type(dtype)
     except CannotModel as reason:
-        raise typer.BadParameter(f"{option}: {reason}") from None
+        raise typer.BadParameter(f"{key}: {reason}") from None
 
 
 def _documentation(of: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """What a formula says of itself, and of each of its parameters."""
-    documented = _TAG.sub(r"\\[", inspect.getdoc(of) or "")
+    documented = inspect.getdoc(of) or ""
     text = _SECTION.split(documented)[0].strip()
     help_of = {
         name: " ".join(meaning.split())
