@@ -24,15 +24,16 @@ ONE_TRACE = (
 ASKED_OF_A_PART = (
     "report", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "replay", "ask",
 )  # fmt: skip
-MODEL_ONLY = ("model",)
 
 
 def commands(program: Any = app, above: str = "") -> Iterator[tuple[str, Callable[..., Any]]]:
+    """All commands but `model`, which reads no trace and takes several devices."""
     for registered in program.registered_commands:
-        yield above + (registered.name or registered.callback.__name__), registered.callback
+        name = registered.name or registered.callback.__name__
+        if name != "model":
+            yield above + name, registered.callback
     for group in program.registered_groups:
-        if group.name not in MODEL_ONLY:
-            yield from commands(group.typer_instance, f"{group.name} ")
+        yield from commands(group.typer_instance, f"{group.name} ")
 
 
 def flags() -> dict[str, dict[str, Any]]:
