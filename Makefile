@@ -2,7 +2,9 @@
 #   make demo                      a first look, on a generated trace
 #   make quick                     tests for every save: no database, browser or real traces; about a minute
 #   make slow                      measure which tests `make quick` leaves out
-#   make test                      all tests; TESTS=tests/graph some, HYPOTHESIS=many with many more examples
+#   make test                      the tests of figures and behaviour; TESTS=tests/graph some
+#   make proof                     the long proofs that `make test` leaves out: depth, damage, fuzz, kill points, the
+#                                  database; HYPOTHESIS=many with many more examples
 #   make quick-wheel               the quick tests on the wheel, installed into an empty environment
 #   make lint build bench          for developers
 #   make pairs TORCH=python3       record examples/traces/linked anew, in a temporary folder, and check it; TORCH has PyTorch
@@ -22,7 +24,7 @@ HYPOTHESIS ?= few
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder --hypothesis-profile $(HYPOTHESIS)
 QUICK := not (neo4j or browser or corpus or slow)
 
-.PHONY: demo quick slow test test-torch test-jax quick-wheel bench lint build pairs
+.PHONY: demo quick slow test proof test-torch test-jax quick-wheel bench lint build pairs
 
 demo: $(VENV)/.installed
 	$(RUN) examples/demo.py
@@ -37,8 +39,10 @@ slow: $(VENV)/.installed-dev
 	&& $(RUN) $(PYTEST) -m 'not (neo4j or browser or corpus)' --junitxml="$$report" \
 	&& $(RUN) tests/slow_tests.py "$$report"
 
-test: $(VENV)/.installed-dev
-	$(RUN) $(PYTEST) $(TESTS)
+test: MARKED ?= not proof
+proof: MARKED ?= proof
+test proof: $(VENV)/.installed-dev
+	$(RUN) $(PYTEST) -m '$(MARKED)' $(TESTS)
 
 # The copy holds all that tests read but the package, so that they import the one that is installed.
 quick-wheel: build

@@ -23,7 +23,7 @@ BAR = 1.2
 
 MEASURED = """
 import json, resource, sys, time
-from tracelens_graph.analyses.alignment.difference import align
+from tracelens_graph.analyses.alignment.align import align
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.loading.one import load_core
 

@@ -36,6 +36,7 @@ PURPOSE = {
     "loaders": "one folder per input format; stands beside the package as loaders/",
     "simulate": "training runs whose truth is known",
     "analyses": "one folder per theme of questions; each answers with a Table",
+    "frameworks": "what differs between traces of PyTorch and JAX",
     "extensions": "what users add: categories, models, tables, replayers",
     "perf": "performance models of ops",
     "categories": "rules that sort ops and kernels",

@@ -179,21 +179,21 @@ OTHER_TABLES = {
     ),
     "diff_times": (
         "tracelens-graph diff TRACE TRACE --json -",
-        f"{_ALIGNED} from tracelens_graph.analyses.alignment.times import times_table; times_table(diff(g, g))",
+        f"{_ALIGNED} from tracelens_graph.analyses.alignment.tables import times_table; times_table(diff(g, g))",
     ),
     "diff_stats": (
         "tracelens-graph report TRACE --compare-with TRACE --table diff_stats",
-        f"{_ALIGNED} from tracelens_graph.compat.diff.tables import TraceLensDiff; "
+        f"{_ALIGNED} from tracelens_graph.analyses.alignment.common_ancestors import TraceLensDiff; "
         "TraceLensDiff(diff(g, g)).diff_stats",
     ),
     "diff_stats_unique_args_summary": (
         "tracelens-graph diff TRACE TRACE --layout tracelens --csv diff",
-        f"{_ALIGNED} from tracelens_graph.compat.diff.tables import TraceLensDiff; "
+        f"{_ALIGNED} from tracelens_graph.analyses.alignment.common_ancestors import TraceLensDiff; "
         "TraceLensDiff(diff(g, g)).diff_stats_unique_args_summary",
     ),
     "perf_summary_by_lca": (
         "tracelens-graph diff TRACE TRACE --layout tracelens --csv diff",
-        f"{_ALIGNED} from tracelens_graph.compat.diff.tables import TraceLensDiff; "
+        f"{_ALIGNED} from tracelens_graph.analyses.alignment.common_ancestors import TraceLensDiff; "
         "TraceLensDiff(diff(g, g)).perf_summary_by_lca",
     ),
     "diff_runs": (

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from call_trees import FORWARD, Call, load
 
+from tracelens_graph.analyses.alignment.align import Alignment, align
 from tracelens_graph.analyses.alignment.captures import captured_launches
 from tracelens_graph.analyses.alignment.costs import LeafCosts, LeafTable
-from tracelens_graph.analyses.alignment.difference import Alignment, align
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.sequence import NEVER
 from tracelens_graph.graph.core import Core
@@ -64,7 +64,7 @@ def assert_same(one: Alignment, other: Alignment) -> None:
         for first, second in zip(getattr(one, what), getattr(other, what), strict=True):
             assert first.tolist() == second.tolist(), what
     assert _points(one) == _points(other)
-    assert one.are_strangers == other.are_strangers
+    assert one.are_unrelated == other.are_unrelated
 
 
 def _points(found: Alignment) -> Counter[object]:

@@ -1,4 +1,12 @@
-"""Which tests need what: markers that follow from fixtures, parameters and measured times; none is set by hand.
+"""Which tests need what, and which are long proofs.
+
+`make test` leaves out the tests marked `proof`, and `make proof` runs them; CI runs both. Three things mark a test:
+
+* `pytestmark = pytest.mark.proof` in its module: depth, growth, fuzz, hard shapes, damage, kill points;
+* it needs Neo4j and is not among the `EVERYDAY_TWINS` below;
+* `pytest.mark.proof` on the test, or on some of its parameters.
+
+All other markers follow from fixtures, parameters and measured times; none is set by hand.
 
 A test that asks for a fixture, directly or through another one, bears the markers of that fixture. All tests of the
 database run in one process of pytest-xdist, before all others, so that one server serves them. Of the others, those of
@@ -33,6 +41,14 @@ ON_THE_SERVER = ("home", "neo4j", "doomed")
 last ones end has served all others."""
 
 
+EVERYDAY_TWINS = (
+    "tests/questions/test_structure.py::test_the_database_says_the_same[layered-",
+    "tests/questions/test_attribution.py::test_query_on_nested_ops[None-",
+    "tests/questions/test_shapes.py::test_the_database_says_the_same[nested-",
+)
+"""How the ids of the database's tests begin that `make test` runs: three small traces, about 15 questions on each."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before markers are looked at, by pytest itself and by xdist
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark, group and order the tests."""
@@ -45,6 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for reason in _missing(item):
             item.add_marker(pytest.mark.skip(reason=reason))
         if item.get_closest_marker("neo4j"):
+            if not item.nodeid.startswith(EVERYDAY_TWINS):
+                item.add_marker(pytest.mark.proof)
             item.add_marker(pytest.mark.xdist_group("neo4j"))
     items.sort(key=_place)
 

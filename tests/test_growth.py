@@ -10,6 +10,8 @@ from functools import partial
 import pytest
 from growth import assert_growth, calls, cost
 
+pytestmark = pytest.mark.proof
+
 LETTER = re.compile(rb"x")
 HERE = sys.modules[__name__]
 

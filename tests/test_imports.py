@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import make_stub
 import networkx as nx
 import pytest
 
@@ -65,3 +66,7 @@ def test_modules_import_each_other_in_no_circle() -> None:
     circles = [circle for circle in nx.strongly_connected_components(graph) if len(circle) > 1]
     names = ("autograd", "classes", "collectives", "core", "identity", "node", "recompute", "window")
     assert circles == [{f"tracelens_graph.graph.{name}" for name in names}]
+
+
+def test_type_checkers_see_the_public_names() -> None:
+    assert make_stub.STUB.read_text() == make_stub.text(), "run docs/make_stub.py"

@@ -70,7 +70,7 @@ def test_what_is_saved_and_what_is_cut_is_the_same_graph(profile: Path, tmp_path
     write_graph(core, tmp_path / "saved.tlg")
     saved = load_core(tmp_path / "saved.tlg")
     assert saved.equals(core)
-    assert saved.info.is_xla
+    assert saved.framework.compiles_programs
     uids = core.columns.uid.tolist()
     assert saved.details.events(uids) == core.details.events(uids)
     assert_cut_alike(core, tmp_path / "cut.json")

@@ -22,6 +22,8 @@ from tracelens_graph.graph.collective_kinds import communication
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 
+pytestmark = pytest.mark.proof
+
 SIZES = (100, 200, 400)
 AT_MOST = 2.2
 """Growth for each doubling; quadratic work would be 4."""

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tracelens_graph.frameworks import XLA
 from tracelens_graph.graph.build import EventTable
-from tracelens_graph.graph.core import XLA
 from tracelens_graph.loaders.kineto.codes import Codes
 from tracelens_graph.loaders.kineto.collect import NODE_FAMILIES, Collected, dtype_of
 from tracelens_graph.loaders.kineto.times import MOST_APART_NS
@@ -192,7 +192,7 @@ def _compact(text: bytes) -> str:
 def metadata_of(keys: dict[str, Any]) -> dict[str, Any]:
     """The top-level keys that may be kept, without host names and environment, and without what is damaged."""
     kept = {key: keys[key] for key in KEPT_METADATA if key in keys and isinstance(keys[key], _TYPES.get(key, object))}
-    if kept.get("profiler") != XLA:
+    if kept.get("profiler") != XLA.profiler:
         kept.pop("profiler", None)
     if distributed := kept.get("distributedInfo"):
         kept["distributedInfo"] = {key: distributed[key] for key in _KEPT_DISTRIBUTED if key in distributed}

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tracelens_graph.errors import NotATraceError
+from tracelens_graph.frameworks import XLA
 from tracelens_graph.graph.build import build_core
-from tracelens_graph.graph.core import XLA, Core, TraceInfo
+from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import GPU, HOST, PROGRAMS, TASK, Collector, Events, programs
 from tracelens_graph.loaders.xplane.details import XplaneDetails
@@ -110,7 +111,7 @@ def _process(told: Mapping[str, Mapping[str, Any]]) -> Any:
 def _info(source: Source, events: Events, told: Mapping[str, Mapping[str, Any]], repairs: dict[str, int]) -> TraceInfo:
     start = told.get(TASK, {}).get("profile_start_time", 0)
     start = start if isinstance(start, int) and 0 <= start < 2**62 else 0
-    metadata: dict[str, Any] = {"profiler": XLA, "baseTimeNanoseconds": start}
+    metadata: dict[str, Any] = {"profiler": XLA.profiler, "baseTimeNanoseconds": start}
     if properties := [_device(name, stats) for name, stats in told.items() if GPU.fullmatch(name) and len(stats) > 1]:
         metadata["deviceProperties"] = sorted(properties, key=lambda one: int(one["id"]))
     for key in ("jax_version", "jaxlib_version"):

@@ -10,10 +10,11 @@ from made_hlo import mlp
 from plain_xplane import Plane
 
 from corpus import loaded, parametrize, xplane_files
-from tracelens_graph.analyses.diagnosis.finding import ADVICE, FOR_JAX
+from tracelens_graph.analyses.diagnosis.finding import ADVICE
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.host_states import COMPILATION, COPY_TO_DEVICE, LAUNCH, SYNCHRONIZATION, row_states
 from tracelens_graph.analyses.idle.idle import idle_causes
+from tracelens_graph.frameworks import XLA
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.views import view
@@ -75,8 +76,8 @@ def test_a_gap_is_due_to_what_python_did_also_where_a_pool_launches(between: str
 
 
 def test_suggestions_for_jax_are_known_and_no_words_of_pytorch() -> None:
-    assert set(FOR_JAX) | set(FOR_JAX.values()) <= ADVICE.keys()
-    assert not any("torch" in ADVICE[name] or "with_stack" in ADVICE[name] for name in FOR_JAX.values())
+    assert set(XLA.advice) | set(XLA.advice.values()) <= ADVICE.keys()
+    assert not any("torch" in ADVICE[name] or "with_stack" in ADVICE[name] for name in XLA.advice.values())
 
 
 @pytest.mark.parametrize("name", ["conv-legacy", "te-fused-attention"])

@@ -19,8 +19,9 @@ from corpus import chosen_traces, kineto_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.attribution import attribution
 from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER
-from tracelens_graph.analyses.places.modules import NON_MODULE, PASSES, WHOLE, modules
+from tracelens_graph.analyses.places.modules import PASSES, WHOLE, modules
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.frameworks import PYTORCH
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, window_of
@@ -100,8 +101,8 @@ def test_known_answer() -> None:
         (1, "Net_0", "Net", 1),
         (2, "Linear_0", "Linear", 1),
         (2, "Linear_1", "Linear", 1),
-        (2, NON_MODULE, NON_MODULE, 0),
-        (1, NON_MODULE, NON_MODULE, 0),
+        (2, PYTORCH.outside_modules, PYTORCH.outside_modules, 0),
+        (1, PYTORCH.outside_modules, PYTORCH.outside_modules, 0),
         (1, NO_LAUNCH, NO_LAUNCH, 0),
     ]
     assert paths(table) == {
@@ -109,9 +110,9 @@ def test_known_answer() -> None:
         "Net_0": (33.003, 600.0),
         "Net_0/Linear_0": (10.001, 100.0),
         "Net_0/Linear_1": (20.002, 200.0),
-        f"Net_0/{NON_MODULE}": (3.0, 300.0),
+        f"Net_0/{PYTORCH.outside_modules}": (3.0, 300.0),
         # The loss forward and backward, what the engine launches outside of the ops, and the optimizer.
-        NON_MODULE: (1.0 + 400 + 4 + 5, 0.0),
+        PYTORCH.outside_modules: (1.0 + 400 + 4 + 5, 0.0),
         NO_LAUNCH: (7.0, 0.0),
     }
     assert table["uid"] == [None, 0, 1, 6, None, None, None]
@@ -134,7 +135,7 @@ def test_an_optimizer_has_a_line_and_modules_their_backward_pass() -> None:
     lines = {row["path"]: row for row in modules(core).records()}
     assert [lines[OPTIMIZER][f"{name}_us"] for name in (*PASSES, "total")] == [0, 0, 60, 60]
     assert (lines[""]["optimizer_us"], lines["Net_0"]["optimizer_us"]) == (60, 0)
-    assert lines[NON_MODULE]["total_us"] == 1 + 400 + 4 + 5 + 6
+    assert lines[PYTORCH.outside_modules]["total_us"] == 1 + 400 + 4 + 5 + 6
     found = {row["name"]: row for row in attribution(core, level="module").records()}
     assert {name: (row["inclusive_sum_us"], row["exclusive_sum_us"]) for name, row in found.items()} == {
         "nn.Module: Net_0": (633.003, 303.0), "nn.Module: Linear_0": (110.001, 110.001),
@@ -292,7 +293,7 @@ def test_a_backward_op_of_nobody_counts_for_the_module_that_runs_it() -> None:
 
 def test_without_modules_or_gpu_events() -> None:
     table = modules(load_core(work(0, 5, 1)))
-    assert paths(table) == {"": (5.0, 0.0), NON_MODULE: (5.0, 0.0)}
+    assert paths(table) == {"": (5.0, 0.0), PYTORCH.outside_modules: (5.0, 0.0)}
     assert list(table.notes) == ["the trace has no nn.Module frames: record it with with_stack=True"]
     table = modules(load_core([module("A_0", 0, 5)]))
     assert len(table) == 0
@@ -310,12 +311,12 @@ def test_deep_nesting_and_long_names_stay_small() -> None:
 
 
 def test_a_module_may_be_called_as_our_own_lines_are() -> None:
-    core = load_core([module(NON_MODULE, 0, 10), *work(1, 5, 1), *work(20, 7, 2)])
+    core = load_core([module(PYTORCH.outside_modules, 0, 10), *work(1, 5, 1), *work(20, 7, 2)])
     rows = modules(core).records()
     assert [(row["module"], row["uid"], row["total_us"]) for row in rows] == [
         (WHOLE, None, 12.0),
-        (NON_MODULE, 0, 5.0),
-        (NON_MODULE, None, 7.0),
+        (PYTORCH.outside_modules, 0, 5.0),
+        (PYTORCH.outside_modules, None, 7.0),
     ]
 
 
@@ -478,7 +479,7 @@ def check_against_attribution(core: Core, table: Table) -> None:
     own: Counter[str] = Counter()
     whole: Counter[str] = Counter()
     above: list[str] = []
-    brackets = {NON_MODULE: NO_MODULE}
+    brackets = {PYTORCH.outside_modules: NO_MODULE}
     for row in table.records():
         if row["depth"] == 0:
             continue

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from corpus import loaded, parametrize, xplane_files
-from tracelens_graph.analyses.alignment.times import _Side
+from tracelens_graph.analyses.alignment.tables import _Side
 
 
 @parametrize("path", [path for path in xplane_files() if path.name.startswith("conv-")])

@@ -28,7 +28,7 @@ def scopes(core: Core) -> list[str]:
 
 def test_a_piece_speaks_of_jax(run: Run, cut: Path) -> None:
     core = load_core(cut)
-    assert core.info.is_xla
+    assert core.framework.compiles_programs
     assert {"mlp", "outside of these scopes"} <= {*scopes(core)}
     code, out, _ = run("info", cut)
     assert code == 0
@@ -41,7 +41,7 @@ def test_another_name_of_a_profiler_is_not_kept(cut: Path) -> None:
     told = json.loads(cut.read_text())
     for name in ("something with a token", 3, None, ["XLA"]):
         core = load_core(json.dumps({**told, "profiler": name}).encode())
-        assert not core.info.is_xla
+        assert not core.framework.compiles_programs
         assert "profiler" not in core.info.metadata
 
 

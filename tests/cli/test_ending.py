@@ -15,6 +15,8 @@ import pytest
 
 from tracelens_graph.simulate import simulate, write
 
+pytestmark = pytest.mark.proof
+
 PROGRAM = f"{shlex.quote(sys.executable)} -m tracelens_graph"
 
 

@@ -17,6 +17,7 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.graph_file import read_graph
 
 pytestmark = [
+    pytest.mark.proof,
     pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal"),
 ]
 

@@ -201,7 +201,7 @@ def test_nothing_else_opens_files_to_write() -> None:
         "loaders/kineto/loader.py",  # pipes between processes
         "stores/neo4j/server/offline.py",  # the server's own folder
         "replay/verify/verify.py",  # a copy in a temporary folder
-        "compat/EventReplay/batched_replay.py",  # a program that is run by itself, as those of replay/program/
+        "compat/EventReplay/batched_replay.py",  # a program that is written as one file, where Python code says
     }
     import re
 

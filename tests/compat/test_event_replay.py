@@ -5,17 +5,17 @@ from __future__ import annotations
 import ast
 import json
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from replay_plans import plan_in
 
 from corpus import needs_corpus
 from tracelens_graph.compat import EventReplay, EventReplayer, TreePerfAnalyzer
-from tracelens_graph.replay.batch import operations, plans_of, runner
-from tracelens_graph.replay.check import check
+from tracelens_graph.compat.EventReplay.batched_replay import write
+from tracelens_graph.compat.replay_form import plans_of
 from tracelens_graph.replay.replay_plan import CannotReplay
 from tracelens_graph.replay.run import NoTorchError
 
@@ -77,9 +77,6 @@ def test_many_events(analyzer: TreePerfAnalyzer, unique: pd.DataFrame, tmp_path:
     assert [plan.recorded.dims for plan in plans] == [
         EventReplayer(one, lazy=True).plan.recorded.dims for one in events
     ]
-    with zipfile.ZipFile(tmp_path / "replay_code.zip", "w") as archive:
-        for name in ("utils.py", "batched_replay.py", "batched_replay_readme.md"):
-            archive.write(BESIDE / name, arcname=name)
 
 
 @needs_corpus
@@ -94,18 +91,16 @@ def test_rows_of_a_report(unique: pd.DataFrame) -> None:
     assert plans_of(json.loads(json.dumps(infos)))
 
 
-def test_the_program_beside_is_that_of_many_operations() -> None:
-    source = (BESIDE / "batched_replay.py").read_text()
-    assert source == runner(), (
-        "write it anew: python -c 'from tracelens_graph.replay.batch import *; print(runner(), end=str())'"
-    )
-    check(source)
+def test_the_program_beside_is_written_as_one_file(tmp_path: Path) -> None:
+    write(str(tmp_path / "run.py"))
+    assert plan_in((tmp_path / "run.py").read_text(), "batch") == []
+    assert all((BESIDE / name).is_file() for name in ("utils.py", "batched_replay.py", "batched_replay_readme.md"))
 
 
 def test_an_event_of_ones_own() -> None:
     replayer = EventReplayer(event(), lazy=True)
     assert replayer.matched_schema == "aten::mm(Tensor self, Tensor mat2) -> Tensor"
-    assert replayer.get_repro_info()["plan"] == operations([replayer.plan])[0]["plan"]
+    assert replayer.get_repro_info()["plan"] == replayer.plan.json()
 
 
 def test_what_cannot_be_replayed() -> None:

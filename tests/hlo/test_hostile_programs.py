@@ -19,6 +19,8 @@ from tracelens_graph.hlo.work import Work, work
 from tracelens_graph.loaders.xplane.arguments import argument_set
 from tracelens_graph.loaders.xplane.hlo import read_program
 
+pytestmark = pytest.mark.proof
+
 SECONDS = 5
 """CPU time that a program may take: many times what it takes, and far below what the square of its size would."""
 

@@ -42,10 +42,10 @@ wrong = 0
 for source in json.load(sys.stdin):
     it = {"__name__": "it"}
     exec(source, it)
-    told, made = it["INSTRUCTION"], it["INSTRUCTION"]["result"]
-    given = [jax.ShapeDtypeStruct(tuple(one["dims"]), it["TYPES"][one["type"]]) for one in told["operands"]]
+    told, made = it["PLAN"], it["PLAN"]["result"]
+    given = [jax.ShapeDtypeStruct(tuple(one["dims"]), one["dtype"]) for one in told["operands"]]
     found = jax.eval_shape(it["compute"], *given)
-    wrong += (list(found.shape), found.dtype.name) != (made["dims"], it["TYPES"][made["type"]])
+    wrong += (list(found.shape), found.dtype.name) != (made["dims"], made["dtype"])
 print(wrong)
 """
 

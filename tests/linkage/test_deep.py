@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 from tracelens_graph.cli.app import app
 
+pytestmark = pytest.mark.proof
+
 DEPTH = 30_000
 
 

@@ -19,6 +19,8 @@ from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate, write
 
+pytestmark = pytest.mark.proof
+
 
 def grow(path: Path) -> None:
     with path.open("ab") as file:

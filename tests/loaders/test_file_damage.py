@@ -14,6 +14,8 @@ from tracelens_graph.loaders.kineto import loader
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import REPAIR_MEANING
 
+pytestmark = pytest.mark.proof
+
 HEAD = {
     "schemaVersion": 1,
     "deviceProperties": [{"id": 0, "name": "GPU", "totalGlobalMem": 7}, {"id": 1, "name": "GPU"}],

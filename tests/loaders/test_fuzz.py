@@ -24,6 +24,8 @@ from tracelens_graph.loaders.kineto import chunks, loader
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import REPAIR_MEANING
 
+pytestmark = pytest.mark.proof
+
 EXAMPLE = CHECKOUT / "examples/traces/tiny-transformer-cpu.json.gz"
 SMALL = traces_named(
     "tracelens/h100/bert-small", "tracelens/mi300/torch-compile-triton", "hta/amd/mi250-minitoy",

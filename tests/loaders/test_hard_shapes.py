@@ -21,6 +21,8 @@ from tracelens_graph.errors import TraceError, TraceLensGraphError
 from tracelens_graph.loaders.kineto import chunks, collect, limits, repair, repair_text, structure, times
 from tracelens_graph.loading.one import load_core
 
+pytestmark = pytest.mark.proof
+
 READERS: tuple[ModuleType, ...] = (chunks, collect, repair, repair_text, structure, times)
 SIZE = 1 << 13
 

@@ -16,6 +16,8 @@ from tracelens_graph.loaders.kineto import loader
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import REPAIR_MEANING
 
+pytestmark = pytest.mark.proof
+
 
 def trace(ops: int = 3000) -> bytes:
     events = [

@@ -13,10 +13,10 @@ from parity.cases import graph
 from parity.comparing import EXACT, PER_INTERVAL_US, equal, read_reference, understood
 
 from corpus import GOLDENS, NO_GOLDENS
+from tracelens_graph.analyses.alignment.common_ancestors import TraceLensDiff
 from tracelens_graph.analyses.alignment.difference import diff
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.compat import TraceDiff, TraceToTree
-from tracelens_graph.compat.diff.tables import TraceLensDiff
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.table import Table

@@ -112,7 +112,7 @@ def come_back(database: Database, core: Core, name: str) -> None:
         for key, column in ours.items():
             assert plain(column.tolist()) == plain(theirs[key].tolist()), key
     assert pulled.info == replace(core.info, source=Path(core.info.source).name)
-    assert pulled.info.is_xla
+    assert pulled.framework.compiles_programs
     assert pulled.programs == core.programs is not None
     tables = report_tables(pulled)
     for key, table in report_tables(core).items():

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 from typing import Any
 
 import pytest
 from handmade import span
 from rank_traces import collective, kernel
+from replay_plans import plan_in
 
 from corpus import CHECKOUT, needs_corpus
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.replay.check import check
 from tracelens_graph.replay.collectives import CollectiveCall, _to_record, collective_plan
 
 GLOO = CHECKOUT / "examples/traces/gloo-4-ranks/rank1.json.gz"
@@ -29,15 +28,6 @@ def rank(*events: dict[str, Any], world_size: int | None = 4) -> Core:
 def only(*events: dict[str, Any]) -> CollectiveCall:
     [call] = collective_plan(rank(*events)).calls
     return call
-
-
-def data_of(source: str) -> Any:
-    """What `COLLECTIVES` holds in a program."""
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "COLLECTIVES":
-            assert node.value is not None
-            return ast.literal_eval(node.value)
-    raise AssertionError
 
 
 def test_equal_collectives_are_one_entry_and_the_dearest_comes_first() -> None:
@@ -165,15 +155,14 @@ def test_the_job_has_as_many_ranks_as_its_groups_need() -> None:
 
 def test_the_program_is_checked_and_told_only_what_differs_from_its_defaults() -> None:
     source = collective_plan(rank(collective(0, 12.5, elements=2**20))).script()
-    check(source)
-    assert data_of(source) == [
+    assert plan_in(source, "collectives")["collectives"] == [
         {
             "kind": "allreduce", "call": "all_reduce", "dtype": "float32", "in": 2**20, "out": 2**20, "ranks": [0, 1],
             "message": "larger", "factor": 2.0, "all_ranks": True, "calls": 1, "traced_us": 12.5,
         }
     ]  # fmt: skip
     assert "torchrun --nproc-per-node 4 THIS_FILE" in source
-    assert max(len(line) for line in source.splitlines()) <= 120
+    assert max(map(len, source.splitlines())) <= 120
 
 
 @pytest.mark.parametrize("hostile", ['"); import os #', "\x00", "evil\n", "\ud800", "{}%s"])
@@ -182,8 +171,7 @@ def test_hostile_names_stay_data(hostile: str) -> None:
     events[0]["args"]["Collective name"] = f"allreduce{hostile}"
     events.append(span("cuda_runtime", "cudaLaunchKernel", 15, 1, correlation=5))
     source = collective_plan(rank(*events)).script()
-    check(source)
-    assert source.isascii()
+    plan_in(source, "collectives")
 
 
 def test_collectives_of_gloo() -> None:
@@ -191,4 +179,4 @@ def test_collectives_of_gloo() -> None:
     assert (plan.rank, plan.world_size, len(plan.calls)) == (1, 4, 12)
     assert {call.call for call in plan.calls} >= {"all_reduce", "broadcast", "reduce", "all_gather", "barrier"}
     assert [one.what for one in plan.left_out] == ["recv"]
-    check(plan.script())
+    plan_in(plan.script(), "collectives")

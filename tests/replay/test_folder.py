@@ -12,6 +12,7 @@ from calls_to_replay import calls
 from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.folder import INDEX, FolderError, Program, program_name, read_folder, write_folder
+from tracelens_graph.replay.plan_json import NotAPlanError
 from tracelens_graph.replay.planning import plan
 from tracelens_graph.replay.replay_plan import ReplayPlan
 
@@ -23,32 +24,34 @@ def mm() -> ReplayPlan:
 
 def test_what_is_written_is_read(mm: ReplayPlan, tmp_path: Path) -> None:
     programs = [
-        Program("a.py", "op", "print()", (mm,)),
-        Program("b.py", "sequence", "pass", (mm, mm)),
-        Program("c.py", "collectives", "pass"),
+        Program.of(mm, "a.py"),
+        Program("b.py", "sequence", "two", {"steps": [{"plan": mm.json()}, {"plan": mm.json()}]}),
+        Program("c.py", "collectives", "none", {}),
     ]
     assert write_folder(tmp_path / "new", programs, "t.json", {"d.json": "{}"}) == [
         tmp_path / "new" / one.file for one in programs
     ]
-    assert read_folder(tmp_path / "new") == [replace(one, source="") for one in programs]
-    assert (tmp_path / "new" / "a.py").read_text() == "print()"
+    read = read_folder(tmp_path / "new")
+    assert [one.plans for one in read] == [(mm,), (mm, mm), ()]
+    assert [one.source for one in read] == [one.source for one in programs]
+    assert (tmp_path / "new" / "a.py").read_text() == mm.script() == read[0].source
     assert json.loads((tmp_path / "new" / INDEX).read_text())["trace"] == "t.json"
 
 
 def test_files_of_an_earlier_run_go(mm: ReplayPlan, tmp_path: Path) -> None:
-    write_folder(tmp_path, [Program("a.py", "batch", "1", (mm,))], "t", {"list.json": "[]"})
+    write_folder(tmp_path, [Program("a.py", "batch", "", [mm.json()])], "t", {"list.json": "[]"})
     (tmp_path / "mine.py").write_text("mine")
-    write_folder(tmp_path, [Program("b.py", "op", "2", (mm,))], "t")
+    write_folder(tmp_path, [Program.of(mm, "b.py")], "t")
     assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")} == {"b.py", INDEX, "mine.py"}
 
 
 def test_an_index_cannot_have_files_elsewhere_removed(mm: ReplayPlan, tmp_path: Path) -> None:
     folder = tmp_path / "programs"
-    write_folder(folder, [Program("a.py", "op", "1", (mm,))], "t")
-    write_folder(tmp_path, [Program("victim.py", "op", "1", (mm,))], "t")
+    write_folder(folder, [Program.of(mm, "a.py")], "t")
+    write_folder(tmp_path, [Program.of(mm, "victim.py")], "t")
     index = json.loads((folder / INDEX).read_text())
     (folder / INDEX).write_text(json.dumps(index | {"files": ["../victim.py", "..", "", 3, "a.py\0"]}))
-    write_folder(folder, [Program("b.py", "op", "2", (mm,))], "t")
+    write_folder(folder, [Program.of(mm, "b.py")], "t")
     assert (tmp_path / "victim.py").exists()
 
 
@@ -64,11 +67,12 @@ def test_a_name_tells_operation_and_arguments(mm: ReplayPlan) -> None:
 @pytest.mark.parametrize(
     "entry",
     [
-        1, {}, {"file": "a.py"}, {"file": "../a.py", "kind": "op", "plans": []},
-        {"file": "", "kind": "op", "plans": []}, {"file": "a.py", "kind": "other", "plans": []},
-        {"file": "a.py", "kind": "op", "plans": {}}, {"file": "a.py", "kind": [], "plans": []},
-        {"file": "\ud800.py", "kind": "op", "plans": []}, {"file": "a\x1b.py", "kind": "op", "plans": []},
-        {"file": "a" * 300, "kind": "op", "plans": []},
+        1, {}, {"file": "a.py"}, {"file": "../a.py", "kind": "op", "about": "", "plan": []},
+        {"file": "", "kind": "op", "about": "", "plan": []}, {"file": "a.py", "kind": "other", "about": "", "plan": []},
+        {"file": "a.py", "kind": "op", "about": 1, "plan": {}}, {"file": "a.py", "kind": [], "about": "", "plan": []},
+        {"file": "\ud800.py", "kind": "op", "about": "", "plan": []},
+        {"file": "a\x1b.py", "kind": "op", "about": "", "plan": []},
+        {"file": "a" * 300, "kind": "op", "about": "", "plan": []},
     ],
 )  # fmt: skip
 def test_an_entry_that_is_none_is_refused(entry: object, tmp_path: Path) -> None:
@@ -85,22 +89,21 @@ def test_an_index_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_a_plan_that_is_none_loses_its_program_alone(mm: ReplayPlan, tmp_path: Path) -> None:
-    write_folder(tmp_path, [Program("a.py", "op", "1", (mm,)), Program("b.py", "op", "2", (mm,))], "t")
+    write_folder(tmp_path, [Program.of(mm, "a.py"), Program.of(mm, "b.py")], "t")
     index = json.loads((tmp_path / INDEX).read_text())
-    index["operations"][0]["plans"][0]["recorded"]["dims"] = ["x"]
+    index["operations"][0]["plan"]["recorded"]["dims"] = ["x"]
     (tmp_path / INDEX).write_text(json.dumps(index))
     first, second = read_folder(tmp_path)
-    assert (first.plans, first.fault) == (
-        (), "entry 1 of replay.json: recorded.dims: is neither a number nor a list"
-    )  # fmt: skip
-    assert (second.plans, second.fault) == ((mm,), "")
+    with pytest.raises(NotAPlanError, match="recorded.dims: is neither a number nor a list"):
+        _ = first.plans
+    assert second.plans == (mm,)
 
 
 @pytest.mark.parametrize("change", [{"schema_version": 99}, {"schema_version": None}, {"operations": []}])
 def test_an_index_of_another_version_or_of_nothing_is_refused(
     mm: ReplayPlan, tmp_path: Path, change: dict[str, object]
 ) -> None:
-    write_folder(tmp_path, [Program("a.py", "op", "1", (mm,))], "t")
+    write_folder(tmp_path, [Program.of(mm, "a.py")], "t")
     index = json.loads((tmp_path / INDEX).read_text())
     (tmp_path / INDEX).write_text(json.dumps(index | change))
     with pytest.raises(FolderError, match=r"schema_version|lists no operations"):

@@ -9,10 +9,10 @@ from handmade_jax import training_profile
 from instructions_to_replay import CASES, SQUARE, plan, profile_of
 from made_hlo import F32, dot_dims, shape
 from plain_xplane import block
+from replay_plans import plan_in
 from typer.testing import CliRunner
 
 from tracelens_graph.cli.app import app
-from tracelens_graph.replay.check import ForeignProgramError, check
 from tracelens_graph.replay.instruction import Array
 from tracelens_graph.replay.replay_plan import CannotReplay
 
@@ -20,11 +20,11 @@ HOSTILE = "dot.3\"]}\n'''; import os; os.system('x') #\\"
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_computed_is_planned_and_its_program_passes_the_check(name: str) -> None:
+def test_what_is_computed_is_planned_and_stands_in_its_program(name: str) -> None:
     opcode, *_ = CASES[name]
     made = plan(profile_of(*CASES[name]))
     assert made.opcode == ("convolution" if name == "library convolution" else opcode)
-    assert check(made.script()).kind == "instruction"
+    assert plan_in(made.script(), "instruction")["opcode"] == made.opcode
     assert bool(made.assumed) == (name == "library convolution")
 
 
@@ -64,20 +64,7 @@ def test_arrays_beyond_measure_and_of_unknown_types_are_refused() -> None:
 
 def test_hostile_names_stay_data() -> None:
     source = plan(profile_of("tanh", SQUARE, [SQUARE], name=HOSTILE)).script()
-    assert source.isascii()
-    assert check(source).kind == "instruction"
-    assert "\nimport os" not in source
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [('"how": {}', '"how": __import__("os").getcwd()'), ("    return 0", "    return 1"), ('"tanh"', "print(1)")],
-)
-def test_a_program_that_was_changed_is_told_apart(old: str, new: str) -> None:
-    source = plan(profile_of("tanh", SQUARE, [SQUARE])).script()
-    assert source.count(old)
-    with pytest.raises(ForeignProgramError):
-        check(source.replace(old, new, 1))
+    assert plan_in(source, "instruction")["name"] == HOSTILE
 
 
 @pytest.fixture

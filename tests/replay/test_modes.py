@@ -7,12 +7,10 @@ from collections.abc import Sequence
 import pytest
 from recorded_calls import Around, call, tensor, tensors
 
-from tracelens_graph.replay.check import check
 from tracelens_graph.replay.modes import modes
 from tracelens_graph.replay.plan_json import plan_from_json
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.replay_plan import Recorded
-from tracelens_graph.replay.script import script
 
 
 class Traced(Around):
@@ -71,6 +69,5 @@ def test_gradients_that_are_off_and_a_call_below_autograd() -> None:
 def test_modes_are_in_programs_and_in_json() -> None:
     made = plan_of(call("mm", LEFT, RIGHT, around=Traced("aten::to", "aten::mm", last=halves((2, 3), (3, 4)))))
     assert plan_from_json(made.json()) == made
-    assert "runs under autocast bfloat16" in script(made)
-    assert '"modes": ["autocast bfloat16"]' in script(made)
-    check(script(made))
+    assert "runs under autocast bfloat16" in made.script()
+    assert '"modes": ["autocast bfloat16"]' in made.script()

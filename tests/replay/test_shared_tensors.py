@@ -5,8 +5,9 @@ from __future__ import annotations
 from execution_nodes import Node, T, linked_core
 
 from tracelens_graph.graph.core import Core
+from tracelens_graph.replay.arguments import Use
 from tracelens_graph.replay.planning import plan_call
-from tracelens_graph.replay.shared_tensors import LinkedCall, Sharing, Use, link
+from tracelens_graph.replay.shared_tensors import LinkedCall, Sharing, link
 
 RELU = "aten::relu(Tensor self) -> Tensor"
 T_VIEW = "aten::t(Tensor(a) self) -> Tensor(a)"
@@ -83,7 +84,7 @@ def test_a_view_that_no_call_made_is_one_of_the_result() -> None:
     )
     first, second = found.calls
     [use] = second.uses
-    assert (use.of, use.value.shape, use.value.strides) == (first.makes[0][0], (2, 2), (2, 1))
+    assert (use.of, use.tensor.shape, use.tensor.strides) == (first.makes[0][0], (2, 2), (2, 1))
     assert second.frees == (use.of,)
     assert found.same_values[use.number] == found.same_values[first.makes[0][0]]
 
@@ -93,10 +94,10 @@ def test_given_tensors_in_one_storage_share_memory() -> None:
     found = linked(linked_core(Node("aten::relu", [whole], [T(4, 14, (256,))], RELU), add(part, other, T(5, 15))))
     [one] = found.calls[0].uses
     two, three = found.calls[1].uses
-    assert (one.value.storage, one.value.offset, one.value.reach) == (0, 0, 256)
-    assert (two.value.storage, two.value.offset, two.value.reach) == (0, 128, 256)
-    assert three.value.storage is None
-    assert three.value.offset == 64
+    assert (one.tensor.storage, one.tensor.offset, one.tensor.reach) == (0, 0, 256)
+    assert (two.tensor.storage, two.tensor.offset, two.tensor.reach) == (0, 128, 256)
+    assert three.tensor.storage is None
+    assert three.tensor.offset == 64
 
 
 def test_what_is_written_is_restored_also_in_other_views_of_it() -> None:
@@ -143,9 +144,9 @@ def test_a_number_that_is_a_result_stays_a_tensor() -> None:
     found = linked(
         linked_core(made, add(T(3, 13), scalar, T(4, 14)), add(T(3, 13), T(9, 19, (), "double", 8), T(5, 15)))
     )
-    assert isinstance(found.calls[1].positional[1], Use)
+    assert isinstance(found.calls[1].plan.positional[1].value, Use)
     assert numbers(found.calls[1])[1] == found.calls[0].makes[0][0]
-    assert found.calls[2].positional[1] == 2.0
+    assert found.calls[2].plan.positional[1].value == 2.0
 
 
 def test_without_an_execution_trace_arguments_are_their_own() -> None:

@@ -15,10 +15,8 @@ from fake_torch import call, profile, writing
 
 from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.replay.arguments import Argument, TensorValue
-from tracelens_graph.replay.check import ForeignProgramError
 from tracelens_graph.replay.folder import INDEX, Program, write_folder
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced
-from tracelens_graph.replay.script import script
 from tracelens_graph.replay.verify import verify as verifying
 from tracelens_graph.replay.verify.batches import Ran
 from tracelens_graph.replay.verify.observed import Observed
@@ -49,22 +47,21 @@ def torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def accept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def examined(program: Program, folder: Path, replayers: object) -> bytes:
-        source = (folder / program.file).read_bytes()
-        if b"# edited" in source:
-            raise ForeignProgramError("main is not as it was")
-        return source
-
-    monkeypatch.setattr(verifying, "examined", examined)
+    """Programs are what their headings say."""
+    monkeypatch.setattr("tracelens_graph.replay.folder.program", lambda kind, about, plan: about)
 
 
-def verified(folder: Path, *programs: Program, **options: Any) -> Table:
+def verified(folder: Path, *programs: Program, edited: str = "", **options: Any) -> Table:
     write_folder(folder / "scripts", programs, "trace.json")
+    if edited:
+        (folder / "scripts" / edited).write_text("edited")
     return verify(folder / "scripts", **options)
 
 
 def program(number: int, source: str, *plans: ReplayPlan, kind: Any = "op") -> Program:
-    return Program(f"{number:03d}.py", kind, source, plans or (MM,))
+    told: list[Any] = [one.json() for one in plans or (MM,)]
+    form: dict[str, Any] = {"sequence": {"steps": [{"plan": one} for one in told]}, "triton": {"plan": told[0]}}
+    return Program(f"{number:03d}.py", kind, source, form.get(kind, told))
 
 
 def test_every_outcome(torch: Path) -> None:
@@ -85,19 +82,19 @@ def test_every_outcome(torch: Path) -> None:
     programs += [
         program(20, "import sys\nprint('aten::mm: no memory', file=sys.stderr)\nsys.exit(1)\n"),
         program(21, "pass\n"),
-        program(22, "# edited\n"),
+        program(22, ""),
         program(23, "", kind="triton"),
         program(24, "", kind="collectives"),
         program(25, "", kind="batch"),
     ]
-    table = verified(torch, *programs)
+    table = verified(torch, *programs, edited="022.py")
     rows = {one["file"]: (one["outcome"], one["why"]) for one in table.records()}
     expected = {f"{at:03d}.py": (outcome, why) for at, (outcome, _, _, why) in enumerate(calls)}
     assert {file: rows[file] for file in expected} == expected
     assert rows["020.py"] == ("failed", "aten::mm: no memory")
     assert rows["021.py"][0] == "failed"
     assert "profile" in rows["021.py"][1]
-    assert rows["022.py"] == ("refused", "main is not as it was")
+    assert rows["022.py"] == ("refused", "it is not what is written for its plan")
     assert [rows[f"{at:03d}.py"][0] for at in (23, 24, 25)] == ["not filled", "needs ranks", "not run"]
     assert {outcome for outcome, _ in rows.values()} == OUTCOMES.keys() - {"other kernel", "no torch"}
     assert "3 other arguments" not in table.title
@@ -146,7 +143,7 @@ def test_without_torch_the_rest_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     accept(monkeypatch)
     (tmp_path / "torch.py").write_text("raise ImportError(\"No module named 'torch'\")\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    table = verified(tmp_path, program(1, ""), program(2, "# edited\n"), program(3, "", kind="collectives"))
+    table = verified(tmp_path, program(1, ""), program(2, ""), program(3, "", kind="collectives"), edited="002.py")
     assert [one["outcome"] for one in table.records()] == ["no torch", "refused", "needs ranks"]
     assert table.notes[-1].endswith(
         "No module named 'torch'; name an interpreter that has PyTorch: --python /path/to/python"
@@ -157,7 +154,7 @@ def test_without_torch_the_rest_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 def test_scripts_are_checked_before_they_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(fake_torch.install(tmp_path)))
     ran = tmp_path / "ran"
-    write_folder(tmp_path / "scripts", [program(1, script(MM)), program(2, script(MM))], "trace.json")
+    write_folder(tmp_path / "scripts", [Program.of(MM, "001.py"), Program.of(MM, "002.py")], "trace.json")
     (tmp_path / "scripts/002.py").unlink()
     with open(tmp_path / "scripts/001.py", "a") as file:
         file.write(f"open({str(ran)!r}, 'w')\n")
@@ -180,12 +177,12 @@ def test_a_plan_that_cannot_be_read_loses_its_script_alone(tmp_path: Path, monke
     monkeypatch.setenv("PYTHONPATH", str(fake_torch.install(tmp_path)))
     monkeypatch.setattr(verifying, "run_scripts", lambda scripts, *_: (Ran("cpu", 1, "it ran") for _ in scripts))
     folder = tmp_path / "scripts"
-    write_folder(folder, [program(1, script(MM)), program(2, script(MM))], "trace.json")
+    write_folder(folder, [Program.of(MM, "001.py"), Program.of(MM, "002.py")], "trace.json")
     index = json.loads((folder / INDEX).read_text())
-    index["operations"][0]["plans"][0]["positional"][0]["name"] = "self\n"
+    index["operations"][0]["plan"]["positional"][0]["name"] = "self\n"
     (folder / INDEX).write_text(json.dumps(index))
     refused, ran = verify(folder).records()
-    assert (refused["outcome"], refused["why"].startswith("entry 1 of replay.json: positional[0].name: ")) == (
+    assert (refused["outcome"], refused["why"].startswith("positional[0].name: ")) == (
         "refused", True
     )  # fmt: skip
     assert (ran["outcome"], ran["why"]) == ("failed", "it ran")

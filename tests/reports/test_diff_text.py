@@ -14,8 +14,7 @@ from handmade import span
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.merged import Branch, merged_tree
 from tracelens_graph.analyses.alignment.several import odd_parts, runs_table
-from tracelens_graph.analyses.alignment.tables import module_of, places_table, totals_table
-from tracelens_graph.analyses.alignment.times import times_table
+from tracelens_graph.analyses.alignment.tables import module_of, places_table, times_table, totals_table
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.diff_document import diff_json, diff_markdown
 from tracelens_graph.reports.diff_point import point_lines

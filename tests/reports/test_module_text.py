@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.places.modules import module_times, modules
+from tracelens_graph.frameworks import XLA
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.nxview.trace_graph import TraceGraph
-from tracelens_graph.reports.module_text import OF_SCOPES, module_text
+from tracelens_graph.reports.module_text import module_text
 from tracelens_graph.tables.table import Table
 
 Row = tuple[int, str, int, int, float, float, int | None]
@@ -131,7 +132,7 @@ def test_real_traces_fit_a_terminal(path: Any) -> None:
 
 def test_named_scopes_are_no_modules_of_pytorch() -> None:
     core = load_core(training_profile())
-    text = "\n".join(module_text(modules(core), word=OF_SCOPES))
+    text = "\n".join(module_text(modules(core), word=XLA.module_prefix))
     assert "scope: mlp" in text
     assert "outside of these scopes" in text
     assert "nn.Module" not in text

@@ -14,6 +14,7 @@ from handmade import small_trace, span
 from shapes import trace
 
 from corpus import chosen_traces, loaded, parametrize
+from tracelens_graph.frameworks import PYTORCH
 from tracelens_graph.graph import traversals
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
@@ -52,7 +53,7 @@ def recursive(node: Node, kinds: set[Kind], prune: bool, depth: int) -> list[str
 
     def draw(node: Node, prefix: str, connector: str, level: int) -> list[str]:
         name = node.name if len(node.name) <= 64 else node.name[:64] + "..."
-        out = [f"{prefix}{connector}({tree_text.SHORT[node.kind]}) {name}"]
+        out = [f"{prefix}{connector}({PYTORCH.short_kinds[node.kind]}) {name}"]
         children = visible(node) if level < depth else []
         below = prefix + ("    " if connector == "└── " else "│   ")
         for child in children:
@@ -171,4 +172,4 @@ def test_categories_are_those_of_the_file(path: Any) -> None:
 
 
 def test_every_kind_has_words() -> None:
-    assert set(tree_text.SHORT) == set(CATEGORY) == set(Kind)
+    assert set(PYTORCH.short_kinds) == set(CATEGORY) == set(Kind)

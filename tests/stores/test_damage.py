@@ -20,6 +20,8 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.graph_file import write_graph
 from tracelens_graph.stores.sections import VERSION
 
+pytestmark = pytest.mark.proof
+
 EVENTS = [
     {"ph": "X", "cat": "cpu_op", "name": f"op {i % 9}", "pid": 1, "tid": 1, "ts": i, "dur": 1,
      "args": {"External id": i, "Input Dims": [[i % 5]]}}

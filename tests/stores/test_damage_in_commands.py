@@ -20,6 +20,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.graph_file import write_graph
 
+pytestmark = pytest.mark.proof
+
 CASES = 18
 """Seeds for each kind of damage."""
 

@@ -13,10 +13,9 @@ from replay_plans import mm, scaled
 
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.arguments import Argument, Fill, TensorValue
-from tracelens_graph.replay.batch import operations, runner
+from tracelens_graph.replay.program_text import program
 from tracelens_graph.replay.replay_plan import ReplayPlan
 from tracelens_graph.replay.schemas import parse
-from tracelens_graph.replay.script import script
 from tracelens_graph.replay.verify.observed import outermost_ops
 
 QUICK = ("--device", "cpu", "--iterations", "3", "--warmup", "1")
@@ -36,7 +35,7 @@ def results(folder: Path, source: str, *options: str) -> list[dict[str, Any]]:
 
 
 def test_a_result_and_two_traces(tmp_path: Path) -> None:
-    (result,) = results(tmp_path, script(mm()), "--profile", "p.json.gz", "--execution-trace", "et.json")
+    (result,) = results(tmp_path, mm().script(), "--profile", "p.json.gz", "--execution-trace", "et.json")
     assert (result["op"], result["device"], result["iterations"]) == ("aten::mm", "cpu", 3)
     assert result["signature"]["dims"] == [[64, 32], [32, 16]]
     assert result["median_us"] > 0
@@ -52,7 +51,7 @@ def test_a_result_and_two_traces(tmp_path: Path) -> None:
 
 def test_what_is_printed(tmp_path: Path) -> None:
     """Numbers have units; a CPU is not held against the GPU of the trace."""
-    lines = run(tmp_path, script(mm())).stdout.splitlines()
+    lines = run(tmp_path, mm().script()).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["operation", "median", "spread", "computes", "moves", "traced"]
     units = [
         "us a call (3 calls)",
@@ -66,7 +65,7 @@ def test_what_is_printed(tmp_path: Path) -> None:
 
 
 def test_a_slow_call_is_not_repeated_on_a_cpu(tmp_path: Path) -> None:
-    source = script(mm()).replace("lambda: call(*positional, **keyword)", "lambda: time.sleep(1.1)")
+    source = mm().script().replace("lambda: call(*positional, **keyword)", "lambda: time.sleep(1.1)")
     (tmp_path / "program.py").write_text(source)
     command = [sys.executable, "program.py", "--device", "cpu", "--json", "results.json"]
     subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=True)
@@ -74,11 +73,11 @@ def test_a_slow_call_is_not_repeated_on_a_cpu(tmp_path: Path) -> None:
 
 
 def test_sizes_are_shrunk_alike(tmp_path: Path) -> None:
-    (result,) = results(tmp_path, script(mm(rows=1 << 20)), "--cap-bytes", "100000")
+    (result,) = results(tmp_path, mm(rows=1 << 20).script(), "--cap-bytes", "100000")
     assert 1 < result["largest_size"] < 1 << 20
     assert result["tflops"] is None
     assert result["ratio_to_traced"] is None
-    assert results(tmp_path, script(mm()), "--cap-bytes", "100000")[0]["largest_size"] is None
+    assert results(tmp_path, mm().script(), "--cap-bytes", "100000")[0]["largest_size"] is None
 
 
 def test_what_an_operation_writes_comes_back(tmp_path: Path) -> None:
@@ -86,7 +85,7 @@ def test_what_an_operation_writes_comes_back(tmp_path: Path) -> None:
     squeeze = "aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)"
     tensor = TensorValue((1, 4), "float32", fill=Fill("constant", {"value": 2.0}))
     arguments = (Argument("self", "Tensor", tensor), Argument("dim", "int", 0))
-    source = script(ReplayPlan("aten::squeeze_", "dim", squeeze, arguments))
+    source = ReplayPlan("aten::squeeze_", "dim", squeeze, arguments).script()
     seen = (
         "\n            print(positional[0].shape, positional[0].sum().item())"
         "\n            return call(*positional, **keyword)"
@@ -101,7 +100,7 @@ def test_what_an_operation_writes_comes_back(tmp_path: Path) -> None:
 
 
 def test_lists_are_restored(tmp_path: Path) -> None:
-    assert results(tmp_path, script(scaled((2, 3), (4,))))[0]["op"] == "aten::_foreach_mul_"
+    assert results(tmp_path, scaled((2, 3), (4,)).script())[0]["op"] == "aten::_foreach_mul_"
 
 
 def wrong() -> ReplayPlan:
@@ -126,22 +125,26 @@ def on_gpus_only() -> ReplayPlan:
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        (script(wrong()), (), "aten::mm: mat1 and mat2 shapes cannot be multiplied"),
-        (script(mm()).replace("aten.mm.default", "aten.mm"), (), "aten::mm: torch has no such operation"),
+        (wrong().script(), (), "aten::mm: mat1 and mat2 shapes cannot be multiplied"),
         (
-            script(mm()).replace("aten.mm.default", "aten.mm.name"),
+            mm().script().replace('"op": "aten::mm"', '"op": "aten::nn"'),
+            (),
+            "aten::nn: '_OpNamespace' 'aten' object",
+        ),
+        (
+            mm().script().replace('"op": "aten::mm"', '"op": "aten::mm", "overload": "name"'),
             (),
             "aten::mm: The underlying op of 'aten.mm' has no",
         ),
-        (script(mm()), ("--json", "no/such/folder.json"), "aten::mm: [Errno 2]"),
-        (script(on_gpus_only()), (), "aten::miopen_convolution: has no CPU kernel in this PyTorch; run it on a GPU"),
+        (mm().script(), ("--json", "no/such/folder.json"), "program.py: FileNotFoundError: [Errno 2]"),
+        (on_gpus_only().script(), (), "aten::miopen_convolution: has no CPU kernel in this PyTorch; run it on a GPU"),
     ],
     ids=["sizes", "no operation", "no overload", "no folder", "no kernel"],
 )
 def test_errors_are_one_line(source: str, options: tuple[str, ...], message: str, tmp_path: Path) -> None:
     ended = run(tmp_path, source, *options)
     assert ended.returncode == 1
-    told = [line for line in ended.stderr.splitlines() if line.startswith("aten::")]
+    told = [line for line in ended.stderr.splitlines() if line.startswith(("aten::", "program.py: "))]
     assert len(told) == 1
     assert told[0].startswith(message[:8])
     assert message.partition(": ")[2] in told[0]
@@ -149,8 +152,8 @@ def test_errors_are_one_line(source: str, options: tuple[str, ...], message: str
 
 
 def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
-    (tmp_path / "operations.json").write_text(json.dumps(operations([mm(), wrong(), scaled((3,))])))
-    ended = run(tmp_path, runner(), "--json", "results.json")
+    source = program("batch", "many", [one.json() for one in (mm(), wrong(), scaled((3,)))])
+    ended = run(tmp_path, source, "--json", "results.json")
     assert ended.returncode == 1
     assert "2 of 3 operations ran" in ended.stdout
     found = json.loads((tmp_path / "results.json").read_text())
@@ -162,6 +165,6 @@ def test_one_failure_does_not_stop_the_others(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[", "{}", '[{"plan": {}}]', "[1]"])
 def test_a_list_that_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "operations.json").write_text(text)
-    ended = run(tmp_path, runner())
+    ended = run(tmp_path, program("batch", "", []), "operations.json")
     assert ended.returncode in (0, 1)
     assert "Traceback" not in ended.stderr

@@ -182,7 +182,7 @@ def _answer(
         from tracelens_graph.reports.views import view
 
         table = view(table, w.core)
-    return table, True, w.core.info.has_times
+    return table, True, w.core.framework.has_times
 
 
 def _first(table: Table, form: Format, top: int | None) -> Table:

@@ -167,7 +167,7 @@ def _is_of_frameworks(runs: Mapping[str, Run]) -> bool:
     """Whether some runs are of JAX and others are not."""
     from tracelens_graph.analyses.report.report_tables import Tables
 
-    return len({run.window.core.info.is_xla for run in runs.values() if isinstance(run, Tables)}) > 1
+    return len({run.window.framework.name for run in runs.values() if isinstance(run, Tables)}) > 1
 
 
 def _change(condition: gate.Condition, first: gate.Reading, last: gate.Reading) -> gate.Reading:

@@ -72,11 +72,11 @@ def load(
         core = cached_core(trace, loaded, lambda line: warn([line]))
     else:
         core = loaded()
-    if et is not None and not core.info.has_times:
+    if et is not None and not core.framework.has_times:
         raise typer.BadParameter(_no_profile(core.info.source, et))
     if needs_times:
         core.info.check_times()
-    if core.info.ends_early and core.info.has_times and wants_gpu and not len(core.gpu_rows):
+    if core.info.ends_early and core.framework.has_times and wants_gpu and not len(core.gpu_rows):
         from tracelens_graph.errors import TraceError
 
         raise TraceError(f"{core.info.source}: no GPU event could be read: {core.info.damage}; copy or record it again")
@@ -86,7 +86,7 @@ def load(
 
     if et is not None:
         core = linked(core, et)  # behind the cache, which keeps graphs as their traces have them
-    if core.info.has_times and (damage := link_damage(core)):
+    if core.framework.has_times and (damage := link_damage(core)):
         warn([damage])
     return core
 

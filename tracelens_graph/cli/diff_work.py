@@ -110,8 +110,7 @@ def two_traces(
     """Compare two traces, and print, draw and write what is asked for; end with the exit code of failed conditions."""
     from tracelens_graph.analyses.alignment.difference import diff as compared
     from tracelens_graph.analyses.alignment.steps import median_steps
-    from tracelens_graph.analyses.alignment.tables import places_table, totals_table
-    from tracelens_graph.analyses.alignment.times import times_table
+    from tracelens_graph.analyses.alignment.tables import places_table, times_table, totals_table
     from tracelens_graph.reports.diff_text import notes_on, warnings_on
 
     chosen = pair.calls[0].window != WindowChoice()
@@ -121,7 +120,7 @@ def two_traces(
     notes = notes_on(difference)
     if (first, second) != windows:
         notes = ["One step of each is compared: --step N takes another, --from 0ms all.", *notes]
-    if first.core.info.is_xla != second.core.info.is_xla:
+    if first.framework.name != second.framework.name:
         notes = [*notes, _FRAMEWORKS]
     makers = {"diff_totals": totals_table, "diff_times": times_table, "diff_places": places_table}
 
@@ -278,7 +277,7 @@ def _write_html(difference: Diff, tables: dict[str, Table], said: list[str], pat
 
 
 def _write_as_tracelens(difference: Diff, folder: Path) -> None:
-    from tracelens_graph.compat.diff.tables import TraceLensDiff
+    from tracelens_graph.analyses.alignment.common_ancestors import TraceLensDiff
     from tracelens_graph.compat.trace_diff_files import write_trace_diff
 
     told = TraceLensDiff(difference)

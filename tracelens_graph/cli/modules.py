@@ -80,16 +80,15 @@ def modules(
 
     table = analysis.modules(window.of(core, added), by.value, depth, sort.value, linked_only, min_percent)
     if format is ModuleFormat.text:
-        _draw(table, core.info.is_xla)
+        _draw(table, core.framework.module_prefix)
     else:
         write_table(table, Format(format.value), Call(trace, window, extension or []).to_open(table))
 
 
-def _draw(table: Table, of_scopes: bool) -> None:
-    from tracelens_graph.reports.module_text import OF_MODULES, OF_SCOPES, module_text
+def _draw(table: Table, prefix: str) -> None:
+    from tracelens_graph.reports.module_text import module_text
     from tracelens_graph.reports.terminal import terminal_width, wants_color
 
     in_ascii = not has_branches(sys.stdout.encoding)
-    word = OF_SCOPES if of_scopes else OF_MODULES
-    for line in module_text(table, terminal_width(sys.stdout), wants_color(sys.stdout), word):
+    for line in module_text(table, terminal_width(sys.stdout), wants_color(sys.stdout), prefix):
         sys.stdout.write((line.translate(_ASCII) if in_ascii else line) + "\n")

@@ -56,7 +56,9 @@ def replay_trace(asked: Asked) -> None:
     elif asked.output is None:
         print_screen(asked, w, table, coverage(charged, every))
     else:
-        tell_written(asked.output, table, coverage(charged, every), not asked.batch and not core.info.is_xla)
+        tell_written(
+            asked.output, table, coverage(charged, every), not asked.batch and not core.framework.compiles_programs
+        )
 
 
 def _check_programs(asked: Asked, core: Core) -> None:
@@ -67,7 +69,11 @@ def _check_programs(asked: Asked, core: Core) -> None:
     """
     from tracelens_graph.errors import AnalysisError
 
-    if core.info.is_xla and asked.output is not None and (asked.batch or asked.collectives or asked.is_sequence):
+    if (
+        core.framework.compiles_programs
+        and asked.output is not None
+        and (asked.batch or asked.collectives or asked.is_sequence)
+    ):
         raise AnalysisError(f"{asked.trace}: of profiles of JAX there are programs of one instruction each")
 
 
@@ -152,8 +158,8 @@ def _write(asked: Asked, plans: Plans, estimates: Estimates, most: int) -> dict[
     folder = asked.output
     trace = file_name(plans.signatures.core.info.source)
     if asked.batch:
-        batch, others = batch_program(plans, estimates, most)
-        write_folder(folder, [next(iter(batch.values()))], trace, others)
+        batch = batch_program(plans, estimates, most)
+        write_folder(folder, [next(iter(batch.values()))], trace)
         return {place: program.file for place, program in batch.items()}
     programs = single_programs(plans, estimates, most)
     if not programs:

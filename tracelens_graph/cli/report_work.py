@@ -239,7 +239,7 @@ def _with_link(core: Core, et: str | None) -> Core:
 
 def _work(path: str, request: Request) -> Outcome:
     core = load(path, cache=request.cache, wants_gpu=True, needs_times=False, et=request.et)
-    return _result(core, path, request)[0] if core.info.has_times else _counted(core, request)
+    return _result(core, path, request)[0] if core.framework.has_times else _counted(core, request)
 
 
 def _counted(core: Core, request: Request) -> Outcome:
@@ -494,7 +494,7 @@ def _printed(w: Window, table: Table, request: Request, trace: str) -> str:
     if request.format is not Format.table:
         return formatted(top(table, request.rows or 0), request.format, request.width, request.color)
     shown = view(top(table, ROWS_FOR_PEOPLE if request.rows is None else request.rows), w.core)
-    hints = request.call(trace).to_open(shown) if w.core.info.has_times else []
+    hints = request.call(trace).to_open(shown) if w.core.framework.has_times else []
     return formatted(shown, request.format, request.width, request.color, hints)
 
 

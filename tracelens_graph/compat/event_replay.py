@@ -12,13 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from tracelens_graph.compat.event import TraceEvent
-from tracelens_graph.replay.batch import operations
+from tracelens_graph.compat.replay_form import recorded_of_event, tracelens_form
 from tracelens_graph.replay.call import Call
+from tracelens_graph.replay.heading import words
 from tracelens_graph.replay.planning import plan, plan_of
 from tracelens_graph.replay.replay_plan import ReplayPlan
 from tracelens_graph.replay.run import prepared
-from tracelens_graph.replay.script import words
-from tracelens_graph.replay.tracelens_form import recorded_of_event, tracelens_form
 
 
 class EventReplayer:
@@ -83,12 +82,11 @@ class EventReplayer:
         """What reproduces the call elsewhere, for JSON.
 
         Returns:
-            `op_name` and `replay_ir` in TraceLens's form, and with them `operation`, `restored` and `plan`, which
-            `batched_replay.py` beside this package's `EventReplay` reads. A `count` is whoever saves it to add.
+            `op_name` and `replay_ir` in TraceLens's form, and with them our `plan`, which `batched_replay.py` beside
+            this package's `EventReplay` reads. A `count` is whoever saves it to add.
         """
-        (told,) = operations([replace(self.plan, traced=replace(self.plan.traced, calls=1))])
-        del told["count"]
-        return tracelens_form(self.plan) | told
+        plan = replace(self.plan, traced=replace(self.plan.traced, calls=1))
+        return tracelens_form(self.plan) | {"plan": plan.json()}
 
     def _tell(self) -> None:
         print(f"{self.plan.op}: {self.matched_schema}")

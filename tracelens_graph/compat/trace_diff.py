@@ -14,8 +14,8 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tracelens_graph.analyses.alignment.common_ancestors import TraceLensDiff
 from tracelens_graph.analyses.alignment.difference import diff
-from tracelens_graph.compat.diff.tables import TraceLensDiff
 from tracelens_graph.compat.trace_diff_files import in_tuples, write_trace_diff
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from tracelens_graph.analyses.alignment.common_ancestors import SOURCES, TraceLensDiff
 from tracelens_graph.analyses.shared.call_columns import ARGUMENTS
 from tracelens_graph.compat.cells import as_tuples, in_python
-from tracelens_graph.compat.diff.tables import SOURCES, TraceLensDiff
 from tracelens_graph.output.files import check_outputs, replacing
 from tracelens_graph.reports.folder import write_folder
 from tracelens_graph.tables.table import Table

@@ -51,7 +51,7 @@ def diff_image(difference: Diff, traces: Sequence[Mapping[str, Any]]) -> DiffIma
         "b_ns": difference.ns[1],
         "places": len(places),
         "matches": len(edges[0]),
-        "are_strangers": difference.alignment.are_strangers or None,
+        "are_strangers": difference.alignment.are_unrelated or None,
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
     }
@@ -90,7 +90,7 @@ def _events_of_places(difference: Diff, side: int) -> tuple[np.ndarray, np.ndarr
     forest = difference.alignment.sides[side]
     numbers, leaves = [], []
     for number, place in enumerate(difference.places, 1):
-        of_place = [leaf for point in place.points for leaf in point.leaves[side]]
+        of_place = place.leaves(side)
         numbers += [number] * len(of_place)
         leaves += of_place
     number_of = np.zeros(forest.leaves, np.int64)

@@ -176,7 +176,7 @@ def _spans(core: Core) -> np.ndarray:
     """Rows of the spans of collectives on the host: annotations of gloo and MPI, instructions of XLA."""
     rows = core.rows_of(core.collective_args) if core.collective_args else np.empty(0, np.int64)
     rows = rows[rows >= 0]
-    return rows[core.columns.kind[rows] == (Kind.Op if core.info.is_xla else Kind.Annotation)]
+    return rows[core.columns.kind[rows] == core.framework.host_collective]
 
 
 def _groups_on_host(core: Core, spans: np.ndarray) -> dict[Any, dict[str, Any]]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelens_graph.errors import NodeNotFoundError, NoTimesError
+from tracelens_graph.frameworks import Framework, framework_of
 from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
@@ -28,15 +29,10 @@ from tracelens_graph.schema import (
     FOREST_KINDS,
     GPU_KINDS,
     HOST_KINDS,
-    KIND_MEANING,
-    OWNER_RULE_MEANING,
     PYTHON_KINDS,
     REPAIR_MEANING,
     REPAIRS_OF_FILE,
-    XLA_KIND_MEANING,
-    XLA_OWNER_RULE_MEANING,
     Kind,
-    OwnerRule,
 )
 from tracelens_graph.utils.suggest import hint
 
@@ -48,9 +44,6 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.programs import CompiledPrograms
     from tracelens_graph.tables.table import Table
 
-
-XLA = "XLA"
-"""Value of `profiler` in the metadata of profiles of JAX and XLA."""
 
 _GPU_PLANE = "/device:GPU:"
 _HOST_PLANES = {"/host:CPU": "threads", "/host:metadata": "programs"}
@@ -111,24 +104,14 @@ class TraceInfo:
             raise NoTimesError(self.source)
 
     @property
+    def framework(self) -> Framework:
+        """The framework that the trace comes from: what differs between traces of one and of another."""
+        return framework_of(self.metadata, self.has_times)
+
+    @property
     def is_xla(self) -> bool:
-        """Whether it is a profile of JAX or XLA, whose ops are instructions and whose modules are named scopes."""
-        return self.metadata.get("profiler") == XLA
-
-    @property
-    def kind_meaning(self) -> Mapping[Kind, str]:
-        """What kinds of nodes are, in the words of the framework."""
-        return XLA_KIND_MEANING if self.is_xla else KIND_MEANING
-
-    @property
-    def owner_rule_meaning(self) -> Mapping[OwnerRule, str]:
-        """How GPU events are charged, in the words of the framework."""
-        return XLA_OWNER_RULE_MEANING if self.is_xla else OWNER_RULE_MEANING
-
-    @property
-    def step_mark(self) -> str:
-        """What marks a step in a program."""
-        return "jax.profiler.StepTraceAnnotation" if self.is_xla else "ProfilerStep#n"
+        """Old name, for one version: whether ops are instructions of XLA; ask `framework` instead."""
+        return self.framework.compiles_programs
 
     @property
     def link_command(self) -> str:
@@ -148,7 +131,7 @@ class TraceInfo:
             for fault, count in self.repairs.items()
         ]
         if self.cut_short:
-            what = "bytes" if self.is_xla else "bytes of JSON"
+            what = self.framework.bytes
             said.append(f"the compressed file is cut short: {self.cut_short:,} {what} could be read")
         lost = []
         if self.lost_in_all:
@@ -169,8 +152,8 @@ class TraceInfo:
     @property
     def _cut_off(self) -> str:
         """What stood in the part of the file that is missing."""
-        if not self.is_xla:
-            return "and GPU events usually stand last" if self.has_times else "and callers stand behind their calls"
+        if self.framework.missing_end:
+            return self.framework.missing_end
         listed = f"of {', '.join(self.planes[:_NAMED_PLANES])}" if self.planes else "of no plane"
         more = len(self.planes) - _NAMED_PLANES
         inside = f"the rest of {self.planes[-1]} and " if self.planes else ""
@@ -196,7 +179,7 @@ class TraceInfo:
     @property
     def gpu_ends_early(self) -> bool:
         """Whether GPU events may be missing with the end of the file. Profiles of JAX have them before the host's."""
-        if not self.is_xla or not self.planes:
+        if not self.planes:
             return self.ends_early
         return self.planes[-1].startswith(_GPU_PLANE) or not any(name.startswith(_GPU_PLANE) for name in self.planes)
 
@@ -271,6 +254,11 @@ class Core:
         self.edge_cache: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.class_cache: dict[tuple[bool, bool], np.ndarray] = {}
 
+    @property
+    def framework(self) -> Framework:
+        """The framework that the trace comes from."""
+        return self.info.framework
+
     # --- derived columns -------------------------------------------------------------------------------------
 
     @cached_property
@@ -316,7 +304,7 @@ class Core:
             return None
         from tracelens_graph.execution.graph_tensors import GraphTensors
 
-        return GraphTensors(self.columns, self.link, self.info.has_times)
+        return GraphTensors(self.columns, self.link, self.framework.has_times)
 
     @cached_property
     def gpu_sum_ns(self) -> np.ndarray:

@@ -41,7 +41,7 @@ def by_device(windows: Sequence[Window]) -> Iterator[list[tuple[int, Window]]]:
 
     Profiles of JAX alone are: PyTorch has a process for each device, or leaves it to the user what its devices are.
     """
-    if not windows or not all(w.core.info.is_xla for w in windows):
+    if not windows or not all(w.framework.devices_are_ranks for w in windows):
         yield from ([] for _ in windows)
         return
     devices = [devices_of(w.core) for w in windows]

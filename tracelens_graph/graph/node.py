@@ -19,7 +19,7 @@ _WITHOUT_TIMES = tuple(p for p in PLAIN if p.name not in ("start_ns", "dur_ns"))
 
 def plain_properties(core: Core) -> tuple[Property, ...]:
     """The same of the nodes of a graph: with times only where the trace tells any."""
-    return PLAIN if core.info.has_times else _WITHOUT_TIMES
+    return PLAIN if core.framework.has_times else _WITHOUT_TIMES
 
 
 class GpuTime(NamedTuple):
@@ -260,7 +260,7 @@ class Node:
         tensors = self.graph.tensors
         arguments = "" if tensors is None else tensors.line(self.row)
         arguments = arguments and f" {arguments}"
-        return f"<{self.kind.name} {self.uid}: {name!r}{arguments}{when if self.graph.info.has_times else ''}>"
+        return f"<{self.kind.name} {self.uid}: {name!r}{arguments}{when if self.graph.framework.has_times else ''}>"
 
     def _repr_html_(self) -> str:
         import html

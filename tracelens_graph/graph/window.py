@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple
 import numpy as np
 
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.frameworks import Framework
 from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
@@ -64,6 +65,11 @@ class Window:
     def remember(self, result: _Result, function: Callable[[Window, *_Key], _Result], *key: *_Key) -> None:
         """Have `once(function, *key)` give this result without calling the function."""
         self._kept[function, key] = result
+
+    @property
+    def framework(self) -> Framework:
+        """The framework that the trace comes from."""
+        return self.core.framework
 
     @property
     def is_whole(self) -> bool:

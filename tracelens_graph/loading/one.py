@@ -88,7 +88,7 @@ def _saved(opened: Source) -> Core:
     from tracelens_graph.stores.graph_file import read_graph
 
     core = read_graph(opened)
-    if not core.info.has_times:
+    if not core.framework.has_times:
         core.info.source = opened.name  # it stands for the execution trace, also where a command is to name that
     return core
 
@@ -179,7 +179,7 @@ def joined(core: Core, execution: ExecutionTrace) -> Core:
     from tracelens_graph.execution.joining.join import join
     from tracelens_graph.loaders.kineto.record_ids import record_ids
 
-    if not core.info.has_times:
+    if not core.framework.has_times:
         raise LinkError(f"{core.info.source}: is an execution trace itself; the profiler's trace of its run is wanted")
     try:
         link = join(core, execution, record_ids(core))

@@ -14,7 +14,7 @@ from tracelens_graph.schema import Kind
 def one_line(core: Core) -> str:
     """Source, size, GPU events, duration, devices; of an execution trace alone its threads instead."""
     c = core.columns
-    if not core.info.has_times:
+    if not core.framework.has_times:
         name = os.path.basename(core.info.source) or "execution trace"
         return f"{name}: {_count(len(c), 'node')} without times, {_count(len(core.threads), 'thread')}"
     devices = np.unique(c.device[core.gpu_rows])
@@ -30,7 +30,7 @@ def html_table(core: Core) -> str:
     c = core.columns
     counts = np.bincount(c.kind, minlength=len(Kind))
     times = np.bincount(c.kind, weights=c.dur_ns, minlength=len(Kind)) / 1e6
-    timed, meaning = core.info.has_times, core.info.kind_meaning
+    timed, meaning = core.framework.has_times, core.framework.kind_meaning
     rows = "".join(
         f"<tr><th style='text-align:left' title='{html.escape(meaning[kind], quote=True)}'>{kind.name}</th>"
         f"<td>{counts[kind]:,}</td>{f'<td>{times[kind]:,.3f}</td>' if timed else ''}</tr>"

@@ -13,8 +13,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.matches import kind_name
 from tracelens_graph.analyses.alignment.merged import merged_tree
-from tracelens_graph.analyses.alignment.tables import places_table, totals_table
-from tracelens_graph.analyses.alignment.times import times_table
+from tracelens_graph.analyses.alignment.tables import places_table, times_table, totals_table
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.graph.node import Node

@@ -117,7 +117,7 @@ class FullGraph(ReadOnly, nx.MultiDiGraph):
     def __init__(self, core: Core, events: OnDemandDict, index: UidIndex) -> None:
         self._core = core
         self.context = context = build_context(core)
-        if core.info.has_times:  # an execution trace alone has no GPU work to know of
+        if core.framework.has_times:  # an execution trace alone has no GPU work to know of
             add_knowledge(context, core)
         first = len(core.columns)
         texts = [FrozenDict(attributes) for attributes in context.nodes.values()]

@@ -29,15 +29,15 @@ def reaches_out(schema: Schema) -> bool:
     return any(verb or _PLACES.fullmatch(one.name) for one in texts)
 
 
-def why_not(call: str, replayers: Sequence[Replayer] = ()) -> str:
+def why_not(op: str, overload: str = "", replayers: Sequence[Replayer] = ()) -> str:
     """Why a program may not call an operation; empty where it may.
 
     Args:
-        call: namespace, operation and overload: `aten.mm.default`.
+        op: its name with the namespace.
+        overload: the overload, empty for the default one.
         replayers: custom operations that the user knows of.
     """
-    *name, overload = call.split(".")
-    op, overload = "::".join(name), "" if overload == "default" else overload
+    call = f"{op}.{overload}".rstrip(".")
     known = [one for one in (*schemas_of(op), *_of(replayers, op)) if one.overload == overload]
     if not known:
         return f"{call} is neither an operation of PyTorch nor one of the extension that is given"

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
+
+RULES: Mapping[str, frozenset[str]] = {
+    rule: frozenset(options.split())
+    for rule, options in {
+        "normal": "", "zeros": "", "raw": "", "constant": "value", "integers": "high low", "uniform": "low high",
+        "mask": "share", "first": "count", "rising": "high row", "starts": "high skip", "parts": "total",
+        "falling": "total most", "counted": "row start", "matrices": "size definite",
+    }.items()
+}  # fmt: skip
+"""Rules that fill tensors, which are functions of `replay.program.values`, and the options of each."""
 
 
 @dataclass(frozen=True)
@@ -12,7 +22,7 @@ class Fill:
     """What a tensor holds.
 
     Attributes:
-        rule: name of a rule, which is a function of `replay.program.values`: `normal`, `integers` ...
+        rule: name of a rule: `normal`, `integers` ...
         options: what the rule is told besides, by parameter: `{"high": 32000}`.
     """
 
@@ -51,32 +61,16 @@ class TensorValue:
     conj: bool = False
 
     @property
-    def builder(self) -> str:
-        """Name of the function of `replay.program.values` that makes it."""
-        if self.layout == "sparse_coo":
-            return "sparse_coo"
-        if self.layout.startswith("sparse_"):
-            return "sparse_csr"
-        if self.dtype.startswith(("qint", "quint")):
-            return "quantized"
-        return "tensor" if self.storage is None else "shared"
+    def options(self) -> frozenset[str]:
+        """What its contents can be told besides their rule."""
+        if self.layout != "strided":
+            return frozenset({"entries", "dense", "coalesced"} if self.layout == "sparse_coo" else {"entries"})
+        return RULES[self.fill.rule] if self.is_filled else frozenset()
 
     @property
-    def told(self) -> dict[str, Any]:
-        """What that function is told, by parameter, but for what it takes anyway."""
-        found: dict[str, Any] = {"shape": self.shape, "dtype": self.dtype}
-        if self.builder in ("tensor", "shared"):
-            found |= {"strides": self.strides} if self.strides is not None else {}
-            found |= {"fill": self.fill.rule} if self.fill.rule != "normal" else {}
-            found |= {name: getattr(self, name) for name in ("offset", "reach") if getattr(self, name)}
-            found |= {"storage": self.storage} if self.storage is not None else {}
-            found |= self.fill.options
-        elif self.builder != "quantized":
-            found |= {"layout": self.layout} if self.builder == "sparse_csr" else {}
-            found |= self.fill.options
-        if self.builder in ("tensor", "shared"):
-            found |= {name: True for name in ("grad", "conj") if getattr(self, name)}
-        return found | ({"on_cpu": True} if self.on_cpu and self.builder in ("tensor", "shared", "quantized") else {})
+    def is_filled(self) -> bool:
+        """Whether a rule fills it, as all but sparse and quantized ones."""
+        return self.layout == "strided" and not self.dtype.startswith(("qint", "quint"))
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,22 @@ class Named:
     name: str = ""
 
 
-Value: TypeAlias = "bool | int | float | complex | str | TensorValue | Named | tuple[Value, ...] | None"
+@dataclass(frozen=True)
+class Use:
+    """A tensor of a sequence of calls, where it is an argument.
+
+    Attributes:
+        number: its number in the sequence.
+        tensor: what it is; how it is made if no call has made it.
+        of: number of the result that it is a view of; None for what is none.
+    """
+
+    number: int
+    tensor: TensorValue
+    of: int | None = None
+
+
+Value: TypeAlias = "bool | int | float | complex | str | TensorValue | Named | Use | tuple[Value, ...] | None"
 """What an argument can be; lists are tuples here."""
 
 
@@ -130,8 +139,17 @@ def mapped(value: Value, change: Callable[[TensorValue, int], Value], place: int
 
 def tensors(value: Value) -> Iterator[TensorValue]:
     """All tensors in a value."""
-    if isinstance(value, TensorValue):
-        yield value
+    if isinstance(value, TensorValue | Use):
+        yield value.tensor if isinstance(value, Use) else value
     elif isinstance(value, tuple):
         for one in value:
             yield from tensors(one)
+
+
+def uses(values: Iterable[Value]) -> Iterator[Use]:
+    """All tensors that have numbers, in order."""
+    for value in values:
+        if isinstance(value, Use):
+            yield value
+        elif isinstance(value, tuple):
+            yield from uses(value)

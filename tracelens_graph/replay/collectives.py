@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,8 +23,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.scalar_types import DTYPES, torch_dtype
-from tracelens_graph.replay.assemble import parts, program
-from tracelens_graph.replay.literals import literal
+from tracelens_graph.replay.program_text import HasProgram, ProgramKind
 from tracelens_graph.schema import Kind
 
 _CALLS: Mapping[str, str] = {
@@ -130,7 +129,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class CollectivePlan:
+class CollectivePlan(HasProgram):
     """The collectives of a trace, those with the most time first.
 
     Attributes:
@@ -139,6 +138,8 @@ class CollectivePlan:
         rank: the traced rank; None where it is not known.
         world_size: ranks of the job: as recorded, else as many as the groups need.
     """
+
+    kind: ClassVar[ProgramKind] = "collectives"
 
     calls: tuple[CollectiveCall, ...]
     left_out: tuple[LeftOut, ...]
@@ -150,17 +151,18 @@ class CollectivePlan:
         """What the trace does not tell, each once."""
         return tuple(dict.fromkeys(chain.from_iterable(call.assumed for call in self.calls)))
 
-    def script(self) -> str:
-        """A program that `torchrun --nproc-per-node N` runs.
-
-        It needs torch alone. With fewer ranks than recorded it shrinks groups, and says so.
-        """
+    def json(self) -> dict[str, Any]:
+        """What its program runs. With fewer ranks than recorded it shrinks groups, and says so."""
         told = "the traced rank" if self.rank is None else f"rank {self.rank}"
-        origin = {"job": f"{told} of {self.world_size}", "left_out": [one.line for one in self.left_out]}
-        slots = {"COLLECTIVES": literal([call.data() for call in self.calls]), "ORIGIN": literal(origin)}
-        return program(parts("collectives"), self._about(), slots, ())
+        return {
+            "job": f"{told} of {self.world_size}",
+            "left_out": [one.line for one in self.left_out],
+            "collectives": [call.data() for call in self.calls],
+        }
 
-    def _about(self) -> str:
+    @property
+    def about(self) -> str:
+        """The heading of its program, which `torchrun --nproc-per-node N` runs."""
         calls, kinds = sum(call.calls for call in self.calls), len(self.calls)
         return (
             f"The collectives of one rank of a job of {self.world_size}: {calls:,} calls, {kinds:,} different ones.\n\n"

@@ -33,9 +33,6 @@ UNDER_NO_OP: Mapping[str, tuple[str, str]] = {
 }
 """GPU work under no operation: what stands for it in tables, where it comes from, and what would help."""
 
-_OF_XLA = {OUTSIDE: ("a copy, or other work of no instruction", "")}
-"""The same in profiles of JAX, where it differs."""
-
 
 def replay_coverage(g: Core | Window) -> Table:
     """Which GPU time can be replayed, by operation and by what keeps it from being replayed, the most first.
@@ -69,7 +66,7 @@ def coverage(charged: Charged, plans: Plans) -> Table:
         row.ns += int(found.charged_ns[place])
     uncharged = charged.uncharged
     origin = _origins(core, uncharged)
-    told = {**UNDER_NO_OP, **(_OF_XLA if core.info.is_xla else {})}
+    told = {**UNDER_NO_OP, OUTSIDE: core.framework.uncharged or UNDER_NO_OP[OUTSIDE]}
     for number, (name, (why, remedy)) in enumerate(told.items()):
         events = uncharged[origin == number]
         if len(events):

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelens_graph.errors import ExtensionError, TraceLensGraphError
-from tracelens_graph.replay.arguments import Argument, Fill, TensorValue, Value, mapped
-from tracelens_graph.replay.assemble import parts
+from tracelens_graph.replay.arguments import RULES, Argument, Fill, TensorValue, Value, mapped
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
 from tracelens_graph.replay.schemas import Schema, parse
@@ -40,12 +39,7 @@ def plan_custom(core: Core, row: int, replayer: Replayer) -> ReplayPlan:
         fill = fills.get(argument.name)
         return argument if fill is None else replace(argument, value=mapped(argument.value, _with(fill)))
 
-    return replace(
-        made,
-        positional=tuple(map(filled, made.positional)),
-        keyword=tuple(map(filled, made.keyword)),
-        imports=tuple(replayer.imports),
-    )
+    return replace(made.with_arguments(filled), imports=tuple(replayer.imports))
 
 
 def _with(fill: Fill) -> Callable[[TensorValue, int], Value]:
@@ -65,11 +59,11 @@ def _fill(replayer: Replayer, schema: Schema, name: str) -> Fill:
             f"the replayer of {replayer.op} fills {name}, and its schema has {', '.join(schema.names)}"
         )
     options = dict(replayer.fills[name])
-    rule, rules = options.pop("fill", "normal"), parts("values").rules
-    if rule not in rules:
+    rule = options.pop("fill", "normal")
+    if rule not in RULES:
         raise ExtensionError(
-            f"the replayer of {replayer.op}: nothing fills by {rule!r:.40}: {', '.join(sorted(rules))}"
+            f"the replayer of {replayer.op}: nothing fills by {rule!r:.40}: {', '.join(sorted(RULES))}"
         )
-    if unknown := sorted(options.keys() - rules[rule]):
+    if unknown := sorted(options.keys() - RULES[rule]):
         raise ExtensionError(f"the replayer of {replayer.op}: {rule} takes no {unknown[0]}")
     return Fill(rule, options)

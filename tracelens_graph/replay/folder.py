@@ -1,6 +1,6 @@
 """A folder of programs: what is in it, and how it is written and read again.
 
-`replay.json` lists the programs with their plans, so that whoever has the folder needs no trace.
+`replay.json` lists the programs with their plans as JSON, so that whoever has the folder needs no trace.
 """
 
 from __future__ import annotations
@@ -8,27 +8,27 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 from tracelens_graph.errors import OutputError, TraceLensGraphError
 from tracelens_graph.output.folder import writing_folder
 from tracelens_graph.output.marks import GENERATOR, is_ours
-from tracelens_graph.replay.literals import identifier
-from tracelens_graph.replay.plan_json import NotAPlanError, plan_from_json, plan_json
+from tracelens_graph.replay.heading import identifier
+from tracelens_graph.replay.plan_json import plan_from_json
+from tracelens_graph.replay.program_text import HasProgram, ProgramKind, program
 from tracelens_graph.replay.replay_plan import ReplayPlan
 from tracelens_graph.utils.texts import cut_end
 
 INDEX = "replay.json"
-_VERSION = 1
+_VERSION = 2
 _LARGEST = 256 << 20
 """Bytes of an index that is read."""
 _LONGEST_NAME = 255
 """Characters of a file's name."""
-
-Kind = Literal["op", "sequence", "collectives", "triton", "instruction", "batch"]
 
 
 class FolderError(TraceLensGraphError):
@@ -42,17 +42,40 @@ class Program:
     Attributes:
         file: its name.
         kind: what it runs: one `op`, a `sequence` of them, `collectives`, a Triton kernel that is to be filled in,
-            an `instruction` of XLA, or a `batch` of operations that another file lists.
-        source: its text; empty where only the index was read.
-        plans: plans of the operations that it calls, in order.
-        fault: what is wrong with its entry in the index, so that it has no plans; empty where nothing is.
+            an `instruction` of XLA, or a `batch` of operations one after another.
+        about: its heading.
+        plan: what it runs, as JSON's values.
     """
 
     file: str
-    kind: Kind
-    source: str = ""
-    plans: tuple[ReplayPlan, ...] = ()
-    fault: str = ""
+    kind: ProgramKind
+    about: str
+    plan: Any
+
+    @classmethod
+    def of(cls, plan: HasProgram, file: str) -> Program:
+        """The program of a plan."""
+        return cls(file, plan.kind, plan.about, plan.json())
+
+    @property
+    def source(self) -> str:
+        """Its text."""
+        return program(self.kind, self.about, self.plan)
+
+    @cached_property
+    def plans(self) -> tuple[ReplayPlan, ...]:
+        """Plans of the operations that it calls, in order; a Triton kernel is one, collectives are none.
+
+        Raises:
+            NotAPlanError: what stands in the index is none; the message names the place.
+        """
+        if self.kind in ("collectives", "instruction"):
+            return ()
+        entries = self.plan.get("steps") if self.kind == "sequence" and isinstance(self.plan, dict) else self.plan
+        listed = entries if isinstance(entries, list) else [entries]
+        if self.kind in ("sequence", "triton"):
+            listed = [one.get("plan") if isinstance(one, dict) else None for one in listed]
+        return tuple(map(plan_from_json, listed))
 
 
 def program_name(plan: ReplayPlan, number: int) -> str:
@@ -85,9 +108,7 @@ def write_folder(
         "schema_version": _VERSION,
         "trace": trace,
         "files": list(texts),
-        "operations": [
-            {"file": one.file, "kind": one.kind, "plans": [plan_json(plan) for plan in one.plans]} for one in programs
-        ],
+        "operations": [{"file": one.file, "kind": one.kind, "about": one.about, "plan": one.plan} for one in programs],
     }
     names = [*texts, INDEX]
     stale = _stale(Path(folder), names)
@@ -104,7 +125,7 @@ def write_folder(
 
 
 def read_folder(folder: str | os.PathLike[str]) -> list[Program]:
-    """The programs that the index of a folder lists. One whose plans cannot be read has a fault, which says where.
+    """The programs that the index of a folder lists.
 
     Raises:
         FolderError: it has no index, or one that cannot be read or lists nothing.
@@ -136,14 +157,10 @@ def _read_index(path: Path) -> dict[str, Any]:
 
 def _program(path: Path, number: int, entry: Any) -> Program:
     told = entry if isinstance(entry, dict) else {}
-    file, kind, plans = (told.get(key) for key in ("file", "kind", "plans"))
-    if not _is_name(file) or kind not in get_args(Kind) or not isinstance(plans, list):
+    file, kind, about = (told.get(key) for key in ("file", "kind", "about"))
+    if not _is_name(file) or kind not in get_args(ProgramKind) or not isinstance(about, str) or "plan" not in told:
         raise FolderError(f"{path}: entry {number} names no program")
-    found = Program(str(file), cast("Kind", kind))
-    try:
-        return replace(found, plans=tuple(plan_from_json(one) for one in plans))
-    except NotAPlanError as error:
-        return replace(found, fault=f"entry {number} of {INDEX}: {error}")
+    return Program(str(file), cast("ProgramKind", kind), about, told["plan"])
 
 
 def _stale(folder: Path, names: Sequence[str]) -> list[Path]:

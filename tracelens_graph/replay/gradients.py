@@ -45,6 +45,6 @@ def _followed(tensor: TensorValue, place: int) -> Value:
     overlaps = tensor.strides is not None and any(
         size > 1 and not step for size, step in zip(tensor.shape, tensor.strides, strict=True)
     )
-    if tensor.dtype not in _DTYPES or overlaps or tensor.builder not in ("tensor", "shared"):
+    if tensor.dtype not in _DTYPES or overlaps or not tensor.is_filled:
         return tensor
     return replace(tensor, grad=True)

@@ -5,27 +5,44 @@ What is known of it stands among its arguments (`graph.hlo.attributes`): the pro
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
 from hashlib import sha256
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from tracelens_graph._version import __version__
 from tracelens_graph.graph.core import Core
 from tracelens_graph.hlo.call import KEY
 from tracelens_graph.hlo.told import PREFIX, told_in
-from tracelens_graph.replay.assemble import parts, program, slot_of
-from tracelens_graph.replay.literals import identifier, literal
+from tracelens_graph.replay.heading import dense_strides, entry, identifier
+from tracelens_graph.replay.program_text import HasProgram, ProgramKind
 from tracelens_graph.replay.replay_plan import CannotReplay, Traced, Work
-from tracelens_graph.replay.script import dense_strides, entry
 
-MODULES = ("jax_call",)
-"""What the program of an instruction is put together from."""
+_TYPES = {
+    "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64", "u8": "uint8", "u16": "uint16",
+    "u32": "uint32", "u64": "uint64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
+    "c64": "complex64", "c128": "complex128", "f8e5m2": "float8_e5m2", "f8e4m3fn": "float8_e4m3fn",
+    "f8e5m2fnuz": "float8_e5m2fnuz", "f8e4m3fnuz": "float8_e4m3fnuz",
+}  # fmt: skip
+"""Names of types in XLA and in JAX."""
+
+_CALLS = {
+    "abs": "abs", "add": "add", "and": "bitwise_and", "atan2": "atan2", "cbrt": "cbrt", "ceil": "ceil",
+    "clamp": "clamp", "cosine": "cos", "divide": "div", "erf": "erf", "exponential": "exp",
+    "exponential-minus-one": "expm1", "floor": "floor", "is-finite": "is_finite", "log": "log", "log-plus-one": "log1p",
+    "logistic": "logistic", "maximum": "max", "minimum": "min", "multiply": "mul", "negate": "neg",
+    "not": "bitwise_not", "or": "bitwise_or", "power": "pow", "remainder": "rem", "rsqrt": "rsqrt", "select": "select",
+    "shift-left": "shift_left", "shift-right-arithmetic": "shift_right_arithmetic",
+    "shift-right-logical": "shift_right_logical", "sign": "sign", "sine": "sin", "sqrt": "sqrt", "subtract": "sub",
+    "tan": "tan", "tanh": "tanh", "xor": "bitwise_xor",
+}  # fmt: skip
+"""Instructions that work element by element -> what computes them in jax.lax."""
+
+_REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "and": "all", "or": "any"}
+"""What a reduction does -> what does that in jax.numpy."""
 
 _MOST_ELEMENTS = 1 << 36
 _ARRAY = re.compile(r"\(?(\w+)\[([\d,]*)\]")
@@ -62,7 +79,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class InstructionPlan:
+class InstructionPlan(HasProgram):
     """One instruction with operands, ready to be computed.
 
     Attributes:
@@ -74,6 +91,8 @@ class InstructionPlan:
         traced: what the profile says of the calls that it stands for.
         work: what models say of one call.
     """
+
+    kind: ClassVar[ProgramKind] = "instruction"
 
     op: str
     opcode: str
@@ -93,16 +112,18 @@ class InstructionPlan:
         told = repr((self.opcode, self.operands, self.result, self.call))
         return f"{number:03d}_{identifier(self.op)}_{sha256(told.encode()).hexdigest()[:6]}.py"
 
-    def script(self) -> str:
-        """A program that computes it and times it: one file, which needs JAX alone; `check.check` knows it."""
-        told = {
-            "name": self.op, "opcode": self.opcode, "operands": [_told(one) for one in self.operands],
-            "result": _told(self.result), "how": dict(self.call), "kernels": list(self.traced.kernels),
-            "traced_us": self.traced.median_us,
+    def json(self) -> dict[str, Any]:
+        """What its program computes, in JAX's words."""
+        return {
+            "name": self.op, "opcode": self.opcode, "function": _CALLS.get(self.opcode, ""),
+            "operands": [_told(one) for one in self.operands], "result": _told(self.result),
+            "how": dict(self.call) | ({"by": _REDUCTIONS[self.call["by"]]} if self.opcode == "reduce" else {}),
+            "traced_us": self.traced.median_us, "kernels": self.traced.kernels,
         }  # fmt: skip
-        return program(parts(*MODULES), self._heading(), {"INSTRUCTION": literal(told)}, ())
 
-    def _heading(self) -> str:
+    @property
+    def about(self) -> str:
+        """The heading of its program."""
         shapes = ", ".join(f"{one.type}[{','.join(map(str, one.dims))}]" for one in self.operands)
         lines = [f"{identifier(self.op)}: one instruction of XLA, computed again by JAX.", ""]
         lines += entry("computes", f"{self.opcode} of {shapes or 'nothing'}")
@@ -129,13 +150,13 @@ def plan_instruction(core: Core, row: int) -> InstructionPlan:
     result = _result(told)
     opcode = _OF_LIBRARIES.get(name, name)
     call = _call(told)
-    if opcode == "reduce" and call and call.get("by") in _table("REDUCTIONS"):
+    if opcode == "reduce" and call and call.get("by") in _REDUCTIONS:
         operands = operands[:1]
     elif opcode in ("dot", "convolution") and call:
         operands = operands[:2]
     elif name == "fusion(dot)" and (sizes := next(filter(None, map(_PRODUCT.fullmatch, told)), None)):
         return _product(core, row, told, tuple(map(int, sizes.groups())), result)
-    elif not (opcode in _table("CALLS") or opcode in _PLAIN or (opcode in _ALONG and call)):
+    elif not (opcode in _CALLS or opcode in _PLAIN or (opcode in _ALONG and call)):
         reason = next((why for pattern, why in _REASONS if re.match(pattern, name)), f"no replay of {identifier(name)}")
         raise CannotReplay(reason)
     assumed = []
@@ -162,7 +183,7 @@ def _product(core: Core, row: int, told: list[str], sizes: tuple[int, ...], resu
 def _checked(plan: InstructionPlan) -> InstructionPlan:
     """The plan, if all its types are known and it fits into some memory."""
     arrays = (*plan.operands, plan.result)
-    if unknown := [one.type for one in arrays if one.type not in _table("TYPES")]:
+    if unknown := [one.type for one in arrays if one.type not in _TYPES]:
         raise CannotReplay(f"no array of JAX is of type {identifier(unknown[0])}")
     if any(prod(one.dims) > _MOST_ELEMENTS for one in arrays):
         raise CannotReplay("larger than any memory")
@@ -174,7 +195,7 @@ def _name(core: Core, row: int) -> str:
 
 
 def _told(array: Array) -> dict[str, Any]:
-    return {"dims": list(array.dims), "type": array.type}
+    return {"dims": list(array.dims), "dtype": _TYPES[array.type]}
 
 
 def _operands(dims: str, types: str, values: str) -> tuple[Array, ...]:
@@ -220,10 +241,3 @@ def _list(text: str) -> list[Any]:
     except (ValueError, RecursionError):
         return []
     return found if isinstance(found, list) else []
-
-
-@cache
-def _table(name: str) -> dict[str, str]:
-    """A table of the program, read as data: JAX is not needed to plan."""
-    found: dict[str, str] = ast.literal_eval(slot_of(parts(*MODULES).pieces[name].node))
-    return found

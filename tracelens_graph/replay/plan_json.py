@@ -7,6 +7,7 @@ Arguments are JSON's own values; what JSON lacks is an object with one key:
 | `{"float": "inf"}` | a float that is not finite |
 | `{"complex": [re, im]}` | a complex number |
 | `{"tensor": {"shape": [8], "dtype": "int64"}}` | a tensor, by `TensorValue`'s names, and `options` |
+| `{"use": {"number": 3, "tensor": {...}, "of": 2}}` | a tensor of a sequence, a view of the result of another number |
 | `{"dtype": "float32"}`, and so a layout, memory format, device or generator | what torch has by name |
 """
 
@@ -20,8 +21,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_type_hi
 import msgspec
 
 from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.replay.arguments import Argument, Fill, Named, TensorValue, Value
-from tracelens_graph.replay.assemble import parameters, parts
+from tracelens_graph.replay.arguments import RULES, Argument, Fill, Named, TensorValue, Use, Value
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced, Work
 from tracelens_graph.replay.schemas import parse
 
@@ -59,6 +59,12 @@ class _Tensor(_Form):
     reach: Count = 0
     grad: bool = False
     conj: bool = False
+
+
+class _Use(_Form):
+    number: Count
+    tensor: Any
+    of: Count | None = None
 
 
 class _Argument(_Form):
@@ -105,6 +111,7 @@ class _Plan(_Form):
     notes: tuple[str, ...] = ()
     imports: tuple[Module, ...] = ()
     modes: tuple[Mode, ...] = ()
+    restored: tuple[Word, ...] = ()
 
 
 def plan_json(plan: ReplayPlan) -> dict[str, Any]:
@@ -121,6 +128,7 @@ def plan_json(plan: ReplayPlan) -> dict[str, Any]:
         notes=plan.notes,
         imports=plan.imports,
         modes=cast("tuple[Mode, ...]", plan.modes),
+        restored=plan.restored,
     )
     return cast("dict[str, Any]", msgspec.to_builtins(form))
 
@@ -168,6 +176,9 @@ def value_json(value: Value) -> Any:
         return [value_json(one) for one in value]
     if isinstance(value, TensorValue):
         return {"tensor": tensor_json(value)}
+    if isinstance(value, Use):
+        told = {"number": value.number, "tensor": tensor_json(value.tensor)}
+        return {"use": told if value.of is None else told | {"of": value.of}}
     if isinstance(value, Named):
         return {value.kind: value.name}
     if type(value) is complex:
@@ -205,6 +216,9 @@ def value_from_json(data: Any, place: str, depth: int = 0) -> Value:
         ((kind, what),) = data.items()
         if kind == "tensor":
             return _tensor(what, f"{place}.tensor")
+        if kind == "use":
+            use = _converted(what, _Use, f"{place}.use")
+            return Use(use.number, _tensor(use.tensor, f"{place}.use.tensor"), use.of)
         if kind in KINDS and isinstance(what, str) and re.fullmatch(r"\w*", what, re.ASCII):
             return Named(kind, what)
         if kind == "float" and what in ("inf", "-inf", "nan"):
@@ -224,13 +238,10 @@ def _tensor(data: Any, place: str) -> TensorValue:
     value = TensorValue(**told, fill=Fill(rule, options))
     if value.strides is not None and len(value.strides) != len(value.shape):
         raise NotAPlanError(f"{place}: has {len(value.shape)} sizes and {len(value.strides)} strides")
-    by_rule = value.builder in ("tensor", "shared")
-    known = parts("values")
-    if by_rule and rule not in known.rules:
+    if value.is_filled and rule not in RULES:
         raise NotAPlanError(f"{place}.fill: nothing fills by {rule}")
-    takes = known.rules[rule] if by_rule else parameters(known.pieces[value.builder].node)
-    if unknown := set(options) - (takes - {"shape", "dtype", "layout"}):
-        raise NotAPlanError(f"{place}.options: {rule if by_rule else value.builder} takes no {min(unknown)}")
+    if unknown := set(options) - value.options:
+        raise NotAPlanError(f"{place}.options: {rule if value.is_filled else value.layout} takes no {min(unknown)}")
     return value
 
 

@@ -90,7 +90,7 @@ def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = NO_REPLAYE
     Raises:
         ExtensionError: a replayer is not what it should be.
     """
-    if core.info.is_xla:
+    if core.framework.compiles_programs:
         try:
             return Planned(plan_instruction(core, row))
         except CannotReplay as error:

@@ -93,7 +93,7 @@ def _filled(call: Call, schema: Schema, arguments: list[Argument]) -> list[Argum
         def filled(tensor: TensorValue, place: int) -> TensorValue:
             if tensor.layout != "strided":
                 return filled_sparse(tensor, call)
-            if tensor.fill.rule != "normal" or tensor.builder == "quantized":
+            if tensor.fill.rule != "normal" or not tensor.is_filled:
                 return tensor
             return replace(tensor, fill=fill(Site(op, name, place, tensor, others, schema.overload)))
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.node import Node
 from tracelens_graph.replay.folder import Program, program_name
+from tracelens_graph.replay.heading import identifier, written_by
 from tracelens_graph.replay.instruction import InstructionPlan
-from tracelens_graph.replay.literals import identifier
 from tracelens_graph.replay.planned import Estimates, Plans, complete, traced
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
 from tracelens_graph.replay.triton import is_triton, triton_plan
@@ -43,9 +42,9 @@ def single_programs(plans: Plans, estimates: Estimates, most: int = 0) -> dict[i
         plan = complete(plans, place, estimates).plan
         number = len(found) + 1
         if isinstance(plan, InstructionPlan):
-            found[place] = Program(plan.file_name(number), "instruction", plan.script())
+            found[place] = Program.of(plan, plan.file_name(number))
         elif plan is not None:
-            found[place] = Program(program_name(plan, number), "op", plan.script(), (plan,))
+            found[place] = Program.of(plan, program_name(plan, number))
         elif stub := _stub(plans, place, number, estimates):
             found[place] = stub
     return found
@@ -61,42 +60,36 @@ def _stub(plans: Plans, place: int, number: int, estimates: Estimates) -> Progra
     except CannotReplay:
         return None
     plan = made.plan.with_traced(traced(signatures, place, estimates.gpu), made.plan.work)
-    return Program(program_name(plan, number), "triton", made.script(), (plan,))
+    return Program.of(replace(made, plan=plan), program_name(plan, number))
 
 
-def batch_program(plans: Plans, estimates: Estimates, most: int = 0) -> tuple[dict[int, Program], Mapping[str, str]]:
-    """One program that runs the signatures that have a plan, and the file that lists them: its name and text.
+def batch_program(plans: Plans, estimates: Estimates, most: int = 0) -> dict[int, Program]:
+    """One program that runs the signatures that have a plan, by their places.
 
     Args:
         plans: plans of the signatures.
         estimates: what the models say of their calls.
         most: how many signatures it runs; 0 for all.
 
-    Returns:
-        The program, by the places of the signatures that it runs, and the file.
-
     Raises:
         AnalysisError: none has a plan.
     """
-    from tracelens_graph.replay.batch import FILE, operations, runner
-
     made = ((place, complete(plans, place, estimates).plan) for place in range(len(plans.signatures)))
     listed = dict(islice(((place, plan) for place, plan in made if isinstance(plan, ReplayPlan)), most or None))
     if not listed:
         raise nothing(plans)
-    program = Program(RUNNER, "batch", runner(), tuple(listed.values()))
-    text = json.dumps(operations(program.plans), indent=1) + "\n"
-    return dict.fromkeys(listed, program), {FILE: text}
+    about = f"{len(listed):,} operations of a trace, called again one after another.\n\n{written_by()}\n"
+    return dict.fromkeys(listed, Program(RUNNER, "batch", about, [plan.json() for plan in listed.values()]))
 
 
 def collectives_program(found: CollectivePlan) -> Program:
     """A program of the collectives of a trace, for torchrun."""
-    return Program(COLLECTIVES, "collectives", found.script())
+    return Program.of(found, COLLECTIVES)
 
 
 def sequence_program(found: SequencePlan) -> Program:
     """A program of the operations below a node, in their order."""
-    return Program(f"{identifier(found.title)}.py", "sequence", found.script(), found.plans)
+    return Program.of(found, f"{identifier(found.title)}.py")
 
 
 def nothing(plans: Plans) -> AnalysisError:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.replay.arguments import Argument
+from tracelens_graph.replay.arguments import Argument, TensorValue
+from tracelens_graph.replay.program_text import HasProgram, ProgramKind
+from tracelens_graph.replay.schemas import parse
+
+_ONLY_WRITE = frozenset({
+    "fill_", "zero_", "copy_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "geometric_", "cauchy_",
+    "log_normal_",
+})  # fmt: skip
+"""Operations that write an argument and do not read it."""
 
 
 class CannotReplay(TraceLensGraphError):  # noqa: N818 - it reads as what it says
@@ -77,7 +85,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class ReplayPlan:
+class ReplayPlan(HasProgram):
     """One operation with arguments, ready to be called.
 
     Attributes:
@@ -92,6 +100,8 @@ class ReplayPlan:
         imports: modules that register the operation, where it is none of PyTorch's own.
         modes: what PyTorch is to be in during the call: `no_grad`, `below_autograd`, `autocast bfloat16`.
     """
+
+    kind: ClassVar[ProgramKind] = "op"
 
     op: str
     overload: str
@@ -116,14 +126,35 @@ class ReplayPlan:
         """What the trace does not tell and was chosen, in words, one entry per argument."""
         return tuple(f"{one.name}: {one.assumed}" for one in self.arguments if one.assumed)
 
+    @property
+    def restored(self) -> tuple[str, ...]:
+        """Names of the arguments that the operation reads and writes, so that a second call would see the first one's.
+
+        That is what the schema says is written, but for operations that only write, and for `out` arguments that have
+        elements: those without any grow, and the next call is to find them empty again.
+        """
+        if self.op.rpartition("::")[2] in _ONLY_WRITE:
+            return ()
+        empty = {one.name for one in self.keyword if isinstance(one.value, TensorValue) and 0 in one.value.shape}
+        return tuple(
+            one.name
+            for one in parse(self.schema).parameters
+            if one.is_written and (not one.is_keyword or one.name in empty)
+        )
+
+    def with_arguments(self, change: Callable[[Argument], Argument]) -> ReplayPlan:
+        """The same call with each argument changed."""
+        return replace(self, positional=tuple(map(change, self.positional)), keyword=tuple(map(change, self.keyword)))
+
     def with_traced(self, traced: Traced, work: Work) -> ReplayPlan:
         """The same call with what a trace and models say of it."""
         return replace(self, traced=traced, work=work)
 
-    def script(self) -> str:
-        """A program that calls the operation again: one file, which needs torch alone."""
-        source: str = _module("script").script(self)
-        return source
+    @property
+    def about(self) -> str:
+        """The heading of its program."""
+        text: str = _module("heading").heading(self)
+        return text
 
     def json(self) -> dict[str, Any]:
         """The plan as plain data."""

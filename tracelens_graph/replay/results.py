@@ -220,7 +220,6 @@ def _result(path: Path, at: int, entry: Any) -> Result:
 
 
 def _is_ours_otherwise(path: Path) -> bool:
-    from tracelens_graph.replay.batch import FILE
     from tracelens_graph.replay.folder import INDEX
 
-    return path.name in (FILE, INDEX) or path.name.endswith(".trace.json") or path.name.startswith(".")
+    return path.name in ("operations.json", INDEX) or path.name.endswith(".trace.json") or path.name.startswith(".")

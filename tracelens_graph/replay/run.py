@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import Any
 
 from tracelens_graph.errors import MissingExtraError
-from tracelens_graph.replay.arguments import Argument, Named, TensorValue, Value
+from tracelens_graph.replay.arguments import Argument, Value
+from tracelens_graph.replay.plan_json import value_json
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
 from tracelens_graph.replay.schemas import Parameter, Schema, parse
 
@@ -123,8 +124,4 @@ def made(value: Value) -> Any:
     """A planned value, made: tensors, dtypes and the like as PyTorch has them."""
     from tracelens_graph.replay.program import values
 
-    if isinstance(value, TensorValue):
-        return getattr(values, value.builder)(**value.told)
-    if isinstance(value, Named):
-        return getattr(values, value.kind)(*[value.name][: value.kind != "generator"])
-    return [made(one) for one in value] if isinstance(value, tuple) else value
+    return values.built(value_json(value))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,23 +17,18 @@ from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.replay.arguments import Fill
-from tracelens_graph.replay.assemble import parts, program
+from tracelens_graph.replay.arguments import Fill, Use, Value
 from tracelens_graph.replay.contents import Site
 from tracelens_graph.replay.fills import fill
-from tracelens_graph.replay.literals import display, identifier, literal
+from tracelens_graph.replay.heading import entry, written_by
 from tracelens_graph.replay.places import Place, place
 from tracelens_graph.replay.planned import planned
+from tracelens_graph.replay.program_text import HasProgram, ProgramKind
 from tracelens_graph.replay.replay_plan import ReplayPlan, Traced
-from tracelens_graph.replay.script import called, dense_strides, entry, source, written_by
-from tracelens_graph.replay.shared_tensors import Linked, LinkedCall, Sharing, Use, link
+from tracelens_graph.replay.shared_tensors import LinkedCall, Sharing, link
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.utils.texts import cut_end
 
-MODULES = ("values", "timing", "measure", "sequence")
-"""What the program is put together from."""
-
-_INDENT = "    "
 _CAST = "aten::to"
 _NO_OP = "work under no op"
 
@@ -76,7 +71,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class SequencePlan:
+class SequencePlan(HasProgram):
     """Operations of a part of a trace.
 
     Attributes:
@@ -90,6 +85,8 @@ class SequencePlan:
             without one.
         is_gpu: whether times are those of GPU work; else they are durations on the host.
     """
+
+    kind: ClassVar[ProgramKind] = "sequence"
 
     title: str
     uid: int
@@ -124,8 +121,8 @@ class SequencePlan:
             dict.fromkeys(
                 f"{step.call.plan.op} {one.name}: {one.assumed}"
                 for step in self.steps
-                for one, linked in step.call.linked
-                if one.assumed and not _is_passed_on(linked, made)
+                for one in step.call.plan.arguments
+                if one.assumed and not _is_passed_on(one.value, made)
             )
         )
 
@@ -155,24 +152,25 @@ class SequencePlan:
         most = "the most GPU time" if self.is_gpu else "the longest time"
         return f"of {self.others + 1:,} called {self.title}, uid {self.uid} with {most}" if self.others else ""
 
-    def script(self) -> str:
-        """A program that runs the operations one after another, and times them; it needs torch alone."""
-        writer = _Writer()
-        written = [writer.step(step) for step in self.steps]
-        facts = {
+    def json(self) -> dict[str, Any]:
+        """What its program runs, one operation after another."""
+        return {
             "title": self.title,
             "traced": "GPU time of these operations" if self.is_gpu else "time of these operations on the host",
             "is_gpu": self.is_gpu,
             "sharing": self.sharing,
-            "written": list(self.written),
+            "written": self.written,
             "left_out": [one.line for one in self.left_out],
-            "assumed": list(self.assumed),
-            "imports": list(self.imports),
+            "assumed": self.assumed,
+            "steps": [
+                {"makes": step.call.makes, "frees": step.call.frees, "plan": step.call.plan.json()}
+                for step in self.steps
+            ],
         }
-        slots = {"SEQUENCE": literal(facts), "steps": display("[", written, "]", _INDENT)}
-        return program(parts(*MODULES), self._heading(), slots, sorted(writer.needed))
 
-    def _heading(self) -> str:
+    @property
+    def about(self) -> str:
+        """The heading of its program."""
         count = len(self.steps)
         lines = entry("", f"{count:,} operation{'s' * (count != 1)} below {self.title}, called again in order.")
         lines = [line.strip() for line in lines] + [""]
@@ -190,7 +188,7 @@ def _are(count: int, what: str) -> str:
     return f"{count:,} {what} is" if count == 1 else f"{count:,} {what}s are"
 
 
-def _is_passed_on(value: Linked, made: Collection[int]) -> bool:
+def _is_passed_on(value: Value, made: Collection[int]) -> bool:
     """Whether an argument is a result of an earlier operation, or a list of such."""
     if isinstance(value, tuple):
         return bool(value) and all(_is_passed_on(one, made) for one in value)
@@ -325,27 +323,19 @@ def _sensible(sharing: Sharing) -> Sharing:
     needed: dict[int, Fill] = {}
     for call in sharing.calls:
         for use in call.uses:
-            group, own = sharing.same_values[use.number], use.value.fill
-            if own != fill(Site("", "", 0, use.value, {})) and _is_stricter(own, needed.get(group)):
+            group, own = sharing.same_values[use.number], use.tensor.fill
+            if own != fill(Site("", "", 0, use.tensor, {})) and _is_stricter(own, needed.get(group)):
                 needed[group] = own
     if not needed:
         return sharing
 
-    def filled(value: Linked) -> Linked:
+    def filled(value: Value) -> Value:
         if isinstance(value, Use):
             wanted = needed.get(sharing.same_values[value.number])
-            return replace(value, value=replace(value.value, fill=wanted)) if wanted else value
+            return replace(value, tensor=replace(value.tensor, fill=wanted)) if wanted else value
         return tuple(map(filled, value)) if isinstance(value, tuple) else value
 
-    calls = (
-        replace(
-            call,
-            positional=tuple(map(filled, call.positional)),
-            keyword={name: filled(value) for name, value in call.keyword.items()},
-        )
-        for call in sharing.calls
-    )
-    return replace(sharing, calls=tuple(calls))
+    return replace(sharing, calls=tuple(call.changed(filled) for call in sharing.calls))
 
 
 def _is_stricter(one: Fill, other: Fill | None) -> bool:
@@ -356,56 +346,3 @@ def _is_stricter(one: Fill, other: Fill | None) -> bool:
     if one.rule == other.rule and all(type(end) is int for end in ends):
         return ends[0] < ends[1]  # type: ignore[operator]
     return False
-
-
-class _Writer:
-    """Writes steps as source.
-
-    Attributes:
-        needed: functions that what was written calls, or names as rules.
-    """
-
-    def __init__(self) -> None:
-        self.needed: set[str] = set()
-        self._told: dict[int, tuple[Any, ...]] = {}
-
-    def step(self, step: Step) -> str:
-        """A step as source."""
-        call, inner = step.call, _INDENT * 3
-        positional = [self._value(one, inner + _INDENT) for one in call.positional]
-        keyword = [f"{literal(key)}: {self._value(one, inner + _INDENT)}" for key, one in call.keyword.items()]
-        entries = {
-            "call": literal(f"{call.plan.op.replace('::', '.')}.{call.plan.overload or 'default'}"),
-            "positional": display("[", positional, "]", inner),
-            "keyword": display("{", keyword, "}", inner),
-            "makes": literal(call.makes),
-            "frees": literal(call.frees),
-            "traced_us": literal(round(step.traced_us, 3)),
-        }
-        if call.plan.modes:
-            entries["modes"] = literal(call.plan.modes)
-        return display("{", [f"{literal(key)}: {text}" for key, text in entries.items()], "}", _INDENT * 2)
-
-    def _value(self, value: Linked, indent: str) -> str:
-        if isinstance(value, tuple):
-            return display("[", [self._value(one, indent + _INDENT) for one in value], "]", indent)
-        if not isinstance(value, Use):
-            self.needed |= called([value])
-            return source(value, indent=indent)
-        told: dict[str, Any] = {} if value.of is None else {"of": value.of}
-        form = (value.value.shape, value.value.dtype, value.value.fill)
-        if self._told.get(value.number) == form:
-            told |= {"grad": True} if value.value.grad else {}
-            self.needed |= {"use", "normal"}
-            return display("use(", [str(value.number), *_keywords(told)], ")", indent)
-        self._told[value.number] = form
-        self.needed |= {"use", value.value.fill.rule}
-        told |= value.value.told
-        shape, dtype = literal(told.pop("shape")), literal(told.pop("dtype"))
-        if told.get("strides") == dense_strides(value.value.shape):
-            del told["strides"]
-        return display("use(", [str(value.number), shape, dtype, *_keywords(told)], ")", indent)
-
-
-def _keywords(told: Mapping[str, Any]) -> list[str]:
-    return [f"{identifier(name)}={literal(one)}" for name, one in told.items()]

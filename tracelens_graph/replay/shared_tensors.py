@@ -8,19 +8,17 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
 
 from tracelens_graph.execution.graph_tensors import GraphTensors
 from tracelens_graph.graph.core import Core
 from tracelens_graph.perf.scalar_types import item_size, torch_dtype
-from tracelens_graph.replay.arguments import Argument, TensorValue, Value, tensors
+from tracelens_graph.replay.arguments import Argument, TensorValue, Use, Value, tensors, uses
 from tracelens_graph.replay.replay_plan import ReplayPlan
-from tracelens_graph.replay.script import written_arguments
 from tracelens_graph.replay.views import span
 
 _ALIGNED = 512
@@ -31,59 +29,27 @@ _LARGEST_OFFSET = 1 << 40
 
 
 @dataclass(frozen=True)
-class Use:
-    """A tensor where it is an argument.
-
-    Attributes:
-        number: its number in the sequence.
-        value: what it is; how it is made if no call has made it.
-        of: number of the result that it is a view of; None for what is none.
-    """
-
-    number: int
-    value: TensorValue
-    of: int | None = None
-
-
-Linked: TypeAlias = "Value | Use | tuple[Linked, ...]"
-"""An argument with tensors by number."""
-
-
-@dataclass(frozen=True)
 class LinkedCall:
     """A call whose tensors have numbers.
 
     Attributes:
         plan: the call.
-        positional, keyword: its arguments.
         makes: results that later calls need: number, then where it stands in what the call returns.
         frees: numbers that no call behind it needs.
     """
 
     plan: ReplayPlan
-    positional: tuple[Linked, ...]
-    keyword: Mapping[str, Linked]
     makes: tuple[tuple[int, ...], ...] = ()
     frees: tuple[int, ...] = ()
 
     @property
-    def linked(self) -> Iterator[tuple[Argument, Linked]]:
-        """The arguments of the plan, each with its tensors by number."""
-        yield from zip(self.plan.positional, self.positional, strict=True)
-        yield from ((one, self.keyword[one.name]) for one in self.plan.keyword)
-
-    @property
     def uses(self) -> Iterator[Use]:
         """Tensors among the arguments, in order."""
-        yield from _uses((*self.positional, *self.keyword.values()))
+        yield from uses(one.value for one in self.plan.arguments)
 
-
-def _uses(values: Sequence[Linked]) -> Iterator[Use]:
-    for value in values:
-        if isinstance(value, Use):
-            yield value
-        elif isinstance(value, tuple):
-            yield from _uses(value)
+    def changed(self, change: Callable[[Value], Value]) -> LinkedCall:
+        """The call with each argument changed."""
+        return replace(self, plan=self.plan.with_arguments(lambda one: replace(one, value=change(one.value))))
 
 
 @dataclass(frozen=True)
@@ -185,8 +151,8 @@ class _Linker:
     def _call(self, row: int, plan: ReplayPlan) -> LinkedCall:
         into, out = ([], []) if self._known is None else self._known.uses_at(row)
         at = {self._where(use): use for use in into}
-        changed = written_arguments(plan)
-        values: dict[str, Linked] = {}
+        changed = plan.restored
+        values: dict[str, Value] = {}
         local: dict[int, int] = {}
         for position, argument in enumerate(plan.arguments):
             values[argument.name] = self._argument(argument, position, plan, at, local)
@@ -194,12 +160,7 @@ class _Linker:
                 self._note_written(values[argument.name], position, at)
         makes = tuple(self._results(into, out))
         self._carry(plan, values, makes)
-        return LinkedCall(
-            plan,
-            tuple(values[one.name] for one in plan.positional),
-            {one.name: values[one.name] for one in plan.keyword},
-            makes,
-        )
+        return LinkedCall(plan.with_arguments(lambda one: replace(one, value=values[one.name])), makes)
 
     def _where(self, use: int) -> tuple[int, int]:
         assert self._known is not None
@@ -209,7 +170,7 @@ class _Linker:
     def _argument(
         self, argument: Argument, position: int, plan: ReplayPlan, at: Mapping[tuple[int, int], int],
         local: dict[int, int],
-    ) -> Linked:  # fmt: skip
+    ) -> Value:  # fmt: skip
         value = argument.value
         if isinstance(value, tuple) and any(tensors(value)):
             # Those that were not given have no use, but count as elements.
@@ -236,8 +197,8 @@ class _Linker:
         assert self._known is not None
         return int(self._known.lineage.storage[use])
 
-    def _tensor(self, value: TensorValue, use: int | None, plan: ReplayPlan, local: dict[int, int]) -> Linked:
-        if value.builder not in ("tensor", "shared"):
+    def _tensor(self, value: TensorValue, use: int | None, plan: ReplayPlan, local: dict[int, int]) -> Value:
+        if not value.is_filled:
             return value
         if plan.op.endswith("_"):
             value = replace(value, grad=False)  # what autograd follows cannot be written in place
@@ -269,8 +230,8 @@ class _Linker:
             self._given_storage[number] = storage
             self._storages_given.add(storage)
 
-    def _note_written(self, value: Linked, position: int, at: Mapping[tuple[int, int], int]) -> None:
-        for one in _uses((value,)):
+    def _note_written(self, value: Value, position: int, at: Mapping[tuple[int, int], int]) -> None:
+        for one in uses((value,)):
             self._written.add(one.number)
             if one.number in self._given_storage:
                 self._written_storages.add(self._given_storage[one.number])
@@ -299,13 +260,13 @@ class _Linker:
 
     # --- values ----------------------------------------------------------------------------------------------
 
-    def _carry(self, plan: ReplayPlan, values: Mapping[str, Linked], makes: Sequence[tuple[int, ...]]) -> None:
+    def _carry(self, plan: ReplayPlan, values: Mapping[str, Value], makes: Sequence[tuple[int, ...]]) -> None:
         """Note which tensors hold the same values after a call: views, and what is copied."""
-        arguments = list(_uses(tuple(values.values())))
+        arguments = list(uses(tuple(values.values())))
         is_view = "Tensor(a)" in plan.schema
         if is_view or plan.op.rpartition("::")[2].strip("_") in _COPIES:
             first = next(iter(values.values()), None)
-            sources = arguments if plan.op.endswith("copy_") else list(_uses((first,)))
+            sources = arguments if plan.op.endswith("copy_") else list(uses((first,)))
             numbers = [one.number for one in sources] + [one[0] for one in makes]
             for one, other in pairwise(numbers):
                 self.join(one, other)
@@ -319,36 +280,29 @@ class _Linker:
             users.setdefault(storage, set()).add(number)
         low: dict[int, int] = {}
         high: dict[int, int] = {}
-        for use in (use for call in calls for use in call.uses if use.of is None and use.value.storage is not None):
-            storage, size = use.value.storage or 0, item_size(use.value.dtype)
-            begin = use.value.offset * size
-            strides = use.value.strides
-            reach = span(use.value.shape, strides) if strides else int(np.prod(use.value.shape, dtype=object))
+        for use in (use for call in calls for use in call.uses if use.of is None and use.tensor.storage is not None):
+            storage, size = use.tensor.storage or 0, item_size(use.tensor.dtype)
+            begin = use.tensor.offset * size
+            strides = use.tensor.strides
+            reach = span(use.tensor.shape, strides) if strides else int(np.prod(use.tensor.shape, dtype=object))
             low[storage] = min(low.get(storage, begin), 0 if storage in absolute else begin)
-            high[storage] = max(high.get(storage, 0), begin + reach * size, use.value.reach * size)
+            high[storage] = max(high.get(storage, 0), begin + reach * size, use.tensor.reach * size)
         compact = {storage: at for at, storage in enumerate(s for s, of in users.items() if len(of) > 1)}
 
-        def changed(value: Linked) -> Linked:
-            if isinstance(value, Use):
-                told = value.value
-                if value.of is not None or told.storage is None:
-                    return replace(value, value=replace(told, storage=None))
-                size = item_size(told.dtype)
-                begin = low[told.storage] // _ALIGNED * _ALIGNED
-                reach = -(-(high[told.storage] - begin) // size)
-                is_shared = told.storage in compact
-                placed = replace(told, offset=told.offset - begin // size, storage=compact.get(told.storage))
-                return replace(value, value=replace(placed, reach=reach if is_shared else max(told.reach, 0)))
-            return tuple(map(changed, value)) if isinstance(value, tuple) else value
+        def changed(value: Value) -> Value:
+            if not isinstance(value, Use):
+                return tuple(map(changed, value)) if isinstance(value, tuple) else value
+            told = value.tensor
+            if value.of is not None or told.storage is None:
+                return replace(value, tensor=replace(told, storage=None))
+            size = item_size(told.dtype)
+            begin = low[told.storage] // _ALIGNED * _ALIGNED
+            reach = -(-(high[told.storage] - begin) // size)
+            is_shared = told.storage in compact
+            placed = replace(told, offset=told.offset - begin // size, storage=compact.get(told.storage))
+            return replace(value, tensor=replace(placed, reach=reach if is_shared else max(told.reach, 0)))
 
-        return [
-            replace(
-                call,
-                positional=tuple(map(changed, call.positional)),
-                keyword={name: changed(value) for name, value in call.keyword.items()},
-            )
-            for call in calls
-        ]
+        return [call.changed(changed) for call in calls]
 
 
 _COPIES = frozenset({

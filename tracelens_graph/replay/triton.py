@@ -11,23 +11,20 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.perf.scalar_types import FLOATING, torch_dtype
 from tracelens_graph.replay.arguments import Argument, Fill, TensorValue, Value
-from tracelens_graph.replay.assemble import parts, program
-from tracelens_graph.replay.literals import identifier, literal
+from tracelens_graph.replay.heading import heading, identifier
+from tracelens_graph.replay.plan_json import plan_json
+from tracelens_graph.replay.program_text import HasProgram, ProgramKind
 from tracelens_graph.replay.recorded_values import NotAValueError, number, sizes
 from tracelens_graph.replay.replay_plan import CannotReplay, Recorded, ReplayPlan, Traced
-from tracelens_graph.replay.script import arguments_source, heading, roots
 from tracelens_graph.replay.traced_call import decoded
 from tracelens_graph.schema import Kind
-
-MODULES = ("values", "timing", "measure", "triton")
-"""What the program is put together from."""
 
 _PREFIX = "triton_"
 _NAMESPACE = "inductor::"
@@ -42,7 +39,7 @@ _RECORD = "record with record_shapes=True and a newer PyTorch"
 
 
 @dataclass(frozen=True)
-class TritonPlan:
+class TritonPlan(HasProgram):
     """A launch of a Triton kernel.
 
     Attributes:
@@ -52,6 +49,8 @@ class TritonPlan:
         options: `num_warps` and `num_stages`, as far as they are recorded.
         kernel_file: name of the file that it was compiled from, without its folder; empty where not recorded.
     """
+
+    kind: ClassVar[ProgramKind] = "triton"
 
     plan: ReplayPlan
     kernel: str
@@ -64,25 +63,21 @@ class TritonPlan:
         """Name of the file, beside the program, that the source is read from."""
         return source_name(self.plan)
 
-    def script(self) -> str:
-        """A program that runs the kernel once its source is in the file beside it, and else says what to put there."""
-        recorded, traced = self.plan.recorded, self.plan.traced
-        told = {
-            "op": self.kernel,
+    def json(self) -> dict[str, Any]:
+        """What its program runs: the kernel once its source is in the file beside it."""
+        return {
+            "kernel": self.kernel,
             "source": self.source_name,
             "file": self.kernel_file,
             "grid": self.grid,
             "options": dict(self.options),
-            "signature": {
-                "dims": recorded.dims, "types": recorded.types, "strides": recorded.strides,
-                "values": recorded.values,
-            },
-            "traced_us": traced.median_us or traced.kernel_us,
-            "kernels": traced.kernels,
-            "assumed": self.plan.assumed,
-        }  # fmt: skip
-        slots = {"KERNEL": literal(told), "arguments": arguments_source(self.plan)}
-        return program(parts(*MODULES), heading(self.plan), slots, roots(self.plan))
+            "plan": plan_json(self.plan),
+        }
+
+    @property
+    def about(self) -> str:
+        """The heading of its program."""
+        return heading(self.plan)
 
 
 def source_name(plan: ReplayPlan) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from tracelens_graph.analyses.alignment.difference import Diff, Place
-from tracelens_graph.analyses.alignment.points import Point
+from tracelens_graph.analyses.alignment.divergence_points import Point
 from tracelens_graph.analyses.alignment.tables import lines_of_python
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node

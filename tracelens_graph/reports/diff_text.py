@@ -86,7 +86,7 @@ def notes_on(difference: Diff) -> list[str]:
     """What to know of the two sides: that they share nothing, that most events of one were left out of its file, and
     GPU time without a launch, which is compared by stream."""
     notes = []
-    if difference.alignment.are_strangers:
+    if difference.alignment.are_unrelated:
         notes.append("These are two programs with hardly a module or call in common: nothing was aligned.")
     if are_compiled_apart(window.core for window in (difference.a, difference.b)):
         notes.append(NOTE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tracelens_graph.analyses.alignment.kernel_words import difference_of
+from tracelens_graph.analyses.alignment.cause_words import difference_of
 
 
 def told_apart(first: Iterable[str], second: Iterable[str], shown: Callable[[str], str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.frameworks import PYTORCH
 from tracelens_graph.reports.tree_text import DEEPEST
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.terminal import bold
@@ -24,17 +25,15 @@ if TYPE_CHECKING:
 _LONGEST_NAME, _SHORTEST_NAME = 64, 21
 """Characters that are shown of a name at most, and at least, however narrow the terminal."""
 
-OF_MODULES = "nn.Module: "
-OF_SCOPES = "scope: "
-"""What stands before names; modules of JAX are named scopes."""
-
 _LONGEST_READ = 4096
 _DOTS = 3
 _ROOM = 300
 """Characters before the dots where the terminal sets no limit."""
 
 
-def module_text(table: Table, width: int | None = None, color: bool = False, word: str = OF_MODULES) -> Iterator[str]:
+def module_text(
+    table: Table, width: int | None = None, color: bool = False, word: str = PYTORCH.module_prefix
+) -> Iterator[str]:
     """Lines that draw the result of `analyses.modules.modules`.
 
     Forward, backward and total time where there is backward work, else one time per line. Where a line would be
@@ -44,7 +43,7 @@ def module_text(table: Table, width: int | None = None, color: bool = False, wor
         table: the module tree in pre-order.
         width: longest line; None for no limit.
         color: whether to use terminal escapes.
-        word: OF_MODULES or OF_SCOPES.
+        word: what stands before names (`Framework.module_prefix`).
     """
     yield from (bold(line, color) for line in wrapped(printable(table.title), width))
     if len(table):

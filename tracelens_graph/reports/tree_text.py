@@ -28,24 +28,6 @@ from tracelens_graph.utils.texts import cut_middle, printable, shorten, width_of
 NAME_WIDTH = 64
 """Characters of a name that are shown."""
 
-SHORT = {
-    Kind.Module: "python",
-    Kind.PythonFunction: "python",
-    Kind.Op: "cpu",
-    Kind.RuntimeCall: "runtime",
-    Kind.Kernel: "kernel",
-    Kind.Memcpy: "memcpy",
-    Kind.Memset: "memset",
-    Kind.Annotation: "annotation",
-    Kind.Step: "step",
-    Kind.DeviceAnnotation: "device annotation",
-    Kind.SyncEvent: "sync",
-    Kind.Overhead: "overhead",
-    Kind.MemoryEvent: "memory",
-}
-XLA_SHORT = SHORT | {Kind.Module: "scope", Kind.Op: "hlo"}
-"""Kind -> the word in brackets before a name."""
-
 HEADING = -1
 """Stands for a row where a line is a heading and no node."""
 
@@ -292,7 +274,7 @@ def name_of(core: Core, row: int) -> str:
 
 def short_category(core: Core) -> Callable[[int], str]:
     """Row -> `python`, `cpu`, `runtime`, `kernel` and the like."""
-    short = XLA_SHORT if core.info.is_xla else SHORT
+    short = core.framework.short_kinds
     return lambda row: short[Kind(int(core.columns.kind[row]))]
 
 

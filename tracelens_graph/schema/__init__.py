@@ -33,8 +33,6 @@ __all__ = [
     "REPAIR_MEANING",
     "SCHEMA_VERSION",
     "STORED",
-    "XLA_KIND_MEANING",
-    "XLA_OWNER_RULE_MEANING",
     "EdgeType",
     "Flag",
     "Kind",
@@ -98,16 +96,6 @@ KIND_MEANING = {
     Kind.MemoryEvent: "an allocation or release (`[memory]`)",
 }
 
-XLA_KIND_MEANING = KIND_MEANING | {
-    Kind.Module: "a named scope (`jax.named_scope`), which Flax opens for its modules",
-    Kind.PythonFunction: "a frame of the Python stack",
-    Kind.Op: "an instruction of a compiled program, run once (`fusion.12`)",
-    Kind.RuntimeCall: "a launch, or another step of XLA's runtime (`PjitFunction(f)`)",
-    Kind.Annotation: "a range that the program marked (`jax.profiler.TraceAnnotation`)",
-    Kind.Step: "a step (`jax.profiler.StepTraceAnnotation`)",
-}
-"""The same in profiles of JAX and XLA."""
-
 
 class OwnerRule(IntEnum):
     """How a GPU event got the op it is charged to."""
@@ -126,12 +114,6 @@ OWNER_RULE_MEANING = {
     OwnerRule.unlinked: "its launch is not in the trace: charged to nobody",
     OwnerRule.hlo: "launched in a graph: charged to the instruction that it names itself",
 }
-
-XLA_OWNER_RULE_MEANING = OWNER_RULE_MEANING | {
-    OwnerRule.nearest_op: "charged to the instruction above its launch",
-    OwnerRule.no_op: "launched for no known instruction, as copies and command buffers can be: charged to nobody",
-}
-"""The same in profiles of JAX and XLA."""
 
 
 class Flag(IntEnum):

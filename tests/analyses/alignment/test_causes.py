@@ -11,7 +11,7 @@ from layered import ADD, GELU, GEMM, LAYER, NORM, REDUCE, Call, changed, kernels
 
 from tracelens_graph.analyses.alignment.causes import REASON_MEANING, RULES, Reason, Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, diff
-from tracelens_graph.analyses.alignment.times import time_parts
+from tracelens_graph.analyses.alignment.tables import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.loading.one import load_core
 

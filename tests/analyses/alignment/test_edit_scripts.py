@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import rounds
 
+from tracelens_graph.analyses.alignment.align import Alignment, align
 from tracelens_graph.analyses.alignment.costs import LeafCosts, LeafTable
-from tracelens_graph.analyses.alignment.difference import Alignment, align
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.graph.window import window_of
 

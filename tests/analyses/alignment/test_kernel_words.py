@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tracelens_graph.analyses.alignment.argument_words import other_sizes, other_strides, other_types
-from tracelens_graph.analyses.alignment.kernel_words import (
+from tracelens_graph.analyses.alignment.cause_words import (
     Kernels,
     difference_of,
     extra_of,
@@ -13,6 +12,9 @@ from tracelens_graph.analyses.alignment.kernel_words import (
     is_move,
     of_any_build,
     other_kernels,
+    other_sizes,
+    other_strides,
+    other_types,
     plain_name,
 )
 

@@ -7,7 +7,7 @@ from alignments import aligned, pairs, torn, unmatched
 from call_trees import BACKWARD, FORWARD, Call, copy, fill, frame, launch, module, op
 from trees_of_calls import call_of, layer, model
 
-from tracelens_graph.analyses.alignment.kinds import MatchKind
+from tracelens_graph.analyses.alignment.matches import MatchKind
 
 
 def test_a_trace_against_itself() -> None:

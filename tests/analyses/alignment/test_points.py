@@ -6,8 +6,9 @@ from alignments import aligned, kernels
 from call_trees import FORWARD, frame, launch, module, op, trace
 from trees_of_calls import call_of, model
 
-from tracelens_graph.analyses.alignment.difference import OUTSIDE_OF_OPS, Alignment, diff
-from tracelens_graph.analyses.alignment.points import Point
+from tracelens_graph.analyses.alignment.align import Alignment
+from tracelens_graph.analyses.alignment.difference import OUTSIDE_OF_OPS, diff
+from tracelens_graph.analyses.alignment.divergence_points import Point
 from tracelens_graph.loading.one import load_core
 
 

@@ -10,7 +10,7 @@ from corpus import CORPUS, cases, loaded
 from tracelens_graph.analyses.alignment.causes import Reason, Reasons, Why
 from tracelens_graph.analyses.alignment.difference import Diff, Place, diff
 from tracelens_graph.analyses.alignment.steps import median_steps
-from tracelens_graph.analyses.alignment.times import time_parts
+from tracelens_graph.analyses.alignment.tables import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.reports.diff_text import notes_on

@@ -14,7 +14,7 @@ import pytest
 from alignments import checked, torn
 
 from corpus import CORPUS, loaded, needs_corpus, traces_named
-from tracelens_graph.analyses.alignment.difference import Alignment, align
+from tracelens_graph.analyses.alignment.align import Alignment, align
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.loading.one import load_core
 
@@ -39,11 +39,11 @@ def windows(*names: str) -> list[Any]:
 
 
 @needs_corpus
-@pytest.mark.parametrize(("a", "b", "are_strangers"), PAIRS)
-def test_strangers_are_told_apart_and_others_aligned(a: str, b: str, are_strangers: bool) -> None:
+@pytest.mark.parametrize(("a", "b", "are_unrelated"), PAIRS)
+def test_strangers_are_told_apart_and_others_aligned(a: str, b: str, are_unrelated: bool) -> None:
     found = checked(*windows(a, b))
-    assert found.are_strangers == are_strangers
-    assert bool((found.leaves[0] >= 0).any()) != are_strangers
+    assert found.are_unrelated == are_unrelated
+    assert bool((found.leaves[0] >= 0).any()) != are_unrelated
 
 
 @needs_corpus

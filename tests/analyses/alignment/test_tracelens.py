@@ -14,9 +14,9 @@ from edited_trees import edited, made
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracelens_graph.analyses.alignment.common_ancestors import TraceLensDiff
 from tracelens_graph.analyses.alignment.difference import diff
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
-from tracelens_graph.compat.diff.tables import TraceLensDiff
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.schema import Kind

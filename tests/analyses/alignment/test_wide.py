@@ -15,11 +15,13 @@ from call_trees import frame, launch, op
 from growth import cost
 from handmade import span
 
-from tracelens_graph.analyses.alignment import containers, costs, leaves, sequence
+from tracelens_graph.analyses.alignment import containers, costs, leaf_matching, sequence
+from tracelens_graph.analyses.alignment.align import align
 from tracelens_graph.analyses.alignment.containers import common_places
-from tracelens_graph.analyses.alignment.difference import align
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading.one import load_core
+
+pytestmark = pytest.mark.proof
 
 CALLS = 10_000
 
@@ -85,7 +87,7 @@ def test_many_threads_and_streams_are_paired_with_their_like(link: bool, monkeyp
         call = span("cuda_runtime", "cudaLaunchKernel", float(k), 0.5, 100, 100 + k, correlation=k)
         return [call, kernel] if link else [kernel]
 
-    monkeypatch.setattr(leaves, "_ROOT_PAIRS", 100)
+    monkeypatch.setattr(leaf_matching, "_ROOT_PAIRS", 100)
     few, many = lanes(60), lanes(61)
     found = align(few, many)
     assert (found.leaves[0] >= 0).all()

@@ -23,6 +23,8 @@ from tracelens_graph.loaders.sources import open_source
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import REPAIR_MEANING
 
+pytestmark = pytest.mark.proof
+
 EXAMPLE = CHECKOUT / "examples/traces/tiny-transformer-cpu.execution-trace.json.gz"
 
 

@@ -21,6 +21,8 @@ from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 
+pytestmark = pytest.mark.proof
+
 
 @cache
 def whole() -> bytes:

@@ -22,9 +22,9 @@ from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.html import diff, ranks
 from tracelens_graph.reports.html.document import SCRIPTS, WORKER, report_page
 from tracelens_graph.reports.html.drawn import causes
-from tracelens_graph.reports.html.inline_views import INLINE_STYLES
 from tracelens_graph.reports.html.names import CLASSES, LONGEST, clean
 from tracelens_graph.reports.html.overview import in_window, parts
+from tracelens_graph.reports.html.some_views import INLINE_STYLES
 
 MOST_BYTES, PER_EVENT = 600_000, 6
 

@@ -16,6 +16,8 @@ from corpus import CHECKOUT
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Frame, Page
 
+pytestmark = pytest.mark.proof
+
 NOTEBOOK = CHECKOUT / "examples" / "views.ipynb"
 
 

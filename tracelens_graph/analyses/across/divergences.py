@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.captures import captured_launches
-from tracelens_graph.analyses.alignment.difference import Diff
+from tracelens_graph.analyses.alignment.difference import Diff, has_gpu_work
 from tracelens_graph.analyses.alignment.matches import kind_name
 from tracelens_graph.analyses.alignment.steps import median_steps
 from tracelens_graph.analyses.alignment.tables import places_table
@@ -102,7 +101,7 @@ def _compared(traces: TraceSet, a: str | None, b: str | None, what: str) -> tupl
         f"{what}: {other.path} (b) against {one.path} (a)",
         [replace(member, graph=window) for member, window in zip((one, other), windows, strict=True)],
     )
-    if not all(len(window.gpu_rows) or captured_launches(window) for window in windows):
+    if not all(map(has_gpu_work, windows)):
         return None, title
     return Diff(*windows, ("a", "b")), title
 

@@ -58,7 +58,7 @@ def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Li
         "exposed_communication_ms": time("exposed_comm_time", "time ms"),
         "idle_ms": time("idle_time", "time ms"),
         "attendance": read_alone(member),
-        "has_ranks": w.core.info.is_xla,
+        "has_ranks": w.framework.devices_are_ranks,
     }
 
 

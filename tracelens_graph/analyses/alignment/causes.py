@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.clues import Clues, times
+from tracelens_graph.analyses.alignment.cause_words import counted, is_move, listed, words
 from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.evidence import Evidence, times
 from tracelens_graph.analyses.alignment.forest import Forest
-from tracelens_graph.analyses.alignment.kernel_words import counted, is_move, listed, words
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, communicates, gpu_classes
 from tracelens_graph.graph.intervals import length_before, merge
 
@@ -128,26 +128,29 @@ class Reasons:
 
     def __init__(self, difference: Diff) -> None:
         self._diff = difference
-        self._clues = [Clues(difference, place) for place in difference.places]
-        self._of = dict(zip(map(id, difference.places), self._clues, strict=True))
+        self._evidence = [Evidence(difference, place) for place in difference.places]
+        self._of = dict(zip(map(id, difference.places), self._evidence, strict=True))
         devices = [_devices(side) for side in difference.alignment.sides]
         self.is_other_device = devices[0] != devices[1]
 
     def of(self, place: Place) -> Why:
         """Why the sides differ at a place."""
-        clues = self._of.get(id(place)) or Clues(self._diff, place)
+        evidence = self._of.get(id(place)) or Evidence(self._diff, place)
         for rule in RULES:
-            if (why := rule(clues, self)) is not None:
+            if (why := rule(evidence, self)) is not None:
                 return why
-        return Why(Reason.other_kernel, str(clues.other))
+        return Why(Reason.other_kernel, str(evidence.other))
 
     @cached_property
     def clock(self) -> float | None:
         """By how much most equal kernels take longer or less; None where they do not agree, or it is nothing."""
         ratios = [
-            (clues.ratio, sum(clues.place.ns))
-            for clues in self._clues
-            if clues.is_of_equal_kernels and not clues.is_communication and all(clues.place.ns) and not clues.arguments
+            (evidence.ratio, sum(evidence.place.ns))
+            for evidence in self._evidence
+            if evidence.is_of_equal_kernels
+            and not evidence.is_communication
+            and all(evidence.place.ns)
+            and not evidence.arguments
         ]
         if not ratios:
             return None
@@ -163,7 +166,7 @@ class Reasons:
         merged = self._communication[side]
         if not len(merged[0]):
             return 0.0
-        rows = forest.events_of_all([leaf for point in place.points for leaf in point.leaves[side]])
+        rows = forest.events_of_all(place.leaves(side))
         rows = rows[gpu_classes(core, rows) != COMMUNICATION]
         total = int(c.dur_ns[rows].sum())
         if not total:
@@ -195,46 +198,48 @@ def _are_close(one: float, other: float) -> bool:
 
 # -- rules ----------------------------------------------------------------------------------------------------
 
-Rule = Callable[[Clues, Reasons], Why | None]
+Rule = Callable[[Evidence, Reasons], Why | None]
 
 
-def _is_the_same(clues: Clues, _: Reasons) -> Why | None:
-    place = clues.place
-    equal = place.ns[0] == place.ns[1] and clues.is_of_equal_kernels
-    return Why(Reason.same, "the same") if equal and not clues.arguments else None
+def _is_the_same(evidence: Evidence, _: Reasons) -> Why | None:
+    place = evidence.place
+    equal = place.ns[0] == place.ns[1] and evidence.is_of_equal_kernels
+    return Why(Reason.same, "the same") if equal and not evidence.arguments else None
 
 
-def _is_captured(clues: Clues, _: Reasons) -> Why | None:
-    captured = [side for side in range(2) if clues.is_captured(side)]
+def _is_captured(evidence: Evidence, _: Reasons) -> Why | None:
+    captured = [side for side in range(2) if evidence.is_captured(side)]
     if not captured:
         return None
-    where = " and ".join(clues.diff.names[side] for side in captured)
+    where = " and ".join(evidence.diff.names[side] for side in captured)
     text = f"recorded into a graph in {where}, so it did not run there"
-    if len(captured) == 1 and clues.only is None:
+    if len(captured) == 1 and evidence.only is None:
         other = 1 - captured[0]
-        how = "replayed from a graph" if clues.is_graph_launch(other) else "run"
-        text += f"; in {clues.diff.names[other]} {how}: {words(clues.place.kernels[other])}"
+        how = "replayed from a graph" if evidence.is_graph_launch(other) else "run"
+        text += f"; in {evidence.diff.names[other]} {how}: {words(evidence.place.kernels[other])}"
     return Why(Reason.captured, text)
 
 
-def _is_of_one_side(clues: Clues, _: Reasons) -> Why | None:
-    side = clues.only
+def _is_of_one_side(evidence: Evidence, _: Reasons) -> Why | None:
+    side = evidence.only
     if side is None:
         return None
-    only, kernels = f"only in {clues.diff.names[side]}", clues.place.kernels[side]
-    what = f"{clues.count(side):,} x {words(kernels)}" if len(kernels) == 1 else words(kernels)
-    core, rows, ops = clues.sides[side].window.core, clues.rows(side), clues.ops(side)
+    only, kernels = f"only in {evidence.diff.names[side]}", evidence.place.kernels[side]
+    what = f"{evidence.place.events(side):,} x {words(kernels)}" if len(kernels) == 1 else words(kernels)
+    core, rows, ops = evidence.sides[side].window.core, evidence.rows(side), evidence.ops(side)
     if len(rows) and core.recompute[rows].all():
         return Why(Reason.recomputation, f"{only}: recomputation of activations, {what}")
     communication_ns = sum(ns for name, (_, ns) in kernels.items() if communicates(name))
-    if 2 * communication_ns > clues.place.ns[side] or clues.is_communication:
-        return Why(Reason.communication, f"{only}: {clues.collectives(side)}, {what}")
+    if 2 * communication_ns > evidence.place.ns[side] or evidence.is_communication:
+        return Why(Reason.communication, f"{only}: {evidence.collectives(side)}, {what}")
     if ops <= _MOVES.keys() if ops else all(map(is_move, kernels)):
         return Why(Reason.moves, f"{only}: {_moved(ops, kernels)}, {what}")
-    if clues.is_graph_launch(side):
+    if evidence.is_graph_launch(side):
         return Why(Reason.graph_launch, f"{only}: launched as a graph, {what}")
-    if clues.place.is_module:
-        return Why(Reason.module, f"{only}: a module with all below it, {clues.count(side):,} GPU events, {what}")
+    if evidence.place.is_module:
+        return Why(
+            Reason.module, f"{only}: a module with all below it, {evidence.place.events(side):,} GPU events, {what}"
+        )
     return Why(Reason.only_one, f"{only}: {what}")
 
 
@@ -244,142 +249,142 @@ def _moved(ops: set[str], kernels: dict[str, tuple[int, int]]) -> str:
     return " and ".join(sorted(found)) or "copies, casts or fills"
 
 
-def _is_launched_otherwise(clues: Clues, _: Reasons) -> Why | None:
+def _is_launched_otherwise(evidence: Evidence, _: Reasons) -> Why | None:
     """The same work, of which one side launches a graph and the other op by op."""
-    graphs = [side for side in range(2) if clues.is_graph_launch(side)]
+    graphs = [side for side in range(2) if evidence.is_graph_launch(side)]
     if len(graphs) != 1:
         return None
-    names = clues.diff.names
+    names = evidence.diff.names
     text = f"launched as a graph in {names[graphs[0]]}, one by one in {names[1 - graphs[0]]}"
-    if clues.is_of_equal_kernels:
-        return Why(Reason.graph_launch, f"{text}; {clues.took}")
-    return Why(Reason.graph_launch, f"{text}; {clues.other}")
+    if evidence.is_of_equal_kernels:
+        return Why(Reason.graph_launch, f"{text}; {evidence.took}")
+    return Why(Reason.graph_launch, f"{text}; {evidence.other}")
 
 
-def _is_communication(clues: Clues, _: Reasons) -> Why | None:
-    if not clues.is_communication or not clues.is_of_equal_kernels:
+def _is_communication(evidence: Evidence, _: Reasons) -> Why | None:
+    if not evidence.is_communication or not evidence.is_of_equal_kernels:
         return None
-    detail = f"; {clues.arguments[1]}" if clues.arguments else ""
-    what = f"the same {clues.collectives(0)}, {times(clues.ratio)}"
+    detail = f"; {evidence.arguments[1]}" if evidence.arguments else ""
+    what = f"the same {evidence.collectives(0)}, {times(evidence.ratio)}"
     return Why(Reason.communication, f"{what}, waiting for other ranks included{detail}")
 
 
-def _has_other_arguments(clues: Clues, _: Reasons) -> Why | None:
-    if not clues.arguments:
+def _has_other_arguments(evidence: Evidence, _: Reasons) -> Why | None:
+    if not evidence.arguments:
         return None
-    what, text = clues.arguments
-    return Why(_OTHER_ARGUMENT[what], f"{text}; {clues.took if clues.is_of_equal_kernels else clues.other}")
+    what, text = evidence.arguments
+    return Why(_OTHER_ARGUMENT[what], f"{text}; {evidence.took if evidence.is_of_equal_kernels else evidence.other}")
 
 
-def _is_contended(clues: Clues, reasons: Reasons) -> Why | None:
-    if not clues.is_of_time:
+def _is_contended(evidence: Evidence, reasons: Reasons) -> Why | None:
+    if not evidence.is_of_time:
         return None
-    before, after = (reasons.overlap(side, clues.place) for side in range(2))
-    if (after - before if clues.ratio > 1 else before - after) < _CONTENDED:
+    before, after = (reasons.overlap(side, evidence.place) for side in range(2))
+    if (after - before if evidence.ratio > 1 else before - after) < _CONTENDED:
         return None
     return Why(
         Reason.contention,
-        f"{clues.took}; {100 * before:.0f} -> {100 * after:.0f} % of the time communication runs beside it"
-        f"{clues.beside}",
+        f"{evidence.took}; {100 * before:.0f} -> {100 * after:.0f} % of the time communication runs beside it"
+        f"{evidence.beside}",
     )
 
 
-def _is_of_another_device(clues: Clues, reasons: Reasons) -> Why | None:
-    if not clues.is_of_time or not reasons.is_other_device:
+def _is_of_another_device(evidence: Evidence, reasons: Reasons) -> Why | None:
+    if not evidence.is_of_time or not reasons.is_other_device:
         return None
-    return Why(Reason.other_device, f"{clues.took}, on another device{clues.beside}")
+    return Why(Reason.other_device, f"{evidence.took}, on another device{evidence.beside}")
 
 
-def _is_of_the_clock(clues: Clues, reasons: Reasons) -> Why | None:
+def _is_of_the_clock(evidence: Evidence, reasons: Reasons) -> Why | None:
     clock = reasons.clock
-    if not clues.is_of_time or clock is None or not _are_close(clues.ratio, clock):
+    if not evidence.is_of_time or clock is None or not _are_close(evidence.ratio, clock):
         return None
-    text = f"{clues.took}, as most equal kernels: clock, power or bandwidth of the device{clues.beside}"
+    text = f"{evidence.took}, as most equal kernels: clock, power or bandwidth of the device{evidence.beside}"
     return Why(Reason.clock, text)
 
 
-def _takes_other_time(clues: Clues, _: Reasons) -> Why | None:
-    if not clues.is_of_time:
+def _takes_other_time(evidence: Evidence, _: Reasons) -> Why | None:
+    if not evidence.is_of_time:
         return None
-    return Why(Reason.other_time, f"{clues.took}; the traces do not tell why{clues.beside}")
+    return Why(Reason.other_time, f"{evidence.took}; the traces do not tell why{evidence.beside}")
 
 
-def _is_other_work(clues: Clues, _: Reasons) -> Why | None:
+def _is_other_work(evidence: Evidence, _: Reasons) -> Why | None:
     """Communication on one side only: what stands on the other in its place does not replace it."""
-    first, second = clues.place.kernels
+    first, second = evidence.place.kernels
     has_communication = [any(map(communicates, kernels)) for kernels in (first, second)]
     if has_communication[0] == has_communication[1]:
         return None
     told = [words(kernels) for kernels in (first, second)]
     side = int(has_communication[1])
-    told[side] = f"{clues.collectives(side)} ({told[side]})"
-    text = " and ".join(f"{one} in {name}" for one, name in zip(told, clues.diff.names, strict=True))
+    told[side] = f"{evidence.collectives(side)} ({told[side]})"
+    text = " and ".join(f"{one} in {name}" for one, name in zip(told, evidence.diff.names, strict=True))
     return Why(Reason.other_work, f"other work between the same neighbours: {text}")
 
 
-def _is_fused(clues: Clues, _: Reasons) -> Why | None:
+def _is_fused(evidence: Evidence, _: Reasons) -> Why | None:
     """One kernel that does the work of several, since a compiler or an op put them together."""
-    if clues.fused_side is None:
+    if evidence.fused_side is None:
         return None
-    side, by = clues.fused_side
-    number = len(clues.place.points)
-    per_call = " -> ".join(f"{count / number:,.3g}" for count in clues.extra_counts)
+    side, by = evidence.fused_side
+    number = len(evidence.place.points)
+    per_call = " -> ".join(f"{count / number:,.3g}" for count in evidence.extra_counts)
     reason = Reason.fused if side else Reason.unfused
-    first, second = (counted(kernels, number) for kernels in clues.extra)
+    first, second = (counted(kernels, number) for kernels in evidence.extra)
     how = f"{reason} by {by}" if side else f"{reason}, {by} had fused them"
-    return Why(reason, clues.with_shares(f"{how}, {per_call} kernels: {first} became {second}"))
+    return Why(reason, evidence.with_shares(f"{how}, {per_call} kernels: {first} became {second}"))
 
 
-def _has_more_kernels(clues: Clues, _: Reasons) -> Why | None:
-    if clues.other.kind not in _OTHER_NUMBER:
+def _has_more_kernels(evidence: Evidence, _: Reasons) -> Why | None:
+    if evidence.other.kind not in _OTHER_NUMBER:
         return None
-    less, more = clues.extra
-    told = str(clues.other)
+    less, more = evidence.extra
+    told = str(evidence.other)
     if all(map(is_move, {**less, **more})):
-        return Why(Reason.moves, clues.with_shares(f"copies, casts or fills, {told}"))
-    return Why(_OTHER_NUMBER[clues.other.kind], clues.with_shares(told))
+        return Why(Reason.moves, evidence.with_shares(f"copies, casts or fills, {told}"))
+    return Why(_OTHER_NUMBER[evidence.other.kind], evidence.with_shares(told))
 
 
-def _is_another_op(clues: Clues, _: Reasons) -> Why | None:
-    first, second = clues.place.names
+def _is_another_op(evidence: Evidence, _: Reasons) -> Why | None:
+    first, second = evidence.place.names
     if first == second:
         return None
-    return Why(Reason.other_op, f"{first} became {second}; {_without_library(clues)}")
+    return Why(Reason.other_op, f"{first} became {second}; {_without_library(evidence)}")
 
 
-def _without_library(clues: Clues) -> str:
+def _without_library(evidence: Evidence) -> str:
     """How the kernels differ; other ops run other kernels, so that another library is no news."""
-    return clues.other.text if clues.other.kind == "library" else str(clues.other)
+    return evidence.other.text if evidence.other.kind == "library" else str(evidence.other)
 
 
-def _is_another_algorithm(clues: Clues, _: Reasons) -> Why | None:
+def _is_another_algorithm(evidence: Evidence, _: Reasons) -> Why | None:
     """The kernels with the most time do other things: attention became a product and a softmax."""
-    if not all(clues.extra_leaves):
+    if not all(evidence.extra_leaves):
         return None
     longest = [
         max(leaves, key=lambda leaf: (side.ns[leaf], -leaf))
-        for side, leaves in zip(clues.sides, clues.extra_leaves, strict=True)
+        for side, leaves in zip(evidence.sides, evidence.extra_leaves, strict=True)
     ]
-    categories = [int(side.category[leaf]) for side, leaf in zip(clues.sides, longest, strict=True)]
-    if categories[0] == categories[1] or any(is_move(next(iter(kernels))) for kernels in clues.extra):
+    categories = [int(side.category[leaf]) for side, leaf in zip(evidence.sides, longest, strict=True)]
+    if categories[0] == categories[1] or any(is_move(next(iter(kernels))) for kernels in evidence.extra):
         return None
-    if clues.is_replaced_by_ops and len(clues.extra_ops(0)) == len(clues.extra_ops(1)) == 1:
-        return _by_other_ops(clues)
-    return Why(Reason.other_algorithm, clues.with_shares(f"another algorithm: {clues.other.text}"))
+    if evidence.is_replaced_by_ops and len(evidence.extra_ops(0)) == len(evidence.extra_ops(1)) == 1:
+        return _by_other_ops(evidence)
+    return Why(Reason.other_algorithm, evidence.with_shares(f"another algorithm: {evidence.other.text}"))
 
 
-def _by_other_ops(clues: Clues) -> Why:
+def _by_other_ops(evidence: Evidence) -> Why:
     """Below one call, other ops launch other kernels."""
-    first, second = (listed(sorted(clues.extra_ops(side))) for side in range(2))
-    return Why(Reason.other_op, clues.with_shares(f"{first} became {second}; {_without_library(clues)}"))
+    first, second = (listed(sorted(evidence.extra_ops(side))) for side in range(2))
+    return Why(Reason.other_op, evidence.with_shares(f"{first} became {second}; {_without_library(evidence)}"))
 
 
-def _has_another_kernel(clues: Clues, _: Reasons) -> Why | None:
-    if clues.other.kind == "kernel" and clues.is_replaced_by_ops:
-        return _by_other_ops(clues)
-    counts = clues.count(0), clues.count(1)
+def _has_another_kernel(evidence: Evidence, _: Reasons) -> Why | None:
+    if evidence.other.kind == "kernel" and evidence.is_replaced_by_ops:
+        return _by_other_ops(evidence)
+    counts = evidence.place.events(0), evidence.place.events(1)
     number = f"; {counts[0]:,} -> {counts[1]:,} GPU events" if counts[0] != counts[1] else ""
-    return Why(_OTHER_NAME[clues.other.kind], clues.with_shares(str(clues.other)) + number)
+    return Why(_OTHER_NAME[evidence.other.kind], evidence.with_shares(str(evidence.other)) + number)
 
 
 RULES: Sequence[Rule] = (

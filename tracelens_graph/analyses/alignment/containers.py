@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.alignment.forest import Forest, mixed
-from tracelens_graph.analyses.alignment.leaves import Matching
+from tracelens_graph.analyses.alignment.leaf_matching import Matching
 from tracelens_graph.graph.anchors import in_step
 
 _WRAPPERS = 200

@@ -10,22 +10,16 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.argument_words import elements
-from tracelens_graph.analyses.alignment.backward import with_forward_matches
+from tracelens_graph.analyses.alignment.align import Alignment, align
 from tracelens_graph.analyses.alignment.captures import captured_launches
-from tracelens_graph.analyses.alignment.containers import Containers
-from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
-from tracelens_graph.analyses.alignment.kernel_words import called
-from tracelens_graph.analyses.alignment.kinds import leaf_kinds, node_kinds
-from tracelens_graph.analyses.alignment.leaves import Matching
+from tracelens_graph.analyses.alignment.cause_words import called, elements
+from tracelens_graph.analyses.alignment.divergence_points import Point
+from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.matches import Matches, matches_of
-from tracelens_graph.analyses.alignment.points import Point, points_of
-from tracelens_graph.analyses.alignment.runs import with_whole_runs
-from tracelens_graph.analyses.alignment.strangers import are_strangers
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.charging import charged, frames_above, module_calls
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.classes import argset_text, normal_name
+from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.node import Node
@@ -37,81 +31,6 @@ _MODULE, _AUTOGRAD = "nn.Module: ", "autograd::engine::evaluate_function: "
 _BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)[ >]")
 _NAMES = 3
 """Names of ops of one place that are listed."""
-
-
-@dataclass(frozen=True)
-class Alignment:
-    """Two forests, which of their leaves and nodes belong together, and the points in which they part.
-
-    Attributes:
-        sides: the forests.
-        leaves: for each leaf of either side its partner on the other, -1 without one.
-        nodes: the same for nodes.
-        leaf_kinds, node_kinds: for each of them how it resembles its partner, a `MatchKind`.
-        points: where they part; every leaf of either side lies in one.
-        are_strangers: whether the two are of different programs; then nothing of them was aligned.
-    """
-
-    sides: tuple[Forest, Forest]
-    leaves: tuple[np.ndarray, np.ndarray]
-    nodes: tuple[np.ndarray, np.ndarray]
-    leaf_kinds: tuple[np.ndarray, np.ndarray]
-    node_kinds: tuple[np.ndarray, np.ndarray]
-    points: list[Point]
-    are_strangers: bool
-
-    def mirrored(self) -> Alignment:
-        """The same with the sides exchanged."""
-        return Alignment(
-            self.sides[::-1], self.leaves[::-1], self.nodes[::-1], self.leaf_kinds[::-1], self.node_kinds[::-1],
-            [point.mirrored() for point in self.points], self.are_strangers,
-        )  # fmt: skip
-
-
-def align(a: Window, b: Window) -> Alignment:
-    """Align two windows. Exchanging them mirrors the result: inside, their order follows from what is in them."""
-    is_swapped = Content(b) < Content(a)
-    names, arguments = Vocabulary(), Vocabulary()
-    first, second = (forest(w, names, arguments) for w in ((b, a) if is_swapped else (a, b)))
-    strangers = are_strangers(first, second, names)
-    matching, containers = _matched(first, second, strangers)
-    if (again := with_forward_matches(first, second, containers, names)) is not None:
-        matching, containers = _matched(*again, strangers)
-    both, leaves = (matching.a, matching.b), (matching.of_a, matching.of_b)
-    points = with_whole_runs(points_of(matching, containers), both, leaves)
-    found = Alignment(
-        both, leaves, (containers.of_a, containers.of_b),
-        leaf_kinds(matching, containers), node_kinds(matching, containers), points, strangers,
-    )  # fmt: skip
-    return found.mirrored() if is_swapped else found
-
-
-def _matched(a: Forest, b: Forest, strangers: bool) -> tuple[Matching, Containers]:
-    matching = Matching(a, b, strangers)
-    matching.slide()
-    return matching, Containers(matching)
-
-
-class Content:
-    """What is in a window, in an order that does not depend on which side it stands on: amounts first, then names."""
-
-    def __init__(self, w: Window) -> None:
-        self._w = w
-        ns = w.core.columns.dur_ns[w.gpu_rows]
-        self._amounts = len(ns), int(ns.sum()), ns.tobytes()
-
-    def __lt__(self, other: Content) -> bool:
-        if self._amounts != other._amounts:
-            return self._amounts < other._amounts
-        return self._w.core is not other._w.core and self._names < other._names
-
-    @cached_property
-    def _names(self) -> list[tuple[int, str, str]]:
-        core, c = self._w.core, self._w.core.columns
-        calls = zip(c.depth.tolist(), c.name.tolist(), c.argset.tolist(), strict=True)
-        return [
-            (depth, core.names[name], argset_text(core, argset) if argset >= 0 else "") for depth, name, argset in calls
-        ]
 
 
 @dataclass(frozen=True)
@@ -140,6 +59,14 @@ class Place:
     def change_ns(self) -> int:
         """How much more time the second side takes."""
         return self.ns[1] - self.ns[0]
+
+    def leaves(self, side: int) -> list[int]:
+        """Leaves of all points on one side, point after point."""
+        return [leaf for point in self.points for leaf in point.leaves[side]]
+
+    def events(self, side: int) -> int:
+        """Number of GPU events of one side."""
+        return sum(count for count, _ in self.kernels[side].values())
 
 
 class Diff:
@@ -237,6 +164,11 @@ def diff(a: Core | Window, b: Core | Window, names: tuple[str, str] = ("A", "B")
     return Diff(*windows, names)
 
 
+def has_gpu_work(window: Window) -> bool:
+    """Whether a window holds GPU events, or launches that were recorded into a graph."""
+    return bool(len(window.gpu_rows) or captured_launches(window))
+
+
 def check_comparable(*windows: Window) -> None:
     """Refuse windows in which there is nothing to compare.
 
@@ -244,7 +176,7 @@ def check_comparable(*windows: Window) -> None:
         AnalysisError: one of them holds no GPU work.
     """
     for window in windows:
-        if not len(window.gpu_rows) and not captured_launches(window):
+        if not has_gpu_work(window):
             raise AnalysisError(f"{window.core.info.source}: holds no GPU events to compare")
 
 

@@ -208,7 +208,7 @@ def _first_of_threads(core: Core, calls: np.ndarray) -> np.ndarray:
     counts[c.thread[calls]] = True
     hosts = np.flatnonzero(is_kind(c.kind, HOST_KINDS))
     hosts = hosts[counts[c.thread[hosts]]]
-    if core.info.is_xla:
+    if core.framework.launches_from_pool:
         hosts = hosts[~_of_profiler(core, hosts)]
     order = np.lexsort((hosts, c.start_ns[hosts], c.thread[hosts]))
     thread = c.thread[hosts[order]]
@@ -239,7 +239,7 @@ def _chain_threads(core: Core, time: np.ndarray, row: np.ndarray, role: np.ndarr
     for source, target in _handovers(core, sorted(of_thread)):
         given, taken = of_thread[source], of_thread[target]
         taken = taken[role[taken] != Role.returned]
-        if core.info.is_xla:  # a thread of a pool goes by itself through what it was given
+        if core.framework.launches_from_pool:  # a thread of a pool goes by itself through what it was given
             taken = taken[own[taken] < _begin_of_roots(core, row[taken])]
         at = np.searchsorted(time[given], time[taken], "right") - 1
         taken, at = taken[at >= 0], at[at >= 0]
@@ -252,7 +252,7 @@ def _handovers(core: Core, threads: list[int]) -> list[tuple[int, int]]:
 
     In JAX that is the thread of Python and those of the pool that it gives work to.
     """
-    if core.info.is_xla:
+    if core.framework.launches_from_pool:
         dispatcher = calls_of(core).dispatcher
         return [(dispatcher, thread) for thread in threads if thread != dispatcher and dispatcher in threads]
     return [way for pair in sorted(_working_pairs(core, threads)) for way in (pair, pair[::-1])]

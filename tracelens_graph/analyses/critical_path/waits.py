@@ -189,7 +189,7 @@ def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, told: set[int]) -> l
             found += (
                 [(np.repeat(rows, queue.lanes), last)] if of_all else [(rows, _last_ended(core, queue, rows, last))]
             )
-    if core.info.is_xla:
+    if core.framework.waits_in_functions:
         found.append(_waits_of_jax(core, queue))
     copies = np.flatnonzero((c.kind[queue.rows] == Kind.Memcpy) & (queue.launch >= 0))
     code, place = distinct(c.name[queue.rows[copies]])

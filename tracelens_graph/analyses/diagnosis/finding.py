@@ -127,14 +127,6 @@ ADVICE: Mapping[str, str] = {
 }
 """What a finding may suggest."""
 
-FOR_JAX: Mapping[str, str] = {
-    "cuda_graphs": "one_program", "fewer_launches": "larger_programs", "python_tuning": "less_python",
-    "data_loader": "batches_ahead", "remove_sync": "read_later", "pin_memory": "batches_ahead", "allocator": "donate",
-    "warm_up": "run_before", "record_stacks": "python_tracer", "all_ranks": "devices", "overlap": "latency_hiding",
-    "fusion": "own_kernels", "channels_last": "layouts",
-}  # fmt: skip
-"""What is suggested for PyTorch -> what for JAX instead."""
-
 NAME_WIDTH = 60
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.families import MEMORY, families_of
-from tracelens_graph.analyses.diagnosis.finding import ADVICE, FOR_JAX, Finding
+from tracelens_graph.analyses.diagnosis.finding import ADVICE, Finding
 from tracelens_graph.analyses.idle.host_states import copies_to_device
 from tracelens_graph.analyses.ops.launchers import launchers
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, MEMCPY, gpu_classes
@@ -60,7 +60,7 @@ def op_advice(
         most = kinds[int(spent.argmax())] if spent.any() else ""
         advice = said.get(most, ())
         if not advice and most in _TUNING and is_op[own].all() and _is_worth_tuning(findings):
-            advice = (FOR_JAX.get(_TUNING[most], _TUNING[most]) if core.info.is_xla else _TUNING[most],)
+            advice = (w.framework.advice.get(_TUNING[most], _TUNING[most]),)
         advised.append(ADVICE[advice[0]] if advice else "")
     return advised
 

@@ -12,7 +12,7 @@ from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.causes import causes_of
 from tracelens_graph.analyses.diagnosis.families import families_of
-from tracelens_graph.analyses.diagnosis.finding import FOR_JAX, Finding, brief, percent, shown_ms
+from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.headline import headline, start_up
 from tracelens_graph.analyses.diagnosis.of_jax import compiled, on_host
 from tracelens_graph.analyses.diagnosis.stops import capture, no_gpu, other_accelerator, too_little
@@ -35,13 +35,12 @@ def verdict(g: Core | Window) -> list[Finding]:
     """
     w = window_of(g)
     if not len(w.gpu_rows):
-        return [no_gpu(w), *(([*on_host(w), *compiled(w)]) if w.core.info.is_xla else ())]
+        return [no_gpu(w), *(([*on_host(w), *compiled(w)]) if w.framework.compiles_programs else ())]
     first, *others = _of_gpu_work(w)
     found = [first, *_cut_short(w), *others]
-    if not w.core.info.is_xla:
-        return found
-    for_jax = [replace(one, advice=tuple(FOR_JAX.get(name, name) for name in one.advice)) for one in found]
-    return [*for_jax, *compiled(w)]
+    own = w.framework.advice
+    advised = [replace(one, advice=tuple(own.get(name, name) for name in one.advice)) for one in found]
+    return [*advised, *(compiled(w) if w.framework.compiles_programs else ())]
 
 
 def _of_gpu_work(w: Window) -> list[Finding]:

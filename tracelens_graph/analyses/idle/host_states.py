@@ -163,7 +163,7 @@ class Calls:
         self.core, self._c, self.state = core, core.columns, row_states(core)
         launches = np.zeros(len(core.threads), bool)
         launches[self._c.thread[self._c.parent[core.everything.linked_gpu_rows]]] = True
-        self.dispatcher = _dispatcher(core) if core.info.is_xla else -1
+        self.dispatcher = _dispatcher(core) if core.framework.launches_from_pool else -1
         if launches.any() and self.dispatcher >= 0:
             launches[self.dispatcher] = True
         self.threads = np.flatnonzero(launches)

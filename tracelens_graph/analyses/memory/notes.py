@@ -9,8 +9,6 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.tables.column import About
 from tracelens_graph.tables.table import Table
 
-NO_INSTANTS = "no allocation is recorded: record with profile_memory=True"
-_OF_XLA = "profiles of JAX and XLA record no allocations that are read"
 _NOT_HERE = "no allocation or release is in this part of the trace"
 
 
@@ -25,7 +23,7 @@ def _why_none(w: Window) -> str:
         return f"{unreadable:,} allocations and releases are recorded, but no size can be read"
     if len(found) or len(found.unreadable):
         return _NOT_HERE
-    return _OF_XLA if w.core.info.is_xla else NO_INSTANTS
+    return w.framework.no_allocations
 
 
 def notes_on(w: Window) -> list[str]:

@@ -16,11 +16,6 @@ from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.ops import DEAREST_OPS
 from tracelens_graph.tables.table import Table
 
-NO_PLACE = "the trace has no modules and no lines of Python: record it with with_stack=True"
-_NO_SCOPE = (
-    "the trace has no named scopes and no lines of Python: record it with ProfileOptions().python_tracer_level = 1"
-)
-
 _MOST = 0.5
 """Share of an op's time from which the modules that it is called in say where it is called."""
 
@@ -64,7 +59,7 @@ def dearest_ops(g: Core | Window, linked_only: bool = False, top: int = 5) -> Ta
             assert isinstance(values, list)
             values.insert(at, cell)
             del values[top:]
-    notes = [] if _has_python(core) or not shown else [_NO_SCOPE if core.info.is_xla else NO_PLACE]
+    notes = [] if _has_python(core) or not shown else [core.framework.no_place]
     return Table("dearest_ops", columns, DEAREST_OPS, w.titled("Operations with most GPU time"), notes)
 
 

@@ -15,10 +15,6 @@ from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables.ops import FORWARD_BACKWARD
 from tracelens_graph.tables.table import Table
 
-_NO_SCOPES = (
-    "no backward instruction has a forward one in its named scope: open scopes with jax.named_scope, or use Flax"
-)
-
 
 def forward_backward(g: Core | Window) -> Table:
     """GPU time of ops in the forward pass against that of their backward passes.
@@ -64,8 +60,9 @@ def forward_backward(g: Core | Window) -> Table:
         "percent": 100 * sums.sum(axis=1) / max(total, 1),
         "uid": Groups(group, c.uid[stands_for[op]] if len(op) else op, len(codes)).min.astype(np.int64),
     }
+    note = w.framework.no_backward
     table = Table(
         "forward_backward", columns, FORWARD_BACKWARD, w.titled("GPU time of forward and backward pass by op"),
-        [_NO_SCOPES, *told_passes(core, w.gpu_rows)] if core.info.is_xla and not len(core.autograd.backward) else [],
+        [note, *told_passes(core, w.gpu_rows)] if note and not len(core.autograd.backward) else [],
     )  # fmt: skip
     return table.take(np.argsort(-sums.sum(axis=1), kind="stable"))

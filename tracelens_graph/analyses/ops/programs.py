@@ -33,8 +33,7 @@ def programs(g: Core | Window) -> Table:
     w = window_of(g)
     core, c = w.core, w.core.columns
     if core.programs is None:
-        note = "only profiles of JAX tell which compiled programs ran" if not core.info.is_xla else _NOT_HELD
-        return Table("programs", {name: [] for name in PROGRAMS}, PROGRAMS, w.titled(_TITLE), [note])
+        return Table("programs", {name: [] for name in PROGRAMS}, PROGRAMS, w.titled(_TITLE), [w.framework.no_programs])
     listed, place = core.programs.listed, core.programs.place
     every = rows_of_kind(c, (Kind.Op,))
     inside = w.holds(every) & (place >= 0)
@@ -78,7 +77,6 @@ def programs(g: Core | Window) -> Table:
 
 
 _TITLE = "Compiled programs"
-_NOT_HELD = "the profile holds no program that an event names"
 
 
 def _executions(program: np.ndarray, name: np.ndarray, size: int) -> np.ndarray:

@@ -162,7 +162,7 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
         *unlinked_notes(w, left_out=False),
         *_overlap_note(w, int(duration.sum())),
         *_faster_note(took, roof),
-        *(_moving_note(w, work.op[roofed[first]], of_call, took - roof) if w.core.info.is_xla else ()),
+        *(_moving_note(w, work.op[roofed[first]], of_call, took - roof) if w.framework.compiles_programs else ()),
         *[f"no_roof: {shorten(reason, _LONGEST)}" for reason in dict.fromkeys(why[n] for n in without_roof)],
         *_idle_notes(w),
         *lost_notes(w),

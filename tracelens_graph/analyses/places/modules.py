@@ -19,6 +19,7 @@ from tracelens_graph.analyses.places.charging import OPTIMIZER, charged, frames_
 from tracelens_graph.analyses.shared.told_passes import told_passes
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.frameworks import PYTORCH
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
@@ -30,13 +31,8 @@ By = Literal["instance", "class"]
 Sort = Literal["model", "time"]
 
 WHOLE = "(all GPU events)"
-NON_MODULE, OUTSIDE_OF_SCOPES = "Non-nn.Module GPU Ops", "outside of these scopes"
-"""What the work of no module in a module is called, and of a profile of JAX, where modules are named scopes."""
 PASSES = ("forward", "backward", "optimizer")
 """What GPU time is told apart by, in columns of this order."""
-
-_NO_MODULES = "the trace has no nn.Module frames: record it with with_stack=True"
-_NO_SCOPES = "no instruction is in a named scope: open them with jax.named_scope, or use modules of Flax"
 
 _LONGEST_PATH = 4096
 """Characters of a path; without a limit deep trees of long names would take memory beyond all measure."""
@@ -95,11 +91,11 @@ def modules(
         "percent": 100 * total / max(int(total.max(initial=0)), 1),
         "uid": found["uid"],
     }
-    what = "named scope" if w.core.info.is_xla else f"nn.Module {by}"
+    what = f"{w.framework.module} {by}" if w.framework.modules == "modules" else w.framework.module
     title = f"GPU time by {what}" + (", GPU events with a launch in the trace" if linked_only else "")
     notes = [*unlinked_notes(w, linked_only), *_unknown_notes(w.core, rows)]
     notes += _notes(w.core, tree, times, depth, len(rows))
-    if w.core.info.is_xla and not len(tree.frames):
+    if w.framework.no_backward and not len(tree.frames):
         notes += told_passes(w.core, rows)
     return Table("module_tree", columns, MODULE_TREE, w.titled(title), notes)
 
@@ -142,8 +138,7 @@ def module_times(g: Core | Window) -> Table:
         "percent": 100 * total / max(whole, 1),
         "uid": [line.uid for line in shown],
     }
-    what = "named scope" if w.core.info.is_xla else "nn.Module"
-    return Table("modules", columns, MODULES, w.titled(f"GPU time by {what}"))
+    return Table("modules", columns, MODULES, w.titled(f"GPU time by {w.framework.module}"))
 
 
 @dataclass(frozen=True)
@@ -173,7 +168,7 @@ class PlaceTree:
     uid: np.ndarray
     instances: np.ndarray
     calls: np.ndarray
-    outside: str = NON_MODULE
+    outside: str = PYTORCH.outside_modules
 
 
 @dataclass(frozen=True)
@@ -232,7 +227,7 @@ def place_tree(w: Window, by: By = "instance") -> PlaceTree:
     return PlaceTree(
         frames, place, above, depth, [names[i] for i in place_label.tolist()], first, c.start_ns[first], c.uid[shown],
         np.bincount(instances, minlength=len(above)), np.bincount(place[held], minlength=len(above)),
-        OUTSIDE_OF_SCOPES if core.info.is_xla else NON_MODULE,
+        core.framework.outside_modules,
     )  # fmt: skip
 
 
@@ -348,7 +343,7 @@ def _unknown_notes(core: Core, rows: np.ndarray) -> list[str]:
     c = core.columns
     unknown = rows[(c.kind[rows] == Kind.Kernel) & (c.owner[rows] < 0) & (c.parent[rows] >= 0)]
     ms = int(c.dur_ns[unknown].sum()) / 1e6
-    if not core.info.is_xla or not len(unknown):
+    if not core.framework.compiles_programs or not len(unknown):
         return []
     told = "as in command buffers that name no instructions, are of no known pass: they count as forward"
     return [f"{ms:,.3f} ms of kernels, {told}"]
@@ -356,9 +351,9 @@ def _unknown_notes(core: Core, rows: np.ndarray) -> list[str]:
 
 def _notes(core: Core, tree: PlaceTree, times: _Times, depth: int | None, events: int) -> Iterator[str]:
     """What the table leaves out."""
-    what = "named scopes" if core.info.is_xla else "modules"
+    what = core.framework.modules
     if events and not len(tree.frames):
-        yield _NO_SCOPES if core.info.is_xla else _NO_MODULES
+        yield core.framework.no_modules
     busy = times.events[: len(tree.above)] > 0
     if idle := int((~busy & (tree.calls > 0)).sum()):
         yield f"{idle:,} {what} without GPU work are left out"

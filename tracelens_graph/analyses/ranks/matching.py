@@ -16,6 +16,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.sequence import NEVER, aligned
 from tracelens_graph.analyses.ranks.clocks import clocks_by_ends
 from tracelens_graph.analyses.ranks.parts import Parts
+from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.graph.arrays import positions_by
 
 SAME_END_NS = 100_000
@@ -299,3 +300,53 @@ def _nearest(values: np.ndarray, among: np.ndarray) -> np.ndarray:
     left = right - 1
     right = np.minimum(right, len(among) - 1)
     return np.where(np.abs(values - among[left]) <= np.abs(among[right] - values), left, right)
+
+
+# --- by position -----------------------------------------------------------------------------------------------------
+
+
+def matched_by_position(
+    group: np.ndarray, trace: np.ndarray, sequence: np.ndarray, is_transfer: np.ndarray
+) -> np.ndarray:
+    """For each kernel its place in its group, from 0 on, equal for those of one collective; -1 without a group.
+
+    That is TraceLens's rule, whose tables name collectives by it: times count for nothing, so a collective that is not
+    on a rank shifts those that follow, unless all kernels carry sequence numbers. Transfers come behind the collectives
+    of their group: each rank has as many of them as it has partners.
+
+    Args:
+        group: number of the process group of each kernel, -1 where none is known.
+        trace: place of its rank; kernels are by rank, then by start.
+        sequence: its sequence number, -1 for none.
+        is_transfer: whether one rank sends to one other.
+    """
+    number = np.full(len(group), -1, np.int64)
+    for one, of_group in positions_by(group):
+        if one < 0:
+            continue
+        collectives, transfers = of_group[~is_transfer[of_group]], of_group[is_transfer[of_group]]
+        number[collectives] = _numbered(trace[collectives], sequence[collectives])
+        behind = int(number[collectives].max(initial=-1)) + 1
+        number[transfers] = behind + _places(trace[transfers])
+    return number
+
+
+def _numbered(trace: np.ndarray, sequence: np.ndarray) -> np.ndarray:
+    """Numbers of collectives of a group: by sequence number where all kernels carry one, else by start."""
+    if not len(trace) or sequence.min() < 0:
+        return _places(trace)
+    # Several kernels may carry out one call; on all ranks in one order.
+    same, _ = group_by(trace, sequence)
+    order = np.argsort(same, kind="stable")
+    again = np.empty_like(same)
+    again[order] = _places(same[order])
+    _, number = np.unique(np.stack((sequence, again)), axis=1, return_inverse=True)
+    return number.reshape(-1)
+
+
+def _places(key: np.ndarray) -> np.ndarray:
+    """Place of each entry among those of equal key; equal keys stand side by side."""
+    if not len(key):
+        return np.zeros(0, np.int64)
+    begins = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+    return np.arange(len(key)) - np.repeat(begins, np.diff(np.append(begins, len(key))))

@@ -21,6 +21,7 @@ from tracelens_graph.analyses.ranks.clocks import Clocks, clocks_by_ends
 from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
 from tracelens_graph.analyses.ranks.nodes import Nodes
 from tracelens_graph.analyses.ranks.parts import BARRIERS, POINT_TO_POINT, Parts
+from tracelens_graph.analyses.ranks.parts_by_collective import PartsByCollective
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceSet
 
@@ -36,7 +37,7 @@ class _Verified:
     reason: np.ndarray
 
 
-class Meetings:
+class Meetings(PartsByCollective):
     """Collectives of several ranks.
 
     Args:
@@ -205,30 +206,10 @@ class Meetings:
         early[number[parts.is_barrier | ~parts.is_known | ~parts.is_recorded]] = False
         return early
 
-    @property
+    @cached_property
     def meeting(self) -> np.ndarray:
         """Number of the collective that each part is of, by first start; -1 where it was not matched."""
         return self._verified.meeting
-
-    def __len__(self) -> int:
-        return int(self.meeting.max(initial=-1)) + 1
-
-    @cached_property
-    def order(self) -> np.ndarray:
-        """Matched parts by collective, then by rank."""
-        order = np.argsort(self.meeting, kind="stable")
-        return order[self.meeting[order] >= 0]
-
-    @cached_property
-    def first(self) -> np.ndarray:
-        """Where the parts of each collective begin in the order."""
-        return np.searchsorted(self.meeting[self.order], np.arange(len(self)))
-
-    def parts_of(self, meeting: int) -> np.ndarray:
-        """The parts of a collective, by rank."""
-        begin = int(self.first[meeting])
-        end = int(self.first[meeting + 1]) if meeting + 1 < len(self) else len(self.order)
-        return self.order[begin:end]
 
     def step_of(self, part: int) -> int | None:
         """Number of the step in which a part was launched; None outside of steps."""
@@ -252,45 +233,6 @@ class Meetings:
         return np.isin(self.kind, BARRIERS) if len(self) else np.empty(0, bool)
 
     # --- figures -------------------------------------------------------------------------------------------------
-
-    def reduced(self, how: np.ufunc, values: np.ndarray) -> np.ndarray:
-        """Values of parts put together per collective: `np.add` for sums, `np.minimum`, `np.maximum`."""
-        return how.reduceat(values[self.order], self.first) if len(self) else np.empty(0, np.int64)
-
-    @cached_property
-    def count(self) -> np.ndarray:
-        """Ranks of each collective."""
-        return np.diff(np.append(self.first, len(self.order)))
-
-    @cached_property
-    def first_start_ns(self) -> np.ndarray:
-        """When the first rank came to each collective."""
-        return self.reduced(np.minimum, self.start_ns)
-
-    @cached_property
-    def last_start_ns(self) -> np.ndarray:
-        """When the last rank came."""
-        return self.reduced(np.maximum, self.start_ns)
-
-    @cached_property
-    def first_end_ns(self) -> np.ndarray:
-        """When the first rank left."""
-        return self.reduced(np.minimum, self.end_ns)
-
-    @cached_property
-    def last_end_ns(self) -> np.ndarray:
-        """When the last rank left."""
-        return self.reduced(np.maximum, self.end_ns)
-
-    @cached_property
-    def shortest_ns(self) -> np.ndarray:
-        """Shortest duration of each collective on any rank."""
-        return self.reduced(np.minimum, self.end_ns - self.start_ns)
-
-    @cached_property
-    def longest_ns(self) -> np.ndarray:
-        """Longest duration of each collective on any rank."""
-        return self.reduced(np.maximum, self.end_ns - self.start_ns)
 
     @cached_property
     def total_wait_ns(self) -> np.ndarray:
@@ -319,36 +261,25 @@ class Meetings:
         return self.reduced(np.maximum, start) - self.reduced(np.minimum, start)
 
     @cached_property
-    def last_part(self) -> np.ndarray:
-        """The part that came last to each collective; of several the one of the smallest rank."""
-        late = self.start_ns[self.order] == np.repeat(self.last_start_ns, self.count)
-        place = np.flatnonzero(late)
-        of = self.meeting[self.order][place]
-        return self.order[place[np.searchsorted(of, np.arange(len(self)))]]
-
-    @cached_property
     def wait_ns(self) -> np.ndarray:
         """How long each part waited for the last rank; 0 for what was not matched.
 
         Wait, transfer and end skew of a part add up to its duration.
         """
         duration = self.end_ns - self.start_ns
-        return np.where(self.meeting >= 0, np.clip(self._of_parts(self.last_start_ns) - self.start_ns, 0, duration), 0)
+        return np.where(self.meeting >= 0, np.clip(self.per_part(self.last_start_ns) - self.start_ns, 0, duration), 0)
 
     @cached_property
     def end_skew_ns(self) -> np.ndarray:
         """How much later each part ended than the first that ended after all had come; 0 for what was not matched."""
-        all_came = self.end_ns >= self._of_parts(self.last_start_ns)
-        common = self._of_parts(self.reduced(np.minimum, np.where(all_came, self.end_ns, np.iinfo(np.int64).max)))
+        all_came = self.end_ns >= self.per_part(self.last_start_ns)
+        common = self.per_part(self.reduced(np.minimum, np.where(all_came, self.end_ns, np.iinfo(np.int64).max)))
         return np.where(self.meeting >= 0, np.maximum(self.end_ns - common, 0), 0)
 
     @cached_property
     def transfer_ns(self) -> np.ndarray:
         """How long each part communicated: from the last start to the first end."""
         return np.where(self.meeting >= 0, self.end_ns - self.start_ns - self.wait_ns - self.end_skew_ns, 0)
-
-    def _of_parts(self, per_meeting: np.ndarray) -> np.ndarray:
-        return per_meeting[np.maximum(self.meeting, 0)] if len(self) else np.zeros(len(self.meeting), np.int64)
 
     # --- what is to be said --------------------------------------------------------------------------------------
 

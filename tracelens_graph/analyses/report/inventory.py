@@ -79,13 +79,13 @@ def _trace(g: Core) -> Table:
     ]
     facts: list[tuple[str, Any, str]] = [
         ("source", g.info.source, ""),
-        ("entries, derived ones too" if g.info.is_xla else "entries in the file", g.info.events, ""),
+        (g.framework.entries, g.info.events, ""),
         ("nodes", len(c), ""),
-        *(times if g.info.has_times else _operators(g) if g.link else ()),
+        *(times if g.framework.has_times else _operators(g) if g.link else ()),
         ("steps", len(steps), ""),
         ("first step", steps[0].name if steps else None, ""),
         ("last step", steps[-1].name if steps else None, ""),
-        *(_compiled(g) if g.info.is_xla else ()),
+        *(_compiled(g) if g.framework.compiles_programs else ()),
         ("rank", g.info.rank, ""),
         ("world size", distributed.get("world_size"), ""),
         ("backend", distributed.get("backend"), ""),
@@ -203,7 +203,7 @@ def _nodes(g: Core) -> Table:
         {
             "kind": [kind.name for kind in kinds],
             "count": count[kinds],
-            "meaning": [g.info.kind_meaning[kind] for kind in kinds],
+            "meaning": [g.framework.kind_meaning[kind] for kind in kinds],
         },
         {"kind": Column("kind of node"), "count": Column("number of nodes"), "meaning": Column("what it is")},
         "Nodes",
@@ -224,7 +224,7 @@ def _left_out(g: Core) -> Table:
 def _launches(g: Core) -> Table:
     c, gpu = g.columns, g.gpu_rows
     total = int(c.dur_ns[gpu].sum())
-    rules = [rule for rule in OwnerRule if rule is not OwnerRule.none and g.info.has_times]
+    rules = [rule for rule in OwnerRule if rule is not OwnerRule.none and g.framework.has_times]
     rows = [gpu[c.owner_rule[gpu] == rule] for rule in rules]
     if OwnerRule.hlo in rules and not len(rows[rules.index(OwnerRule.hlo)]):
         rules, rows = rules[:-1], rows[:-1]  # few profiles have graphs that tell
@@ -236,7 +236,7 @@ def _launches(g: Core) -> Table:
             "gpu_events": [len(of_rule) for of_rule in rows],
             "gpu_sum_ms": np.array(time) / 1e6,
             "percent": 100 * np.array(time) / max(total, 1),
-            "meaning": [g.info.owner_rule_meaning[rule] for rule in rules],
+            "meaning": [g.framework.owner_rule_meaning[rule] for rule in rules],
         },
         {
             "rule": Column("how GPU events got the op they are charged to"),
@@ -423,7 +423,7 @@ def _options_of_execution(g: Core) -> tuple[Option, ...]:
 
 
 def _recording(g: Core) -> Table:
-    options = _OF_XLA if g.info.is_xla else OPTIONS if g.info.has_times else _options_of_execution(g)
+    options = {"profiler": OPTIONS, "xla": _OF_XLA}.get(g.framework.recording) or _options_of_execution(g)
     missing = [option.missing(g) if option.applies(g) else None for option in options]
     return Table(
         "recording",

@@ -16,7 +16,7 @@ def are_compiled_apart(cores: Iterable[Core]) -> bool:
     """Whether all graphs are of JAX, and not all of them ran the same programs."""
     found = set()
     for core in cores:
-        if not core.info.is_xla or core.programs is None:
+        if core.programs is None:
             return False
         found.add(frozenset(one.fingerprint for one in core.programs.listed))
     return len(found) > 1

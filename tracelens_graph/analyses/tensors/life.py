@@ -125,7 +125,7 @@ def _alive(core: Core, tensors: GraphTensors, thing: Thing) -> list[str]:
     of = told.storages if thing.is_storage else told.tensors
     spans = tensors.storage_spans if thing.is_storage else tensors.tensor_spans
     start, end = (core.info.shown_ms(int(one[number])) for one in spans)
-    if not core.info.has_times or spans.end_ns[number] < 0:
+    if not core.framework.has_times or spans.end_ns[number] < 0:
         return []
     begin = f"from {start:,.3f} ms"
     if of.producer[number] < 0:
@@ -182,7 +182,7 @@ def tensor_life(core: Core, thing: Thing) -> Table:
         "module": names_of(core, module),
         "step": [None if name is None else step_number(name) for name in names_of(core, step)],
         "at_ms": [
-            core.info.shown_ms(int(c.start_ns[row])) if row >= 0 and core.info.has_times else None
+            core.info.shown_ms(int(c.start_ns[row])) if row >= 0 and core.framework.has_times else None
             for row in rows.tolist()
         ],
         "kernels": np.bincount(place, minlength=len(uses)),
@@ -191,7 +191,7 @@ def tensor_life(core: Core, thing: Thing) -> Table:
     }
     name = tensors.storage_name(thing.number) if thing.is_storage else tensors.tensor_text(thing.number)
     untold = () if len(core.gpu_rows) else _OF_KERNELS
-    untold += () if core.info.has_times else ("at_ms",)
+    untold += () if core.framework.has_times else ("at_ms",)
     untold += () if (c.kind == Kind.Module).any() else ("module",)
     untold += () if (c.kind == Kind.Step).any() else ("step",)
     columns = {key: cells for key, cells in columns.items() if key not in untold}

@@ -159,7 +159,7 @@ def peak_bytes_by_module(g: Core | Window) -> Table:
         ]
     found.sort(key=lambda row: (row[0], -row[5], row[2] or "", row[3] or ""))
     columns: dict[str, Cells] = {name: [row[i] for row in found] for i, name in enumerate(PEAK_BYTES_BY_MODULE)}
-    if not core.info.has_times:
+    if not core.framework.has_times:
         del columns["at_us"]
     return Table("peak_bytes_by_module", columns, PEAK_BYTES_BY_MODULE, title, [_NO_RELEASES])
 

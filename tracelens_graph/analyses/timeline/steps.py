@@ -60,7 +60,7 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
     title = w.titled("Steps")
     if not len(steps):
         return Table("step_summary", {name: [] for name in STEP_SUMMARY}, STEP_SUMMARY, title,
-                     [f"the {'window' if w.title else 'trace'} has no steps ({core.info.step_mark})"])  # fmt: skip
+                     [f"the {'window' if w.title else 'trace'} has no steps ({core.framework.step_mark})"])  # fmt: skip
     steps = steps[np.lexsort((c.start_ns[steps], process_of_thread(core.threads)[c.thread[steps]]))]
     outside = len(steps)
     place = np.full(len(c) + 1, outside)

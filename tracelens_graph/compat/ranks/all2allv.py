@@ -37,36 +37,36 @@ def is_all2allv(one: Arguments) -> bool:
 def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     """Columns of `nccl_all2allv`, the most data first."""
     kernels, said = found.kernels, found.said
-    sent = kernels.by_arguments([one.megabytes("In") for one in kernels.arguments])[found.member]
-    elements = kernels.by_arguments([_or_nan(one.elements("In")) for one in kernels.arguments])[found.member]
-    starts, ends = found.least(found.start), found.most(found.end)
-    late, early = found.start - found.per_member(starts), found.per_member(ends) - found.end
-    total, wall = found.sums(sent), ends - starts
-    of_rank = _rate(sent, found.dur)
-    stream = kernels.stream[found.member[found.first]].tolist()
+    sent = kernels.by_arguments([one.megabytes("In") for one in kernels.arguments])
+    elements = kernels.by_arguments([_or_nan(one.elements("In")) for one in kernels.arguments])
+    late = found.start_ns - found.per_part(found.first_start_ns)
+    early = found.per_part(found.last_end_ns) - found.end_ns
+    total, wall = found.reduced(np.add, sent), found.last_end_ns - found.first_start_ns
+    of_rank = _rate(sent, kernels.dur_ns)
+    stream = kernels.stream[found.lowest].tolist()
     columns: dict[str, Cells] = {
         "collective_id": found.ids,
         **{name: [one.cells[name] for one in said] for name in _SAID},
         "stream": [number if number >= 0 else None for number in stream],
         "total data communicated (MB)": total,
         "total nelems communicated": [
-            None if np.isnan(count) else int(count) for count in found.sums(elements).tolist()
+            None if np.isnan(count) else int(count) for count in found.reduced(np.add, elements).tolist()
         ],
         "wall_time (us)": wall / 1e3,
-        "max_rank_dur (us)": found.most(found.dur) / 1e3,
-        "min_rank_dur (us)": found.least(found.dur) / 1e3,
-        "avg_rank_dur (us)": found.sums(found.dur) / found.count / 1e3,
+        "max_rank_dur (us)": found.longest_ns / 1e3,
+        "min_rank_dur (us)": found.shortest_ns / 1e3,
+        "avg_rank_dur (us)": found.reduced(np.add, kernels.dur_ns) / found.count / 1e3,
         "throughput (GB/s)": _rate(total, wall),
-        "max_rank_throughput (GB/s)": found.most(of_rank),
-        "min_rank_throughput (GB/s)": found.least(of_rank),
+        "max_rank_throughput (GB/s)": found.reduced(np.maximum, of_rank),
+        "min_rank_throughput (GB/s)": found.reduced(np.minimum, of_rank),
         "size_imbalance": np.divide(
-            found.most(sent) * found.count, total, out=np.full(len(found), np.nan), where=total > 0
+            found.reduced(np.maximum, sent) * found.count, total, out=np.full(len(found), np.nan), where=total > 0
         ),
-        "skew in start time": found.most(late) / 1e3,
-        "skew in end time": found.most(early) / 1e3,
+        "skew in start time": found.reduced(np.maximum, late) / 1e3,
+        "skew in end time": found.reduced(np.maximum, early) / 1e3,
     }
-    arguments = [kernels.arguments[at] for at in kernels.said[found.member].tolist()]
-    ts, dur = kernels.ts()[found.member], found.dur / 1e3
+    arguments = [kernels.arguments[at] for at in kernels.said.tolist()]
+    ts, dur = kernels.ts(), kernels.dur_ns / 1e3
     told = {name: _cells(arguments, name) for name in _OF_RANK}
     for place in found.places:
         rank = kernels.ranks[place]
@@ -148,14 +148,14 @@ def heatmap(found: Instances) -> Heatmap:
     Splits are counted in rows of the tensor, so a share of them is that share of the elements.
     """
     kernels = found.kernels
-    said = kernels.said[found.member]
+    said = kernels.said[found.order]
     sent = [_sent(one, kernels.ranks_of(one)) for one in kernels.arguments]
-    known = kernels.by_arguments([one is not None for one in sent], bool)[found.member]
+    known = kernels.by_arguments([one is not None for one in sent], bool)[found.order]
     targets = np.array(sorted({rank for one in sent if one for rank in one[0]}), np.int64)
     total = np.zeros((len(kernels.ranks), len(targets)))
     times = np.zeros(total.shape, np.int64)
     # Kernels of one rank with the same arguments send the same.
-    codes, of = distinct(found.place[known] * len(sent) + said[known])
+    codes, of = distinct(found.trace[found.order][known] * len(sent) + said[known])
     for code, count in zip(codes.tolist(), np.bincount(of, minlength=len(codes)).tolist(), strict=True):
         place, at = divmod(code, len(sent))
         ranks, megabytes = sent[at] or ((), np.zeros(0))

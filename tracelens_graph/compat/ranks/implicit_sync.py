@@ -37,15 +37,14 @@ def full_megabytes(one: Arguments) -> float:
 
 
 def waits(found: Instances) -> np.ndarray:
-    """Per member the time from its start to the latest start, ns."""
-    return found.per_member(found.most(found.start)) - found.start
+    """For each kernel the time from its start to the latest start, ns: longer than the kernel if it ended before."""
+    return found.per_part(found.last_start_ns) - found.start_ns
 
 
 def implicit_sync_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     """Columns of `nccl_implicit_sync`."""
     said, kernels = found.said, found.kernels
-    wait, latency = waits(found), found.least(found.dur)
-    skew = found.most(wait)
+    wait, latency = waits(found), found.shortest_ns
     ranks = np.array(kernels.ranks, np.int64)
     full = np.array([full_megabytes(one) for one in said], float)
     bandwidth = np.divide(full * GIB_PER_S, latency, out=np.full(len(found), np.nan), where=latency > 0)
@@ -56,14 +55,14 @@ def implicit_sync_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
         **{f"{way} msg size (MB)": np.array([one.megabytes(way) for one in said], float) for way in ("In", "Out")},
         "Full msg size (MB)": full,
         "comm_latency": latency / 1e3,
-        "skew in start time": skew / 1e3,
-        "earliest arrival rank": ranks[found.lowest_with(wait, skew)],
-        "avg_wait_time": found.sums(wait) / found.count / 1e3,
-        "skew in end time": (found.most(found.end) - found.least(found.end)) / 1e3,
+        "skew in start time": (found.last_start_ns - found.first_start_ns) / 1e3,
+        "earliest arrival rank": ranks[found.trace[found.first_part]],
+        "avg_wait_time": found.reduced(np.add, wait) / found.count / 1e3,
+        "skew in end time": (found.last_end_ns - found.first_end_ns) / 1e3,
         "algo bw (GB/s)": bandwidth,
         "bus bw (GB/s)": bandwidth * bus_factors([one.kind for one in said], sizes),
     }
-    ts, dur = kernels.ts()[found.member], found.dur / 1e3
+    ts, dur = kernels.ts(), kernels.dur_ns / 1e3
     for place in found.places:
         columns[f"rank_{ranks[place]}_ts"] = found.wide(ts, place)
         columns[f"rank_{ranks[place]}_dur"] = found.wide(dur, place)
@@ -119,10 +118,9 @@ def straggler_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     found = found.only(found.count > 1)
     kernels, wait = found.kernels, waits(found)
     ranks = len(kernels.ranks)
-    of_rank = Groups(found.place, wait, ranks)
+    of_rank = Groups(found.trace[found.order], wait[found.order], ranks)
     total, taken = of_rank.sum, of_rank.count
-    last, first = (np.bincount(found.lowest_with(wait, extreme(wait)), minlength=ranks)
-                   for extreme in (found.least, found.most))  # fmt: skip
+    last, first = (np.bincount(found.trace[parts], minlength=ranks) for parts in (found.last_part, found.first_part))
     every = Groups(kernels.place, kernels.dur_ns, ranks).sum
     there = np.flatnonzero(taken)
     order = there[np.argsort(total[there], kind="stable")]

@@ -1,11 +1,7 @@
-"""Kernels of collectives on all ranks, with their arguments, numbered as TraceLens's tables number them.
+"""Kernels of collectives on all ranks, with their arguments, as TraceLens's tables show them.
 
-A kernel's number is its place among those of its process group on its rank, by start. Beyond that:
-
-* Groups are told apart by their ranks, too: one name may stand for a group per node.
-* Where kernels carry sequence numbers, these say which of them are one collective, so that one that is missing on a
-  rank does not shift those that follow.
-* Point-to-point transfers come behind the collectives of their group: each rank has as many of them as it has partners.
+What is one collective is matched by position, see `matched_by_position`. Groups are told apart by their ranks, too: one
+name may stand for a group per node.
 """
 
 from __future__ import annotations
@@ -18,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ranks.matching import matched_by_position
 from tracelens_graph.analyses.shared.collective_arguments import (
     FIELDS,
     KEYS,
@@ -27,7 +24,6 @@ from tracelens_graph.analyses.shared.collective_arguments import (
 )
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of, kind_of_kernel
 from tracelens_graph.graph.core import MOST_RANKS, Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
@@ -172,31 +168,10 @@ class RankKernels:
     @cached_property
     def number(self) -> np.ndarray:
         """Place of each kernel in its group, from 0 on, equal for those of one collective; -1 without a group."""
-        number = np.full(len(self), -1, np.int64)
         # Without groups nothing tells a transfer from an all-to-all, which NCCL runs in kernels of the same name.
         transfers_apart = not self.is_simplified
         is_transfer = self.by_arguments([transfers_apart and one.kind in TRANSFERS for one in self.arguments], bool)
-        for group, of_group in positions_by(self.group):
-            if group < 0:
-                continue
-            collectives, transfers = of_group[~is_transfer[of_group]], of_group[is_transfer[of_group]]
-            number[collectives] = self._numbered(collectives)
-            behind = int(number[collectives].max(initial=-1)) + 1
-            number[transfers] = behind + _places(self.place[transfers])
-        return number
-
-    def _numbered(self, kernels: np.ndarray) -> np.ndarray:
-        """Numbers of collectives of a group: by sequence number where all kernels carry one, else by start."""
-        place, sequence = self.place[kernels], self._sequence[kernels]
-        if not len(kernels) or sequence.min() < 0:
-            return _places(place)
-        # Several kernels may carry out one call; on all ranks in one order.
-        same, _ = group_by(place, sequence)
-        order = np.argsort(same, kind="stable")
-        again = np.empty_like(same)
-        again[order] = _places(same[order])
-        _, number = np.unique(np.stack((sequence, again)), axis=1, return_inverse=True)
-        return number.reshape(-1)
+        return matched_by_position(self.group, self.place, self._sequence, is_transfer)
 
     def ts(self) -> np.ndarray:
         """Start of each kernel as the file of the first rank would have it, us."""
@@ -267,14 +242,6 @@ def _hashable(value: Any) -> Any:
 
 def _arguments(raw: Sequence[Any]) -> Arguments:
     return Arguments({key: argument_cell(key, value) for key, value in zip(KEYS, raw, strict=True)})
-
-
-def _places(key: np.ndarray) -> np.ndarray:
-    """Place of each entry among those of equal key; equal keys stand side by side."""
-    if not len(key):
-        return np.zeros(0, np.int64)
-    begins = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
-    return np.arange(len(key)) - np.repeat(begins, np.diff(np.append(begins, len(key))))
 
 
 def _by_rank(traces: TraceSet, run: str | None) -> tuple[list[TraceMember], list[int]]:

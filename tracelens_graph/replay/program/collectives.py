@@ -1,7 +1,4 @@
-"""Program that runs the collectives of a trace between ranks that torchrun starts, and times them.
-
-`COLLECTIVES` and `ORIGIN` are filled in by whoever writes the program; all else is the same for every trace.
-"""
+"""The program of the collectives of a trace, between ranks that torchrun starts."""
 
 from __future__ import annotations
 
@@ -18,14 +15,15 @@ from typing import Any
 import torch
 from torch import distributed
 
-COLLECTIVES: list[dict[str, Any]] = []
-ORIGIN: dict[str, Any] = {}
+PLAN: dict[str, Any] = {}
+
+# What stands below goes into programs.
 
 DEFAULTS: dict[str, Any] = {
     "dtype": "", "in": 0, "out": 0, "place": 0, "in_split": [], "out_split": [], "parts": [], "source": None,
     "target": None, "message": "", "factor": 0.0, "all_ranks": False, "calls": 1, "traced_us": 0.0, "assumed": [],
 }  # fmt: skip
-"""Of an entry of `COLLECTIVES`, what is not in it."""
+"""Of a collective, what the plan does not tell."""
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
 
@@ -75,7 +73,7 @@ def run_all(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Results of all collectives. Every rank makes all groups; those outside of one wait for it."""
     groups: dict[tuple[int, ...], Any] = {}
     results = []
-    for recorded in COLLECTIVES:
+    for recorded in PLAN["collectives"]:
         case = fitted({**DEFAULTS, **recorded}, distributed.get_world_size())
         ranks = tuple(case["ranks"])
         if ranks not in groups:
@@ -315,7 +313,7 @@ CALLS = {
 
 def show(results: list[dict[str, Any]], options: argparse.Namespace) -> None:
     """Print the results as a table of at most 80 columns, and what differs from the trace below it."""
-    print(f"{len(results)} collectives of {ORIGIN['job']}")
+    print(f"{len(results)} collectives of {PLAN['job']}")
     print(f"here: {ranks_text(distributed.get_world_size())}, {BACKENDS[options.device]} on {options.device}")
     print("us: median of the runs, of each the slowest rank; GB/s: message / us;")
     print("bus: of each link; traced: us, with the wait for other ranks; x: us / traced")
@@ -339,7 +337,7 @@ def show(results: list[dict[str, Any]], options: argparse.Namespace) -> None:
             notes.setdefault(note, []).append(number)
     for note, where in notes.items():
         print(f"{note}: {', '.join(map(str, where)) if len(where) < len(results) else 'all'}")
-    for line in ORIGIN["left_out"]:
+    for line in PLAN["left_out"]:
         print(f"left out: {line}")
 
 
@@ -361,7 +359,3 @@ def digits(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 0.01 else f"{value:.3f}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 
-from tracelens_graph.replay.program.timing import BETWEEN_CALLS, profiled, times_us
-from tracelens_graph.replay.program.values import build_on, entered
+from tracelens_graph.replay.program.timing import BETWEEN_CALLS, profiled, restored, times_us
+from tracelens_graph.replay.program.values import built, tensors
+
+# What stands below goes into programs.
 
 UNCAPPED = 1 << 40
-SHRINKS: dict[str, Any] = {"type": int, "metavar": "N", "help": "shrink sizes until all tensors together take no more"}
 
 
 def options(about: str | None) -> argparse.ArgumentParser:
@@ -37,39 +38,38 @@ def options(about: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def tensors(value: Any) -> list[torch.Tensor]:
-    """All tensors in arguments."""
-    if isinstance(value, (list, tuple)):
-        return [found for one in value for found in tensors(one)]
-    return [value] if isinstance(value, torch.Tensor) else []
+def arguments(plan: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a plan, made; those that a call writes get back between calls what they held."""
+    made = [{one["name"]: built(one.get("value")) for one in plan.get(way, [])} for way in ("positional", "keyword")]
+    for name in plan.get("restored", []):
+        for one in tensors((made[0] | made[1])[name]):
+            restored(one)
+    return list(made[0].values()), made[1]
 
 
-def capped(make: Callable[[], Any], cap: int) -> int:
-    """The largest size of any dimension with which all tensors fit."""
-    largest = UNCAPPED
-    while largest > 1:
-        build_on("meta", largest)
-        positional, keyword = make()
-        if sum(one.untyped_storage().nbytes() for one in tensors([*positional, *keyword.values()])) <= cap:
-            break
-        largest //= 2
-    return largest
+def known_of(plan: dict[str, Any]) -> dict[str, Any]:
+    """What a plan says of an operation besides its arguments."""
+    work, traced = plan.get("work", {}), plan.get("traced", {})
+    stated = [one for one in [*plan.get("positional", []), *plan.get("keyword", [])] if one.get("assumed")]
+    return {
+        "op": plan["op"],
+        "signature": {"dims": [], "types": [], "strides": [], "values": []} | plan.get("recorded", {}),
+        **{key: work.get(key) for key in ("flops", "bytes", "roof_us")},
+        "traced_us": traced.get("median_us", 0.0),
+        "kernels": traced.get("kernels", []),
+        "assumed": [f"{one['name']}: {one['assumed']}" for one in stated],
+    }
 
 
-def measure(operation: dict[str, Any], make: Callable[[], Any], asked: argparse.Namespace) -> dict[str, Any]:
-    """What a call of an operation takes and does, beside what was traced."""
-    for module in operation.get("imports", []):
+def operator(plan: dict[str, Any]) -> Any:
+    """The operation of a plan, once what registers it is imported."""
+    for module in plan.get("imports", []):
         import_module(module)
-    call = attrgetter(operation["call"])(torch.ops)
-    if not isinstance(call, torch._ops.OpOverload):
+    namespace, _, name = plan["op"].partition("::")
+    found = attrgetter(f"{namespace}.{name.replace('::', '.')}.{plan.get('overload') or 'default'}")(torch.ops)
+    if not isinstance(found, torch._ops.OpOverload):
         raise TypeError("torch has no such operation")
-    largest = UNCAPPED if asked.cap_bytes is None else capped(make, asked.cap_bytes)
-    build_on(asked.device, largest)
-    BETWEEN_CALLS.clear()
-    positional, keyword = make()
-    positional = [[min(n, largest) if type(n) is int else n for n in a] if type(a) is list else a for a in positional]
-    with entered(operation.get("modes", [])):
-        return measure_call(lambda: call(*positional, **keyword), operation, asked, largest)
+    return found
 
 
 def runs(asked: int | None, usual: int, seconds: float) -> tuple[int, float]:

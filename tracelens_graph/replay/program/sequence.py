@@ -8,48 +8,43 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from itertools import pairwise
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tracelens_graph.replay.program.measure import measure_call, options, say, tensors, why
+from tracelens_graph.replay.program.measure import measure_call, operator, options, say, why
 from tracelens_graph.replay.program.timing import BETWEEN_CALLS, restored, write
-from tracelens_graph.replay.program.values import build_on, entered, extent, tensor
+from tracelens_graph.replay.program.values import BUILDERS, build_on, built, built_tensor, entered, extent, tensors
 
-SEQUENCE: dict[str, Any] = {}
+PLAN: dict[str, Any] = {}
 
-
-def steps() -> list[dict[str, Any]]:
-    """The operations, in order."""
-    return []
+# What stands below goes into programs.
 
 
 class Use:
-    """A tensor where it is an argument: its number, its form where that is told, and the tensor that it is a view of.
+    """A tensor where it is an argument: its number, its form, and the result that it is a view of.
 
-    Autograd follows the call if `grad` is set. `table` and `key` tell where it is once the sequence is prepared.
+    Autograd follows the call if the form says so. `table` and `key` tell where it is once the sequence is prepared.
     """
 
-    def __init__(self, number: int, of: int | None, grad: bool, form: dict[str, Any]) -> None:
-        self.number, self.of, self.grad, self.form = number, of, grad, form
+    def __init__(self, number: int, tensor: dict[str, Any], of: int | None = None) -> None:
+        self.number, self.of, self.form = number, of, dict(tensor)
+        self.grad = bool(self.form.pop("grad", False))
         self.table: dict[Any, torch.Tensor] = {}
         self.key: Any = None
 
 
-def use(
-    number: int,
-    shape: Sequence[int] | None = None,
-    dtype: str = "",
-    of: int | None = None,
-    grad: bool = False,
-    **told: Any,
-) -> Use:
-    """A tensor as an argument of a step; one that no step has made is made by what is told of it here."""
-    return Use(number, of, grad, {} if shape is None else {"shape": shape, "dtype": dtype, **told})
+BUILDERS["use"] = lambda told: Use(**told)
+
+
+def step_of(told: dict[str, Any]) -> dict[str, Any]:
+    """An operation with its arguments, its tensors by number."""
+    plan = told["plan"]
+    traced = plan.get("traced", {}).get("kernel_us" if PLAN["is_gpu"] else "host_us", 0.0)
+    given = [{one["name"]: built(one.get("value")) for one in plan.get(way, [])} for way in ("positional", "keyword")]
+    return {**told, "op": plan["op"], "traced_us": traced, "positional": list(given[0].values()), "keyword": given[1]}
 
 
 class Steps:
@@ -71,7 +66,6 @@ class Steps:
         self.made: dict[Any, torch.Tensor] = {}
         self.unlike: set[int] = set()
         self._written = set(written)
-        self._forms: dict[int, dict[str, Any]] = {}
         self._memory: dict[int, torch.UntypedStorage] = {}
         for place, step in enumerate(listed):
             self._prepare(place, step)
@@ -80,13 +74,9 @@ class Steps:
     def _prepare(self, place: int, step: dict[str, Any]) -> None:
         """Run a step for the first time, with all that it needs and no step has made."""
         needed = list(uses([*step["positional"], *step["keyword"].values()]))
-        for one in needed:
-            one.form = self._forms[one.number] = one.form or self._forms[one.number]
         step["follows"] = any(one.grad for one in needed)
         try:
-            step["function"] = attrgetter(step["call"])(torch.ops)
-            if not isinstance(step["function"], torch._ops.OpOverload):
-                raise TypeError("torch has no such operation")
+            step["function"] = operator(step["plan"])
             for one in needed:
                 self._bind(one)
             try:
@@ -100,8 +90,8 @@ class Steps:
                 self._call(step)
             self.ready.append(step)
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError) as error:
-            self.failed.append((place, why(error, step["call"].rpartition(".")[0].replace(".", "::", 1))))
-        for number in step["frees"]:
+            self.failed.append((place, why(error, step["op"])))
+        for number in step.get("frees", []):
             self.made.pop(number, None)
 
     def _bind(self, one: Use) -> None:
@@ -123,12 +113,10 @@ class Steps:
 
     def _build(self, number: int, form: dict[str, Any]) -> torch.Tensor:
         storage = form.pop("storage", None)
-        memory = self._memory.get(storage) if storage is not None else None
-        if memory is not None:
-            found = placed(memory, form)
-            if found is not None:
-                return found
-        found = tensor(**form)
+        found = placed(self._memory[storage], form) if storage in self._memory else None
+        if found is not None:
+            return found
+        found = built_tensor(form)
         if storage is not None:
             self._memory[storage] = found.untyped_storage()
         return restored(found) if number in self._written else found
@@ -136,15 +124,12 @@ class Steps:
     def _call(self, step: dict[str, Any]) -> None:
         keyword = {name: taken(value) for name, value in step["keyword"].items()}
         positional = [taken(value) for value in step["positional"]]
-        if "modes" in step:
-            with entered(step["modes"]):
-                result = step["function"](*positional, **keyword)
-        else:
+        with entered(step["plan"].get("modes", [])):
             result = step["function"](*positional, **keyword)
         if step["follows"]:
             for one in tensors([*positional, *keyword.values()]):
                 one.requires_grad_(False)
-        for number, *path in step["makes"]:
+        for number, *path in step.get("makes", []):
             found = result
             for at in path:
                 found = found[at]
@@ -159,7 +144,7 @@ class Steps:
         """
         for step in self.ready:
             self._call(step)
-            for number in step["frees"]:
+            for number in step.get("frees", []):
                 self.made.pop(number, None)
             if after:
                 after()
@@ -243,21 +228,19 @@ def each_us(sequence: Steps, asked: argparse.Namespace, runs: int) -> list[float
 
 def measured(asked: argparse.Namespace) -> dict[str, Any]:
     """What the sequence takes, beside what was traced."""
-    for module in SEQUENCE["imports"]:
-        import_module(module)
     build_on(asked.device)
     BETWEEN_CALLS.clear()
-    listed = steps()
-    sequence = Steps(listed, SEQUENCE["written"])
+    listed = list(map(step_of, PLAN["steps"]))
+    sequence = Steps(listed, PLAN["written"])
     if not sequence.ready:
         raise RuntimeError(f"no step could be run; the first: {sequence.failed[0][1] if listed else 'there is none'}")
     known = {
-        "op": SEQUENCE["title"],
+        "op": PLAN["title"],
         "signature": None,
         "traced_us": sum(step["traced_us"] for step in sequence.ready),
         "kernels": [],
-        "is_gpu": SEQUENCE["is_gpu"],
-        "assumed": SEQUENCE["assumed"],
+        "is_gpu": PLAN["is_gpu"],
+        "assumed": PLAN["assumed"],
     }
     result = measure_call(sequence.run, known, asked)
     each = each_us(sequence, asked, result["iterations"]) if asked.each else [None] * len(sequence.ready)
@@ -268,10 +251,10 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
         "is_graph": asked.graph,
         "given_bytes": sum(memory.values()),
         "steps": [
-            {"op": step["call"], "median_us": took, "traced_us": step["traced_us"]}
+            {"op": step["op"], "median_us": took, "traced_us": step["traced_us"]}
             for step, took in zip(sequence.ready, each, strict=True)
         ],
-        "failed": [{"op": listed[place]["call"], "step": place + 1, "why": cause} for place, cause in sequence.failed],
+        "failed": [{"op": listed[place]["op"], "step": place + 1, "why": cause} for place, cause in sequence.failed],
         "unlike": len(sequence.unlike),
     }
 
@@ -285,12 +268,12 @@ def show_sequence(result: dict[str, Any]) -> None:
     how = ", as a CUDA graph" if result["is_graph"] else ""
     say("median", f"{result['median_us']:.1f} us ({low:.1f}-{high:.1f} in 80 % of {result['iterations']} runs){how}")
     ratio = f"; this is {result['ratio_to_traced']:.3g} times that" if result["ratio_to_traced"] else ""
-    say("traced", f"{result['traced_us']:.1f} us, {SEQUENCE['traced']}{ratio}")
+    say("traced", f"{result['traced_us']:.1f} us, {PLAN['traced']}{ratio}")
     say("memory", f"{result['given_bytes'] / 1e6:,.1f} MB of tensors that no step makes")
-    say("tensors", SEQUENCE["sharing"])
+    say("tensors", PLAN["sharing"])
     if result["unlike"]:
         say("unlike", f"results that are not as traced: {result['unlike']}; later steps got tensors of their own")
-    for line in SEQUENCE["left_out"]:
+    for line in PLAN["left_out"]:
         say("left out", line)
     failed: dict[tuple[str, str], list[int]] = {}
     for one in result["failed"]:
@@ -321,6 +304,6 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        print(f"{SEQUENCE['title']}: {why(error)}", file=sys.stderr)
+        print(f"{PLAN['title']}: {why(error)}", file=sys.stderr)
         return 1
     return 0

@@ -12,6 +12,8 @@ import torch
 
 from tracelens_graph.replay.program.values import device
 
+# What stands below goes into programs.
+
 BETWEEN_CALLS: list[Callable[[], Any]] = []
 
 

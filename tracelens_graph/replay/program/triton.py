@@ -13,18 +13,15 @@ from typing import Any
 
 import torch
 
-from tracelens_graph.replay.program.measure import measure_call, options, show, why
+from tracelens_graph.replay.program.measure import arguments, known_of, measure_call, options, show, why
 from tracelens_graph.replay.program.timing import BETWEEN_CALLS, write
 from tracelens_graph.replay.program.values import build_on
 
-KERNEL: dict[str, Any] = {}
+PLAN: dict[str, Any] = {}
+
+# What stands below goes into programs.
 
 NOT_FILLED = 3
-
-
-def arguments() -> tuple[list[Any], dict[str, Any]]:
-    """Make the arguments: those that are passed, and constants of the launch."""
-    return [], {}
 
 
 def main() -> int:
@@ -37,28 +34,37 @@ def main() -> int:
         parser.error("Triton kernels run on GPUs")
     if asked.cap_bytes is not None:
         parser.error("sizes cannot be shrunk: the kernel was compiled for these")
-    source = Path(asked.kernel_source or Path(__file__).with_name(KERNEL["source"]))
+    source = Path(asked.kernel_source or Path(__file__).with_name(PLAN["source"]))
     if not source.is_file():
         print(wanted(source))
         return NOT_FILLED
     try:
-        result = measure_call(launcher(loaded(source), asked.device), KERNEL, asked)
+        result = measure_call(launcher(loaded(source), asked.device), known(), asked)
         show(result)
         if asked.json:
             write(asked.json, lambda part: Path(part).write_text(json.dumps([result], indent=1)))
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        print(f"{KERNEL['op']}: {why(error)}", file=sys.stderr)
+        print(f"{PLAN['kernel']}: {why(error)}", file=sys.stderr)
         return 1
     return 0
 
 
+def known() -> dict[str, Any]:
+    """What is known of the kernel besides its arguments."""
+    found = known_of(PLAN["plan"])
+    return found | {
+        "op": PLAN["kernel"],
+        "traced_us": found["traced_us"] or PLAN["plan"].get("traced", {}).get("kernel_us", 0.0),
+    }
+
+
 def wanted(source: Path) -> str:
     """What has to be done before the kernel can run."""
-    called = f", as {KERNEL['file']}" if KERNEL["file"] else ""
+    called = f", as {PLAN['file']}" if PLAN["file"] else ""
     return (
-        f"The source of {KERNEL['op']} is not in the trace. Put it into\n  {source}\n"
+        f"The source of {PLAN['kernel']} is not in the trace. Put it into\n  {source}\n"
         f"PyTorch's compiler leaves it in its cache (TORCHINDUCTOR_CACHE_DIR){called}.\n"
         "Any file will do that defines a function of that name under @triton.jit."
     )
@@ -72,11 +78,11 @@ def loaded(source: Path) -> Any:
     module = module_from_spec(described)
     sys.modules[described.name] = module
     described.loader.exec_module(module)
-    if hasattr(module, KERNEL["op"]):
-        return getattr(module, KERNEL["op"])
+    if hasattr(module, PLAN["kernel"]):
+        return getattr(module, PLAN["kernel"])
     kernels = [one for one in vars(module).values() if hasattr(one, "run") and hasattr(one, "fn")]
     if len(kernels) != 1:
-        raise ImportError(f"{source} defines {len(kernels)} kernels, and none of them is called {KERNEL['op']}")
+        raise ImportError(f"{source} defines {len(kernels)} kernels, and none of them is called {PLAN['kernel']}")
     return kernels[0]
 
 
@@ -84,8 +90,8 @@ def launcher(kernel: Any, device: str) -> Callable[[], Any]:
     """A launch of the kernel on its arguments, in the grid that was traced."""
     BETWEEN_CALLS.clear()
     build_on(device)
-    positional, constants = arguments()
-    grid, tuned = tuple(KERNEL["grid"]), KERNEL["options"]
+    positional, constants = arguments(PLAN["plan"])
+    grid, tuned = tuple(PLAN["grid"]), PLAN["options"]
     if not hasattr(kernel, "configs") or not hasattr(kernel, "launchers"):
         return lambda: kernel[grid](*positional, **constants, **tuned)
     # What PyTorch's compiler writes tunes itself, and knows its grid: of its configurations only the traced one stays.

@@ -1,15 +1,15 @@
-"""Arguments of operations, made of literals: what a program calls to build tensors.
-
-Programs are assembled from the functions here, so each needs torch and others of this folder, and nothing else.
-"""
+"""Arguments of operations, made of the JSON of a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
+
+# What stands below goes into programs.
 
 DEVICE = "cpu"
 LARGEST = 1 << 62
@@ -54,6 +54,7 @@ def tensor(
     dtype: str,
     strides: Sequence[int] | None = None,
     fill: str = "normal",
+    storage: int | None = None,
     offset: int = 0,
     on_cpu: bool = False,
     reach: int = 0,
@@ -61,15 +62,26 @@ def tensor(
     conj: bool = False,
     **options: Any,
 ) -> torch.Tensor:
-    """A tensor over a storage that a rule filled, which has at least as many elements as are to be reached."""
+    """A tensor that a rule filled, over a storage with at least as many elements as are to be reached.
+
+    Others of that number are in one storage, too; it holds what the last of them needs.
+    """
     shape, strides, span = extent(shape, strides)
-    device = "cpu" if on_cpu and DEVICE != "meta" else DEVICE
-    flat = torch.empty(max(offset + span, min(reach, LARGEST)), dtype=getattr(torch, dtype), device=device)
-    RULES[fill](flat, **options)
-    made = torch.empty(0, dtype=flat.dtype, device=device).set_(flat.untyped_storage(), offset, shape, strides)
+    made = torch.empty(0, dtype=getattr(torch, dtype), device="cpu" if on_cpu and DEVICE != "meta" else DEVICE)
+    is_shared = storage is not None
+    memory = made.untyped_storage()
+    memory = STORAGES.setdefault((storage, on_cpu), memory) if is_shared else memory
+    elements = max(offset + span, min(reach, LARGEST))
+    memory.resize_(max(memory.nbytes(), elements * made.element_size()))
+    flat = made.new_empty(0).set_(memory, 0, [elements], [1])
+    RULES[fill](flat[offset:] if is_shared else flat, **options)
+    made.set_(memory, offset, shape, strides)
     # A product needs a gradient and is no leaf, so that ops may write it.
-    made = made.mul_(torch.ones((), dtype=flat.dtype, device=device, requires_grad=True)) if grad else made
-    return made.conj() if conj else made
+    made = made.mul_(torch.ones((), dtype=made.dtype, device=made.device, requires_grad=True)) if grad else made
+    made = made.conj() if conj else made
+    # What is told alike twice is one tensor: some ops ask whether two arguments are.
+    key = (storage, on_cpu, offset, *shape, *strides, dtype, grad, conj)
+    return STORAGES.setdefault(key, made) if is_shared else made
 
 
 def extent(shape: Sequence[int], strides: Sequence[int] | None) -> tuple[list[int], list[int], int]:
@@ -86,57 +98,9 @@ def extent(shape: Sequence[int], strides: Sequence[int] | None) -> tuple[list[in
     return shape, list(strides), span
 
 
-def shared(
-    shape: Sequence[int],
-    dtype: str,
-    storage: int,
-    strides: Sequence[int] | None = None,
-    fill: str = "normal",
-    offset: int = 0,
-    on_cpu: bool = False,
-    reach: int = 0,
-    grad: bool = False,
-    conj: bool = False,
-    **options: Any,
-) -> torch.Tensor:
-    """A tensor in a storage that others of that number are in, too; what it holds is what the last one needs."""
-    shape, strides, span = extent(shape, strides)
-    found = torch.empty(0, dtype=getattr(torch, dtype), device="cpu" if on_cpu and DEVICE != "meta" else DEVICE)
-    memory = STORAGES.setdefault((storage, on_cpu), found.untyped_storage())
-    span = max(offset + span, min(reach, LARGEST))
-    memory.resize_(max(memory.nbytes(), span * found.element_size()))
-    flat = found.new_empty(0).set_(memory, 0, [span], [1])
-    RULES[fill](flat[offset:], **options)
-    found.set_(memory, offset, shape, strides)
-    found = found.mul_(torch.ones((), dtype=found.dtype, device=found.device, requires_grad=True)) if grad else found
-    # What is told alike twice is one tensor: some ops ask whether two arguments are.
-    key = (storage, on_cpu, offset, *shape, *strides, dtype, grad, conj)
-    return STORAGES.setdefault(key, found.conj() if conj else found)
-
-
-def dtype(name: str) -> torch.dtype:
-    """A type of elements."""
-    return getattr(torch, name)
-
-
-def layout(name: str) -> torch.layout:
-    """How elements are held."""
-    return getattr(torch, name)
-
-
-def memory_format(name: str) -> torch.memory_format:
-    """An order of dimensions."""
-    return getattr(torch, name)
-
-
 def device(name: str) -> torch.device:
     """The program's device, or the host."""
     return torch.device(DEVICE if name == "device" else name)
-
-
-def generator() -> torch.Generator:
-    """A source of random numbers."""
-    return torch.Generator(DEVICE).manual_seed(0)
 
 
 @rule
@@ -269,3 +233,42 @@ def sparse_csr(shape: Sequence[int], dtype: str, layout: str, entries: int) -> t
     values = torch.empty([*batch, rows * each, *blocks], dtype=getattr(torch, dtype), device=device)
     normal(values)
     return torch.sparse_compressed_tensor(begins, places, values, shape, layout=getattr(torch, layout))
+
+
+def built_tensor(told: dict[str, Any]) -> torch.Tensor:
+    """A tensor from JSON."""
+    options = {name: built(value) for name, value in told.get("options", {}).items()}
+    form, shape, dtype = told.get("layout", "strided"), told["shape"], told["dtype"]
+    if form == "sparse_coo":
+        return sparse_coo(shape, dtype, **options)
+    if form != "strided":
+        return sparse_csr(shape, dtype, form, **options)
+    if dtype.startswith(("qint", "quint")):
+        return quantized(shape, dtype, told.get("on_cpu", False))
+    return tensor(**{name: one for name, one in told.items() if name not in ("options", "layout")}, **options)
+
+
+BUILDERS: dict[str, Callable[[Any], Any]] = {
+    "tensor": built_tensor,
+    "float": float,
+    "complex": lambda pair: complex(*map(built, pair)),
+    "device": device,
+    "generator": lambda _: torch.Generator(DEVICE).manual_seed(0),
+    **dict.fromkeys(("dtype", "layout", "memory_format"), partial(getattr, torch)),
+}
+
+
+def built(value: Any) -> Any:
+    """An argument from JSON."""
+    if isinstance(value, list):
+        return [built(one) for one in value]
+    if isinstance(value, dict):
+        return next(BUILDERS[kind](told) for kind, told in value.items())
+    return value
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """All tensors in arguments."""
+    if isinstance(value, (list, tuple)):
+        return [found for one in value for found in tensors(one)]
+    return [value] if isinstance(value, torch.Tensor) else []

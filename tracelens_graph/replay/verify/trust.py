@@ -10,21 +10,21 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
+from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.extensions.replayer import Replayer
-from tracelens_graph.replay.check import ForeignProgramError, check
+from tracelens_graph.replay.allowed import why_not
 from tracelens_graph.replay.folder import Program
 from tracelens_graph.replay.replay_plan import ReplayPlan
-from tracelens_graph.replay.script import operation, script
-
-_LARGEST = 16 << 20
-"""Bytes of a program that is read."""
 
 
-def examined(program: Program, folder: Path, replayers: Sequence[Replayer] = ()) -> bytes:
-    """The source of a program that may run.
+class ForeignProgramError(TraceLensGraphError):
+    """A program is not as it was written, or does what none may."""
 
-    That of one operation is, to the byte, what is written for its plan. One of several operations calls those of its
-    plans and no others; which tensors they share, only the program says.
+
+def trusted(program: Program, folder: Path, replayers: Sequence[Replayer] = ()) -> tuple[ReplayPlan, ...]:
+    """The plans of a program that may run.
+
+    Such a program is, to the byte, what is written for its plan, and calls and imports nothing but what it may.
 
     Args:
         program: what the index says of it.
@@ -33,35 +33,27 @@ def examined(program: Program, folder: Path, replayers: Sequence[Replayer] = ())
 
     Raises:
         ForeignProgramError: it may not; says why.
+        NotAPlanError: the index has no plan of it.
         OSError: it cannot be read.
     """
-    if program.fault:
-        raise ForeignProgramError(program.fault)
-    source = _read(folder / program.file)
-    found = check(source, replayers)
-    if found.kind != program.kind:
-        raise ForeignProgramError(f"it is of the kind {found.kind}, and the index says {program.kind}")
-    if program.kind in ("op", "sequence") and not program.plans:
-        raise ForeignProgramError("the index has no plan of it")
-    if program.kind == "op" and [source] != [script(plan).encode() for plan in program.plans]:
+    plans = program.plans
+    modules = {module for one in replayers for module in one.imports}
+    for plan in plans if program.kind != "triton" else ():
+        if foreign := [module for module in plan.imports if module not in modules]:
+            told = f"it imports {', '.join(foreign)}; give the extension that says so: --extension FILE"
+            raise ForeignProgramError(told)
+        if refused := why_not(plan.op, plan.overload, replayers):
+            raise ForeignProgramError(refused)
+    if _read(folder / program.file, source := program.source.encode()) != source:
         raise ForeignProgramError("it is not what is written for its plan")
-    if program.kind == "sequence" and found.calls != tuple(map(_call, program.plans)):
-        raise ForeignProgramError("it calls other operations than those of its plans")
-    return source
+    return plans
 
 
-def _call(plan: ReplayPlan) -> str:
-    return str(operation(plan)["call"])
-
-
-def _read(path: Path) -> bytes:
-    """The bytes of a file; nothing that is no file is waited for."""
+def _read(path: Path, expected: bytes) -> bytes:
+    """The bytes of a file, up to one more than are expected; nothing that is no file is waited for."""
     with os.fdopen(
         os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb"
     ) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ForeignProgramError("it is no file")
-        source = file.read(_LARGEST + 1)
-    if len(source) > _LARGEST:
-        raise ForeignProgramError(f"it is larger than {_LARGEST:,} bytes")
-    return source
+        return file.read(len(expected) + 1)

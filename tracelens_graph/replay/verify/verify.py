@@ -14,13 +14,14 @@ from tracelens_graph.errors import TraceError
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.temporary import TemporaryFolder
-from tracelens_graph.replay.check import ForeignProgramError
 from tracelens_graph.replay.feasible import bytes_together
 from tracelens_graph.replay.folder import Program, read_folder
+from tracelens_graph.replay.plan_json import NotAPlanError
+from tracelens_graph.replay.replay_plan import ReplayPlan
 from tracelens_graph.replay.verify.batches import NoTorchError, Ran, run_scripts
 from tracelens_graph.replay.verify.observed import observed, outermost_ops
 from tracelens_graph.replay.verify.outcomes import UNKNOWN, Outcome, compared
-from tracelens_graph.replay.verify.trust import examined
+from tracelens_graph.replay.verify.trust import ForeignProgramError, trusted
 from tracelens_graph.schema.tables.replay import OUTCOMES, REPLAY_VERIFY
 from tracelens_graph.tables.table import Table, columns_of
 from tracelens_graph.utils.texts import cut_end, printable
@@ -44,9 +45,10 @@ _NOT_RUN = {
 
 @dataclass
 class _Job:
-    """A script on its way: its place in the folder's index, its copy, where its trace goes, how it came out."""
+    """A script on its way: its entry in the index, its plans, its copy, where its trace goes, how it came out."""
 
     program: Program
+    plans: tuple[ReplayPlan, ...] = ()
     copy: Path | None = None
     trace: Path | None = None
     seconds: float | None = None
@@ -65,7 +67,7 @@ def verify(
 
     Each is profiled for one call. Name, types, sizes, strides and values of its arguments, the ops below it and, where
     both ran on a GPU, its kernels are compared with what the folder's index says of the traced call. A script that is
-    not what is written for its plan is not run; what was looked at is copied, and the copy is what runs. Scripts share
+    not what is written for its plan is not run; what runs is written anew from the plan. Scripts share
     a process, in which PyTorch is imported once; one that crashes it or takes too long is lost alone.
 
     Args:
@@ -123,22 +125,22 @@ def _prepare(job: _Job, folder: Path, copy: Path, replayers: Sequence[Replayer])
     """Copy a script that may run; else say why not."""
     kind = job.program.kind
     try:
-        source = examined(job.program, folder, replayers)
+        job.plans = trusted(job.program, folder, replayers)
     except OSError as error:
         job.outcomes = [Outcome("refused", why=(error.strerror or str(error)).lower())]
-    except ForeignProgramError as error:
+    except (ForeignProgramError, NotAPlanError) as error:
         job.outcomes = [Outcome("refused", why=cut_end(printable(str(error)), _LONGEST))]
     else:
         if kind in _NOT_RUN:
             job.outcomes = [_NOT_RUN[kind]]
             return
-        needed = max((bytes_together(plan.arguments) for plan in job.program.plans), default=0)
+        needed = max((bytes_together(plan.arguments) for plan in job.plans), default=0)
         if needed > (there_is := memory_bytes()):
             told = f"its tensors need {needed / 1e9:,.1f} GB, and this machine has {there_is / 1e9:,.1f} GB"
             job.outcomes = [Outcome("not run", why=told)]
             return
         job.copy, job.trace = copy, copy.with_suffix(".json")
-        job.copy.write_bytes(source)
+        job.copy.write_text(job.program.source)
 
 
 def _ran(jobs: Sequence[_Job], python: str, there: Path, timeout_s: float) -> Iterator[tuple[Ran, str]]:
@@ -150,7 +152,7 @@ def _ran(jobs: Sequence[_Job], python: str, there: Path, timeout_s: float) -> It
 def _outcomes(job: _Job, ran: Ran, device: str) -> Iterator[Outcome]:
     """How each operation of a script compares."""
     assert job.trace is not None
-    plans = job.program.plans
+    plans = job.plans
     if ran.error:
         yield Outcome("failed", why=ran.error)
         return
@@ -183,7 +185,7 @@ def _table(jobs: Sequence[_Job], notes: list[str]) -> Table:
         }
         for job in jobs
         for at, one in enumerate(job.outcomes)
-        for plan in [job.program.plans[at] if at < len(job.program.plans) else None]
+        for plan in [job.plans[at] if at < len(job.plans) else None]
     ]
     counts = Counter(str(one["outcome"]) for one in records)
     told = ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common())

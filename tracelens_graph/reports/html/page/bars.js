@@ -1,3 +1,4 @@
+// @ts-check
 // Bars of parts, {label, class, ns} each: what a time is made of.
 const Bars = {
   total: (parts) => parts.reduce((sum, part) => sum + part.ns, 0),

@@ -1,3 +1,4 @@
+// @ts-check
 // The flame graph of two call trees as one: width is time, colour is what became of it.
 class DiffPalette extends Palette {
   constructor() {
@@ -235,10 +236,11 @@ class DiffFlame extends Flame {
 
   tellMatched() {
     const { trace } = this;
-    this.matchedNs = trace.lit ? this.sides.map((one) => Stacks.matched(one, trace.lit)) : [0, 0];
+    const ns = trace.lit ? this.sides.map((one) => Stacks.matched(one, trace.lit)) : [0, 0];
+    this.matchedNs = ns;
     const here = this.zoomed < 0 ? [] : this.sides.map((one) => Stacks.matched(one, trace.lit ?? [], this.zoomed));
     const inFrame = here.length ? `${DiffShow.both(...here)} in this frame, in all ` : "";
-    this.matched.textContent = trace.lit ? `matched: ${inFrame}${DiffShow.both(...this.matchedNs)}` : "";
+    this.matched.textContent = trace.lit ? `matched: ${inFrame}${DiffShow.both(...ns)}` : "";
   }
 
   wholeSays() {

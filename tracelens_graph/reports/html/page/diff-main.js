@@ -1,3 +1,4 @@
+// @ts-check
 // The page of a comparison: a place or a frame is selected in all views, and the address says which.
 class DiffData {
   constructor({ body, columns }) {
@@ -106,19 +107,16 @@ class DiffPage extends Views {
   }
 
   details() {
-    const box = document.getElementById("selected");
-    const isShown = this.frame >= 0 || (this.place > 0 && this.shown !== "places");
-    box.hidden = !isShown;
-    document.body.classList.toggle("has-selection", isShown);
+    const isShown = this.frame >= 0 || (this.place > 0 && this.shown !== "places"),
+      box = this.selectedBox(isShown);
     if (!isShown) return;
-    const button = (text, act) => el("button", { type: "button", onclick: act }, text);
     const acts = (...more) =>
       el(
         "div",
         { class: "acts" },
         ...more,
-        button("Copy link", (event) => copyText(location.href, event.currentTarget)),
-        button("✕", () => this.unselect()),
+        actButton("Copy link", (event) => copyText(location.href, event.currentTarget)),
+        actButton("✕", () => this.unselect()),
       );
     if (this.place) {
       const place = this.trace.body.places[this.place - 1];
@@ -138,9 +136,9 @@ class DiffPage extends Views {
         ),
         el("div", { class: "around" }, place ? place.why : "All that is known of it is in the table diff_places."),
         acts(
-          button("Flame graph", () => this.showPlace("flame", this.place)),
-          button("Place", () => this.showPlace("places", this.place)),
-          button("Table", () => this.showPlace("tables", this.place)),
+          actButton("Flame graph", () => this.showPlace("flame", this.place)),
+          actButton("Place", () => this.showPlace("places", this.place)),
+          actButton("Table", () => this.showPlace("tables", this.place)),
         ),
       );
       return;
@@ -168,7 +166,7 @@ class DiffPage extends Views {
         inside.length > 8 ? `, and ${Show.count(inside.length - 8)} more` : null,
       ),
       acts(
-        button("Flame graph", () => {
+        actButton("Flame graph", () => {
           this.show("flame");
           flame.reveal(this.frame);
           this.link();
@@ -178,7 +176,7 @@ class DiffPage extends Views {
   }
 
   search(text) {
-    document.getElementById("search").value = text;
+    byId("search").value = text;
     this.behind = 0;
     if (!text) {
       this.matching.stop();
@@ -210,13 +208,7 @@ class DiffPage extends Views {
   }
 
   next(by) {
-    // What is asked before a search has ended comes behind it.
-    if (this.matching.isBusy) this.behind = by;
-    if (this.matching.isBusy || !this.matches.length) return;
-    const at = this.matches.indexOf(this.place);
-    const to = at < 0 ? (by > 0 ? 0 : this.matches.length - 1) : (at + by + this.matches.length) % this.matches.length;
-    this.selectPlace(this.matches[to]);
-    this.say(`${Show.count(to + 1)} of ${Show.count(this.matches.length)} places`);
+    this.nextMatch(by, this.matching.isBusy, this.place, (one) => this.selectPlace(one), "places");
   }
 
   recolor() {
@@ -241,8 +233,4 @@ class DiffPage extends Views {
   }
 }
 
-const app = (window.tracelensGraph = new DiffPage());
-app.load().catch((error) => {
-  app.say(`The page could not be unpacked: ${error.message}`);
-  document.documentElement.dataset.ready = "failed";
-});
+new DiffPage().run();

@@ -1,3 +1,4 @@
+// @ts-check
 // The first view of a comparison: what changed in all, why, and what was compared.
 class DiffOverview {
   static PLACES = 5;
@@ -69,38 +70,19 @@ class DiffOverview {
   }
 
   times(totals) {
-    return el(
-      "figure",
-      {},
-      el("figcaption", {}, "Times"),
-      el(
-        "table",
-        { class: "plain" },
+    const number = (text) => el("td", { class: "number" }, text);
+    return plainTable(
+      "Times",
+      ["", "A ms", "B ms", "change ms", "change %"].map((text, k) => [text, k > 0]),
+      totals.map((row) =>
         el(
-          "thead",
+          "tr",
           {},
-          el(
-            "tr",
-            {},
-            ...["", "A ms", "B ms", "change ms", "change %"].map((text, k) =>
-              el("th", { scope: "col", class: k ? "number" : "" }, text),
-            ),
-          ),
-        ),
-        el(
-          "tbody",
-          {},
-          ...totals.map((row) =>
-            el(
-              "tr",
-              {},
-              el("td", {}, row.meaning),
-              el("td", { class: "number" }, DiffShow.ms(row.a_ms)),
-              el("td", { class: "number" }, DiffShow.ms(row.b_ms)),
-              el("td", { class: "number" }, DiffShow.changeMs(row.change_ms)),
-              el("td", { class: "number" }, row.change_percent == null ? "" : DiffShow.signed(row.change_percent, 1)),
-            ),
-          ),
+          el("td", {}, row.meaning),
+          number(DiffShow.ms(row.a_ms)),
+          number(DiffShow.ms(row.b_ms)),
+          number(DiffShow.changeMs(row.change_ms)),
+          number(row.change_percent == null ? "" : DiffShow.signed(row.change_percent, 1)),
         ),
       ),
     );

@@ -1,3 +1,4 @@
+// @ts-check
 // Times of two sides, as texts.
 const DiffShow = {
   change: (ns) => `${DiffShow.changeMs(ns / 1e6)} ms`,

@@ -1,3 +1,4 @@
+// @ts-check
 // The tables of a comparison: a row of the places leads to its place.
 class DiffTables extends Tables {
   start(trace) {

@@ -1,4 +1,9 @@
+// @ts-check
 // Elements, and numbers as people read them. Whatever comes of a trace is set as text, never as markup.
+/** @type {(id: string) => any} */
+const byId = (id) => document.getElementById(id);
+
+/** @type {(tag: string, props?: Record<string, any>, ...inside: any[]) => any} */
 const el = (tag, props = {}, ...inside) => {
   const made = document.createElement(tag);
   for (const [key, value] of Object.entries(props)) {
@@ -12,6 +17,9 @@ const el = (tag, props = {}, ...inside) => {
   return made;
 };
 
+const actButton = (text, act) => el("button", { type: "button", onclick: act }, text);
+
+/** @type {(tag: string, props?: Record<string, any>, ...inside: any[]) => any} */
 const svg = (tag, props = {}, ...inside) => {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [key, value] of Object.entries(props)) {
@@ -23,6 +31,7 @@ const svg = (tag, props = {}, ...inside) => {
 };
 
 const Show = {
+  /** @type {[string, number][]} */
   UNITS: [
     ["s", 1e9],
     ["ms", 1e6],
@@ -74,9 +83,33 @@ const Show = {
   cut: (text, room) => (text.length <= room ? text : room < 3 ? "" : `${text.slice(0, room - 1)}…`),
 };
 
+// A plain table under a caption. headings: [text, whether it is a number]; rows: elements of the body.
+const plainTable = (caption, headings, rows) =>
+  el(
+    "figure",
+    {},
+    el("figcaption", {}, caption),
+    el(
+      "table",
+      { class: "plain" },
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          ...headings.map(([text, isNumber]) => el("th", { scope: "col", class: isNumber ? "number" : "" }, text)),
+        ),
+      ),
+      el("tbody", {}, ...rows),
+    ),
+  );
+
 const Tip = {
+  timer: 0,
+
   at(event, lines) {
-    const tip = document.getElementById("tip");
+    const tip = byId("tip");
     tip.replaceChildren(...lines.map(([kind, text]) => el("div", { class: kind }, text)));
     tip.hidden = false;
     const { width, height } = tip.getBoundingClientRect();
@@ -86,8 +119,21 @@ const Tip = {
     tip.style.top = `${Math.max(4, y + height > innerHeight - 4 ? event.clientY - height - 10 : y)}px`;
   },
   hide() {
-    document.getElementById("tip").hidden = true;
+    byId("tip").hidden = true;
   },
+};
+
+// Keys that zoom a view around the pointer, and move it.
+const zoomKeys = (view) => {
+  const middle = view.mouse ?? view.width / 2;
+  return {
+    w: () => view.zoom(0.7, middle),
+    s: () => view.zoom(1 / 0.7, middle),
+    a: () => view.pan(-0.15),
+    d: () => view.pan(0.15),
+    ArrowLeft: () => view.pan(-0.15),
+    ArrowRight: () => view.pan(0.15),
+  };
 };
 
 // The wheel zooms a view around the pointer, and moves it with shift or sideways.
@@ -115,13 +161,13 @@ const copyText = async (text, button) => {
     isCopied = document.execCommand("copy");
     area.remove();
   }
-  const told = document.getElementById("told");
+  const told = byId("told");
   told.textContent = isCopied ? "copied" : "could not be copied";
   button.dataset.told = told.textContent;
-  clearTimeout(copyText.timer);
-  copyText.timer = setTimeout(() => {
+  clearTimeout(Tip.timer);
+  Tip.timer = setTimeout(() => {
     told.textContent = "";
-    for (const one of document.querySelectorAll("[data-told]")) delete one.dataset.told;
+    for (const one of document.querySelectorAll("[data-told]")) one.removeAttribute("data-told");
   }, 1200);
 };
 

@@ -1,3 +1,4 @@
+// @ts-check
 // What the timeline draws: tracks of its lanes, labels, the axis, the selection and arrows from launches to their work.
 const Drawing = {
   all(t) {

@@ -1,3 +1,4 @@
+// @ts-check
 // The events of the trace, and what is asked of them.
 class Trace {
   constructor(body, { events, levels, columns }) {

@@ -1,3 +1,4 @@
+// @ts-check
 // The flame graph of GPU time, drawn from the top down.
 class Flame {
   static ROW = 19;
@@ -21,6 +22,7 @@ class Flame {
       flame.views = { modules, classes: "class of module, op, kernel", ...others };
     }
     this.zoomed = -1;
+    /** @type {Record<string, any>} */
     this.options = { view: Object.keys(flame.views)[0], step: 0, byTime: false, isInverted: false, collapsed: true };
     const views = el(
       "select",
@@ -96,7 +98,7 @@ class Flame {
     const { view, step, isInverted } = this.options;
     this.made = Stacks.of(this.trace.columns, view, step, isInverted);
     this.views.value = view;
-    this.step.value = step;
+    this.step.value = String(step);
     this.refresh();
   }
 
@@ -210,6 +212,7 @@ class Flame {
     const here = this.zoomed < 0 ? 0 : Stacks.matched(made, trace.lit ?? [], this.zoomed);
     const inFrame = this.zoomed < 0 ? "" : `${says(here, made.total[this.zoomed])} in this frame, in all `;
     this.matched.textContent = trace.lit ? `matched: ${inFrame}${says(total, made.sum)}` : "";
+    /** @type {number | number[]} */
     this.matchedNs = total;
   }
 

@@ -1,3 +1,4 @@
+// @ts-check
 // A table of which only the rows in sight are elements: two spacers stand for the others.
 class Grid {
   static ROW = 24;
@@ -6,6 +7,7 @@ class Grid {
     this.place = place;
     this.label = label;
     this.matching = new Matching();
+    /** @type {(note: string) => void} */
     this.arranged = () => {};
     this.filter = el("input", {
       type: "search",
@@ -157,7 +159,7 @@ class Grid {
       order.sort((a, b) => {
         const x = key(a),
           y = key(b);
-        if (isAbsent(x) || isAbsent(y)) return isAbsent(x) - isAbsent(y) || a - b;
+        if (isAbsent(x) || isAbsent(y)) return Number(isAbsent(x)) - Number(isAbsent(y)) || a - b;
         return way * (x < y ? -1 : x > y ? 1 : 0) || a - b;
       });
     }

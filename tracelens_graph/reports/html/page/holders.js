@@ -1,3 +1,4 @@
+// @ts-check
 // Who held the memory of a device at its peak: by module, op or line of Python, as bars.
 class Holders {
   static MOST = 200;

@@ -1,3 +1,4 @@
+// @ts-check
 // Where lanes stand: regions one below the other, of which the GPU's is always seen.
 class Lanes {
   static ROW = 16;

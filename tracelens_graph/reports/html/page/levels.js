@@ -1,3 +1,4 @@
+// @ts-check
 // Events of all lanes in one numbering, the tracks that they are drawn on, and coarser levels of these.
 const Levels = {
   CELL: 1024,

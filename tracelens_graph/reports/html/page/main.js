@@ -1,3 +1,4 @@
+// @ts-check
 // The page of a report: what is selected in all of its views, and the link that says so.
 class App extends Views {
   static KEYS = [
@@ -39,14 +40,19 @@ class App extends Views {
     const names = this.head.views ?? Object.keys(all);
     this.begin(said.heading, Object.fromEntries(names.map((name) => [name, all[name]()])));
     // Matches to go through are events; tables have a filter of their own.
-    for (const id of ["before", "next"]) document.getElementById(id).hidden = !this.timeline;
-    document.getElementById("search").hidden = !this.timeline && !this.flame;
+    for (const id of ["before", "next"]) byId(id).hidden = !this.timeline;
+    byId("search").hidden = !this.timeline && !this.flame;
   }
 
   async load() {
     const { body, columns } = await this.unpacked();
     if (!this.hasAddress) this.followHere();
     this.drawAll(new Trace(body, columns));
+  }
+
+  failed(text) {
+    if (this.overview) this.overview.drawn.textContent = text;
+    else super.failed(text);
   }
 
   // In a worker; on this page where it may have none.
@@ -56,7 +62,7 @@ class App extends Views {
     return new Promise((resolve, reject) => {
       const here = () => Levels.unpack(work).then(resolve, reject);
       try {
-        const source = document.getElementById("worker").textContent;
+        const source = byId("worker").textContent;
         if (!source) return here();
         const worker = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
         worker.onmessage = ({ data }) => {
@@ -103,7 +109,7 @@ class App extends Views {
   // Where a link would leave for the page around, it is followed here.
   followHere() {
     addEventListener("click", (event) => {
-      const link = event.target.closest('a[href^="#uid="]');
+      const link = /** @type {Element} */ (event.target).closest('a[href^="#uid="]');
       if (!link) return;
       event.preventDefault();
       this.selectUid(Number(link.getAttribute("href").slice("#uid=".length)), "link");
@@ -134,18 +140,15 @@ class App extends Views {
   }
 
   details() {
-    const box = document.getElementById("selected"),
-      e = this.selection,
-      { trace } = this;
-    box.hidden = e < 0;
-    document.body.classList.toggle("has-selection", e >= 0);
+    const e = this.selection,
+      { trace } = this,
+      box = this.selectedBox(e >= 0);
     if (e < 0) return;
     const node = (one) =>
       el("a", { href: `#uid=${trace.uid[one]}`, title: trace.text(one) }, Show.cut(trace.short(one), 70));
     const above = trace.above(e),
       launched = [...trace.launched(e)];
     const [name, ...lines] = trace.says(e);
-    const button = (text, act) => el("button", { type: "button", onclick: act }, text);
     box.replaceChildren(
       el(
         "div",
@@ -181,29 +184,29 @@ class App extends Views {
       el(
         "div",
         { class: "acts" },
-        button("Timeline", () => {
+        actButton("Timeline", () => {
           this.go("timeline");
           this.timeline.reveal(e);
         }),
-        button("Zoom", () => {
+        actButton("Zoom", () => {
           this.go("timeline");
           this.timeline.zoomTo(e);
         }),
         this.flame
-          ? button("Flame graph", () => {
+          ? actButton("Flame graph", () => {
               this.go("flame");
               if (!this.flame.zoomToNode(e)) this.say("no frame of this node");
             })
           : null,
-        button("Same name", () => this.search(trace.text(e), true)),
-        this.hasAddress ? button("Copy link", (event) => copyText(location.href, event.currentTarget)) : null,
-        button("✕", () => this.select(-1, "key")),
+        actButton("Same name", () => this.search(trace.text(e), true)),
+        this.hasAddress ? actButton("Copy link", (event) => copyText(location.href, event.currentTarget)) : null,
+        actButton("✕", () => this.select(-1, "key")),
       ),
     );
   }
 
   search(text, isExact = false) {
-    const box = document.getElementById("search");
+    const box = byId("search");
     box.value = isExact ? Matching.plain(text) : text;
     this.behind = 0;
     if (!box.value) {
@@ -277,10 +280,4 @@ class App extends Views {
   }
 }
 
-const app = (window.tracelensGraph = new App());
-app.load().catch((error) => {
-  const text = `The events could not be unpacked: ${error.message}`;
-  if (app.overview) app.overview.drawn.textContent = text;
-  else app.say(text);
-  document.documentElement.dataset.ready = "failed";
-});
+new App().run();

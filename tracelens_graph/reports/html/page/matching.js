@@ -1,3 +1,4 @@
+// @ts-check
 // Which texts a pattern fits, as a list of 0 and 1; case does not matter. Runs beside a page, too: it uses nothing else.
 const fitting = (pattern, texts) => {
   const tried = new RegExp(pattern, "i");

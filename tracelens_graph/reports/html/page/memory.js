@@ -1,3 +1,4 @@
+// @ts-check
 // Memory over time: what the allocator of each device held, its peak, and who held it then. The time is the timeline's.
 class Memory {
   static HIGH = 260;
@@ -330,12 +331,12 @@ class Memory {
     over.addEventListener("pointerleave", () => Tip.hide());
   }
 
-  says(device, { time, change, then }) {
+  says(device, { time, change, before }) {
     const lines = [
       ["name", device.title],
       ["", this.trace.shown(change >= 0 ? device.time[change] : time)],
     ];
-    const i = change >= 0 ? change : then;
+    const i = change >= 0 ? change : before;
     if (i < 0) return [...lines, ["dim", "before the first allocation that was recorded"]];
     lines.push(["", `allocated ${Show.bytes(device.allocated[i])}`]);
     if (device.reserved) {
@@ -362,14 +363,8 @@ class Memory {
   }
 
   key(key) {
-    const middle = this.mouse ?? this.width / 2;
     const acts = {
-      w: () => this.zoom(0.7, middle),
-      s: () => this.zoom(1 / 0.7, middle),
-      a: () => this.pan(-0.15),
-      d: () => this.pan(0.15),
-      ArrowLeft: () => this.pan(-0.15),
-      ArrowRight: () => this.pan(0.15),
+      ...zoomKeys(this),
       f: () => {
         this.app.timeline.zoomTo(this.app.selection);
         this.draw();

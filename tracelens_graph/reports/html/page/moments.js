@@ -1,3 +1,4 @@
+// @ts-check
 // Moments of devices at which memory was allocated or released: from columns, as points of a picture, as a table.
 const Moments = {
   ROWS: 20_000,

@@ -1,3 +1,4 @@
+// @ts-check
 // The first view: what the report says. It stands before the events are unpacked.
 class Overview {
   constructor(app, said) {
@@ -74,52 +75,26 @@ class Overview {
   // The operations with most GPU time, and the module or line that calls them.
   dearest({ title, rows, notes }) {
     const isPlaced = rows.some((row) => row.mostly_in);
-    const cell = (text, kind = "") => el("td", { class: kind }, text);
-    return el(
-      "figure",
-      {},
-      el("figcaption", {}, title),
-      el(
-        "table",
-        { class: "plain" },
+    const number = (...inside) => el("td", { class: "number" }, ...inside);
+    const headings = ["operation", "GPU ms", "%", "calls", ...(isPlaced ? ["mostly in"] : []), "longest"];
+    const made = plainTable(
+      title,
+      headings.map((text) => [text, !["operation", "mostly in"].includes(text)]),
+      rows.map((row) =>
         el(
-          "thead",
+          "tr",
           {},
-          el(
-            "tr",
-            {},
-            ...["operation", "GPU ms", "%", "calls", ...(isPlaced ? ["mostly in"] : []), "longest"].map((text) =>
-              el(
-                "th",
-                { scope: "col", class: ["operation", "mostly in"].includes(text) ? "" : "number" },
-                text,
-              ),
-            ),
-          ),
-        ),
-        el(
-          "tbody",
-          {},
-          ...rows.map((row) =>
-            el(
-              "tr",
-              {},
-              el("th", { scope: "row", title: row.name }, Show.cut(row.name, 60)),
-              cell(Show.number(row.total_ms, 3), "number"),
-              cell(Show.number(row.percent, 1), "number"),
-              cell(Show.count(row.count), "number"),
-              ...(isPlaced ? [el("td", { title: row.mostly_in }, Show.cut(row.mostly_in, 70))] : []),
-              el(
-                "td",
-                { class: "number" },
-                row.uid == null ? null : el("a", { href: `#uid=${row.uid}`, class: "node" }, `uid ${row.uid}`),
-              ),
-            ),
-          ),
+          el("th", { scope: "row", title: row.name }, Show.cut(row.name, 60)),
+          number(Show.number(row.total_ms, 3)),
+          number(Show.number(row.percent, 1)),
+          number(Show.count(row.count)),
+          ...(isPlaced ? [el("td", { title: row.mostly_in }, Show.cut(row.mostly_in, 70))] : []),
+          number(row.uid == null ? null : el("a", { href: `#uid=${row.uid}`, class: "node" }, `uid ${row.uid}`)),
         ),
       ),
-      ...notes.map((note) => el("p", { class: "dim" }, note)),
     );
+    made.append(...notes.map((note) => el("p", { class: "dim" }, note)));
+    return made;
   }
 
   facts(title, facts) {

@@ -1,3 +1,4 @@
+// @ts-check
 // Colours, and the lines of pixels that events are drawn as: one line per track, copied down the height of its row.
 class Palette {
   constructor(classes, causes) {

@@ -1,3 +1,4 @@
+// @ts-check
 // Columns of numbers from compressed byte planes. Runs in the worker, and on the page where it may have none.
 const Planes = {
   bytes(base64) {

@@ -1,3 +1,4 @@
+// @ts-check
 // Bus bandwidth against the size of the message, one mark per collective.
 class RanksBandwidth {
   static SHAPES = ["circle", "square", "diamond"];
@@ -101,6 +102,7 @@ class RanksBandwidth {
   picture({ peaks, device }) {
     const { left, top, right, bottom, width, height } = RanksBandwidth.AREA,
       values = (name) => this.points.map(({ point }) => this.key(point, name));
+    /** @type {(all: number[]) => [number, number]} */
     const ends = (all) => [Math.log10(Math.min(...all) / 2), Math.log10(Math.max(...all) * 2)];
     const across = ends(values("message_bytes")),
       up = ends([...values("busbw_gb_s"), ...peaks]);
@@ -111,11 +113,7 @@ class RanksBandwidth {
       role: "group",
       "aria-label": "Bus bandwidth by size of the message. The table below says the same.",
     });
-    const text = (props, words) => {
-      const one = svg("text", props);
-      one.textContent = words;
-      return one;
-    };
+    const text = (props, words) => svg("text", props, words);
     // Powers of ten; of few the doubles and fives between them, too.
     const marks = ([from, to]) => {
       const found = [];

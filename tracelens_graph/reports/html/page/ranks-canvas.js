@@ -1,3 +1,4 @@
+// @ts-check
 // A canvas as wide as what it is in, with a gutter for the names of ranks, and a scale of colours from none to most.
 class RankCanvas {
   static GUTTER = 150;

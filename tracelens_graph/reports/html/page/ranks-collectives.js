@@ -1,3 +1,4 @@
+// @ts-check
 // Collectives, and of the one that is chosen how each rank's time in it splits into waiting and communication.
 class RanksCollectives {
   static PARTS = [

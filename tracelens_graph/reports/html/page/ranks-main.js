@@ -1,3 +1,4 @@
+// @ts-check
 // The page of a job: a rank and a collective are selected in all views, and the address says which.
 class RanksTables extends Tables {
   start(trace) {
@@ -111,14 +112,11 @@ class RanksPage extends Views {
   }
 
   details() {
-    const box = document.getElementById("selected"),
-      isShown = this.rank >= 0 || this.collective >= 0;
-    box.hidden = !isShown;
-    document.body.classList.toggle("has-selection", isShown);
+    const isShown = this.rank >= 0 || this.collective >= 0,
+      box = this.selectedBox(isShown);
     if (!isShown) return;
     const { balance, balance_keys: keys } = this.head.overview,
       told = (key) => balance[this.rank]?.[keys.indexOf(key)];
-    const button = (text, act) => el("button", { type: "button", onclick: act }, text);
     const collective =
       this.collective >= 0
         ? [el("b", {}, this.collectives.title), el("span", { class: "dim" }, this.collectives.says)]
@@ -156,25 +154,25 @@ class RanksPage extends Views {
       el(
         "div",
         { class: "acts" },
-        ...(this.rank >= 0 ? [button("Waiting", () => this.go("waits"))] : []),
+        ...(this.rank >= 0 ? [actButton("Waiting", () => this.go("waits"))] : []),
         ...(this.rank >= 0 && this.head.overview.reasons[this.rank].length
           ? [
-              button("Reasons", () => {
+              actButton("Reasons", () => {
                 this.tables.open("late_ranks");
                 this.go("tables");
               }),
             ]
           : []),
-        ...(this.collective >= 0 ? [button("Collective", () => this.go("collectives"))] : []),
-        button("Step", () => this.go("step")),
-        button("Copy link", (event) => copyText(location.href, event.currentTarget)),
-        button("✕", () => this.unselect()),
+        ...(this.collective >= 0 ? [actButton("Collective", () => this.go("collectives"))] : []),
+        actButton("Step", () => this.go("step")),
+        actButton("Copy link", (event) => copyText(location.href, event.currentTarget)),
+        actButton("✕", () => this.unselect()),
       ),
     );
   }
 
   search(text) {
-    document.getElementById("search").value = text;
+    byId("search").value = text;
     const { grid } = this.collectives;
     this.matches = [];
     this.behind = 0;
@@ -192,13 +190,8 @@ class RanksPage extends Views {
   }
 
   next(by) {
-    // What is asked before a search has ended comes behind it.
-    if (this.collectives.grid.matching.isBusy) this.behind = by;
-    if (!this.matches.length) return;
-    const at = this.matches.indexOf(this.collective);
-    const to = at < 0 ? (by > 0 ? 0 : this.matches.length - 1) : (at + by + this.matches.length) % this.matches.length;
-    this.selectCollective(this.matches[to]);
-    this.say(`${Show.count(to + 1)} of ${Show.count(this.matches.length)} collectives`);
+    const { isBusy } = this.collectives.grid.matching;
+    this.nextMatch(by, isBusy, this.collective, (one) => this.selectCollective(one), "collectives");
   }
 
   recolor() {
@@ -221,8 +214,4 @@ class RanksPage extends Views {
   }
 }
 
-const app = (window.tracelensGraph = new RanksPage());
-app.load().catch((error) => {
-  app.say(`The page could not be unpacked: ${error.message}`);
-  document.documentElement.dataset.ready = "failed";
-});
+new RanksPage().run();

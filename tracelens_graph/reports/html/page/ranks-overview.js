@@ -1,3 +1,4 @@
+// @ts-check
 // The first view of a job: what a step is made of, which rank holds up the others, and why.
 class RanksOverview {
   static MOST = 64;
@@ -36,51 +37,28 @@ class RanksOverview {
   }
 
   times(times) {
-    const number = (value, digits = 3) => (value == null ? "" : Show.number(value, digits));
+    const number = (value, digits = 3) =>
+      el("td", { class: "number" }, value == null ? "" : Show.number(value, digits));
     const most = Math.max(...times.map((row) => row.mean_ms ?? 0));
-    return el(
-      "figure",
-      {},
-      el("figcaption", {}, "Of a step on a rank: computing, exposed, copying and idle are the whole of it"),
-      el(
-        "table",
-        { class: "plain" },
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            ...["", "mean ms", "%", "", "most ms", "on", "least ms", "on"].map((text, k) =>
-              el("th", { scope: "col", class: [1, 2, 4, 6].includes(k) ? "number" : "" }, text),
-            ),
-          ),
-        ),
-        el(
-          "tbody",
-          {},
-          ...times.map((row) => {
-            const bar = el(
-              "div",
-              { class: "share-bar" },
-              el("i", { class: row.time.includes("wait") ? "waiting" : "" }),
-            );
-            bar.firstChild.style.width = `${most ? (100 * (row.mean_ms ?? 0)) / most : 0}%`;
-            return el(
-              "tr",
-              { title: row.meaning },
-              el("th", { scope: "row" }, row.time),
-              el("td", { class: "number" }, number(row.mean_ms)),
-              el("td", { class: "number" }, number(row.percent, 1)),
-              el("td", {}, bar),
-              el("td", { class: "number" }, number(row.most_ms)),
-              el("td", {}, row.most_trace),
-              el("td", { class: "number" }, number(row.least_ms)),
-              el("td", {}, row.least_trace),
-            );
-          }),
-        ),
-      ),
+    return plainTable(
+      "Of a step on a rank: computing, exposed, copying and idle are the whole of it",
+      ["", "mean ms", "%", "", "most ms", "on", "least ms", "on"].map((text, k) => [text, [1, 2, 4, 6].includes(k)]),
+      times.map((row) => {
+        const bar = el("div", { class: "share-bar" }, el("i", { class: row.time.includes("wait") ? "waiting" : "" }));
+        bar.firstChild.style.width = `${most ? (100 * (row.mean_ms ?? 0)) / most : 0}%`;
+        return el(
+          "tr",
+          { title: row.meaning },
+          el("th", { scope: "row" }, row.time),
+          number(row.mean_ms),
+          number(row.percent, 1),
+          el("td", {}, bar),
+          number(row.most_ms),
+          el("td", {}, row.most_trace),
+          number(row.least_ms),
+          el("td", {}, row.least_trace),
+        );
+      }),
     );
   }
 

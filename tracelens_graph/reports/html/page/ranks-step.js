@@ -1,3 +1,4 @@
+// @ts-check
 // One step on all ranks: above in each lane a rank computes, below it waits and communicates, on the common clock.
 class RanksStep {
   static LANE = [14, 34];

@@ -1,3 +1,4 @@
+// @ts-check
 // Waiting by rank and step as a map of colours, and beside it how long each rank held up the others.
 class RanksWaits {
   static ROW = [6, 26];

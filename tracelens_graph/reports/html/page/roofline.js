@@ -1,3 +1,4 @@
+// @ts-check
 // The roofline: operations by their arguments, below what the device could do.
 class Roofline {
   // Width of a letter of a label, at most.
@@ -49,11 +50,7 @@ class Roofline {
       role: "group",
       "aria-label": "Roofline; the table below it says the same",
     });
-    const text = (value, at, props = {}) => {
-      const one = svg("text", { x: at[0], y: at[1], ...props });
-      one.textContent = value;
-      return one;
-    };
+    const text = (value, at, props = {}) => svg("text", { x: at[0], y: at[1], ...props }, value);
     const line = (x1, y1, x2, y2, name) => svg("line", { x1, y1, x2, y2, class: name });
     for (let k = Math.ceil(across[0]); k <= across[1]; k++) {
       made.append(

@@ -1,3 +1,4 @@
+// @ts-check
 // Merged stacks: values of frames in one step or all, inverted on request, and where frames stand.
 const Stacks = {
   // Callers that an inverted stack has; what is above them is left out, and no time is lost.
@@ -179,6 +180,7 @@ const Stacks = {
 
   // Boxes from a frame on: {frames (a chain), x, width, row}, left-heavy or by time; too narrow ones are left out.
   // A frame joins the chain above it where it has all of its time; `joins(frame, kid)` may ask for more.
+  /** @type {(made: any, root: number, options: any) => any[]} */
   boxes(made, root, { byTime, collapsed, least, isApart, joins = () => true }) {
     const found = [],
       { total } = made;
@@ -219,9 +221,9 @@ const Stacks = {
     let sum = 0;
     for (let frame = 0; frame < n; frame++) {
       const above = parent[frame];
-      counts[frame] = root < 0 || frame === root || (above >= 0 && counts[above]);
+      counts[frame] = Number(root < 0 || frame === root || (above >= 0 && !!counts[above]));
       const isNew = !(above >= 0 && inside[above]);
-      inside[frame] = !isNew || fits[name[frame]];
+      inside[frame] = isNew ? fits[name[frame]] : 1;
       if (inside[frame] && (isNew ? counts[frame] : frame === root)) sum += total[frame];
     }
     return sum;

@@ -1,3 +1,4 @@
+// @ts-check
 // All tables of the report.
 class Tables {
   constructor(app) {

@@ -1,3 +1,4 @@
+// @ts-check
 // The timeline: lanes over time on one canvas.
 class Timeline {
   static AXIS = 24;
@@ -316,14 +317,8 @@ class Timeline {
   }
 
   key(key) {
-    const middle = this.mouse ?? this.width / 2;
     const acts = {
-      w: () => this.zoom(0.7, middle),
-      s: () => this.zoom(1 / 0.7, middle),
-      a: () => this.pan(-0.15),
-      d: () => this.pan(0.15),
-      ArrowLeft: () => this.pan(-0.15),
-      ArrowRight: () => this.pan(0.15),
+      ...zoomKeys(this),
       ArrowUp: () => this.scroll(this.lanes.regions[1].y + 1, -48),
       ArrowDown: () => this.scroll(this.lanes.regions[1].y + 1, 48),
       f: () => this.zoomTo(this.app.selection),

@@ -1,8 +1,9 @@
+// @ts-check
 // What every page has: views behind tabs, light and dark, keys, search, printing, and an address that says what is shown.
 class Views {
   // keys: [key, what it does], for the list of keys.
   constructor(keys) {
-    this.head = JSON.parse(document.getElementById("head").textContent);
+    this.head = JSON.parse(byId("head").textContent);
     this.keys = keys;
     this.system = matchMedia("(prefers-color-scheme: dark)");
     this.chosen = "";
@@ -11,13 +12,13 @@ class Views {
 
   // views: {name: [view, title]}; the first one is shown.
   begin(heading, views) {
-    document.getElementById("title").textContent = heading;
-    document.getElementById("title").title = heading;
+    byId("title").textContent = heading;
+    byId("title").title = heading;
     this.views = views;
     for (const [name, [view, title]] of Object.entries(views)) {
-      document.getElementById("main").append(view.root);
+      byId("main").append(view.root);
       this[name] = view;
-      document.getElementById("views").append(
+      byId("views").append(
         el(
           "button",
           {
@@ -35,6 +36,38 @@ class Views {
     this.show(Object.keys(views)[0]);
   }
 
+  run() {
+    window.tracelensGraph = this;
+    this.load().catch((error) => {
+      this.failed(`The page could not be unpacked: ${error.message}`);
+      document.documentElement.dataset.ready = "failed";
+    });
+  }
+
+  failed(text) {
+    this.say(text);
+  }
+
+  // Steps through what a search found, which is in `matches`, from the one that is selected.
+  nextMatch(by, isBusy, selected, select, what) {
+    // What is asked before a search has ended comes behind it.
+    if (isBusy) this.behind = by;
+    const { length } = this.matches,
+      at = this.matches.indexOf(selected);
+    if (isBusy || !length) return;
+    const to = at < 0 ? (by > 0 ? 0 : length - 1) : (at + by + length) % length;
+    select(this.matches[to]);
+    this.say(`${Show.count(to + 1)} of ${Show.count(length)} ${what}`);
+  }
+
+  // The box of what is selected, shown or not.
+  selectedBox(isShown) {
+    const box = byId("selected");
+    box.hidden = !isShown;
+    document.body.classList.toggle("has-selection", isShown);
+    return box;
+  }
+
   get isReady() {
     return !!this.trace;
   }
@@ -46,11 +79,12 @@ class Views {
 
   // What the file holds packed.
   async unpacked() {
-    const text = (id) => document.getElementById(id).textContent;
+    const text = (id) => byId(id).textContent;
     const [body, columns] = await Promise.all([Planes.inflate(text("body")), this.unpackedColumns(text("planes"))]);
     return { body: JSON.parse(new TextDecoder().decode(body)), columns };
   }
 
+  /** @returns {Promise<any>} */
   async unpackedColumns(planes) {
     return Planes.columns(this.head.columns, await Planes.inflate(planes));
   }
@@ -70,8 +104,8 @@ class Views {
     Tip.hide();
     for (const [one, [view]] of Object.entries(this.views)) {
       view.root.hidden = one !== name;
-      const tab = document.getElementById(`tab-${one}`);
-      tab.setAttribute("aria-selected", one === name);
+      const tab = byId(`tab-${one}`);
+      tab.setAttribute("aria-selected", String(one === name));
       tab.tabIndex = one === name ? 0 : -1;
     }
     if (this.isReady) this.shownNow(name);
@@ -91,7 +125,7 @@ class Views {
   }
 
   say(text) {
-    document.getElementById("found").textContent = text;
+    byId("found").textContent = text;
   }
 
   // By name; without one, that of the system.
@@ -101,8 +135,8 @@ class Views {
   }
 
   listen() {
-    const search = document.getElementById("search"),
-      on = (id, act) => document.getElementById(id).addEventListener("click", act);
+    const search = byId("search"),
+      on = (id, act) => byId(id).addEventListener("click", act);
     let typing = 0;
     const run = () => {
       clearTimeout(typing);
@@ -136,7 +170,7 @@ class Views {
       this.theme(this.chosen);
     });
     this.system.addEventListener("change", () => this.theme(this.isPrinted ? "light" : this.chosen));
-    const keys = document.getElementById("keys");
+    const keys = byId("keys");
     keys.append(
       el("h2", {}, "Keys"),
       el("dl", {}, ...this.keys.flatMap(([key, says]) => [el("dt", {}, key), el("dd", {}, says)])),
@@ -145,7 +179,7 @@ class Views {
     on("help", () => keys.showModal());
     addEventListener("hashchange", () => this.isReady && this.follow());
     addEventListener("keydown", (event) => this.key(event));
-    document.getElementById("views").addEventListener("keydown", (event) => this.tabKey(event));
+    byId("views").addEventListener("keydown", (event) => this.tabKey(event));
     addEventListener("beforeprint", () => this.print(true));
     addEventListener("afterprint", () => this.print(false));
   }
@@ -157,7 +191,7 @@ class Views {
     if (!by) return;
     const next = names[(names.indexOf(this.shown) + by + names.length) % names.length];
     this.go(next);
-    document.getElementById(`tab-${next}`).focus();
+    byId(`tab-${next}`).focus();
     event.preventDefault();
     event.stopPropagation();
   }
@@ -178,15 +212,15 @@ class Views {
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (!this.isReady || document.getElementById("keys").open) return;
+    if (!this.isReady || byId("keys").open) return;
     const { key, target } = event;
     if (target.matches?.("input:not([type=checkbox]), select, textarea")) {
       if (key === "Escape") target.blur();
       return;
     }
     const names = Object.keys(this.views);
-    if (key === "/") document.getElementById("search").focus();
-    else if (key === "?") document.getElementById("keys").showModal();
+    if (key === "/") byId("search").focus();
+    else if (key === "?") byId("keys").showModal();
     else if (key >= "1" && key <= String(names.length)) this.go(names[key - 1]);
     else if (key === "n" || key === "N") this.next(key === "n" ? 1 : -1);
     else if (key === "Escape") {

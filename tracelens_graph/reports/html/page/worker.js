@@ -1,3 +1,4 @@
+// @ts-check
 onmessage = async ({ data }) => {
   const found = await Levels.unpack(data);
   const buffers = new Set();
@@ -6,5 +7,5 @@ onmessage = async ({ data }) => {
     else if (value && typeof value === "object") Object.values(value).forEach(collect);
   };
   collect(found);
-  postMessage(found, [...buffers]);
+  postMessage(found, { transfer: [...buffers] });
 };

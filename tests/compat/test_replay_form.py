@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from replay_plans import converted, mm
 
+from tracelens_graph.compat.replay_form import plan_from_tracelens, plans_of, tracelens_form
 from tracelens_graph.replay.arguments import TensorValue
-from tracelens_graph.replay.batch import plans_of
 from tracelens_graph.replay.plan_json import NotAPlanError
-from tracelens_graph.replay.tracelens_form import plan_from_tracelens, tracelens_form
 
 MM = {
     "op_name": "aten::mm",

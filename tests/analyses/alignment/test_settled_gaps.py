@@ -6,7 +6,7 @@ from call_trees import module
 from trees_of_calls import call_of
 
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
-from tracelens_graph.analyses.alignment.slide import slide
+from tracelens_graph.analyses.alignment.leaf_matching import settle_gaps
 from tracelens_graph.graph.window import window_of
 
 
@@ -20,7 +20,7 @@ def slid(a: Forest, of: list[int], others: int) -> tuple[list[int], list[int]]:
     mine, other = np.array(of), np.full(others, -1)
     paired = np.flatnonzero(mine >= 0)
     other[mine[paired]] = paired
-    slide(a, mine, other)
+    settle_gaps(a, mine, other)
     return mine.tolist(), other.tolist()
 
 

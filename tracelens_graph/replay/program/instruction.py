@@ -12,36 +12,15 @@ from typing import Any
 
 import jax
 
-INSTRUCTION: dict[str, Any] = {}
+PLAN: dict[str, Any] = {}
 
-TYPES = {
-    "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64", "u8": "uint8", "u16": "uint16",
-    "u32": "uint32", "u64": "uint64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
-    "c64": "complex64", "c128": "complex128", "f8e5m2": "float8_e5m2", "f8e4m3fn": "float8_e4m3fn",
-    "f8e5m2fnuz": "float8_e5m2fnuz", "f8e4m3fnuz": "float8_e4m3fnuz",
-}  # fmt: skip
-"""Names of types in XLA and in JAX."""
-
-CALLS = {
-    "abs": "abs", "add": "add", "and": "bitwise_and", "atan2": "atan2", "cbrt": "cbrt", "ceil": "ceil",
-    "clamp": "clamp", "cosine": "cos", "divide": "div", "erf": "erf", "exponential": "exp",
-    "exponential-minus-one": "expm1", "floor": "floor", "is-finite": "is_finite", "log": "log", "log-plus-one": "log1p",
-    "logistic": "logistic", "maximum": "max", "minimum": "min", "multiply": "mul", "negate": "neg",
-    "not": "bitwise_not", "or": "bitwise_or", "power": "pow", "remainder": "rem", "rsqrt": "rsqrt", "select": "select",
-    "shift-left": "shift_left", "shift-right-arithmetic": "shift_right_arithmetic",
-    "shift-right-logical": "shift_right_logical", "sign": "sign", "sine": "sin", "sqrt": "sqrt", "subtract": "sub",
-    "tan": "tan", "tanh": "tanh", "xor": "bitwise_xor",
-}  # fmt: skip
-"""Instructions that work element by element -> what computes them in jax.lax."""
-
-REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "and": "all", "or": "any"}
-"""What a reduction does -> what does that in jax.numpy."""
+# What stands below goes into programs.
 
 
 def operand(number: int, told: dict[str, Any]) -> Any:
     """An array of the shape and type: normal numbers, small whole ones, or truth values."""
-    key, shape, kind = jax.random.key(number), tuple(told["dims"]), jax.numpy.dtype(TYPES[told["type"]])
-    if told["type"] == "pred":
+    key, shape, kind = jax.random.key(number), tuple(told["dims"]), jax.numpy.dtype(told["dtype"])
+    if told["dtype"] == "bool":
         return jax.random.bernoulli(key, shape=shape)
     if jax.numpy.issubdtype(kind, jax.numpy.integer):
         return jax.random.randint(key, shape, 0, 9).astype(kind)
@@ -50,8 +29,8 @@ def operand(number: int, told: dict[str, Any]) -> Any:
 
 def compute(*operands: Any) -> Any:
     """The instruction."""
-    opcode, how, made = INSTRUCTION["opcode"], INSTRUCTION["how"], INSTRUCTION["result"]
-    kind, lax = jax.numpy.dtype(TYPES[made["type"]]), jax.lax
+    opcode, how, made = PLAN["opcode"], PLAN["how"], PLAN["result"]
+    kind, lax = jax.numpy.dtype(made["dtype"]), jax.lax
     if opcode == "dot":
         left, right, *batch = how["dims"]
         accumulate = kind if kind.itemsize >= operands[0].dtype.itemsize else None
@@ -63,7 +42,7 @@ def compute(*operands: Any) -> Any:
             lax.ConvDimensionNumbers(*(tuple(dims) for dims in how["dims"])), *how["groups"],
         ).astype(kind)  # fmt: skip
     if opcode == "reduce":
-        return getattr(jax.numpy, REDUCTIONS[how["by"]])(operands[0], axis=tuple(how["dims"])).astype(kind)
+        return getattr(jax.numpy, how["by"])(operands[0], axis=tuple(how["dims"])).astype(kind)
     if opcode == "broadcast":
         return lax.broadcast_in_dim(operands[0], made["dims"], how["dims"])
     if opcode == "transpose":
@@ -76,7 +55,7 @@ def compute(*operands: Any) -> Any:
         return operands[0].astype(kind)
     if opcode == "copy":
         return jax.numpy.copy(operands[0])
-    return getattr(lax, CALLS[opcode])(*operands)
+    return getattr(lax, PLAN["function"])(*operands)
 
 
 def measured(calls: int) -> dict[str, Any]:
@@ -85,13 +64,13 @@ def measured(calls: int) -> dict[str, Any]:
     Raises:
         ValueError: it gives another shape or type than was traced.
     """
-    made = INSTRUCTION["result"]
-    if any(told["type"] in ("f64", "s64", "u64", "c128") for told in [*INSTRUCTION["operands"], made]):
+    made = PLAN["result"]
+    if any(told["dtype"] in ("float64", "int64", "uint64", "complex128") for told in [*PLAN["operands"], made]):
         jax.config.update("jax_enable_x64", True)
-    operands = [operand(number, told) for number, told in enumerate(INSTRUCTION["operands"])]
+    operands = [operand(number, told) for number, told in enumerate(PLAN["operands"])]
     compiled = jax.jit(compute).lower(*operands).compile()
     found = jax.block_until_ready(compiled(*operands))
-    if (list(found.shape), found.dtype.name) != (made["dims"], TYPES[made["type"]]):
+    if (list(found.shape), found.dtype.name) != (made["dims"], made["dtype"]):
         raise ValueError(f"gives {found.dtype.name}{list(found.shape)}, which is not what was traced")
     times = []
     for _ in range(max(calls, 1)):
@@ -99,8 +78,8 @@ def measured(calls: int) -> dict[str, Any]:
         jax.block_until_ready(compiled(*operands))
         times.append((time.perf_counter_ns() - begin) / 1000)
     return {
-        "name": INSTRUCTION["name"], "shape": list(found.shape), "dtype": found.dtype.name, "calls": len(times),
-        "median_us": statistics.median(times), "least_us": min(times), "traced_us": INSTRUCTION["traced_us"],
+        "name": PLAN["name"], "shape": list(found.shape), "dtype": found.dtype.name, "calls": len(times),
+        "median_us": statistics.median(times), "least_us": min(times), "traced_us": PLAN["traced_us"],
         "device": jax.devices()[0].device_kind,
     }  # fmt: skip
 
@@ -122,6 +101,6 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        print(f"{INSTRUCTION['name']}: {str(error).splitlines()[0] if str(error) else error!r}", file=sys.stderr)
+        print(f"{PLAN['name']}: {str(error).splitlines()[0] if str(error) else error!r}", file=sys.stderr)
         return 1
     return 0

@@ -17,10 +17,10 @@ import msgspec
 from tracelens_graph.perf.scalar_types import DTYPES, FLOATING, LAYOUTS, MEMORY_FORMATS, profiler_type
 from tracelens_graph.replay.arguments import Argument, Named, TensorValue, Value
 from tracelens_graph.replay.call import Call
-from tracelens_graph.replay.plan_json import NotAPlanError
+from tracelens_graph.replay.heading import dense_strides
+from tracelens_graph.replay.plan_json import NotAPlanError, plan_from_json
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.replay_plan import CannotReplay, Recorded, ReplayPlan
-from tracelens_graph.replay.script import dense_strides
 from tracelens_graph.replay.traced_call import decoded
 
 _NUMBERED = {"dtype": DTYPES, "layout": LAYOUTS, "memory_format": MEMORY_FORMATS}
@@ -75,6 +75,24 @@ def plan_from_tracelens(entry: Any) -> ReplayPlan:
     if [one.name for one in plan.arguments] != [one.arg_name for one in arguments]:
         raise NotAPlanError(f"{form.op_name}: takes {', '.join(one.name for one in plan.arguments)}")
     return replace(plan, traced=replace(plan.traced, calls=form.count))
+
+
+def plans_of(entries: Any) -> list[ReplayPlan]:
+    """The plans of a list of operations: of those in it that have a `plan` of ours, this.
+
+    Raises:
+        NotAPlanError: it is none; the message names the entry.
+    """
+    if not isinstance(entries, list):
+        raise NotAPlanError("the list of operations is no list")
+    found = []
+    for at, entry in enumerate(entries):
+        try:
+            is_ours = isinstance(entry, Mapping) and "plan" in entry
+            found.append(plan_from_json(entry["plan"]) if is_ours else plan_from_tracelens(entry))
+        except NotAPlanError as error:
+            raise NotAPlanError(f"operation {at + 1}: {error}") from None
+    return found
 
 
 def recorded_of_event(args: Mapping[str, Any]) -> Recorded:

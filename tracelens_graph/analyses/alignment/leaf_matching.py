@@ -15,7 +15,6 @@ import numpy as np
 from tracelens_graph.analyses.alignment.costs import LeafCosts, UnitCosts, Units
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.sequence import Pairs
-from tracelens_graph.analyses.alignment.slide import slide
 from tracelens_graph.schema import Kind
 
 _FLAT_PAYS = 0.7
@@ -35,11 +34,11 @@ class Matching:
         roots: pairs of roots.
     """
 
-    def __init__(self, a: Forest, b: Forest, are_strangers: bool = False) -> None:
+    def __init__(self, a: Forest, b: Forest, are_unrelated: bool = False) -> None:
         self.a, self.b = a, b
         self.of_a, self.of_b = np.full(a.leaves, -1, np.int64), np.full(b.leaves, -1, np.int64)
         self.roots: Pairs = []
-        if are_strangers:
+        if are_unrelated:
             return
         for roots in ("linked_roots", "lone_roots"):
             self.roots += _paired_roots(a, b, getattr(a, roots), getattr(b, roots))
@@ -47,10 +46,10 @@ class Matching:
             self._descend(pair)
         self._take_left_over()
 
-    def slide(self) -> None:
+    def settle_gaps(self) -> None:
         """Move gaps to where they begin and end highest in the call tree."""
-        slide(self.a, self.of_a, self.of_b)
-        slide(self.b, self.of_b, self.of_a)
+        settle_gaps(self.a, self.of_a, self.of_b)
+        settle_gaps(self.b, self.of_b, self.of_a)
 
     def _take_left_over(self) -> None:
         """Pair what threads without a partner launched with what is left of a graph's replay.
@@ -290,3 +289,67 @@ def _with_most_in_common(bags_a: dict[int, Bag], bags_b: dict[int, Bag]) -> Pair
             taken[1].add(j)
             pairs.append((i, j))
     return pairs
+
+
+def settle_gaps(forest: Forest, of: np.ndarray, of_other: np.ndarray) -> None:
+    """Move the gaps of one side, in place.
+
+    A gap moves past a leaf that equals the one at its other end, callers included: the pair goes from one to the other.
+
+    Args:
+        forest: the side.
+        of: for each of its leaves the partner, -1 without one.
+        of_other: the same for the other side.
+    """
+    loose = np.flatnonzero(of < 0)
+    if not len(loose):
+        return
+    root = forest.root
+    place = forest.leaf_place
+    starts = loose[np.flatnonzero(np.diff(loose, prepend=-2) != 1)].tolist()
+    for start in starts:
+        end = start
+        while end < forest.leaves and of[end] < 0 and root[end] == root[start]:
+            end += 1
+        length = end - start
+        down = 0
+        while _may_move(place, root, of, start + down, end + down):
+            down += 1
+        up = 0
+        while start - up > 0 and _may_move(place, root, of, end - up - 1, start - up - 1):
+            up += 1
+        if not (up or down):
+            continue
+        moves = sorted(range(-up, down + 1), key=lambda move: (_cut(forest, start + move, length), abs(move), move))
+        _move(of, of_other, start, end, moves[0])
+
+
+def _may_move(place: np.ndarray, root: np.ndarray, of: np.ndarray, loose: int, paired: int) -> bool:
+    """Whether a leaf in a gap may take the partner of the one behind or before it."""
+    inside = paired < len(of) and of[paired] >= 0
+    return bool(inside and place[loose] == place[paired] and root[loose] == root[paired])
+
+
+def _move(of: np.ndarray, of_other: np.ndarray, start: int, end: int, move: int) -> None:
+    length = end - start
+    from_leaves = range(end, end + move) if move > 0 else range(start - 1, start - 1 + move, -1)
+    for leaf in from_leaves:
+        to = leaf - length if move > 0 else leaf + length
+        of[to], of[leaf] = of[leaf], -1
+        of_other[of[to]] = to
+
+
+def _cut(forest: Forest, start: int, length: int) -> int:
+    """How deep in the tree a gap begins or ends, whichever is deeper: depth of the lowest node around that place."""
+    return max(_depth_between(forest, start), _depth_between(forest, start + length))
+
+
+def _depth_between(forest: Forest, leaf: int) -> int:
+    """Depth of the lowest node around a leaf and the one before it, 0 for roots and ends."""
+    if leaf <= 0 or leaf >= forest.leaves:
+        return 0
+    node = int(forest.leaf_parent[leaf])
+    while node >= 0 and forest.low[node] > leaf - 1:
+        node = int(forest.parent[node])
+    row = int(forest.row[node]) if node >= 0 else -1
+    return int(forest.window.core.columns.depth[row]) + 1 if row >= 0 else 0

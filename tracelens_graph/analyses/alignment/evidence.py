@@ -7,10 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.argument_words import other_sizes, other_strides, other_types
-from tracelens_graph.analyses.alignment.difference import Diff, Place
-from tracelens_graph.analyses.alignment.forest import Forest
-from tracelens_graph.analyses.alignment.kernel_words import (
+from tracelens_graph.analyses.alignment.cause_words import (
     Other,
     extra_of,
     is_compiled,
@@ -18,7 +15,12 @@ from tracelens_graph.analyses.alignment.kernel_words import (
     listed,
     of_any_build,
     other_kernels,
+    other_sizes,
+    other_strides,
+    other_types,
 )
+from tracelens_graph.analyses.alignment.difference import Diff, Place
+from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.shared.gpu_class import communicates
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.graph.classes import normal_name
@@ -47,7 +49,7 @@ _MADE_OF = {
 """Categories of kernels that may do the work of several -> which category one of these has, and others the rest."""
 
 
-class Clues:
+class Evidence:
     """What the traces show about a place."""
 
     def __init__(self, difference: Diff, place: Place) -> None:
@@ -63,8 +65,7 @@ class Clues:
     @cached_property
     def leaves(self) -> tuple[list[int], list[int]]:
         """Leaves of both sides."""
-        first, second = ([leaf for point in self.place.points for leaf in point.leaves[side]] for side in range(2))
-        return first, second
+        return self.place.leaves(0), self.place.leaves(1)
 
     def rows(self, side: int) -> np.ndarray:
         """Rows of the nodes right above the leaves of a side, without roots."""
@@ -199,7 +200,7 @@ class Clues:
 
     @property
     def _shared(self) -> str:
-        number = self.count(0) - sum(count for count, _ in self.extra[0].values())
+        number = self.place.events(0) - sum(count for count, _ in self.extra[0].values())
         return "the kernel that both run" if number == 1 else f"the {number:,} kernels that both run"
 
     # -- fusion ----------------------------------------------------------------------------------------------------
@@ -268,10 +269,6 @@ class Clues:
         core, rest = _MADE_OF.get(category, ("", set()))
         found = {*_categories(self.extra[1 - side])}
         return core in found and found <= {core, *rest}
-
-    def count(self, side: int) -> int:
-        """Number of GPU events of a side."""
-        return sum(count for count, _ in self.place.kernels[side].values())
 
 
 _ARGUMENTS = (

@@ -1,0 +1,9 @@
+"""What differs between the frameworks that traces come from, as data: `framework_of` gives the one of a trace.
+
+Analyses ask it for the fact that they need, never which framework it is.
+"""
+
+from tracelens_graph.frameworks.framework import Framework
+from tracelens_graph.frameworks.known import EXECUTION_TRACE, PYTORCH, XLA, framework_of
+
+__all__ = ["EXECUTION_TRACE", "PYTORCH", "XLA", "Framework", "framework_of"]
