@@ -23,7 +23,7 @@ import typer
 from pages import DOCS, publish
 
 import tracelens_graph as tlg
-from tracelens_graph import schema
+from tracelens_graph import perf, schema
 from tracelens_graph.analyses.alignment.causes import REASON_MEANING
 from tracelens_graph.analyses.diagnosis.finding import TOPICS
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING
@@ -34,6 +34,7 @@ from tracelens_graph.analyses.report.report_tables import TABLES as REPORT_TABLE
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING
 from tracelens_graph.cli.app import app
+from tracelens_graph.cli.model import FORMULAS, description_of, sizes_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
@@ -478,6 +479,21 @@ def _commands(group: Any, above: str) -> Iterator[str]:
             yield from _commands(command, path)
         else:
             yield from _options(command)
+        if name == "model":
+            yield from _formulas()
+
+
+def _formulas() -> Iterator[str]:
+    """What each formula of `model` is, and its sizes."""
+    for name, function in FORMULAS.items():
+        formula = getattr(perf, function)
+        yield f"\n### model {name}\n\n"
+        yield from (f"{paragraph}\n\n" for paragraph in description_of(formula).replace("[", "\\[").split("\n\n"))
+        yield from _rows(("size", "value", "default", "meaning"), _as_code(sizes_of(formula)))
+
+
+def _as_code(sizes: Iterable[tuple[str, str, str, str]]) -> Iterator[tuple[str, str, str, str]]:
+    return ((_c(key), _c(form), default, meaning) for key, form, default, meaning in sizes)
 
 
 def _options(command: Any) -> Iterator[str]:

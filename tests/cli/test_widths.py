@@ -22,7 +22,7 @@ COMMANDS = (
     "compare T U --table kernel_summary --names averyveryverylongname_of_a_run,b", "ask idle_causes", "db queries",
     "ask idle_gaps T", "ask idle_causes T", "ask short_kernels T", "ask python_lines T", "ask unlinked T",
     "ask steps T", "replay T", "replay T --op /./ --top 5", "model architectures", "model architectures h100-sxm",
-    "model gemm --m 4096 --n 4096 --k 4096 --arch h100-sxm --arch mi300x",
+    "model gemm m=4096 n=4096 k=4096 --arch h100-sxm --arch mi300x",
 )  # fmt: skip
 HINTS = ("open in Perfetto UI: ", "ask next: ")
 TRACES = (

@@ -1,6 +1,6 @@
 """`tracelens-graph model`: what an operation costs and how fast a device can do it, without a trace.
 
-A formula is a function of `tracelens_graph.perf`: its parameters are the sizes, and its docstring explains them.
+Every formula named here is a word of the command: its parameters are the sizes, and its docstring is the help.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
-from tracelens_graph.cli.common import write_table
+from tracelens_graph import perf
+from tracelens_graph.cli.common import print_wrapped, write_table
 from tracelens_graph.cli.durations import to_ns
 from tracelens_graph.cli.options import Format, FormatOption
-from tracelens_graph.utils.suggest import hint
+from tracelens_graph.utils.suggest import did_you_mean, hint, there_are
 
 FORMULAS = {
     "gemm": "gemm",
@@ -38,24 +39,25 @@ FORMULAS = {
     "causal-conv1d": "causal_conv1d",
     "mamba2": "mamba2",
 }
-"""Command -> formula."""
-
-_DEVICES = "architectures"
-"""What stands in the place of a formula to list devices."""
+"""Word of the command -> formula."""
 
 _PARAGRAPHS = re.compile(r"\n[ \t]*\n")
 _SECTION = re.compile(r"^(?:Args|Attributes|Returns|Raises):$", re.MULTILINE)
 _EXPLAINED = re.compile(r"^ {4}(\w+(?:, \w+)*): (.*(?:\n {8}.*)*)", re.MULTILINE)
-_SIZE = re.compile(r"([A-Za-z][\w-]*)=(.*)", re.DOTALL)
 _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 _MOST_SIZES = 8
+_DEVICES = "architectures"
+_WORDS_OF_SWITCHES = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+_KINDS = {int: "N", float: "X", bool: "yes|no", str: "TEXT"}
 
 
 def model(
-    name: Annotated[str, typer.Argument(metavar="FORMULA", show_default=False, help=f"{', '.join(FORMULAS)}.")],
+    formula: Annotated[
+        str, typer.Argument(metavar="FORMULA", show_default=False, help="The operation, or architectures.")
+    ],
     sizes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SIZE=VALUE]...", show_default=False, help="Sizes; without any they are listed."),
+        typer.Argument(metavar="KEY=VALUE...", show_default=False, help="Its sizes; without any they are listed."),
     ] = None,
     arch: Annotated[
         list[str] | None,
@@ -70,34 +72,32 @@ def model(
     ] = None,
     format: FormatOption = Format.table,
 ) -> None:
-    """Show what an operation costs at least, and how fast devices can do it.
+    """What an operation costs at least, and how fast devices can do it.
 
-    `model architectures` lists the devices that are known, `model architectures NAME` all that is known of one.
-
-    Example: tracelens-graph model gemm
+    Formulas are FORMULAS. `model FORMULA` alone lists the sizes of one; `model architectures` lists the devices that
+    are known, `model architectures NAME` all that is known of one, and where it stands.
 
     Example: tracelens-graph model gemm m=4096 n=4096 k=4096 --arch h100-sxm
+
+    Example: tracelens-graph model convolution x=fp32:2,8,16,16 w=4,8,3,3 padding=1,1
     """
-    given = list(sizes or ())
-    if name == _DEVICES:
-        _list_devices(given, format)
-    elif name not in FORMULAS:
-        raise typer.BadParameter(f"there is no formula {name!r}; {hint(name, [*FORMULAS, _DEVICES])}")
-    elif not given:
-        typer.echo(_usage(name, formula_of(name)))
-    else:
-        _report(name, formula_of(name), given, arch or (), measured, format)
+    if formula == _DEVICES:
+        _architectures(sizes or [], format)
+        return
+    if formula not in FORMULAS:
+        raise typer.BadParameter(f"there is no formula {formula!r}; {hint(formula, [*FORMULAS, _DEVICES])}")
+    function = getattr(perf, FORMULAS[formula])
+    if not sizes:
+        _print_sizes(formula, function, format)
+        return
+    _report(formula, function, _given(formula, function, sizes), arch or [], measured, format)
 
 
-def formula_of(name: str) -> Callable[..., Any]:
-    """The function that a name of `FORMULAS` stands for; importing it takes time."""
-    from tracelens_graph import perf
-
-    found: Callable[..., Any] = getattr(perf, FORMULAS[name])
-    return found
+model.__doc__ = (model.__doc__ or "").replace("FORMULAS", ", ".join(FORMULAS), 1)
 
 
-def _list_devices(names: Sequence[str], format: Format) -> None:
+def _architectures(names: Sequence[str], format: Format) -> None:
+    """Print devices as a table."""
     from tracelens_graph.perf.architecture_tables import device, devices
     from tracelens_graph.perf.devices import architecture, shipped
 
@@ -106,10 +106,81 @@ def _list_devices(names: Sequence[str], format: Format) -> None:
     write_table(device(architecture(names[0])) if names else devices(shipped().values()), format)
 
 
+def _print_sizes(name: str, formula: Callable[..., Any], format: Format) -> None:
+    """Print what a formula says of itself and of its sizes."""
+    from tracelens_graph.tables.table import Column, Table
+
+    about = {
+        "size": Column("key of the size"),
+        "value": Column("what it takes"),
+        "default": Column("what it is unless given"),
+        "meaning": Column("what it means"),
+    }
+    rows = sizes_of(formula)
+    table = Table("sizes", {key: [row[i] for row in rows] for i, key in enumerate(about)}, about, title=name)
+    if format is Format.table:
+        for paragraph in description_of(formula).split("\n\n"):
+            print_wrapped(paragraph)
+        print()
+    write_table(table, format)
+
+
+def description_of(formula: Callable[..., Any]) -> str:
+    """What a formula says of itself."""
+    return _documentation(formula)[0]
+
+
+def sizes_of(formula: Callable[..., Any]) -> list[tuple[str, str, str, str]]:
+    """Key, form of the value, default and meaning of each size of a formula."""
+    return [(one.key, one.form, one.default_text, one.help) for one in _inputs(formula)]
+
+
+def _given(name: str, formula: Callable[..., Any], words: Sequence[str]) -> dict[tuple[str, ...], Any]:
+    """The values of all sizes of a formula, by path.
+
+    Raises:
+        typer.BadParameter: a word is no size of it, or a size is missing.
+    """
+    inputs = {one.key: one for one in _inputs(formula)}
+    texts: dict[str, str] = {}
+    for key, text in _pairs(words, {key for key, one in inputs.items() if one.kind is bool}):
+        if key not in inputs:
+            meant = did_you_mean(key, inputs) or there_are(inputs, len(inputs))
+            raise typer.BadParameter(f"{name} has no size {key!r}; {meant}")
+        texts[key] = text
+    if missing := [key for key, one in inputs.items() if one.is_required and key not in texts]:
+        raise typer.BadParameter(f"{name} needs {', '.join(f'{key}=' for key in missing)}")
+    return {one.path: one.read(texts.get(key)) for key, one in inputs.items()}
+
+
+def _pairs(words: Sequence[str], switches: set[str]) -> Iterator[tuple[str, str]]:
+    """Keys and values of `key=value`, or of the earlier `--key value`, `--switch` and `--no-switch`."""
+    rest = iter(words)
+    for word in rest:
+        key, equals, text = word.removeprefix("--").partition("=")
+        key = key.replace("-", "_")
+        if equals:
+            yield key, text
+        elif not word.startswith("--"):
+            raise typer.BadParameter(f"{word!r} is no size such as m=4096")
+        elif key in switches:
+            yield key, "yes"
+        elif key.removeprefix("no_") in switches:
+            yield key.removeprefix("no_"), "no"
+        elif (value := next(rest, None)) is None:
+            raise typer.BadParameter(f"{key} has no value")
+        else:
+            yield key, value
+
+
 def _report(
-    name: str, formula: Callable[..., Any], sizes: Sequence[str], arch: Sequence[str], measured: str | None,
+    name: str,
+    formula: Callable[..., Any],
+    values: Mapping[tuple[str, ...], Any],
+    arch: Sequence[str],
+    measured: str | None,
     format: Format,
-) -> None:  # fmt: skip
+) -> None:
     if measured is not None and not arch:
         raise typer.BadParameter("--measured needs --arch")
     measured_us = None if measured is None else to_ns(measured, "--measured") / 1e3
@@ -118,7 +189,6 @@ def _report(
     from tracelens_graph.perf.roofs import roof_table
 
     devices = [architecture(one) for one in arch]
-    values = values_of(name, formula, sizes)
     try:
         cost = _called(formula, values)
         if min(cost.flops, cost.bytes or 0) < 0:
@@ -130,38 +200,6 @@ def _report(
     except ArithmeticError:
         raise typer.BadParameter("nothing can be computed of these sizes: one is 0, or beyond all measure") from None
     write_table(table, format)
-
-
-def values_of(name: str, formula: Callable[..., Any], words: Sequence[str]) -> dict[tuple[str, ...], Any]:
-    """Arguments of a formula by path, from `size=value` words or, as before, `--size value` words.
-
-    Raises:
-        typer.BadParameter: a size is unknown, missing, given twice or no value of its type.
-    """
-    inputs = {one.name: one for one in _inputs(formula)}
-    given: dict[str, str] = {}
-    for size, text in _pairs(words, inputs):
-        if size not in inputs:
-            raise typer.BadParameter(f"{name} has no size {size!r}; {hint(size, inputs)}")
-        if size in given:
-            raise typer.BadParameter(f"{size} is given twice")
-        given[size] = text
-    if missing := [f"{one.name}={one.word}" for one in inputs.values() if one.is_needed and one.name not in given]:
-        raise typer.BadParameter(f"{name} also needs {' '.join(missing)}")
-    return {one.path: one.read(given[size]) if size in given else one.fallback for size, one in inputs.items()}
-
-
-def _pairs(words: Sequence[str], inputs: Mapping[str, _Input]) -> Iterator[tuple[str, str]]:
-    rest = iter(words)
-    for word in rest:
-        if found := _SIZE.fullmatch(word.removeprefix("--")):
-            yield found[1].replace("_", "-"), found[2]
-        elif not word.startswith("--"):
-            raise typer.BadParameter(f"{word!r} is no size=value, such as m=4096")
-        elif (flag := word[2:].removeprefix("no-")) in inputs and inputs[flag].kind is bool:
-            yield flag, "false" if word.startswith("--no-") else "true"
-        else:
-            yield word[2:], next(rest, "")
 
 
 @dataclass(frozen=True)
@@ -183,71 +221,73 @@ class _Input:
     help: str
 
     @property
-    def name(self) -> str:
-        """What people call it."""
-        return self.path[-1].replace("_", "-")
+    def key(self) -> str:
+        """What it is called on the command line."""
+        return self.path[-1]
 
     @property
-    def is_needed(self) -> bool:
-        """Whether the formula cannot do without it."""
+    def is_required(self) -> bool:
+        """Whether it must be given."""
         return self.default is inspect.Parameter.empty and not self.optional
 
     @property
-    def fallback(self) -> Any:
-        """What the formula gets where nothing is given."""
-        return None if self.default is inspect.Parameter.empty else self.default
-
-    @property
-    def word(self) -> str:
-        """What its value looks like."""
+    def form(self) -> str:
+        """What a value of it looks like."""
         if get_origin(self.kind) is Literal:
             return "|".join(map(str, get_args(self.kind)))
-        return _texts()[self.kind][0] if self.kind in _texts() else _WORDS[self.kind]
+        return _KINDS[self.kind] if self.kind in _KINDS else _texts()[self.kind][0]
 
-    def read(self, text: str) -> Any:
+    @property
+    def default_text(self) -> str:
+        """Its default, for people."""
+        if self.is_required:
+            return "required"
+        if self.default in (None, "", (), inspect.Parameter.empty):
+            return ""
+        if isinstance(self.default, bool):
+            return "yes" if self.default else "no"
+        return ",".join(map(str, self.default)) if isinstance(self.default, tuple) else str(self.default)
+
+    def read(self, text: str | None) -> Any:
         """The value for the formula.
 
         Raises:
             typer.BadParameter: the text is none.
         """
+        if text is None:
+            return None if self.default is inspect.Parameter.empty else self.default
         if self.kind in _texts():
-            return _texts()[self.kind][1](text, self.name)
+            return _texts()[self.kind][1](text, self.key)
+        if get_origin(self.kind) is Literal:
+            return self._checked(text, get_args(self.kind))
+        if self.kind is bool:
+            return _WORDS_OF_SWITCHES[self._checked(text.lower(), _WORDS_OF_SWITCHES)]
+        if self.kind in (int, float):
+            return self._number(text)
+        if text and "dtype" in self.key:
+            _check_type(text, self.key)
+        return text
+
+    def _checked(self, text: str, known: Sequence[str] | Mapping[str, Any]) -> str:
+        if text not in known:
+            raise typer.BadParameter(f"{self.key}: {text!r} is not one of {', '.join(known)}")
+        return text
+
+    def _number(self, text: str) -> int | float:
         try:
-            value = _READERS[self.kind](text) if self.kind in _READERS else text
-        except (KeyError, ValueError):
-            raise typer.BadParameter(f"{self.name}={text}: {self.word} is wanted") from None
-        if get_origin(self.kind) is Literal and value not in get_args(self.kind):
-            raise typer.BadParameter(f"{self.name}={text}: {hint(text, get_args(self.kind))}")
-        if self.kind in (int, float) and not value >= 0:
-            raise typer.BadParameter(f"{self.name}={text}: is below 0")
-        if "dtype" in self.path[-1]:
-            _check_type(value, self.name)
-        return value
+            number: int | float = self.kind(text)
+        except ValueError:
+            raise typer.BadParameter(f"{self.key}: {text[:40]!r} is no {_NUMBERS[self.kind]}") from None
+        if not number >= 0:
+            raise typer.BadParameter(f"{self.key}: {text} is below 0")
+        return number
 
 
-_WORDS = {int: "N", float: "X", bool: "true|false", str: "TEXT"}
-_READERS: Mapping[Any, Callable[[str], Any]] = {
-    int: int, float: float, bool: lambda text: {"true": True, "false": False}[text.lower()],
-}  # fmt: skip
-
-
-def _usage(name: str, formula: Callable[..., Any]) -> str:
-    """What a formula computes, and its sizes, a line each."""
-    inputs = list(_inputs(formula))
-    spelled = {one: f"{one.name}={one.word}" for one in inputs}
-    width = max(map(len, spelled.values()))
-    lines = [
-        f"  {spelled[one]:{width}}  {one.help}"
-        + (f" [{one.default}]" if one.default not in (inspect.Parameter.empty, None, "", False) else "")
-        + (" (needed)" if one.is_needed else "")
-        for one in inputs
-    ]
-    needed = " ".join(spelled[one] for one in inputs if one.is_needed)
-    return "\n".join([_documentation(formula)[0], "", f"tracelens-graph model {name} {needed}", "", *lines])
+_NUMBERS = {int: "whole number", float: "number"}
 
 
 def _inputs(of: Callable[..., Any], above: tuple[str, ...] = ()) -> Iterator[_Input]:
-    """What a formula, or a dataclass, is made from, as far as options can give it."""
+    """What a formula, or a dataclass, is made from, as far as text can give it."""
     help_of = _documentation(of)[1]
     for parameter in inspect.signature(of, eval_str=True).parameters.values():
         kinds = [parameter.annotation]
@@ -273,14 +313,14 @@ def _called(formula: Callable[..., Any], values: Mapping[tuple[str, ...], Any]) 
 
 @cache
 def _texts() -> Mapping[Any, tuple[str, Callable[[str, str], Any]]]:
-    """Types that options take as text -> the word for it, and what makes the value of it."""
+    """Types that are written in a form of their own -> the form, and what reads it."""
     from tracelens_graph.perf.arguments import Tensor
 
-    def tensor(text: str, option: str) -> Tensor:
+    def tensor(text: str, key: str) -> Tensor:
         dtype, colon, shape = text.rpartition(":")
         if colon:
-            _check_type(dtype, option)
-        return Tensor(_sizes(shape, option), dtype or "bf16")
+            _check_type(dtype, key)
+        return Tensor(_sizes(shape, key), dtype or "bf16")
 
     return {
         tuple[int, ...]: ("N,N,...", _sizes),
@@ -289,21 +329,21 @@ def _texts() -> Mapping[Any, tuple[str, Callable[[str, str], Any]]]:
     }
 
 
-def _sizes(text: str, option: str) -> tuple[int, ...]:
+def _sizes(text: str, key: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > _MOST_SIZES or not all(_WHOLE.fullmatch(part) for part in parts):
-        raise typer.BadParameter(f"{option}: {text!r} is no list of sizes such as 32,64,56,56")
+        raise typer.BadParameter(f"{key}: {text!r} is no list of sizes such as 32,64,56,56")
     return tuple(map(int, parts))
 
 
-def _check_type(dtype: str, option: str) -> None:
+def _check_type(dtype: str, key: str) -> None:
     from tracelens_graph.perf.cost import CannotModel
     from tracelens_graph.perf.dtypes import element_type
 
     try:
         element_type(dtype)
     except CannotModel as reason:
-        raise typer.BadParameter(f"{option}: {reason}") from None
+        raise typer.BadParameter(f"{key}: {reason}") from None
 
 
 def _documentation(of: Callable[..., Any]) -> tuple[str, dict[str, str]]:
