@@ -85,7 +85,7 @@ def test_a_report_prints_several_tables_other_commands_one() -> None:
 
 def test_outputs_are_called_alike() -> None:
     found = flags()
-    writing = {"ranks", "roofline", "replay", "cut", "export", "save", "db pull"}
+    writing = {"report", "diff", "link", "ranks", "roofline", "replay", "cut", "export", "save", "db pull"}
     assert set(found["--output"]) == set(found["-o"]) == writing
     assert "--out" not in found
     assert set(found["--csv"]) == {"report", "compare", "diff", "link", "ranks"}

@@ -163,18 +163,47 @@ def trace(tmp_path: Path, trace_file: Path) -> Path:
 
 
 def test_every_path_of_every_command_is_an_output_that_this_table_knows() -> None:
-    found, unmarked = set(), set()
+    found, unmarked, any_format = set(), set(), set()
     for name, command in commands():
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
             if written(parameter):
                 found.add((name, parameter.name))
+                if parameter.name == "output" and "list[" in str(parameter.annotation):
+                    any_format.add(name)
             elif "Path" in str(parameter.annotation):
                 unmarked.add((name, parameter.name))
-    assert found == {(name, parameter) for name, parameter in (*OUTPUTS, *ELSEWHERE) if parameter not in FORMATS}
+    assert any_format == {"report", "diff", "link", "ranks"}
+    known = {(name, parameter) for name, parameter in (*OUTPUTS, *ELSEWHERE) if parameter not in FORMATS}
+    assert found == known | {(name, "output") for name in any_format}
     # The folder of the local server is its own; the others are read.
     servers = {("start", "folder"), ("stop", "folder"), ("import", "folder")}
     reads = {("push-diff", "first"), ("push-diff", "second"), ("import", "files"), ("replay", "kernel_source")}
     assert unmarked == servers | reads
+
+
+def test_the_suffix_of_an_output_says_its_format(run: Run, trace: Path, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("r.json", "r.md", "r.html")]
+    assert run("report", trace, *(word for file in files for word in ("-o", file)))[0] == 0
+    other = tmp_path / "other.json"
+    assert run("report", trace, "--json", other)[0] == 0
+    assert json.loads(files[0].read_text())["tables"].keys() == json.loads(other.read_text())["tables"].keys()
+    assert files[1].read_text().startswith("<!-- generator")
+    assert files[2].read_text().lower().startswith("<!doctype html")
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["r.foo"], "r.foo: name a file .xlsx or .json"),
+        (["a.json", "b.json"], "b.json: another file of this format is named"),
+        ([""], "the name is empty"),
+        (["--all"], "--all looks like an option"),
+    ],
+)
+def test_outputs_that_no_suffix_can_say_are_refused(run: Run, trace: Path, names: list[str], says: str) -> None:
+    code, out, err = run("report", trace, *(word for name in names for word in ("-o", name)))
+    assert (code, out) == (2, "")
+    assert says in err
 
 
 def test_every_command_with_an_output_takes_force() -> None:

@@ -123,9 +123,9 @@ def diff(
 
     Example: tracelens-graph diff trace.json.gz other.json.gz
 
-    Example: tracelens-graph diff trace.json.gz other.json.gz --markdown diff.md --fail-if 'slower_percent > 3'
+    Example: tracelens-graph diff trace.json.gz other.json.gz -o diff.md --fail-if 'slower_percent > 3'
 
-    Example: tracelens-graph diff trace.json.gz other.json.gz --html diff.html
+    Example: tracelens-graph diff trace.json.gz other.json.gz -o diff.html
 
     Example: tracelens-graph diff --within trace.json.gz
 

@@ -65,7 +65,7 @@ def link(
 
     Example: tracelens-graph link --et execution-trace.json --trace trace.json.gz
 
-    Example: tracelens-graph link --et execution-trace.json --trace trace.json.gz --op aten::mm --markdown mm.md
+    Example: tracelens-graph link --et execution-trace.json --trace trace.json.gz --op aten::mm -o mm.md
 
     Example: tracelens-graph link --et execution-trace.json --trace trace.json.gz --fail-if 'round_trip_percent < 100'
 

@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
-from typer.models import ArgumentInfo, ParameterInfo
+from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 from tracelens_graph.cli.ending import printed_messages_only
 from tracelens_graph.cli.options import Written
 from tracelens_graph.errors import OutputError
 from tracelens_graph.output.files import Protection, is_stdout, protecting
+
+_OUTPUT = "output"
+"""The parameter of `-o`, which takes a file of any format that the command writes."""
 
 Force = Annotated[bool, typer.Option("--force", help="Replace files that this tool did not write; never an input.")]
 
@@ -45,13 +48,19 @@ def protected(command: Callable[..., None], acts: bool = False) -> Callable[...,
     outputs = {p.name: mark for p in parameters if (mark := written(p))}
     if not outputs and not acts:
         return command
+    formats = _by_suffix(outputs)
     parameters = [_with_name_checked(p, outputs[p.name]) if p.name in outputs else p for p in parameters]
+    if formats:
+        parameters = [_hidden(p) if p.name in formats.values() else p for p in parameters if p.name != _OUTPUT]
+        parameters.append(_output(formats, own=outputs.get(_OUTPUT)))
     if any(not mark.is_new for mark in outputs.values()):
         force = inspect.Parameter("force", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Force)
         parameters.append(force)
 
     @wraps(command)
     def run(**given: Any) -> None:
+        if formats:
+            given |= _placed(given.pop(_OUTPUT), formats, given, outputs.get(_OUTPUT))
         named = {name: given[name] for name in outputs if given[name] is not None}
         protection = Protection(
             inputs=tuple(
@@ -70,9 +79,65 @@ def protected(command: Callable[..., None], acts: bool = False) -> Callable[...,
     return run
 
 
+def _by_suffix(outputs: Mapping[str, Written]) -> dict[str, str]:
+    """Suffix -> the output of a command that has the format, the first where several have; packed files have none."""
+    formats: dict[str, str] = {}
+    for name, mark in outputs.items():
+        suffixes = mark.suffixes or ()
+        if name != _OUTPUT and not {".gz", *formats} & {*suffixes}:
+            formats |= dict.fromkeys(suffixes, name)
+    return formats
+
+
+def _hidden(parameter: inspect.Parameter) -> inspect.Parameter:
+    """An option that help does not list; `-o` has its place."""
+    path, *marks = get_args(parameter.annotation)
+    marks = [copy(one) for one in marks]
+    for one in marks:
+        if isinstance(one, OptionInfo):
+            one.hidden = True
+    return parameter.replace(annotation=Annotated[path, *marks])
+
+
+def _output(formats: Mapping[str, str], own: Written | None) -> inspect.Parameter:
+    """The option `-o` of a command that writes several formats."""
+    usual = [next(suffix for suffix in formats if formats[suffix] == name) for name in dict.fromkeys(formats.values())]
+    pictures = [".png", ".svg"] if own else []
+    option = typer.Option(
+        "--output", "-o", metavar="FILE", show_default=False,
+        parser=_checked_by(Written()),
+        help=f"Write a file; its suffix says what: {', '.join([*usual, *pictures])}. May be given again.",
+    )  # fmt: skip
+    kind = Annotated[list[Path] | None, option, *([own] if own else [Written(tuple(formats))])]
+    return inspect.Parameter(_OUTPUT, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def _placed(
+    files: list[Path] | None, formats: Mapping[str, str], given: Mapping[str, Any], own: Written | None
+) -> dict[str, Path | None]:
+    """The files of `-o` by the output that each is of."""
+    found: dict[str, Path | None] = {_OUTPUT: None} if own else {}
+    for file in map(Path, files or ()):
+        name = formats.get(file.suffix.lower(), _OUTPUT if own else None)
+        if name is None:
+            raise typer.BadParameter(f"{file}: name a file {' or '.join(formats)}", param_hint="--output")
+        if found.get(name) or (name != _OUTPUT and given[name] is not None):
+            raise typer.BadParameter(f"{file}: another file of this format is named", param_hint="--output")
+        found[name] = file
+    return found
+
+
 def _with_name_checked(parameter: inspect.Parameter, mark: Written) -> inspect.Parameter:
     """The parameter of an output, with names refused that tell by themselves that they cannot be meant."""
+    path, *marks = get_args(parameter.annotation)
+    marks = [copy(one) for one in marks]
+    for one in marks:
+        if isinstance(one, ParameterInfo):
+            one.parser = _checked_by(mark)
+    return parameter.replace(annotation=Annotated[path, *marks])
 
+
+def _checked_by(mark: Written) -> Callable[[str], str]:
     def checked(name: str) -> str:
         what = "a file" if mark.is_file else "a folder"
         if not name:
@@ -85,12 +150,7 @@ def _with_name_checked(parameter: inspect.Parameter, mark: Written) -> inspect.P
             raise typer.BadParameter(f"{name} is standard output, which takes one file; name a folder for several")
         return name
 
-    path, *marks = get_args(parameter.annotation)
-    marks = [copy(one) for one in marks]
-    for one in marks:
-        if isinstance(one, ParameterInfo):
-            one.parser = checked
-    return parameter.replace(annotation=Annotated[path, *marks])
+    return checked
 
 
 def written(parameter: inspect.Parameter) -> Written | None:

@@ -110,7 +110,7 @@ def ranks(
     Drawn are waits by rank and step, bandwidths by size of the message, and the step of median duration on all ranks;
     with --step that one.
 
-    Example: tracelens-graph ranks traces/ --html ranks.html
+    Example: tracelens-graph ranks traces/ -o ranks.html
 
     Example: tracelens-graph ranks traces/ -o ranks.svg
 

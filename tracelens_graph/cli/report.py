@@ -163,11 +163,11 @@ def report(
 
     Example: tracelens-graph report trace.json.gz --table kernel_summary --table step_summary
 
-    Example: tracelens-graph report trace.json.gz --html report.html
+    Example: tracelens-graph report trace.json.gz -o report.html
 
     Example: tracelens-graph report trace.json.gz --step 3 --csv tables/ --fail-if 'idle_percent > 20'
 
-    Example: tracelens-graph report trace.json.gz --against other.json.gz --markdown report.md
+    Example: tracelens-graph report trace.json.gz --against other.json.gz -o report.md
     """  # fmt: skip
     from tracelens_graph.analyses.report.report_tables import ReportOptions
     from tracelens_graph.reports.terminal import terminal_width, wants_color
