@@ -156,9 +156,9 @@ OTHER_TABLES = {
         'below_roof(tlg.report_tables(g, options)["unified_perf_summary"])',
     ),
     "unmodelled": ("tracelens-graph roofline TRACE --arch h100-sxm --table unmodelled", "tlg.unmodelled(g)"),
-    "dearest_ops": (
+    "top_ops": (
         "tracelens-graph report TRACE",
-        "from tracelens_graph.analyses.ops.dearest import dearest_ops; dearest_ops(g)",
+        "from tracelens_graph.analyses.ops.top_ops import top_ops; top_ops(g)",
     ),
     "overview": (
         "tracelens-graph report TRACE TRACE",

@@ -10,7 +10,7 @@ from handmade import small_trace, span
 
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, Finding
 from tracelens_graph.analyses.diagnosis.op_advice import op_advice
-from tracelens_graph.analyses.ops.dearest import dearest_ops
+from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
@@ -25,7 +25,7 @@ def training() -> Core:
 
 
 def advised(core: Core, *findings: Finding) -> dict[str, str]:
-    names = list(dearest_ops(core, top=99)["name"])
+    names = list(top_ops(core, top=99)["name"])
     return dict(zip(names, op_advice(core, findings, names), strict=True))
 
 

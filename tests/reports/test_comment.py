@@ -16,8 +16,8 @@ from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.across.compare import compare
 from tracelens_graph.analyses.diagnosis.op_advice import op_advice
 from tracelens_graph.analyses.diagnosis.verdict import verdict
-from tracelens_graph.analyses.ops.dearest import dearest_ops
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
+from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
@@ -45,9 +45,9 @@ def tables(core: Core) -> dict[str, Table]:
 
 
 def comment(core: Core, findings: Sequence[Line] = FINDINGS, **given: Any) -> str:
-    dearest = dearest_ops(core)
-    given = {"advice": ["try this"] * len(dearest), "tables": tables(core), "about": facts(core)} | given
-    return report_comment(core, findings, dearest, hint=lambda text: text.replace("TRACE", "x.json"), **given)
+    largest = top_ops(core)
+    given = {"advice": ["try this"] * len(largest), "tables": tables(core), "about": facts(core)} | given
+    return report_comment(core, findings, largest, hint=lambda text: text.replace("TRACE", "x.json"), **given)
 
 
 def slower(core: Core) -> Against:
@@ -80,10 +80,10 @@ def test_what_is_seen_first(core: Core) -> None:
         "Python between ops: 12 %. Try: torch.compile; less @python.",
         "18 entries, 3 GPU events; rank 3 of 8; GPU of tests.",
     ]
-    dearest = page.tables[0]
-    assert dearest[0] == ["operation", "mostly in", "GPU ms", "% of GPU time", "try"]
-    assert dearest[1] == ["aten::addmm", "Linear", "0.060", "66.7", "try this"]
-    assert dearest[2] == ["(no launch in trace)", "", "0.030", "33.3", "as with aten::addmm"]
+    largest = page.tables[0]
+    assert largest[0] == ["operation", "mostly in", "GPU ms", "% of GPU time", "try"]
+    assert largest[1] == ["aten::addmm", "Linear", "0.060", "66.7", "try this"]
+    assert largest[2] == ["(no launch in trace)", "", "0.030", "33.3", "as with aten::addmm"]
     assert page.folds == [
         "Verdict, with what to try and commands that tell more", "GPU timeline, 8 rows",
         "GPU time by category of operation, 2 rows", "GPU time by operation, 2 rows",
@@ -153,9 +153,9 @@ def test_whatever_a_trace_says_the_comment_fits(core: Core) -> None:
 
 def of_trace(core: Core) -> Page:
     w = core.everything
-    findings, dearest = verdict(w), dearest_ops(w)
-    advice = op_advice(w, findings, dearest["name"])
-    text = report_comment(core, findings, dearest, advice, report_tables(w), facts(w), lambda text: text)
+    findings, largest = verdict(w), top_ops(w)
+    advice = op_advice(w, findings, largest["name"])
+    text = report_comment(core, findings, largest, advice, report_tables(w), facts(w), lambda text: text)
     assert len(text.encode()) <= ROOM
     return read(text)
 

@@ -17,7 +17,7 @@ import openpyxl
 import pytest
 from handmade import span
 
-from tracelens_graph.analyses.ops.dearest import dearest_ops
+from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
@@ -147,8 +147,8 @@ def test_json_is_strict(core: Core, tables: dict[str, Table]) -> None:
 
 
 def test_markdown_is_text_only(core: Core, tables: dict[str, Table]) -> None:
-    dearest = dearest_ops(core, top=len(NAMES))
-    comment = report_comment(core, [], dearest, [""] * len(dearest), tables, facts(core), str)
+    largest = top_ops(core, top=len(NAMES))
+    comment = report_comment(core, [], largest, [""] * len(largest), tables, facts(core), str)
     assert len(comment.encode()) <= ROOM
     for page in (*map(table_markdown, tables.values()), comment):
         assert not CONTROL.search(page)

@@ -62,7 +62,7 @@ def wide() -> Table:
         "name": Column("", role=Role.key), "shapes": Column("", role=Role.key), "calls": Column("", role=Role.count),
         "time us": Column("", "us", Role.sum), "share of everything": Column("", "%", Role.share),
         "min us": Column("", "us", Role.min), "uid": Column("", role=Role.uid),
-        "ext id": Column("", role=Role.uid, gives_way=6),
+        "ext id": Column("", role=Role.uid, drop_priority=6),
     }  # fmt: skip
     return Table("wide", columns, about, "Wide", [" ".join(["a note of many words"] * 10)])
 
@@ -102,7 +102,7 @@ def test_what_all_rows_share_leaves_before_measures_and_comes_back_where_there_i
         "no room for: thread name",
     ]
     assert "no room for: pass, thread name\n" in Table("t", columns).text(width=30)
-    stays = {"pass": Column("which", gives_way=-1)}
+    stays = {"pass": Column("which", drop_priority=-1)}
     assert "pass" in Table("t", columns, stays).text(width=34).splitlines()[0]
 
 

@@ -215,4 +215,4 @@ def test_what_a_schema_says() -> None:
     assert headings(about) == {"name": "op"}
     assert instance_column(about) == "uid"
     assert [about[name].order_of_leaving for name in about] == [0, 0, 3]
-    assert replace(about["time"], gives_way=1).order_of_leaving == 1
+    assert replace(about["time"], drop_priority=1).order_of_leaving == 1

@@ -86,10 +86,10 @@ def _joined(et: str, trace: str) -> Validation:
 
 
 def _reports(validation: Validation, ops: Sequence[str]) -> list[dict[str, Any]]:
-    from tracelens_graph.linkage.op_reports import chosen_ops, dearest_ops, op_report
+    from tracelens_graph.linkage.op_reports import chosen_ops, op_report, top_ops
 
     warn_of_unread_tensors(validation.core)
-    chosen = chosen_ops(validation, ops) if ops else dearest_ops(validation, KINDS)
+    chosen = chosen_ops(validation, ops) if ops else top_ops(validation, KINDS)
     return [op_report(validation, node, why) for node, why in chosen.items()]
 
 

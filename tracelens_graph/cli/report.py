@@ -33,7 +33,7 @@ from tracelens_graph.cli.options import (
     extension_of,
 )
 from tracelens_graph.cli.report_layout import check_layout
-from tracelens_graph.cli.report_work import DEAREST, ROWS_FOR_PEOPLE, Request, many_traces, one_trace
+from tracelens_graph.cli.report_work import ROWS_FOR_PEOPLE, TOP_OPS_SHOWN, Request, many_traces, one_trace
 from tracelens_graph.cli.traces import check_pipes, traces_named
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.output.files import protection
@@ -102,8 +102,8 @@ def report(
             metavar="N",
             min=0,
             show_default=False,
-            help=f"Rows per table; 0 for all. Without it {DEAREST} ops on the first screen, {ROWS_FOR_PEOPLE} rows "
-            "of tables on the terminal, else all.",
+            help=f"Rows per table; 0 for all. Without it {TOP_OPS_SHOWN} ops on the first screen, {ROWS_FOR_PEOPLE} "
+            "rows of tables on the terminal, else all.",
         ),
     ] = None,
     sort: Annotated[

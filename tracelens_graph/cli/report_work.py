@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 ROWS_FOR_PEOPLE = 10
 _COLUMNS_NAMED = 12
-DEAREST = 5
+TOP_OPS_SHOWN = 5
 """Ops on the first screen."""
 
 
@@ -425,17 +425,17 @@ def _comment(
     from tracelens_graph.analyses.diagnosis.op_advice import op_advice
     from tracelens_graph.analyses.memory.over_time import memory_over_time
     from tracelens_graph.analyses.memory.peak import memory_summary
-    from tracelens_graph.analyses.ops.dearest import dearest_ops
+    from tracelens_graph.analyses.ops.top_ops import top_ops
     from tracelens_graph.reports.comment import Against, report_comment
     from tracelens_graph.reports.memory_text import peaks
 
     linked_only = request.options.linked_only
-    dearest = dearest_ops(w, linked_only, DEAREST)
+    largest = top_ops(w, linked_only, TOP_OPS_SHOWN)
     change = None
     if against is not None:
         change = Against(against.names, against.compared(every), against.notes_on(every), against.shared_command)
     return report_comment(
-        w.core, findings, dearest, op_advice(w, findings, dearest["name"], linked_only), tables, about,
+        w.core, findings, largest, op_advice(w, findings, largest["name"], linked_only), tables, about,
         request.call(trace).without_folders().complete,
         ROWS_FOR_PEOPLE if request.rows is None else request.rows, change,
         peaks(memory_summary(w)) if memory_over_time(w) else (),
@@ -504,17 +504,17 @@ _WORTH = 2
 def _first_screen(
     w: Window, timeline: Table, others: list[str], about: Facts, findings: list[Finding], request: Request, trace: str
 ) -> str:
-    from tracelens_graph.analyses.ops.dearest import dearest_ops
+    from tracelens_graph.analyses.ops.top_ops import top_ops
     from tracelens_graph.reports.report_text import first_screen
 
-    dearest = dearest_ops(
-        w, request.options.linked_only, DEAREST if request.rows is None else request.rows or len(w.core.names)
+    largest = top_ops(
+        w, request.options.linked_only, TOP_OPS_SHOWN if request.rows is None else request.rows or len(w.core.names)
     )
     call = request.call(trace)
-    worth = [name for name, percent in zip(dearest["name"], dearest["percent"], strict=True) if percent >= _WORTH]
-    hints = [*call.to_replay(worth, f"--top {len(dearest)}"), *call.to_open(dearest)]
+    worth = [name for name, percent in zip(largest["name"], largest["percent"], strict=True) if percent >= _WORTH]
+    hints = [*call.to_replay(worth, f"--top {len(largest)}"), *call.to_open(largest)]
     return first_screen(
-        about, findings, timeline, dearest, others, call.complete, hints,
+        about, findings, timeline, largest, others, call.complete, hints,
         request.width, request.color,
     )  # fmt: skip
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from tracelens_graph.categories import kernels
 from tracelens_graph.errors import ExtensionError
 from tracelens_graph.extensions.extension import Extension, combined
-from tracelens_graph.extensions.user_code import own_code
+from tracelens_graph.extensions.user_code import user_code
 from tracelens_graph.utils.suggest import hint
 
 GROUP = "tracelens_graph.extensions"
@@ -61,13 +61,13 @@ def _executed(path: Path) -> ModuleType:
     module = ModuleType(f"tracelens_graph_extension_{path.stem}_{id(source):x}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # where dataclasses look for the names in annotations
-    with own_code(str(path)):
+    with user_code(str(path)):
         exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
     return module
 
 
 def _from_entry_point(entry: EntryPoint) -> Extension:
-    with own_code(f"{entry.name} ({entry.value})"):
+    with user_code(f"{entry.name} ({entry.value})"):
         found = entry.load()
     if isinstance(found, Extension):
         module = sys.modules.get(entry.module)
@@ -88,7 +88,7 @@ def _from_module(module: ModuleType, name: str) -> Extension:
             raise ExtensionError(f"{file}: {_OBJECT} has to be an Extension, not {type(own).__name__}")
         parts.append(replace(own, name=name))
     if any(hasattr(module, hook) for hook in HOOKS):
-        with own_code(file):
+        with user_code(file):
             parts.append(from_hooks(module, name))
     if not parts:
         raise ExtensionError(

@@ -18,7 +18,7 @@ _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 @contextmanager
-def own_code(file: str) -> Iterator[None]:
+def user_code(file: str) -> Iterator[None]:
     """Within it code of the user's own runs: what that raises becomes one line that names file and line.
 
     Raises:
@@ -51,7 +51,7 @@ def _place(traceback: TracebackType | None, file: str) -> str:
 
 
 def guarded(function: Callable[..., Any], name: str, file: str | None = None, returns: type = object) -> Any:
-    """The function within `own_code`.
+    """The function within `user_code`.
 
     Args:
         function: a function; one of this package stays as it is unless a file is given.
@@ -66,7 +66,7 @@ def guarded(function: Callable[..., Any], name: str, file: str | None = None, re
 
     @wraps(function)
     def call(*given: Any) -> Any:
-        with own_code(said):
+        with user_code(said):
             found = function(*given)
         if not isinstance(found, returns):
             raise ExtensionError(f"{said}: a {returns.__name__} is wanted of a model, not {found!r:.60}")

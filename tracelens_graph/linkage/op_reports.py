@@ -27,7 +27,7 @@ MOST_KERNELS = 3
 """Kernels of an operator whose configuration is told, the dearest first."""
 
 
-def dearest_ops(validation: Validation, most: int | None = None) -> dict[int, str]:
+def top_ops(validation: Validation, most: int | None = None) -> dict[int, str]:
     """Of each kind of op the one whose own launches brought most GPU time.
 
     Args:
@@ -79,8 +79,8 @@ def chosen_ops(validation: Validation, asked: Sequence[str]) -> dict[int, str]:
         rows = rows[rows >= 0]
         if not len(rows):
             joined = {execution.names[code] for code in execution.name[link.row_of_node >= 0].tolist()}
-            dearest = [str(name) for name in validation.by_name["name"][:5]]
-            meant = did_you_mean(one, sorted(joined)) or f"most GPU time have {', '.join(dearest) or 'none'}"
+            largest = [str(name) for name in validation.by_name["name"][:5]]
+            meant = did_you_mean(one, sorted(joined)) or f"most GPU time have {', '.join(largest) or 'none'}"
             raise NodeNotFoundError(f"no op that is in both traces is called {one[:80]!r}; {meant}")
         node = link.node_of_row[rows[core.gpu_sum_ns[rows].argmax()]]
         found[int(execution.id[node])] = one
@@ -106,14 +106,14 @@ def op_report(validation: Validation, cpu_op_id: int, why: str) -> dict[str, Any
     row = row_of_event(core, link, cpu_op_id)
     inside = rows_inside(core, row)
     gpu = inside[is_kind(core.columns.kind[inside], GPU_KINDS)]
-    dearest = gpu[np.argsort(-core.columns.dur_ns[gpu], kind="stable")[:MOST_KERNELS]]
+    largest = gpu[np.argsort(-core.columns.dur_ns[gpu], kind="stable")[:MOST_KERNELS]]
     return {
         "cpu_op_id": cpu_op_id,
         "why": why,
         "uid": int(core.columns.uid[row]),
         "metadata": _with_names(core, row, metadata_of_row(link.execution, row_of_node(link.execution, cpu_op_id))),
         "tracing": events_of_op(core, link, cpu_op_id),
-        "kernels": [metadata_of_gpu_row(core, one) for one in dearest.tolist()],
+        "kernels": [metadata_of_gpu_row(core, one) for one in largest.tolist()],
         "gpu_events": len(gpu),
         "returning": int(validation.leads_back(row, gpu).sum()),
     }

@@ -158,7 +158,7 @@ class Validation:
         total = np.bincount(group, time, size)
         good, node = self.verdict == RETURNS, self.link.node_of_row[ops]
         order = np.argsort(-total, kind="stable")
-        dearest = np.lexsort((-ops, time, group))[np.cumsum(np.bincount(group, minlength=size)) - 1] if size else ops
+        largest = np.lexsort((-ops, time, group))[np.cumsum(np.bincount(group, minlength=size)) - 1] if size else ops
         columns: dict[str, Cells] = {
             "name": [core.names[name] for name in names[order].tolist()],
             "ops": np.bincount(group, minlength=size)[order],
@@ -166,8 +166,8 @@ class Validation:
             "round_trip": np.bincount(group, good, size).astype(np.int64)[order],
             "gpu_events": np.bincount(group, high - low, size).astype(np.int64)[order],
             "gpu_time_us": total[order] / 1000,
-            "cpu_op_id": [self._id(int(node[at])) for at in dearest[order].tolist()],
-            "uid": c.uid[ops[dearest[order]]],
+            "cpu_op_id": [self._id(int(node[at])) for at in largest[order].tolist()],
+            "uid": c.uid[ops[largest[order]]],
         }
         title = "Ops with GPU work; GPU time of an op is that of all it calls"
         return Table("link_ops", columns, LINK_OPS, title)

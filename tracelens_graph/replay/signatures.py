@@ -250,21 +250,21 @@ def _grouped(w: Window, rows: np.ndarray, events: np.ndarray, time: np.ndarray) 
     """
     core, c = w.core, w.core.columns
     below = core.gpu_sum_ns[rows]
-    dearest = np.lexsort((c.uid[rows], -c.dur_ns[rows], -below))
-    group, first = group_by(c.name[rows[dearest]], argument_codes(core)[c.argset[rows[dearest]]])
-    chosen = rows[dearest[first]]
-    charged = sum_by_group(group, time[dearest], len(first))
-    has_work = events[dearest] > 0
+    largest = np.lexsort((c.uid[rows], -c.dur_ns[rows], -below))
+    group, first = group_by(c.name[rows[largest]], argument_codes(core)[c.argset[rows[largest]]])
+    chosen = rows[largest[first]]
+    charged = sum_by_group(group, time[largest], len(first))
+    has_work = events[largest] > 0
     counted = has_work | ~np.bincount(group, has_work, minlength=len(first)).astype(bool)[group]
-    host = sum_by_group(group, c.dur_ns[rows[dearest]], len(first))
+    host = sum_by_group(group, c.dur_ns[rows[largest]], len(first))
     found = Signatures(
         w,
         chosen,
         np.bincount(group[counted], minlength=len(first)),
-        sum_by_group(group, events[dearest], len(first)),
+        sum_by_group(group, events[largest], len(first)),
         charged,
-        Groups(group[counted], below[dearest][counted], len(first)).median,
-        sum_by_group(group, below[dearest], len(first)),
+        Groups(group[counted], below[largest][counted], len(first)).median,
+        sum_by_group(group, below[largest], len(first)),
         np.full(len(first), np.nan),
     )
     return found.at(np.lexsort((c.uid[chosen], -host, -charged)))

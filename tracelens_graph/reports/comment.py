@@ -50,7 +50,7 @@ class Against:
 def report_comment(
     core: Core,
     findings: Sequence[Finding],
-    dearest: Table,
+    largest: Table,
     advice: Sequence[str],
     tables: Mapping[str, Table],
     about: Facts,
@@ -64,7 +64,7 @@ def report_comment(
     Args:
         core: the graph, for the places of instances.
         findings: the verdict.
-        dearest: the table `dearest_ops`.
+        dearest: the table `top_ops`.
         advice: for each of its rows what to try; empty for nothing.
         tables: all tables; those that are not shown are named.
         about: the trace.
@@ -74,8 +74,8 @@ def report_comment(
         memory: of each device the peak of its memory, in words.
     """
     blocks = [f"## GPU report: {_said(about.source)}", *_headline(findings), _facts_line(about, memory)]
-    if len(dearest):
-        blocks.append(_dearest(dearest, advice))
+    if len(largest):
+        blocks.append(_largest(largest, advice))
     folds: list[tuple[str, str]] = []
     if len(findings) > 1:
         causes = "\n".join(f"* {_finding(finding, hint)}" for finding in findings[1:])
@@ -155,10 +155,10 @@ def _facts_line(about: Facts, memory: Sequence[str]) -> str:
     return "; ".join(parts) + "."
 
 
-def _dearest(dearest: Table, advice: Sequence[str]) -> str:
+def _largest(largest: Table, advice: Sequence[str]) -> str:
     """The operations with most GPU time. What to try with several of them is said once."""
     rows, first = [], dict[str, str]()
-    for row, tried in zip(dearest.records(), advice, strict=True):
+    for row, tried in zip(largest.records(), advice, strict=True):
         name = code_cell(fitted(str(row["name"]), _NAME))
         told = f"as with {first[tried]}" if tried in first else escape(tried)
         cells = [name, code_cell(fitted(str(row["mostly_in"] or ""), _NAME))]

@@ -45,7 +45,7 @@ def shown(table: Table) -> Table:
         if np.isnan(np.asarray(table[_BY_ROOF[0]], float)).all():
             columns = {name: cells for name, cells in columns.items() if name not in _BY_ROOF}
         else:
-            about |= {name: replace(about[name], gives_way=1) for name in _LESS_BY_ROOF}
+            about |= {name: replace(about[name], drop_priority=1) for name in _LESS_BY_ROOF}
     return told(replace(table, columns=columns, about=about))
 
 

@@ -90,7 +90,7 @@ def first_screen(
     about: Facts,
     findings: Sequence[Finding],
     timeline: Table,
-    dearest: Table,
+    largest: Table,
     others: Sequence[str],
     hint: Hint,
     hints: Sequence[str],
@@ -103,7 +103,7 @@ def first_screen(
         about: what the report is on.
         findings: the verdict.
         timeline: the table `gpu_timeline`.
-        dearest: the table `dearest_ops`.
+        dearest: the table `top_ops`.
         others: what was left out.
         hint: completes commands of findings.
         hints: commands for the operations.
@@ -117,10 +117,10 @@ def first_screen(
     blocks = [title + "\n", _block(verdict_lines(findings, hint, width, VERDICT_LINES, repeated))]
     if len(timeline):
         blocks.append(_block(_timeline(timeline, width, color)))
-    if len(dearest):
-        empty = [name for name, cells in dearest.columns.items() if not any(cell not in ("", None) for cell in cells)]
-        columns = {name: cells for name, cells in dearest.columns.items() if name not in empty}
-        shown = Table(dearest.name, columns, dearest.about, dearest.title, dearest.notes)
+    if len(largest):
+        empty = [name for name, cells in largest.columns.items() if not any(cell not in ("", None) for cell in cells)]
+        columns = {name: cells for name, cells in largest.columns.items() if name not in empty}
+        shown = Table(largest.name, columns, largest.about, largest.title, largest.notes)
         blocks.append(shown.text(width, color) + "".join(f"{line}\n" for line in hints))
     left_out = f"Left out: {', '.join(others)}. --all prints all tables, --table NAME one."
     blocks.append(_block(wrapped(left_out, width)))

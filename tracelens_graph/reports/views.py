@@ -108,11 +108,11 @@ def told(table: Table, leave: str = "") -> Table:
 
 _PLACE = {
     "uid": Column("the event", role=Role.uid),
-    "ext id": Column("its External id, as Perfetto UI shows it", role=Role.uid, gives_way=6),
-    "pid/tid": Column("its process and thread", role=Role.text, gives_way=5),
-    "start ms": Column("start, as Perfetto UI shows it", "ms", Role.time, gives_way=4),
+    "ext id": Column("its External id, as Perfetto UI shows it", role=Role.uid, drop_priority=6),
+    "pid/tid": Column("its process and thread", role=Role.text, drop_priority=5),
+    "start ms": Column("start, as Perfetto UI shows it", "ms", Role.time, drop_priority=4),
 }
-_TO_ASK_FOR = {"uid": Column("the event, to ask further for", role=Role.uid, gives_way=0)}
+_TO_ASK_FOR = {"uid": Column("the event, to ask further for", role=Role.uid, drop_priority=0)}
 
 
 def instances(core: Core, uids: Sequence[int | None]) -> dict[str, list[Any]]:

@@ -67,7 +67,7 @@ _FOLDS: Mapping[Role, Fold] = {
     Role.instance: "smallest",
 }
 
-_GIVES_WAY: Mapping[Role, int] = {
+_DROP_PRIORITY: Mapping[Role, int] = {
     Role.uid: 3, Role.instance: 3, Role.time: 3, Role.min: 2, Role.max: 2, Role.spread: 2,
     Role.text: 1, Role.flag: 1, Role.value: 1,
 }  # fmt: skip
@@ -87,7 +87,7 @@ class Column:
             "beside" stands there for each run, "carried" is kept once, "" is left out. Keys and counts need none.
         figure: what `--fail-if` calls it behind the name of its row, such as `ms` in `op:aten::mm:ms`.
         cells: what a cell holds; None for text in keys and texts, else a number. What a file of text holds is read so.
-        gives_way: how readily it is left out where a line is too long; None for what its role says. See
+        drop_priority: how readily it is left out where a line is too long; None for what its role says. See
             `order_of_leaving`.
         wraps: whether its cells are sentences, which take several lines at the end of a line that is too long.
     """
@@ -99,7 +99,7 @@ class Column:
     compared: Compared = ""
     figure: str = ""
     cells: Cells | None = None
-    gives_way: int | None = None
+    drop_priority: int | None = None
     wraps: bool = False
 
     @property
@@ -129,7 +129,7 @@ class Column:
         From 2 on it leaves before names are cut, 1 after they have been cut once, 0 where nothing else helps, and below
         0 never.
         """
-        return _GIVES_WAY.get(self.role, 0) if self.gives_way is None else self.gives_way
+        return _DROP_PRIORITY.get(self.role, 0) if self.drop_priority is None else self.drop_priority
 
 
 About = Mapping[str, Column]

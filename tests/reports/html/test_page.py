@@ -12,8 +12,8 @@ from html_pages import NAMES, hostile_page, page_of
 from in_browser import NAMELESS, Opened, searched, show, until
 
 from corpus import loaded, parametrize, traces_named
-from tracelens_graph.analyses.ops.dearest import dearest_ops
 from tracelens_graph.analyses.ops.ops import ops_summary
+from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.analyses.places.modules import module_times, modules
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
@@ -355,9 +355,9 @@ def test_the_overview_names_the_modules_of_operations_and_the_peak_of_memory(pat
     core = loaded(path)
     page = opened(page_of(core))
     rows = page.locator("#view-overview table tbody tr").all_inner_texts()
-    dearest = dearest_ops(core).records()
-    assert len(rows) == len(dearest)
-    for shown, row in zip(rows, dearest, strict=True):
+    largest = top_ops(core).records()
+    assert len(rows) == len(largest)
+    for shown, row in zip(rows, largest, strict=True):
         assert shown.split("\t")[0] == row["name"]
         assert row["mostly_in"] in shown
         assert f"{row['total_ms']:,.3f}" in shown

@@ -245,12 +245,14 @@ def _compared(name: str, tables: Mapping[str, Table]) -> Table:
         what = about.get(column, Column(column, how.unit if column == how.main else ""))
         for tag in tags:
             columns[f"{tag}::{column}"] = joined.cells(tag, column)
-            gives_way = 2 if column == how.count else 0
-            told[f"{tag}::{column}"] = Column(f"{what.definition}, in {tag}", what.unit, gives_way=gives_way)
+            drop_priority = 2 if column == how.count else 0
+            told[f"{tag}::{column}"] = Column(f"{what.definition}, in {tag}", what.unit, drop_priority=drop_priority)
         for tag in tags[1:] if column in how.compared else ():
             columns |= differences(joined, tags[0], tag, column)
-            told[f"{column}__{tag}_diff"] = Column(f"{what.definition}, {tag} less {tags[0]}", what.unit, gives_way=0)
-            told[f"{column}__{tag}_pct"] = Column(f"that difference as share of {tags[0]}", "%", gives_way=0)
+            told[f"{column}__{tag}_diff"] = Column(
+                f"{what.definition}, {tag} less {tags[0]}", what.unit, drop_priority=0
+            )
+            told[f"{column}__{tag}_pct"] = Column(f"that difference as share of {tags[0]}", "%", drop_priority=0)
     shown = _headings(how, told, tags, any(columns["only_in"]))
     about = {column: replace(told[column], heading=shown.get(column)) for column in [*shown, *told] if column in told}
     title = f"{_title(how, tables)}: {', '.join(tags[1:])} against {tags[0]}"

@@ -90,7 +90,7 @@ class Account:
         w = self.window
         took = w.core.columns.dur_ns[w.gpu_rows]
         strays = int(took[w.core.gpu_step[w.gpu_rows] < 0].sum())
-        return strays * 100 >= limits.WORTH_SAYING_PERCENT * int(took.sum()) > 0
+        return strays * 100 >= limits.WORTH_REPORTING_PERCENT * int(took.sum()) > 0
 
     @property
     def span_told(self) -> str:

@@ -77,7 +77,7 @@ def _waits(
     part = idle.parts[list(causes)].sum(axis=0)
     longest, gaps = int(part.argmax()), int((part > 0).sum())
     cause = causes[int(idle.parts[list(causes), longest].argmax())]
-    row, dearest = _dearest(account, causes, part)
+    row, largest = _largest(account, causes, part)
     if row < 0:
         row = culprit(core, idle, longest, cause)
     uid = int(c.uid[row if row >= 0 else idle.row[longest]])
@@ -87,7 +87,7 @@ def _waits(
     evidence: dict[str, Any] = {
         **_cost(account, time), "percent_of_idle": percent(time, int((idle.end - idle.start).sum())), "gaps": gaps,
         "longest_ms": int(part[longest]) / 1e6, "gap_start_ms": core.info.shown_ms(int(idle.start[longest])),
-        "uid": uid, "because": because, "because_ms": dearest / 1e6,
+        "uid": uid, "because": because, "because_ms": largest / 1e6,
     }  # fmt: skip
     if topic in _CALLS and row >= 0 and (line := entry_points(core, np.array([row]))[0]) != NOT_FOUND:
         text += f", from {brief(line)}"
@@ -105,7 +105,7 @@ def _waits(
     yield _loss(topic, f"{text} [uid {uid}]", evidence, advice, ask)
 
 
-def _dearest(account: Account, causes: Sequence[Cause], part: np.ndarray) -> tuple[int, int]:
+def _largest(account: Account, causes: Sequence[Cause], part: np.ndarray) -> tuple[int, int]:
     """Row of the host event, by name, to which most of the longest gaps is due, and ns of these gaps; -1 for none."""
     core, idle = account.window.core, account.idle
     names = core.columns.name
@@ -295,7 +295,7 @@ def _tuning(account: Account, families: Families, kind: str) -> tuple[str, ...]:
     if families.kind == "mixture":
         return ("fusion",) if kind == MEMORY else ()
     if kind == MEMORY:
-        layouts = percent(families.categories.get("Memory Ops", 0), families.gpu_ns) >= limits.WORTH_SAYING_PERCENT
+        layouts = percent(families.categories.get("Memory Ops", 0), families.gpu_ns) >= limits.WORTH_REPORTING_PERCENT
         return ("fusion", "channels_last") if layouts and "Convolution" in families.categories else ("fusion",)
     return {"compute.gemm": ("gemm_tuning",)}.get(kind, ("kernel_tuning",))
 
@@ -308,7 +308,7 @@ def _busy_ns(core: Core, rows: np.ndarray) -> int:
 
 
 def _worth_saying(account: Account, ns: int) -> bool:
-    return ns > 0 and percent(ns, account.window_ns) >= limits.WORTH_SAYING_PERCENT
+    return ns > 0 and percent(ns, account.window_ns) >= limits.WORTH_REPORTING_PERCENT
 
 
 def _cost(account: Account, ns: int) -> dict[str, Any]:

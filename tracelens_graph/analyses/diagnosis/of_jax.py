@@ -25,9 +25,9 @@ def on_host(w: Window) -> Iterator[Finding]:
         for row in found:
             ms, ran = by_name.get(row["program"], (0.0, 0))
             by_name[row["program"]] = (ms + row["host_ms"], ran + row["executions"])
-        dearest = sorted(by_name.items(), key=lambda item: -item[1][0])
-        named = [f"{brief(name)} {shown_ms(int(ms * 1e6))} in {_times(ran)}" for name, (ms, ran) in dearest[:_NAMED]]
-        more = f", and {len(dearest) - _NAMED:,} others" if len(dearest) > _NAMED else ""
+        largest = sorted(by_name.items(), key=lambda item: -item[1][0])
+        named = [f"{brief(name)} {shown_ms(int(ms * 1e6))} in {_times(ran)}" for name, (ms, ran) in largest[:_NAMED]]
+        more = f", and {len(largest) - _NAMED:,} others" if len(largest) > _NAMED else ""
         evidence = {"programs": len(found), "host_ms": float(sum(row["host_ms"] for row in found))}
         yield Finding(
             "host_programs", f"Instructions on the host: {', '.join(named)}{more}", evidence,

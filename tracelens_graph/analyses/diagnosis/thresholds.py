@@ -6,7 +6,7 @@ DOMINANT_PERCENT = 50.0
 """What takes this share of the window is what bounds the run."""
 DOMINANT_RATIO = 1.5
 """So is what takes this many times as long as what comes second; else the run is a mixture of the two."""
-WORTH_SAYING_PERCENT = 5.0
+WORTH_REPORTING_PERCENT = 5.0
 """Share of the window from which something is a cause of its own."""
 MAJOR_PERCENT = 20.0
 """Share of the window from which a loss is major, and something to try is suggested."""

@@ -78,7 +78,7 @@ def _unlinked(w: Window) -> Iterator[Finding]:
     c, every = w.core.columns, w.gpu_rows
     lone = every[c.parent[every] < 0]
     share = percent(int(c.dur_ns[lone].sum()), int(c.dur_ns[every].sum()))
-    if share < limits.WORTH_SAYING_PERCENT:
+    if share < limits.WORTH_REPORTING_PERCENT:
         return
     text = (
         f"Without a launch in the trace, so charged to no op: {share:.1f} % of the GPU time"

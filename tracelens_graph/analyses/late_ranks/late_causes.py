@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
-from tracelens_graph.analyses.diagnosis.thresholds import WORTH_SAYING_PERCENT
+from tracelens_graph.analyses.diagnosis.thresholds import WORTH_REPORTING_PERCENT
 from tracelens_graph.analyses.late_ranks.reasons import (
     EARLIER,
     EVEN,
@@ -189,7 +189,7 @@ def lateness_line(ranks: Table, figures: Figures, of: str) -> str:
         of: name of the rank.
     """
     spans = [end - start for start, end in (rank.span_ns for rank in figures.meetings.attendances)]
-    least_ms = WORTH_SAYING_PERCENT / 100 * float(np.mean(spans)) / 1e6 if spans else 0.0
+    least_ms = WORTH_REPORTING_PERCENT / 100 * float(np.mean(spans)) / 1e6 if spans else 0.0
     rows = [row for row in ranks.records() if row["trace"] == of]
     named = [row for row in rows if row["reason"] not in UNNAMED and row["new_ms"] >= least_ms]
     other = [row for row in rows if row["late_ms"] >= least_ms and row["reason"] != OWN]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
-from tracelens_graph.analyses.diagnosis.thresholds import WORTH_SAYING_PERCENT
+from tracelens_graph.analyses.diagnosis.thresholds import WORTH_REPORTING_PERCENT
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.meetings import ALONE
 from tracelens_graph.graph.collective_kinds import UNKNOWN
@@ -78,7 +78,7 @@ def lateness(figures: Figures, span_ns: float, for_a_reason: frozenset[str] = fr
         "ms": held_up_ns / 1e6, "percent": share, "collectives": len(meetings), "times_last": len(last),
         "longest_skew_ms": longest / 1e6, "trace": name,
     }  # fmt: skip
-    if share < WORTH_SAYING_PERCENT:
+    if share < WORTH_REPORTING_PERCENT:
         return Lateness(
             None,
             f"no rank is late: the delays by {name}, the latest, add up to {share:.1f} % of the GPU span",

@@ -87,19 +87,19 @@ def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
     from tracelens_graph.tables.table import Column, Table
 
     about = {
-        "trace": Column("what commands call it: run/name, or name, or the beginning of its id", gives_way=-1),
-        "run": Column("name of the run", gives_way=5),
-        "rank": Column("rank in its job", gives_way=1),
-        "name": Column("name of the trace, unique in its run", gives_way=5),
-        "state": Column("complete; or loading or dropping, which is to be gone on with", gives_way=1),
+        "trace": Column("what commands call it: run/name, or name, or the beginning of its id", drop_priority=-1),
+        "run": Column("name of the run", drop_priority=5),
+        "rank": Column("rank in its job", drop_priority=1),
+        "name": Column("name of the trace, unique in its run", drop_priority=5),
+        "state": Column("complete; or loading or dropping, which is to be gone on with", drop_priority=1),
         "events": Column("event nodes"),
-        "edges": Column("edges", gives_way=3),
-        "pushed": Column("when it was completed, UTC", gives_way=-1),
-        "labels": Column("key=value, as given", gives_way=0),
-        "lean": Column("what was taken, where some events were left out", gives_way=2),
-        "device": Column("device it was recorded on", gives_way=2),
-        "damage": Column("what was repaired in the file and what was lost", gives_way=2),
-        "id": Column("hash of the file's decompressed bytes", gives_way=4),
+        "edges": Column("edges", drop_priority=3),
+        "pushed": Column("when it was completed, UTC", drop_priority=-1),
+        "labels": Column("key=value, as given", drop_priority=0),
+        "lean": Column("what was taken, where some events were left out", drop_priority=2),
+        "device": Column("device it was recorded on", drop_priority=2),
+        "damage": Column("what was repaired in the file and what was lost", drop_priority=2),
+        "id": Column("hash of the file's decompressed bytes", drop_priority=4),
     }
     rows = [
         (

@@ -126,9 +126,9 @@ def _listed() -> Table:
     }
     about = {
         "query": Column("name, for `db query`"),
-        "theme": Column("folder of its file", gives_way=2),
-        "answers": Column("what it answers", gives_way=0),
-        "parameters": Column("parameters and their defaults", gives_way=0, wraps=True),
+        "theme": Column("folder of its file", drop_priority=2),
+        "answers": Column("what it answers", drop_priority=0),
+        "parameters": Column("parameters and their defaults", drop_priority=0, wraps=True),
     }
     return Table("queries", columns, about, "Queries of the library")
 

@@ -14,7 +14,7 @@ from tracelens_graph.analyses.memory.by_module import allocations_by_module
 from tracelens_graph.analyses.memory.instants import instants_of
 from tracelens_graph.analyses.memory.over_time import memory_over_time
 from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
-from tracelens_graph.analyses.ops.dearest import dearest_ops
+from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.analyses.places.modules import module_times
 from tracelens_graph.analyses.places.python_lines import python_lines
 from tracelens_graph.graph.window import Window
@@ -64,8 +64,8 @@ def report_page(
         arch: the device that models were asked for; None for no roofline.
     """
     every = {**tables, **_further(w)}
-    dearest = dearest_ops(w, linked_only=bool(about.options.get("linked_only")))
-    first = overview(w, about, findings, {**every, "dearest_ops": dearest}, complete)
+    largest = top_ops(w, linked_only=bool(about.options.get("linked_only")))
+    first = overview(w, about, findings, {**every, "top_ops": largest}, complete)
     layout, body, planes = _data(w, every, arch)
     return page(first["title"], {"overview": first, **layout}, body, planes, _code("memory" in layout))
 

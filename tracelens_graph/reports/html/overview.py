@@ -61,7 +61,7 @@ def overview(
         ],
         "parts": parts(w),
         "memory": [clean(one) for one in peaks(tables["memory_summary"])] if "memory_summary" in tables else [],
-        "dearest": _dearest(tables.get("dearest_ops")),
+        "dearest": _largest(tables.get("top_ops")),
         "steps": _steps(tables) if len(w.gpu_rows) else [],
         "facts": [[label, clean(value)] for label, value in recorded(facts(w.core), held)],
         "of_window": [[label, clean(value)] for label, value in in_window(w)],
@@ -90,7 +90,7 @@ def parts(w: Window) -> list[dict[str, Any]]:
     return [part for part in found if part["ns"]]
 
 
-def _dearest(table: Table | None) -> dict[str, Any]:
+def _largest(table: Table | None) -> dict[str, Any]:
     """The operations with most GPU time, and where they are called."""
     if table is None:
         return {"rows": [], "notes": []}

@@ -36,17 +36,21 @@ COMPARISON: About = {
 DIFF_PLACES: About = {
     "place": Column("number of the place, as `--point` takes it", heading="#", cells="number"),
     "change_ms": total("GPU time of b less that of a", "ms", heading="change ms", figure="ms"),
-    "a_ms": replace(total("sum of the durations of the GPU events there in a", "ms", heading="A ms"), gives_way=1),
-    "b_ms": replace(total("the same in b", "ms", heading="B ms"), gives_way=1),
-    "times": replace(count("points of divergence: how often the program comes there", heading="times"), gives_way=1),
+    "a_ms": replace(total("sum of the durations of the GPU events there in a", "ms", heading="A ms"), drop_priority=1),
+    "b_ms": replace(total("the same in b", "ms", heading="B ms"), drop_priority=1),
+    "times": replace(
+        count("points of divergence: how often the program comes there", heading="times"), drop_priority=1
+    ),
     "op": key("op, or what else launched the work; `x -> y` where b calls y in place of x", "op"),
     "module": key("classes of the modules around it, the outermost first", "module"),
-    "reason": replace(text("why they differ: one word", "reason"), gives_way=0),
+    "reason": replace(text("why they differ: one word", "reason"), drop_priority=0),
     "why": text("why they differ: the evidence"),
-    "events_a": replace(count("GPU events there in a"), gives_way=2),
-    "events_b": replace(count("GPU events there in b"), gives_way=2),
-    "kernels_a": Column("short names of its kernels in a, those with the most time first", cells="list", gives_way=2),
-    "kernels_b": Column("the same in b", cells="list", gives_way=2),
+    "events_a": replace(count("GPU events there in a"), drop_priority=2),
+    "events_b": replace(count("GPU events there in b"), drop_priority=2),
+    "kernels_a": Column(
+        "short names of its kernels in a, those with the most time first", cells="list", drop_priority=2
+    ),
+    "kernels_b": Column("the same in b", cells="list", drop_priority=2),
     "line_a": text("innermost line of Python around what launched the longest of them in a"),
     "line_b": text("the same in b"),
     "shapes_a": text("dims of the arguments of the op that launched it in a, JSON"),
@@ -107,7 +111,7 @@ DIFF_RUNS: About = {
     "total_ms": Column("time from its first to its last GPU event", "ms", heading="total ms"),
     "shared_percent": Column("share of its GPU time in work that the first run has, too", "%", heading="shared %"),
     "most": text("the place with the most of the change", "most of the change"),
-    "why": replace(text("why that place differs"), gives_way=2),
+    "why": replace(text("why that place differs"), drop_priority=2),
 }
 
 DIFF_WITHIN: About = {
@@ -130,7 +134,7 @@ DIFF_WITHIN: About = {
     "change_ms": Column("the difference", "ms", heading="change ms"),
     "usual": text("that usual one"),
     "where": text("the place with the most of the change", "where"),
-    "why": replace(text("why that place differs", "why"), gives_way=0),
+    "why": replace(text("why that place differs", "why"), drop_priority=0),
     "uid": uid("the layer; absent for steps and ranks"),
     "usual_uid": uid("the usual layer; absent for steps and ranks"),
 }
@@ -144,7 +148,7 @@ DIFF_TIMES: About = {
     "change_ms": total("time of b less that of a", "ms", heading="change ms"),
     "a_ms": total("time in a, over all devices", "ms", heading="A ms"),
     "b_ms": total("the same in b", "ms", heading="B ms"),
-    "why": replace(text("what it is, and what of it changed"), gives_way=0),
+    "why": replace(text("what it is, and what of it changed"), drop_priority=0),
 }
 
 _NAME: About = {"name": key("name of the op")}
@@ -204,7 +208,7 @@ RUN_HISTORY: About = {
 }
 
 COLLECTIVE_SPREAD: About = {
-    "kind": replace(text("kind of collective"), gives_way=0),
+    "kind": replace(text("kind of collective"), drop_priority=0),
     "group": text("what the program calls its process group, else the group's name; absent where not recorded"),
     "sequence": Column("number of the collective in its group; absent where not recorded"),
     "collective": key("key of the collective on the rank that came last"),
@@ -213,19 +217,19 @@ COLLECTIVE_SPREAD: About = {
         "start of the rank that came first, from the first start of a trace of the run", "us", Role.time
     ),
     "last_start_us": Column("start of the rank that came last", "us", Role.time),
-    "start_skew_us": Column("last start less first start", "us", gives_way=0),
-    "end_skew_us": Column("last end less first end", "us", gives_way=2),
+    "start_skew_us": Column("last start less first start", "us", drop_priority=0),
+    "end_skew_us": Column("last end less first end", "us", drop_priority=2),
     "wait_us": total("sum over the ranks of the time from their own start to the last one, or to their own end", "us"),
     "shortest_us": Column("duration on the rank where it was shortest", "us", Role.min),
     "longest_us": Column("duration on the rank where it was longest", "us", Role.max),
-    "duration_spread_us": Column("greatest less smallest duration", "us", gives_way=2),
-    "last_trace": replace(text("name of the trace of the rank that came last"), gives_way=2),
-    "last_rank": Column("number of that rank; absent where not recorded", gives_way=0),
+    "duration_spread_us": Column("greatest less smallest duration", "us", drop_priority=2),
+    "last_trace": replace(text("name of the trace of the rank that came last"), drop_priority=2),
+    "last_rank": Column("number of that rank; absent where not recorded", drop_priority=0),
 }
 
 SLOWEST_RANKS: About = {
     "trace": key("name of the rank's trace"),
-    "rank": Column("number of the rank; absent where not recorded", gives_way=0),
+    "rank": Column("number of the rank; absent where not recorded", drop_priority=0),
     "collectives": count("collectives that it took part in together with others"),
     "times_last": count("collectives to which no rank came later"),
     "times_first": count("collectives to which no rank came earlier"),
@@ -236,21 +240,22 @@ SLOWEST_RANKS: About = {
 
 WAITS_BY_GROUP: About = {
     "group": key("what the program calls the process group, else its name; absent where not recorded"),
-    "group_ranks": replace(text("ranks of the group, JSON; absent where not recorded"), gives_way=3),
+    "group_ranks": replace(text("ranks of the group, JSON; absent where not recorded"), drop_priority=3),
     "kind": key("kind of collective"),
-    "ranks": Column("most ranks whose traces have one of them", gives_way=2),
+    "ranks": Column("most ranks whose traces have one of them", drop_priority=2),
     "collectives": count("collectives"),
     "wait_us": total("sum over collectives and ranks of the time until the last rank came", "us"),
-    "transfer_us": replace(total("sum of the time from then on until the first rank left", "us"), gives_way=1),
-    "end_skew_us": replace(total("sum of the time after the first rank left", "us"), gives_way=2),
-    "wait_percent": Column("waiting as share of these three", "%", gives_way=0),
-    "mean_wait_us": replace(Column("waiting per collective and rank", "us", Role.mean), gives_way=1),
+    "transfer_us": replace(total("sum of the time from then on until the first rank left", "us"), drop_priority=1),
+    "end_skew_us": replace(total("sum of the time after the first rank left", "us"), drop_priority=2),
+    "wait_percent": Column("waiting as share of these three", "%", drop_priority=0),
+    "mean_wait_us": replace(Column("waiting per collective and rank", "us", Role.mean), drop_priority=1),
     "longest_wait_us": Column("longest that one rank waited", "us", Role.max),
     "last_trace": replace(
-        text("name of the trace that was waited for longest: waiting counts for the rank that came last"), gives_way=2
+        text("name of the trace that was waited for longest: waiting counts for the rank that came last"),
+        drop_priority=2,
     ),
-    "last_rank": Column("number of that rank; absent where not recorded", gives_way=0),
-    "last_wait_us": Column("waiting for that rank, summed over the others", "us", gives_way=0),
+    "last_rank": Column("number of that rank; absent where not recorded", drop_priority=0),
+    "last_wait_us": Column("waiting for that rank, summed over the others", "us", drop_priority=0),
 }
 
 INCOMPLETE_TRACES: About = {

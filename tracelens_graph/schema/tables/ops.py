@@ -122,7 +122,7 @@ OPS_UNIQUE_ARGS: About = {
     **SHARE,
 }
 
-DEAREST_OPS: About = {
+TOP_OPS: About = {
     "name": OPS_SUMMARY["name"],
     "total_ms": total(f"sum over calls of {IN_CALL}", "ms", "GPU ms"),
     "percent": share("share of the sum over all operations", "%"),
@@ -132,7 +132,7 @@ DEAREST_OPS: About = {
         "of Python of the longest call",
         "mostly in",
     ),
-    "uid": replace(uid("the longest call"), heading="uid", gives_way=0),
+    "uid": replace(uid("the longest call"), heading="uid", drop_priority=0),
 }
 
 _OP = key("name of the op")
@@ -178,7 +178,7 @@ PROGRAMS: About = {
     "gpu_ms": total(
         "sum of the durations of the GPU events that are charged to its instructions", "ms", "GPU ms", compared="main"
     ),
-    "percent": Column("share of the sum over all GPU events", "%", Role.share, "% of GPU", gives_way=2),
+    "percent": Column("share of the sum over all GPU events", "%", Role.share, "% of GPU", drop_priority=2),
     "host_ms": replace(
         total(
             "sum of the durations of its instructions on the host, without those in others: launching, on a CPU "
@@ -186,70 +186,73 @@ PROGRAMS: About = {
             "ms",
             "host ms",
         ),
-        gives_way=1,
+        drop_priority=1,
     ),
-    "executions": replace(count("executions, each device's for itself", "runs"), gives_way=-1),
+    "executions": replace(count("executions, each device's for itself", "runs"), drop_priority=-1),
     "compiled": Column(
-        "how often it was compiled: numbers by which the profile names it", heading="compiled", gives_way=-1
+        "how often it was compiled: numbers by which the profile names it", heading="compiled", drop_priority=-1
     ),
     "compile_ms": Column(
         "time in which its function was traced, lowered and compiled during the recording; absent where that was "
         "before, or no call tells",
         "ms",
         heading="compile ms",
-        gives_way=0,
+        drop_priority=0,
     ),
     "versions": Column(
         "programs of this name that ran; several where it was compiled for other shapes or constants",
         heading="versions",
-        gives_way=-1,
+        drop_priority=-1,
     ),
     "instructions": Column(
         "number of its instructions, those in bodies of fusions and loops included",
         heading="instructions",
-        gives_way=2,
+        drop_priority=2,
     ),
-    "devices": Column("devices that it was compiled for", heading="devices", gives_way=2),
+    "devices": Column("devices that it was compiled for", heading="devices", drop_priority=2),
     "shapes": Column(
         "types and dims of its parameters and results, equal ones once with their number",
         role=Role.text,
         heading="shapes",
-        gives_way=0,
+        drop_priority=0,
     ),
     "fingerprint": Column(
         "hash of its instructions, their shapes and configuration; equal in all profiles",
         role=Role.key,
         heading="fingerprint",
-        gives_way=3,
+        drop_priority=3,
     ),
     "numbers": listed("by which the profile names it"),
     "xla_flops": Column(
         "operations of an execution but for transcendental ones, as XLA's own analysis counts them: what "
         "`Compiled.cost_analysis()` says, a loop's body once and -1 for each custom call; absent where not known",
-        gives_way=9,
+        drop_priority=9,
     ),
-    "xla_transcendentals": Column("transcendental operations of an execution, by XLA's analysis", gives_way=9),
-    "xla_bytes": Column("traffic of an execution to and from memory, by XLA's analysis", "B", gives_way=9),
+    "xla_transcendentals": Column("transcendental operations of an execution, by XLA's analysis", drop_priority=9),
+    "xla_bytes": Column("traffic of an execution to and from memory, by XLA's analysis", "B", drop_priority=9),
 }
 
 INSTRUCTION_COSTS: About = {
     "instruction": key("name of the instruction", "instruction"),
-    "program": replace(key("name of its compiled program", "program"), gives_way=2),
+    "program": replace(key("name of its compiled program", "program"), drop_priority=2),
     "kind": replace(
-        key("what it is called for: its opcode, of a fusion and a custom call also what it does", "kind"), gives_way=2
+        key("what it is called for: its opcode, of a fusion and a custom call also what it does", "kind"),
+        drop_priority=2,
     ),
-    "calls": replace(count("how often it ran", "calls"), gives_way=2),
-    "flops": Column("operations of a run but for transcendental ones", heading="FLOPs", gives_way=-1),
-    "transcendentals": Column("transcendental operations of a run", heading="transc.", gives_way=3),
-    "bytes": Column("least traffic of a run to and from memory", "B", heading="bytes", gives_way=-1),
+    "calls": replace(count("how often it ran", "calls"), drop_priority=2),
+    "flops": Column("operations of a run but for transcendental ones", heading="FLOPs", drop_priority=-1),
+    "transcendentals": Column("transcendental operations of a run", heading="transc.", drop_priority=3),
+    "bytes": Column("least traffic of a run to and from memory", "B", heading="bytes", drop_priority=-1),
     "xla_flops": Column(
-        "the operations by XLA's rules; -1 for what it does not know", heading="XLA FLOPs", gives_way=0
+        "the operations by XLA's rules; -1 for what it does not know", heading="XLA FLOPs", drop_priority=0
     ),
-    "xla_transcendentals": Column("the transcendental operations by XLA's rules", heading="XLA transc.", gives_way=3),
+    "xla_transcendentals": Column(
+        "the transcendental operations by XLA's rules", heading="XLA transc.", drop_priority=3
+    ),
     "xla_bytes": Column(
-        "the traffic by XLA's rules; -1 for what it does not know", "B", heading="XLA bytes", gives_way=-1
+        "the traffic by XLA's rules; -1 for what it does not know", "B", heading="XLA bytes", drop_priority=-1
     ),
-    "departs": replace(text("what our rules depart in, where that makes a difference", "departs in"), gives_way=-1),
+    "departs": replace(text("what our rules depart in, where that makes a difference", "departs in"), drop_priority=-1),
     "uid": uid("the first run"),
 }
 
@@ -278,7 +281,7 @@ SCHEMAS = {
         "a call.",
         OPS_UNIQUE_ARGS,
     ),
-    "dearest_ops": TableSchema("Which ops take most GPU time, and where they are called.", DEAREST_OPS),
+    "top_ops": TableSchema("Which ops take most GPU time, and where they are called.", TOP_OPS),
     "op_signatures": TableSchema("What each set of arguments of an op costs.", OP_SIGNATURES),
     "modules_of_signature": TableSchema("Which modules an op with certain shapes works for.", MODULES_OF_SIGNATURE),
     "programs": TableSchema(

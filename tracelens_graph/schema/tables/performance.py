@@ -57,7 +57,7 @@ SPEEDUP: About = {
         "TraceLens's name for the time of the second trace as multiple of that of the first: above 1 it is slower"
     ),
     "speedup_of_trace2": Column(
-        "how many times as fast the second trace is: above 1 it is faster", heading="speed-up", gives_way=0
+        "how many times as fast the second trace is: above 1 it is faster", heading="speed-up", drop_priority=0
     ),
 }
 

@@ -37,17 +37,17 @@ MODULE_TREE: About = {
 
 MODULES: About = {
     "module_path": MODULE_TREE["path"],
-    "depth": Column("1 for modules in no other", gives_way=2),
-    "module": replace(text("name of the module; a line without uid is none"), gives_way=4),  # the path ends with it
-    "class": replace(MODULE_TREE["class"], gives_way=4),
+    "depth": Column("1 for modules in no other", drop_priority=2),
+    "module": replace(text("name of the module; a line without uid is none"), drop_priority=4),  # the path ends with it
+    "class": replace(MODULE_TREE["class"], drop_priority=4),
     "calls": count("calls, recomputation included"),
     "forward_us": MODULE_TREE["forward_us"],
     "backward_us": MODULE_TREE["backward_us"],
     "optimizer_us": MODULE_TREE["optimizer_us"],
-    "total_us": replace(MODULE_TREE["total_us"], compared="main", gives_way=0),
+    "total_us": replace(MODULE_TREE["total_us"], compared="main", drop_priority=0),
     "own_us": total("the part of it that is in no module inside; adds up over all rows", "us", compared="diff"),
-    "percent": Column("total_us as share of the sum over all GPU events", "%", gives_way=0),
-    "uid": replace(uid("the first call"), gives_way=1),
+    "percent": Column("total_us as share of the sum over all GPU events", "%", drop_priority=0),
+    "uid": replace(uid("the first call"), drop_priority=1),
 }
 
 ATTRIBUTION: About = {
@@ -75,7 +75,7 @@ GPU_TIME_UNDER: About = {
     "nodes": count("nodes of this name with GPU work"),
     **_WORK,
     "percent": share("share of the sum over all rows"),
-    "uid": replace(uid("the first of the nodes; ask for it to go on downwards"), gives_way=0),
+    "uid": replace(uid("the first of the nodes; ask for it to go on downwards"), drop_priority=0),
 }
 
 PYTHON_LINES: About = {

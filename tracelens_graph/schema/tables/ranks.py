@@ -67,7 +67,7 @@ COLLECTIVE_KINDS: About = {
     "median_latency_us": Column("median of the latencies", "us", Role.spread),
     "median_start_skew_us": Column("median of last start less first start", "us", Role.spread),
     "median_busbw_gb_s": Column("median of the bus bandwidths, GB of 10^9 bytes", "GB/s", Role.spread,
-                                heading="bus GB/s", figure="bus_gb_s", gives_way=0),
+                                heading="bus GB/s", figure="bus_gb_s", drop_priority=0),
     "peak_gb_s": Column("rate of the links of the device within a host; absent where not known", "GB/s",
                         heading="peak GB/s"),
     "percent_of_peak": Column("median bus bandwidth as share of that rate", "%", Role.spread, heading="% of peak"),
@@ -76,7 +76,7 @@ COLLECTIVE_KINDS: About = {
 RANK_BALANCE: About = {
     "trace": key("name of the rank's trace"),
     "rank": Column("number of the rank; absent where not recorded", heading="rank"),
-    "host": Column("number of its host; absent where not known", heading="host", gives_way=3),
+    "host": Column("number of its host; absent where not known", heading="host", drop_priority=3),
     "span_ms": Column(
         "from the first to the last GPU event; of a trace without any its steps, else its collectives", "ms",
         heading="span ms",
@@ -84,7 +84,7 @@ RANK_BALANCE: About = {
     "computing_ms": Column("time in which computation runs on the GPU; absent without GPU work", "ms",
                            heading="compute ms"),
     "collectives": replace(
-        count("collectives that it took part in together with others", heading="collectives"), gives_way=2
+        count("collectives that it took part in together with others", heading="collectives"), drop_priority=2
     ),
     "wait_ms": total("sum of the time until the last rank came", "ms", heading="wait ms", figure="wait_ms"),
     "transfer_ms": total(
@@ -92,7 +92,7 @@ RANK_BALANCE: About = {
     ),
     "end_skew_ms": total("sum of the time after that", "ms"),
     "exposed_ms": Column("part of its collectives in which it does not compute, counted once where they overlap", "ms",
-                         heading="exposed ms", gives_way=0),
+                         heading="exposed ms", drop_priority=0),
     "exposed_wait_ms": Column("waiting in which it does not compute, counted once where waits overlap", "ms"),
     "times_last": count("collectives to which no rank came later", heading="last"),
     "held_up_ms": total(
@@ -117,12 +117,14 @@ LATE_ARRIVALS: About = {
     "kind": text("kind of collective", heading="kind"),
     "step": Column("number of the step in which most ranks launched it; absent outside of steps", heading="step"),
     "trace": text("name of the trace of the rank that came last"),
-    "rank": Column("number of that rank; absent where not recorded", heading="rank", gives_way=0),
-    "late_us": Column("how much later it came than the median of the others", "us", heading="late us", gives_way=0),
+    "rank": Column("number of that rank; absent where not recorded", heading="rank", drop_priority=0),
+    "late_us": Column("how much later it came than the median of the others", "us", heading="late us", drop_priority=0),
     "new_us": total("the part of it that was not there at the collective before", "us", heading="new us"),
-    "reason": replace(text("one word for the reason: see the docs", heading="reason"), gives_way=0),
+    "reason": replace(text("one word for the reason: see the docs", heading="reason"), drop_priority=0),
     "what": replace(
-        text("what the rank did that the median rank did not, or did longer", heading="what"), gives_way=0, wraps=True
+        text("what the rank did that the median rank did not, or did longer", heading="what"),
+        drop_priority=0,
+        wraps=True,
     ),
     "evidence": text("its time against that of the median rank"),
     "median_trace": text("name of the trace of the rank with the median start, which it is compared with"),
@@ -132,7 +134,7 @@ LATE_ARRIVALS: About = {
 
 LATE_RANKS: About = {
     "trace": key("name of the rank's trace"),
-    "rank": Column("number of the rank; absent where not recorded", heading="rank", gives_way=0),
+    "rank": Column("number of the rank; absent where not recorded", heading="rank", drop_priority=0),
     "kind": key("kind of collective", "kind"),
     "times_late": count("collectives of the kind to which it came last, and later than ranks differ anyhow",
                         heading="late"),
@@ -142,12 +144,12 @@ LATE_RANKS: About = {
                              heading="median late us"),
     "late_ms": total(f"sum of how much later it came; {_ADDED_UP}", "ms"),
     "new_ms": total("sum of the parts of it that were not there at the collective before", "ms", heading="new ms"),
-    "reason": replace(text("the reason with most of this new lateness", heading="reason"), gives_way=0),
+    "reason": replace(text("the reason with most of this new lateness", heading="reason"), drop_priority=0),
     "percent_reason": Column("its share of the new lateness", "%", heading="% of new"),
-    "times_reason": replace(count("late arrivals for this reason", heading="times"), gives_way=1),
+    "times_reason": replace(count("late arrivals for this reason", heading="times"), drop_priority=1),
     "median_new_us": Column("median of their new lateness", "us", Role.spread, heading="median new us"),
     "what": replace(
-        text("what the rank did in the worst case of this reason", heading="what"), gives_way=0, wraps=True
+        text("what the rank did in the worst case of this reason", heading="what"), drop_priority=0, wraps=True
     ),
     "evidence": text("its time there against that of the median rank"),
     "collective": Column("number of the collective of this case"),

@@ -12,30 +12,32 @@ REPLAY_SIGNATURES: About = {
     "concrete_inputs": Column("values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"),
     "calls": count("calls with these arguments; where any launches GPU work, those that do", "calls"),
     "time_us": Column(
-        "sum of the durations of the GPU work charged to them", "us", Role.sum, heading="GPU us", gives_way=2
+        "sum of the durations of the GPU work charged to them", "us", Role.sum, heading="GPU us", drop_priority=2
     ),
     "percent": share("share of the GPU time of the window, work under no op included", "%"),
     "could_be_won_us": Column(
         "of this the time above that at the roof; absent where operations are not ordered by it",
         "us",
         heading="above roof us",
-        gives_way=-1,
+        drop_priority=-1,
     ),
     "percent_of_roof": Column(
         "time at the roof as share of the GPU time; absent where `could_be_won_us` is",
         "%",
         heading="% of roof",
-        gives_way=0,
+        drop_priority=0,
     ),
     "median_us": Column("median over the calls of the sum of the GPU work below each", "us", Role.spread),
     "kernels": listed("names of the GPU work below the call that is planned, in order of launch"),
-    "kernel": Column("of these the longest", role=Role.text, heading="kernel", gives_way=2),
-    "uid": Column("the call that is planned: that with the most GPU time", role=Role.uid, heading="uid", gives_way=1),
+    "kernel": Column("of these the longest", role=Role.text, heading="kernel", drop_priority=2),
+    "uid": Column(
+        "the call that is planned: that with the most GPU time", role=Role.uid, heading="uid", drop_priority=1
+    ),
     "plan": Column(
         "`yes`, `assumed` where the trace does not tell all arguments, or `no`",
         role=Role.key,
         heading="replay",
-        gives_way=-1,
+        drop_priority=-1,
         wraps=True,
     ),
     "why": text("what is assumed, or why it cannot be replayed"),
@@ -48,13 +50,13 @@ REPLAY_COVERAGE: About = {
     "signatures": count("different names and arguments; 0 for work under no op"),
     "calls": Column("calls of them; 0 for work under no op", role=Role.sum, heading="calls"),
     "gpu_events": Column("kernels, copies and fills", role=Role.sum),
-    "time_us": Column("sum of their durations", "us", Role.sum, heading="GPU us", compared="main", gives_way=2),
+    "time_us": Column("sum of their durations", "us", Role.sum, heading="GPU us", compared="main", drop_priority=2),
     "percent": share("share of the GPU time, the sum of the durations of all GPU events", "%"),
     "uid": uid("the call with the most GPU time; of work under no op the longest GPU event"),
     "plan": key("`yes`, `assumed` where the trace does not tell all arguments, or `no`", "replay"),
     "why": key("why it cannot be replayed, or where the work comes from"),
     "remedy": Column(
-        "what would help; empty where nothing would", role=Role.text, heading="what helps", gives_way=-1, wraps=True
+        "what would help; empty where nothing would", role=Role.text, heading="what helps", drop_priority=-1, wraps=True
     ),
 }
 
@@ -78,13 +80,16 @@ REPLAY_VERIFY: About = {
     "file": key("the script, in its folder", "file"),
     "op": text("operation that it calls", "op"),
     "outcome": Column(
-        f"how it compares: {', '.join(f'`{one}`' for one in OUTCOMES)}", heading="outcome", cells="text", gives_way=-1
+        f"how it compares: {', '.join(f'`{one}`' for one in OUTCOMES)}",
+        heading="outcome",
+        cells="text",
+        drop_priority=-1,
     ),
     "arguments": Column("whether it is recorded with the arguments of the trace", cells="text"),
     "children": Column("whether it calls the ops that the call of the trace calls, in their order", cells="text"),
     "kernels": Column("whether it launches the kernels that the call of the trace launches", cells="text"),
     "why": Column("what differs, or why it did not run", cells="text"),
-    "seconds": Column("how long the script took, PyTorch imported already", "s", gives_way=3),
+    "seconds": Column("how long the script took, PyTorch imported already", "s", drop_priority=3),
 }
 
 REPLAY_RESULTS: About = {
@@ -94,15 +99,17 @@ REPLAY_RESULTS: About = {
     "concrete_inputs": Column("values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"),
     "device_a": text("where the first results are from"),
     "device_b": text("where the second results are from"),
-    "median_us_a": Column("median over the first results' calls", "us", heading="A us", gives_way=0),
-    "median_us_b": Column("median over the second results' calls", "us", heading="B us", gives_way=0),
+    "median_us_a": Column("median over the first results' calls", "us", heading="A us", drop_priority=0),
+    "median_us_b": Column("median over the second results' calls", "us", heading="B us", drop_priority=0),
     "difference_us": Column("the second median less the first", "us"),
     "ratio": Column(
-        "the second median as multiple of the first: above 1 the second machine is slower", heading="B/A", gives_way=-1
+        "the second median as multiple of the first: above 1 the second machine is slower",
+        heading="B/A",
+        drop_priority=-1,
     ),
-    "tflops_a": Column("operations per second of the first results", "TFLOP/s", heading="A TFLOP/s", gives_way=2),
-    "tflops_b": Column("operations per second of the second results", "TFLOP/s", heading="B TFLOP/s", gives_way=2),
-    "traced_us": Column("GPU time of the call in the trace", "us", heading="traced us", gives_way=1),
+    "tflops_a": Column("operations per second of the first results", "TFLOP/s", heading="A TFLOP/s", drop_priority=2),
+    "tflops_b": Column("operations per second of the second results", "TFLOP/s", heading="B TFLOP/s", drop_priority=2),
+    "traced_us": Column("GPU time of the call in the trace", "us", heading="traced us", drop_priority=1),
     "same_kernels": Column("whether both launched kernels of the same names", role=Role.flag),
     "largest_size": Column("sizes above this were shrunk to it; absent where they are those of the trace"),
 }

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tracelens_graph.schema.tables.shared import GPU_TIME, count, instance, key, moment, text, uid
 from tracelens_graph.tables.column import About, Column, Role, TableSchema
 
-_NODE = Column("id of that op in the execution trace", role=Role.uid, heading="node", gives_way=0)
+_NODE = Column("id of that op in the execution trace", role=Role.uid, heading="node", drop_priority=0)
 
 STORAGE_KERNELS: About = {
     "storage": key("name of the storage"),
@@ -80,31 +80,31 @@ TENSOR_LIFE: About = {
     "what": key("made, viewed, read, written, or passed on: given out again by an op around"),
     "tensor": key("name of the tensor", "tensor"),
     "form": text("its type and sizes then", "form"),
-    "op": replace(text("name of the op", "op"), gives_way=0),
+    "op": replace(text("name of the op", "op"), drop_priority=0),
     "argument": replace(
-        text("which argument or result of the op it is; n[m] for the m-th of a list", "argument"), gives_way=0
+        text("which argument or result of the op it is; n[m] for the m-th of a list", "argument"), drop_priority=0
     ),
     "node": _NODE,
     "uid": uid("the op in the trace; absent where it did not join"),
-    "module": replace(text("innermost nn.Module around the op", "module"), gives_way=2),
-    "step": Column("n of the ProfilerStep#n that holds the op", heading="step", gives_way=2),
+    "module": replace(text("innermost nn.Module around the op", "module"), drop_priority=2),
+    "step": Column("n of the ProfilerStep#n that holds the op", heading="step", drop_priority=2),
     "at_ms": moment("start of the op", "ms"),
-    "kernels": replace(count("GPU events charged to the op", "kernels"), gives_way=2),
+    "kernels": replace(count("GPU events charged to the op", "kernels"), drop_priority=2),
     "gpu_time_us": GPU_TIME,
-    "kernel": replace(text("the longest of them", "longest kernel"), gives_way=2),
+    "kernel": replace(text("the longest of them", "longest kernel"), drop_priority=2),
 }
 
 TENSOR_VERSIONS: About = {
     "name": key("name of the tensor or storage", "name"),
     "form": text("type and sizes of a tensor", "form"),
     "bytes": Column("size; of a storage the least that it can have", "B", heading="bytes"),
-    "device": replace(text("where it is", "device"), gives_way=2),
+    "device": replace(text("where it is", "device"), drop_priority=2),
     "made_by": replace(
-        text("op that made it; absent where it was there before, or was made out of sight", "made by"), gives_way=0
+        text("op that made it; absent where it was there before, or was made out of sight", "made by"), drop_priority=0
     ),
     "node": _NODE,
-    "uses": replace(count("places where it is argument or result", "uses"), gives_way=2),
-    "last_used_by": replace(text("op of the last use", "last used by"), gives_way=3),
+    "uses": replace(count("places where it is argument or result", "uses"), drop_priority=2),
+    "last_used_by": replace(text("op of the last use", "last used by"), drop_priority=3),
 }
 
 SCHEMAS = {

@@ -118,7 +118,7 @@ IDLE_CAUSES: About = {
     "cause": key("what the idle time is due to; the causes add up to the idle time, those unknown included", "cause"),
     "gaps": count("gaps between GPU events of which a part is due to it", "gaps", figure="count"),
     "idle_ms": total("idle time due to it, over all devices", "ms", "idle ms", compared="main", figure="ms"),
-    "percent_of_idle": replace(share("share of the idle time", "% of idle"), gives_way=2),
+    "percent_of_idle": replace(share("share of the idle time", "% of idle"), drop_priority=2),
     "percent_of_total": share(
         "share of the GPU span, from the first to the last GPU event, or of the sum of those of several devices; what "
         "of the steps lies before and behind it does not count, as it does in the causes of a report",
@@ -126,37 +126,39 @@ IDLE_CAUSES: About = {
         figure="percent",
     ),
     "longest_ms": Column("the longest part of one gap that is due to it", "ms", Role.max, heading="longest ms"),
-    "gap_start_ms": Column("where that gap begins, as Perfetto UI shows it", "ms", heading="gap start ms", gives_way=2),
+    "gap_start_ms": Column(
+        "where that gap begins, as Perfetto UI shows it", "ms", heading="gap start ms", drop_priority=2
+    ),
     "ends_with_uid": replace(uid("the GPU event that ends it"), heading="ends with uid"),
-    "because": replace(text("call or frame to which that part is due most", "because"), gives_way=0),
-    "because_uid": replace(uid("that call or frame"), heading="because uid", gives_way=0),
+    "because": replace(text("call or frame to which that part is due most", "because"), drop_priority=0),
+    "because_uid": replace(uid("that call or frame"), heading="because uid", drop_priority=0),
     "meaning": text("the cause in words", "meaning"),
 }
 
-_PART = Column("its part in the gap", "us", gives_way=2)
+_PART = Column("its part in the gap", "us", drop_priority=2)
 
 IDLE_GAPS: About = {
-    "device": Column("index of the device", gives_way=0),
+    "device": Column("index of the device", drop_priority=0),
     "gap_start_ms": moment("start of the gap, as Perfetto UI shows it", "ms"),
-    "gap_us": Column("its length", "us", gives_way=0),
+    "gap_us": Column("its length", "us", drop_priority=0),
     "next": text("the GPU event that ends it"),
-    "next_uid": replace(uid("that GPU event"), gives_way=0),
+    "next_uid": replace(uid("that GPU event"), drop_priority=0),
     "launch": replace(
-        text("the runtime call that launched it; absent where its launch is not in the trace"), gives_way=4
+        text("the runtime call that launched it; absent where its launch is not in the trace"), drop_priority=4
     ),
     "launch_begin_us": Column(
-        "start of the launch, from the start of the gap; negative before the gap", "us", gives_way=4
+        "start of the launch, from the start of the gap; negative before the gap", "us", drop_priority=4
     ),
     "launch_end_us": Column(
         "end of the launch, from the start of the gap; negative where the work had been queued before",
         "us",
-        gives_way=4,
+        drop_priority=4,
     ),
-    "call": replace(text("runtime call on the launching thread in the gap"), gives_way=0),
+    "call": replace(text("runtime call on the launching thread in the gap"), drop_priority=0),
     "call_us": _PART,
-    "op": replace(text("op on the launching thread in the gap"), gives_way=0),
+    "op": replace(text("op on the launching thread in the gap"), drop_priority=0),
     "op_us": _PART,
-    "frame": replace(text("module or Python function on the launching thread in the gap"), gives_way=0),
+    "frame": replace(text("module or Python function on the launching thread in the gap"), drop_priority=0),
     "frame_us": _PART,
 }
 

@@ -13,14 +13,14 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.ops import DEAREST_OPS
+from tracelens_graph.schema.tables.ops import TOP_OPS
 from tracelens_graph.tables.table import Table
 
 _MOST = 0.5
 """Share of an op's time from which the modules that it is called in say where it is called."""
 
 
-def dearest_ops(g: Core | Window, linked_only: bool = False, top: int = 5) -> Table:
+def top_ops(g: Core | Window, linked_only: bool = False, top: int = 5) -> Table:
     """The operations with most GPU time, as in `ops_summary`, each with the place where most of its time is launched.
 
     A place is the innermost module around the calls with the one around that, by class; for a backward op the modules
@@ -60,7 +60,7 @@ def dearest_ops(g: Core | Window, linked_only: bool = False, top: int = 5) -> Ta
             values.insert(at, cell)
             del values[top:]
     notes = [] if _has_python(core) or not shown else [core.framework.no_place]
-    return Table("dearest_ops", columns, DEAREST_OPS, w.titled("Operations with most GPU time"), notes)
+    return Table("top_ops", columns, TOP_OPS, w.titled("Operations with most GPU time"), notes)
 
 
 def _has_python(core: Core) -> bool:
