@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.graph.links import DEPENDENCY_ID
-from tracelens_graph.loaders.kineto.categories import CATEGORIES, KINDS_BY_NAME, OTHER_ACCELERATORS, Family
+from tracelens_graph.loaders.kineto.categories import CATEGORIES, OTHER_ACCELERATORS, Family
 from tracelens_graph.loaders.kineto.codes import Codes, FlowEnds
 from tracelens_graph.loaders.kineto.host_collectives import arguments, is_host_collective
 from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
@@ -36,6 +36,7 @@ from tracelens_graph.loaders.kineto.times import (
     floats_to_ns,
 )
 from tracelens_graph.schema import Flag
+from tracelens_graph.schema.categories import KINDS_BY_NAME
 
 _RAW_LIST = msgspec.json.Decoder(list[Raw])
 _ANY = msgspec.json.Decoder()

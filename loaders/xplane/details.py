@@ -23,16 +23,10 @@ from tracelens_graph.loaders.xplane.file import opened_bytes
 from tracelens_graph.loaders.xplane.space import stats_of
 from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, Damaged, fields
 from tracelens_graph.schema import DEVICE_KINDS, Kind
+from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 
 BLOCK = 1024
 """Events whose details are made at a time."""
-
-_CATEGORIES = {
-    Kind.Module: "python_function", Kind.PythonFunction: "python_function", Kind.Op: "cpu_op",
-    Kind.RuntimeCall: "cuda_runtime", Kind.Kernel: "kernel", Kind.Memcpy: "gpu_memcpy", Kind.Memset: "gpu_memset",
-    Kind.Annotation: "user_annotation", Kind.Step: "user_annotation",
-}  # fmt: skip
-"""Kind -> category of PyTorch's profiler."""
 
 _ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 _OWN = ("correlation_id",)
@@ -145,7 +139,7 @@ class XplaneDetails(Details):
             args["name"] = name
         return {
             "ph": "X",
-            "cat": _CATEGORIES[kind],
+            "cat": CATEGORY_OF_KIND[kind],
             "name": _name(kind, name),
             "pid": pid,
             "tid": tid,

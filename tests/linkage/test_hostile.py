@@ -23,6 +23,8 @@ from tracelens_graph.linkage import (
     op_to_kernel_tracing,
     operation_metadata_scrape,
 )
+from tracelens_graph.schema import GPU_KINDS
+from tracelens_graph.schema.categories import KIND_OF_CATEGORY
 
 CPU, GPU = load_trace(mm_pair.execution_trace()), load_trace(mm_pair.kineto())
 ODD: list[Any] = [None, "x", "5", 5.0, True, [5], {}, b"5", math.nan, object(), -1, 2**70, 10**5000]
@@ -102,6 +104,18 @@ def test_events_that_are_no_gpu_events() -> None:
         get_gpu_op_identifier(mm_pair.kineto()["traceEvents"][1])
     with pytest.raises(NodeNotFoundError, match=r"event 1 \(aten::mm\) is of kind Op, which is no GPU work"):
         get_gpu_op_identifier(GPU.find("Op")[0])
+
+
+@pytest.mark.parametrize("category", KIND_OF_CATEGORY)
+@pytest.mark.parametrize("name", [mm_pair.KERNEL, "dma_request", "event_wait"])
+def test_an_event_is_gpu_work_where_its_node_is(category: str, name: str) -> None:
+    event = mm_pair.kineto()["traceEvents"][-1] | {"cat": category, "name": name}
+    node = load_trace({"traceEvents": [event]}).node(0)
+    if node.kind in GPU_KINDS:
+        assert get_gpu_op_identifier(event)[:3] == get_gpu_op_identifier(node)[:3]
+    else:
+        with pytest.raises(NodeNotFoundError, match=f"'{category}' is no GPU event"):
+            get_gpu_op_identifier(event)
 
 
 def test_traces_in_the_wrong_place() -> None:

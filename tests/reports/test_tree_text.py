@@ -20,7 +20,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports import tree_text
-from tracelens_graph.reports.original import CATEGORY, categories
+from tracelens_graph.reports.original import categories
 from tracelens_graph.reports.tree_text import (
     DEEPEST,
     HEADING,
@@ -34,6 +34,7 @@ from tracelens_graph.reports.tree_text import (
     subtree,
 )
 from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 
 
 def drawn(core: Core, row: int, choice: Choice = Choice(), **labels: Any) -> list[str]:  # noqa: B008 (frozen)
@@ -172,4 +173,4 @@ def test_categories_are_those_of_the_file(path: Any) -> None:
 
 
 def test_every_kind_has_words() -> None:
-    assert set(PYTORCH.short_kinds) == set(CATEGORY) == set(Kind)
+    assert set(PYTORCH.short_kinds) == set(CATEGORY_OF_KIND) == set(Kind)

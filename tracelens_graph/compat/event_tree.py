@@ -11,8 +11,9 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.loaders.kineto.times import epoch_ns
-from tracelens_graph.reports.original import CATEGORY, Head, heads
+from tracelens_graph.reports.original import Head, heads
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, PYTHON_KINDS, Kind
+from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 
 
 class EventTree:
@@ -111,7 +112,7 @@ class EventTree:
 
     def category(self, row: int) -> str:
         """The event's category in its file."""
-        return self._head(row).cat or CATEGORY[Kind(int(self.graph.columns.kind[row]))]
+        return self._head(row).cat or CATEGORY_OF_KIND[Kind(int(self.graph.columns.kind[row]))]
 
     def phase(self, row: int) -> str:
         """The event's phase in its file."""

@@ -15,8 +15,8 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.linkage.traces import whole_number
 from tracelens_graph.loaders.kineto.times import epoch_ns
 from tracelens_graph.schema import GPU_KINDS
+from tracelens_graph.schema.categories import KIND_OF_CATEGORY, KINDS_BY_NAME
 
-_CATEGORIES = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
 _PARTS = 4
 _SHOWN = 80
 _FAR_NS = 2**61
@@ -66,9 +66,10 @@ def get_gpu_op_identifier(event: Any) -> GpuIdentifier:
         return GpuIdentifier(*_parts(event["identifier"])[:_PARTS])
     args = event.get("args")
     args = args if isinstance(args, Mapping) else {}
-    category = event.get("cat")
-    if category not in _CATEGORIES:
-        raise NodeNotFoundError(f"an event of category {str(category)[:_SHOWN]!r} is no GPU event")
+    category = str(event.get("cat"))
+    kind = KINDS_BY_NAME.get(category, {}).get(str(event.get("name")), KIND_OF_CATEGORY.get(category))
+    if kind not in GPU_KINDS:
+        raise NodeNotFoundError(f"an event of category {category[:_SHOWN]!r} is no GPU event")
     start, duration = event.get("ts"), event.get("dur", 0)
     stream = args.get("original_stream", args.get("stream", event.get("tid")))
     external = args.get("External id", args.get("external id"))

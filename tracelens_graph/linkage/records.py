@@ -11,17 +11,15 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.linkage.identifiers import identifier_of_row, timestamp_us
 from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, Kind
+from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 
 CATEGORIES = {
-    Kind.Op: "cpu_op",
+    Kind.Op: CATEGORY_OF_KIND[Kind.Op],
     Kind.RuntimeCall: "runtime",
-    Kind.Kernel: "kernel",
-    Kind.Memcpy: "gpu_memcpy",
-    Kind.Memset: "gpu_memset",
+    **{kind: CATEGORY_OF_KIND[kind] for kind in GPU_KINDS},
 }
 """Kinds of nodes that belong to an op -> category under which they are given."""
 
-GPU_CATEGORIES = tuple(CATEGORIES[kind] for kind in GPU_KINDS)
 _ABSENT_BYTES = -(2**63)
 
 

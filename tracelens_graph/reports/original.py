@@ -8,23 +8,7 @@ import msgspec
 
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import Kind
-
-CATEGORY = {
-    Kind.Module: "python_function",
-    Kind.PythonFunction: "python_function",
-    Kind.Op: "cpu_op",
-    Kind.RuntimeCall: "cuda_runtime",
-    Kind.Kernel: "kernel",
-    Kind.Memcpy: "gpu_memcpy",
-    Kind.Memset: "gpu_memset",
-    Kind.Annotation: "user_annotation",
-    Kind.Step: "user_annotation",
-    Kind.DeviceAnnotation: "gpu_user_annotation",
-    Kind.SyncEvent: "cuda_sync",
-    Kind.Overhead: "overhead",
-    Kind.MemoryEvent: "cpu_instant_event",
-}
-"""Category that PyTorch writes for a kind today; stands in where an event is in no file."""
+from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -56,7 +40,7 @@ def heads(core: Core) -> dict[int, Head]:
 def categories(core: Core) -> list[str]:
     """For every row the category of its event in the file, else the one that PyTorch writes for its kind."""
     known = heads(core)
-    standard = [CATEGORY[Kind(kind)] for kind in core.columns.kind.tolist()]
+    standard = [CATEGORY_OF_KIND[Kind(kind)] for kind in core.columns.kind.tolist()]
     return [
         head.cat if (head := known.get(uid)) and head.cat else stand_in
         for uid, stand_in in zip(core.columns.uid.tolist(), standard, strict=True)
