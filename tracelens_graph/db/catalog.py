@@ -164,13 +164,13 @@ def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[in
             drop_whole(driver, database, DIFF, diff)
         drop_whole(driver, database, MATCHING, began["run"])
         scope, events, done = {"trace": trace, "begun": began["begun_ns"]}, began.get("nodes", 0), 0
-        while deleted := session.execute_write(_delete, DELETE_EVENTS, limit=DELETED_AT_ONCE, **scope):
+        while deleted := session.execute_write(_delete, DELETE_EVENTS, {"limit": DELETED_AT_ONCE, **scope}):
             done += deleted
             if progress:
                 progress(min(done, events), events)
-        session.execute_write(_delete_context, run=began["run"], **scope)
+        session.execute_write(_delete_context, {"run": began["run"], **scope})
         for statement in DELETE_UNUSED:
-            while session.execute_write(_delete, statement, limit=DELETED_AT_ONCE):
+            while session.execute_write(_delete, statement, {"limit": DELETED_AT_ONCE}):
                 pass
 
 
@@ -189,7 +189,7 @@ def drop_whole(driver: Driver, database: str, whole: Whole, key: str) -> None:
             return
         scope = {whole.parameter: key, "begun": began["begun_ns"]}
         for statement in DELETIONS[whole]:
-            while session.execute_write(_delete, statement, limit=DELETED_AT_ONCE, **scope):
+            while session.execute_write(_delete, statement, {"limit": DELETED_AT_ONCE, **scope}):
                 pass
 
 
@@ -202,11 +202,11 @@ def _diffs_of(tx: ManagedTransaction, trace: str) -> list[str]:
     return tx.run("MATCH (d:Diff)-[:COMPARES]->(:Trace {id: $trace}) RETURN d.key", trace=trace).value()
 
 
-def _delete(tx: ManagedTransaction, statement: str, **parameters: Any) -> int:
-    number: int = tx.run(statement, parameters).single(strict=True)["deleted"]
+def _delete(tx: ManagedTransaction, statement: str, parameters: Mapping[str, Any]) -> int:
+    number: int = tx.run(statement, dict(parameters)).single(strict=True)["deleted"]
     return number
 
 
-def _delete_context(tx: ManagedTransaction, **parameters: Any) -> None:
+def _delete_context(tx: ManagedTransaction, parameters: Mapping[str, Any]) -> None:
     for statement in DELETE_CONTEXT:
-        tx.run(statement, parameters).consume()
+        tx.run(statement, dict(parameters)).consume()
