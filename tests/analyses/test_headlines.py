@@ -156,6 +156,7 @@ def test_a_planted_problem_is_the_headline(problem: str, seeds: range) -> None:
             assert named(headline) & kinds(problem, number), (seed, headline.text)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("first", "second"), list(combinations(PROBLEMS, 2)))
 def test_of_two_problems_the_dearer_one_is_the_headline(first: str, second: str, seeds: range) -> None:
     """A problem costs what the run takes longer with it. A mixture may name both.

@@ -86,6 +86,7 @@ def test_of_several(run: Run, job: Path) -> None:
     assert "rank1" in out
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "name", [name for name, one in QUESTIONS.items() if one.several and name != "incomplete_traces"]
 )

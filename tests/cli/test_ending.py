@@ -112,13 +112,16 @@ with standard_streams(), files.replacing(sys.argv[1]) as file:
     assert out.read_bytes() == b"ours"
 
 
-def test_an_interrupt_while_the_program_imports_itself_ends_it_without_a_word(job: Path, tmp_path: Path) -> None:
-    """Interrupted where half of the commands are imported."""
-    script = """
+@pytest.mark.parametrize("module", ["program", "report"])
+def test_an_interrupt_while_the_program_imports_itself_ends_it_without_a_word(
+    job: Path, tmp_path: Path, module: str
+) -> None:
+    """Interrupted where the program is imported, or its command."""
+    script = f"""
 import os, signal, sys, types
 class Interrupt:
     def find_spec(self, name, *_):
-        if name == "tracelens_graph.cli.compare":
+        if name == "tracelens_graph.cli.{module}":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupt())
 from tracelens_graph.cli import main

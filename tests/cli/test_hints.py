@@ -87,6 +87,7 @@ def test_runs_of_one_structure_need_no_diff(run: Run, trace_file: Path) -> None:
     assert hints(out) == []
 
 
+@pytest.mark.proof
 @parametrize("path", kineto_traces())
 def test_hints_of_every_real_trace_run(run: Run, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

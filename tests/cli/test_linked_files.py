@@ -257,8 +257,7 @@ def test_advice_in_a_folder_names_no_command(run: Run, tmp_path: Path) -> None:
 
 
 def test_hints_keep_the_execution_trace() -> None:
-    known = {"report": frozenset({"--et"}), "cut": frozenset({"--uid"})}
-    call = Hints("k.json", options=known, et="my et.json")
+    call = Hints("k.json", et="my et.json")
     assert call.complete("tracelens-graph report TRACE --all") == (
         "tracelens-graph report k.json --all --et 'my et.json'"
     )

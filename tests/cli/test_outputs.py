@@ -371,6 +371,7 @@ def test_two_outputs_of_one_command_are_two_files(run: Run, trace: Path, tmp_pat
 # --- streams, devices, interrupts ------------------------------------------------------------------------------------
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("output", [output for output in FILES if output.to_stdout], ids=named)
 def test_standard_output_pipes_and_devices_take_what_a_file_would_hold(
     ask: Any, output: Output, tmp_path: Path, trace: Path, other_rank: Path, execution_trace: Path

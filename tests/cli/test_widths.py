@@ -62,6 +62,7 @@ def test_every_command_fits(run: Run, job: list[Path], command: str, width: int 
     check(run, command, *job, width)
 
 
+@pytest.mark.proof
 @needs_corpus
 @pytest.mark.parametrize("width", [80, None])
 @pytest.mark.parametrize("name", TRACES)

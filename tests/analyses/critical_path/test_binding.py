@@ -51,6 +51,7 @@ def cause(known: Causes, point: int) -> tuple[Edge | None, int]:
     return (Edge(known.kind[edge]), int(known.before[edge])) if edge >= 0 else (None, -1)
 
 
+@pytest.mark.proof
 def test_starts_of_gpu_events(job: SimulatedJob) -> None:
     """At least 99.5 % are right. Of causes that allowed a start at the same moment each is."""
     right = total = 0

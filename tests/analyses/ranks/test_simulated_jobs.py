@@ -54,6 +54,7 @@ def assert_matched(run: Run, meetings: Meetings) -> None:
     assert all(numbers == [-1] for numbers in found.values() if len(numbers) == 1)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("args", ["all", "without_sequence", "none"])
 @pytest.mark.parametrize(
     "settings",

@@ -25,6 +25,7 @@ def texts(kind: str) -> str:
     return ranks_page(late_job(), "job") if kind == "ranks" else diff_page_of(small_diff())
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", ["report", "memory", "diff", "ranks"])
 def test_nothing_is_wider_than_a_small_window(kind: str, opened: Opened) -> None:
     page = opened(texts(kind), width=300)

@@ -136,6 +136,7 @@ def test_large_jobs_are_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
         assert any(note in one for one in notes)
 
 
+@pytest.mark.proof
 def test_a_page_of_512_ranks_is_small() -> None:
     assert len(ranks_page(large(512, 100, 1), "job")) < 3_000_000
 
