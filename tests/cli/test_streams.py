@@ -16,9 +16,10 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.stores.graph_file import write_graph
 
-pytestmark = pytest.mark.proof  # every packing and pipe, with every command
-
-pytestmark = pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="no process substitution")
+pytestmark = [
+    pytest.mark.proof,  # every packing and pipe, with every command
+    pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="no process substitution"),
+]
 
 PROGRAM = f"{shlex.quote(sys.executable)} -m tracelens_graph"
 
