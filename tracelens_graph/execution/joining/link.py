@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelens_graph.execution.trace import ExecutionTrace
-from tracelens_graph.output.files import file_name
+from tracelens_graph.utils.texts import file_name
 
 if TYPE_CHECKING:
     from tracelens_graph.execution.lineage import Lineage
