@@ -48,13 +48,14 @@ def test_files_of_an_earlier_run_go(mm: ReplayPlan, tmp_path: Path) -> None:
 
 def test_a_program_that_was_edited_stays(mm: ReplayPlan, tmp_path: Path) -> None:
     write_folder(tmp_path, [Program.of(mm, "a.py"), Program.of(mm, "b.py")], "t")
-    (tmp_path / "a.py").write_text("edited")
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("edited")
     with protecting(Protection()), pytest.raises(OutputError, match=r"b.py: is there, and nothing says"):
         write_folder(tmp_path, [Program.of(mm, "b.py")], "t")
-    (tmp_path / "a.py").unlink()
+    (tmp_path / "b.py").unlink()
     with protecting(Protection()):
         write_folder(tmp_path, [Program.of(mm, "b.py")], "t")
-    assert {path.name for path in tmp_path.iterdir()} == {"b.py", INDEX}
+    assert {path.name for path in tmp_path.iterdir()} == {"a.py", "b.py", INDEX}
 
 
 def test_an_index_cannot_have_files_elsewhere_removed(mm: ReplayPlan, tmp_path: Path) -> None:

@@ -86,9 +86,13 @@ def write_folder(
     """
     files = {name: _file_name(folder, name) for name in tables}
     others = others or {}
-    with writing_folder(
-        folder, [*files.values(), *others], is_known=lambda path: path.name in others or _is_table(path, tables)
-    ) as output:
+    names = [*files.values(), *others]
+
+    def is_known(path: Path) -> bool:
+        there = (one for one in path.parent.iterdir() if not one.name.startswith("."))
+        return all(one.name in names or _is_table(one) for one in there)
+
+    with writing_folder(folder, names, is_known=is_known) as output:
         for name, table in tables.items():
             with output.file(files[name]) as file:
                 text = TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="", write_through=True)
@@ -108,7 +112,7 @@ def _file_name(folder: str | os.PathLike[str], name: str) -> str:
 
 def _is_table(path: Path) -> bool:
     """Whether a file has the name of one of our tables, or is one for a family of ops."""
-    if path.suffix != ".csv" or path.stem in TABLES:
-        return path.suffix == ".csv"
+    if path.suffix != ".csv" or path.is_dir() or path.stem in TABLES:
+        return path.suffix == ".csv" and not path.is_dir()
     with path.open("rb") as file:
         return bool(_OF_FAMILY.match(file.read(4096)))
