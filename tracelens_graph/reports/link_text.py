@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from tracelens_graph._version import __version__
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link
 from tracelens_graph.graph.core import Core
 from tracelens_graph.output.files import file_name
 from tracelens_graph.output.marks import COMMENT
