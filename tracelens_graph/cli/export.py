@@ -16,6 +16,8 @@ from tracelens_graph.cli.common import load
 from tracelens_graph.cli.options import CacheOption, Traces, Written
 from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.cli.traces import say, traces_named
+from tracelens_graph.graph.collectives import collectives_of
+from tracelens_graph.graph.window import whole_window
 from tracelens_graph.output.files import is_stdout, replacing
 from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.utils.texts import file_name, stem
@@ -188,13 +190,13 @@ def _opened(path: Path, way: _Way) -> Iterator[BinaryIO]:
 def _folded(core: Core, file: BinaryIO) -> str:
     from tracelens_graph.reports.folded import write_folded
 
-    return f"{write_folded(core.everything, file):,} stacks, {_gpu_ms(core)} of GPU time in ns"
+    return f"{write_folded(whole_window(core), file):,} stacks, {_gpu_ms(core)} of GPU time in ns"
 
 
 def _speedscope(core: Core, file: BinaryIO) -> str:
     from tracelens_graph.reports.speedscope import write_speedscope
 
-    return f"{write_speedscope(core.everything, _title(core), file):,} frames, {_gpu_ms(core)} of GPU time"
+    return f"{write_speedscope(whole_window(core), _title(core), file):,} frames, {_gpu_ms(core)} of GPU time"
 
 
 def _perfetto(core: Core, file: BinaryIO) -> str:
@@ -204,10 +206,10 @@ def _perfetto(core: Core, file: BinaryIO) -> str:
 
     with progress_on_terminal("copying") as progress:
         texts = entries(whole(core), progress)
-    if core.collectives.nodes and core.info.world_size != 1:
+    if collectives_of(core).nodes and core.info.world_size != 1:
         say(["waits in collectives need the traces of the other ranks: name their folder, with --rank for one of them"])
-    found = tracks(core.everything)
-    ours = track_entries(core.everything, found, origin_ns(core))
+    found = tracks(whole_window(core))
+    ours = track_entries(whole_window(core), found, origin_ns(core))
     write_entries([*texts, *ours], {**core.info.metadata, "generator": GENERATOR}, file, packed=False)
     return f"{len(texts):,} entries of the trace, {len(found)} tracks of {len(ours):,} entries beside them"
 

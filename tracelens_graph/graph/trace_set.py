@@ -279,7 +279,8 @@ class TraceSet(Sequence[TraceMember]):
         """
         ordinal, uid = divmod(number, NODES_PER_TRACE)
         self._check_ordinal(ordinal)
-        return self._members[ordinal].core.node(uid)
+        core = self._members[ordinal].core
+        return Node(core, core.row(uid))
 
     def _check_ordinal(self, ordinal: int) -> None:
         if not 0 <= ordinal < len(self._members):

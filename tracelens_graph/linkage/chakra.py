@@ -35,7 +35,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link
 from tracelens_graph.execution.sides import Arguments
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.arrays import is_kind, positions_by

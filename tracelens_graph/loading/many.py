@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from tracelens_graph.errors import AnalysisError, LinkError, NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import changed, lean
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loaders.sources import Source, is_stream
 from tracelens_graph.loaders.xplane.folder import COPY, runs_in
@@ -222,7 +223,7 @@ def load_core_set(
         scheduler: address of a Dask scheduler whose workers load, such as `tcp://node1:8786`. They have to see the
             files under the same paths.
         memory_bytes: graphs up to this size together are held in memory, the others mapped from temporary files.
-        columns: load lean graphs with these columns only; see `Core.lean`. None for all.
+        columns: load lean graphs with these columns only; see `graph.graph.lean`. None for all.
         progress: called with bytes of files done and bytes in all.
 
     Raises:
@@ -361,8 +362,7 @@ def _loaded(
         if order.et is not None:
             core, found = _with_link(core, order.et)
         if order.columns is not None:
-            core = core.lean(order.columns)
-            core.link = None  # what it told of the columns is in them
+            core = changed(lean(core, order.columns), link=None)  # arguments from there are in the columns
         if one_of_several:  # damage of a saved graph has to show now, so that the set goes on without it
             core.read_all()
     except TraceError as error:
@@ -375,8 +375,11 @@ def _with_link(core: Core, et: str) -> tuple[Core, _Linked]:
         core = linked(core, et)
     except (LinkError, TraceError) as error:
         return core, _Linked(error=str(error))
-    assert core.link is not None
-    return core, _Linked(core.link.equal_names_percent, core.link.method, damage=link_damage(core))
+    from tracelens_graph.execution.link import link_of
+
+    link = link_of(core)
+    assert link is not None
+    return core, _Linked(link.equal_names_percent, link.method, damage=link_damage(core))
 
 
 def _in_processes(orders: Sequence[_Order], processes: int | None) -> Iterator[tuple[str, _Done | TraceError]]:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from tracelens_graph._version import __version__
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link
 from tracelens_graph.graph.core import Core
 from tracelens_graph.output.markers import COMMENT
 from tracelens_graph.reports import tree_text

@@ -164,7 +164,7 @@ def _labels(given: Sequence[str]) -> tuple[str, ...]:
 def _options(only: str, min_gpu_time: str, with_args: bool) -> Options:
     from tracelens_graph.db.image import Options
     from tracelens_graph.errors import NodeNotFoundError
-    from tracelens_graph.graph.core import kinds_named
+    from tracelens_graph.graph.graph import kinds_named
     from tracelens_graph.schema import Kind
 
     try:
