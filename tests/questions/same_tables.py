@@ -1,14 +1,27 @@
-"""Whether a query and its twin say the same."""
+"""Whether a query and its twin say the same, of traces made by hand and of real ones."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from io import StringIO
 from itertools import zip_longest
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+from corpus import cases, loaded, trace_id
 from tracelens_graph.analyses.questions import QUESTIONS, Question
 from tracelens_graph.analyses.shared.answers import without_noise
+from tracelens_graph.graph.core import Core
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.tables.table import Table
+
+Ask = Callable[..., tuple[Table, Table]]
+"""The fixture that asks a question of the database, and of the graph in memory."""
+
+Asked = tuple[str, Mapping[str, Any]]
+"""A question and its parameters."""
 
 DRAWN = "path"
 """A column for the drawing in Neo4j Browser, which tables leave out."""
@@ -36,3 +49,46 @@ def _file(table: Table, columns: list[str]) -> str:
 def of_theme(theme: str) -> dict[str, Question]:
     """The questions of a theme that have a query."""
     return {name: one for name, one in QUESTIONS.items() if one.query and one.query.theme == theme}
+
+
+def twins(
+    theme: str,
+    made: Mapping[str, Callable[[], Core]],
+    asked: Sequence[Asked] = (),
+    also: Sequence[tuple[str, str, Mapping[str, Any]]] = (),
+    files: Sequence[Path] = (),
+    rows: int = 0,
+) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Two tests: the database says what the graph in memory says, of traces made by hand, and of real ones.
+
+    Args:
+        theme: all questions of it about one trace are asked of all traces.
+        made: name -> trace.
+        asked: further questions to all traces, with parameters.
+        also: further questions to a trace that is made: its name, question and parameters.
+        files: real traces.
+        rows: how many rows an answer has at least.
+    """
+    every = [*((name, {}) for name, one in of_theme(theme).items() if not one.several), *asked]
+
+    def same(ask: Ask, core: Core, name: str, parameters: Mapping[str, Any]) -> None:
+        query, twin = ask(core, name, **parameters)
+        assert_same(query, twin)
+        assert len(twin) >= rows
+
+    @pytest.mark.parametrize(
+        ("trace", "name", "parameters"),
+        [
+            pytest.param(*one, id="-".join(map(str, (*one[:2], *one[2].items()))))
+            for one in (*((trace, *question) for trace in made for question in every), *also)
+        ],
+    )
+    def of_made(ask: Ask, trace: str, name: str, parameters: Mapping[str, Any]) -> None:
+        same(ask, made[trace](), name, parameters)
+
+    @pytest.mark.parametrize(("name", "parameters"), every, ids=str)
+    @pytest.mark.parametrize("path", cases((trace_id(path), path) for path in files))
+    def of_real(ask: Ask, path: Path, name: str, parameters: Mapping[str, Any]) -> None:
+        same(ask, loaded(path), name, parameters)
+
+    return of_made, of_real

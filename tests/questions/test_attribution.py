@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +11,9 @@ from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from made_traces import traces
 from profiles import examples
-from same_tables import assert_same, of_theme
+from same_tables import Ask, assert_same, of_theme, twins
 
-from corpus import loaded, parametrize, traces_named
+from corpus import traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cypher import library
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
@@ -25,8 +23,6 @@ from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
 QUERIES = of_theme("attribution")
-
-Ask = Callable[..., tuple[Table, Table]]
 
 LINEAR = {"Input_Dims": [[8, 16], [32, 16]], "Input_type": ["float", "float"]}
 ELEMENTWISE = "void at::native::elementwise_kernel<4>(int)"
@@ -288,55 +284,30 @@ def test_each_query_has_a_twin_with_its_columns() -> None:
         assert set(query.columns) <= set(QUESTIONS[name](nested()).columns)
 
 
-@pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.parametrize("step", [None, 1, 2])
-def test_query_on_nested_ops(ask: Ask, name: str, step: int | None) -> None:
-    assert_same(*ask(nested(), name, step=step))
-
-
-@pytest.mark.parametrize("name", QUERIES)
-def test_query_on_the_small_trace(ask: Ask, name: str) -> None:
-    assert_same(*ask(load_core(small_trace()), name))
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("gpu_time_under", {"under": "aten::mm"}),
-        ("gpu_time_under", {"under": "Net_0"}),
-        ("gpu_time_under", {"under": 8}),
-        ("gpu_time_under", {"under": "nobody"}),
-        ("gpu_time_under", {"under": HOSTILE, "step": 2}),
-        ("python_lines", {"without": "torch/"}),
-        ("python_lines", {"without": "train.py", "step": 1}),
-        ("launch_delay", {"by": "call"}),
+test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces = twins(
+    "attribution",
+    {
+        "nested": nested,
+        "hostile": lambda: load_core(small_trace()),
+        **{recompute: partial(simulated, recompute) for recompute in ("none", "non_reentrant", "reentrant")},
+    },
+    also=[
+        *(("nested", name, {"step": step}) for name in QUERIES for step in (1, 2)),
+        *((trace, name, {"step": 4}) for name in QUERIES for trace in ("none", "non_reentrant", "reentrant")),
+        ("nested", "gpu_time_under", {"under": "aten::mm"}),
+        ("nested", "gpu_time_under", {"under": "Net_0"}),
+        ("nested", "gpu_time_under", {"under": 8}),
+        ("nested", "gpu_time_under", {"under": "nobody"}),
+        ("nested", "gpu_time_under", {"under": HOSTILE, "step": 2}),
+        ("nested", "python_lines", {"without": "torch/"}),
+        ("nested", "python_lines", {"without": "train.py", "step": 1}),
+        ("nested", "launch_delay", {"by": "call"}),
     ],
-)
-def test_query_with_parameters(ask: Ask, name: str, parameters: dict[str, Any]) -> None:
-    assert_same(*ask(nested(), name, **parameters))
-
-
-@pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.parametrize("recompute", ["none", "non_reentrant", "reentrant"])
-def test_query_on_a_simulated_training_run(ask: Ask, name: str, recompute: str) -> None:
-    g = simulated(recompute)
-    assert_same(*ask(g, name))
-    assert_same(*ask(g, name, step=int(g.steps()[-1].name.partition("#")[2])))
-
-
-@pytest.mark.parametrize("name", QUERIES)
-@parametrize(
-    "path",
-    traces_named(
-        "tracelens/h100/bert-small",
-        "tracelens/mi210/gpu-only",
-        "tracelens/mi300/torch-compile-triton",
-        "tracelens/inference/sglang-decode/graph-replay",
-        "hta/backward-thread",
+    files=traces_named(
+        "tracelens/h100/bert-small", "tracelens/mi210/gpu-only", "tracelens/mi300/torch-compile-triton",
+        "tracelens/inference/sglang-decode/graph-replay", "hta/backward-thread",
     ),
-)
-def test_query_on_a_real_trace(ask: Ask, name: str, path: Path) -> None:
-    assert_same(*ask(loaded(path), name))
+)  # fmt: skip
 
 
 @examples(4)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from call_trees import BACKWARD, FORWARD, Call, frame, op, run, trace
 from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from made_traces import traces
-from same_tables import assert_same, of_theme
+from same_tables import of_theme, twins
 
-from corpus import loaded, parametrize, traces_named
+from corpus import traces_named
 from tracelens_graph.analyses.kernels.copies import SIZES
 from tracelens_graph.analyses.kernels.short_kernels import short_kernels_summary
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
@@ -36,8 +35,6 @@ kernels_by_tile = QUESTIONS["kernels_by_tile"]
 modules_of_signature = QUESTIONS["modules_of_signature"]
 op_signatures = QUESTIONS["op_signatures"]
 short_kernels = QUESTIONS["short_kernels"]
-
-Ask = Callable[..., tuple[Table, Table]]
 
 FILES = traces_named(
     "tracelens/h100/bert-small",
@@ -335,36 +332,20 @@ def test_every_gpu_event_is_in_one_row(made: dict[str, Any]) -> None:
         assert not len(gpu) or name in ("copies", "graph_launches") or len(table) <= len(gpu)
 
 
-CASES: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in QUERIES),
-    ("kernels_by_tile", {"dtype": "bf16", "tile_n": 128}),
-    ("short_kernels", {"threshold_us": 3.5}),
-    ("op_signatures", {"op": "aten::add"}),
-    ("modules_of_signature", {"op": "aten::linear"}),
-    ("modules_of_signature", {"input_dims": "[[64, 64], [64, 64]]"}),
-]
-NAMED = [pytest.param(*case, id="-".join(map(str, (case[0], *case[1])))) for case in CASES]
-
-
-@pytest.mark.parametrize(("name", "parameters"), NAMED)
-@pytest.mark.parametrize("core", [nested, moving, copied, graphs, simulated])
-def test_the_database_says_the_same(ask: Ask, core: Callable[[], Core], name: str, parameters: dict[str, Any]) -> None:
-    assert_same(*ask(core(), name, **parameters))
-
-
-@pytest.mark.parametrize("name", QUERIES)
-def test_the_database_says_the_same_of_a_step(ask: Ask, name: str) -> None:
-    assert_same(*ask(nested(), name, step=2))
-    step = int(simulated().steps()[-1].name.partition("#")[2])
-    assert_same(*ask(simulated(), name, step=step))
-
-
-@pytest.mark.parametrize("name", QUERIES)
-def test_the_database_says_the_same_of_hostile_names(ask: Ask, name: str) -> None:
-    assert_same(*ask(load_core(small_trace()), name))
-
-
-@pytest.mark.parametrize(("name", "parameters"), NAMED)
-@parametrize("path", FILES)
-def test_the_database_says_the_same_of_real_traces(ask: Ask, path: Path, name: str, parameters: dict[str, Any]) -> None:
-    assert_same(*ask(loaded(path), name, **parameters))
+LAST_STEP = {"nested": 2, "simulated": 4}
+test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces = twins(
+    "shapes",
+    {
+        "nested": nested, "moving": moving, "copied": copied, "graphs": graphs, "simulated": simulated,
+        "hostile": lambda: load_core(small_trace()),
+    },
+    [
+        ("kernels_by_tile", {"dtype": "bf16", "tile_n": 128}),
+        ("short_kernels", {"threshold_us": 3.5}),
+        ("op_signatures", {"op": "aten::add"}),
+        ("modules_of_signature", {"op": "aten::linear"}),
+        ("modules_of_signature", {"input_dims": "[[64, 64], [64, 64]]"}),
+    ],
+    also=[(trace, name, {"step": LAST_STEP[trace]}) for trace in LAST_STEP for name in QUERIES],
+    files=FILES,
+)  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
-from same_tables import assert_same, of_theme
+from same_tables import of_theme, twins
 
-from corpus import loaded, parametrize, traces_named
+from corpus import traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.timeline.steps import OUTSIDE
 from tracelens_graph.cypher import library
@@ -25,7 +24,6 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 from tracelens_graph.schema.tables.timeline import STEPS
 from tracelens_graph.simulate import simulate
-from tracelens_graph.tables.table import Table
 
 QUERIES = of_theme("timeline")
 
@@ -34,8 +32,6 @@ gpu_timeline = QUESTIONS["gpu_timeline"]
 idle_gaps = QUESTIONS["idle_gaps"]
 steps = QUESTIONS["steps"]
 stream_overlap = QUESTIONS["stream_overlap"]
-
-Ask = Callable[..., tuple[Table, Table]]
 
 FILES = traces_named(
     "tracelens/h100/bert-small", "tracelens/mi300/resnet-ddp-checkpointing", "hta/two-of-128-ranks/rank-0"
@@ -313,28 +309,12 @@ def test_no_call_of_the_thread_has_a_longer_part_in_a_gap() -> None:
 
 # --- the database -----------------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.parametrize("trace", list(MADE))
-def test_the_database_says_the_same(ask: Ask, trace: str, name: str) -> None:
-    assert_same(*ask(MADE[trace](), name))
-
-
-@pytest.mark.parametrize("name", QUERIES)
-@parametrize("path", FILES)
-def test_the_database_says_the_same_of_real_traces(ask: Ask, path: Path, name: str) -> None:
-    assert_same(*ask(loaded(path), name))
-
-
-@pytest.mark.parametrize("name", BY_STEP)
-@pytest.mark.parametrize(("trace", "number"), [("two steps", 2), ("two processes", 1), ("simulated", 4)])
-def test_the_database_says_the_same_of_a_step(ask: Ask, trace: str, number: int, name: str) -> None:
-    assert_same(*ask(MADE[trace](), name, step=number))
-
-
-@pytest.mark.parametrize(
-    ("trace", "name", "parameters"),
-    [
+STEPPED = [("two steps", 2), ("two processes", 1), ("simulated", 4)]
+test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces = twins(
+    "timeline",
+    MADE,
+    also=[
+        *((trace, name, {"step": number}) for trace, number in STEPPED for name in BY_STEP),
         ("many gaps", "idle_gaps", {"top": 6, "min_us": 0}),
         ("many gaps", "idle_gaps", {"top": 6, "min_us": 7.5}),
         ("many gaps", "idle_gaps", {"top": 1000}),
@@ -344,6 +324,5 @@ def test_the_database_says_the_same_of_a_step(ask: Ask, trace: str, number: int,
         ("two steps", "stream_overlap", {"stream_b": 7, "device": 0}),
         ("two steps", "stream_overlap", {"stream_a": 7, "stream_b": 7}),
     ],
+    files=FILES,
 )
-def test_the_database_takes_the_parameters(ask: Ask, trace: str, name: str, parameters: dict[str, Any]) -> None:
-    assert_same(*ask(MADE[trace](), name, **parameters))
