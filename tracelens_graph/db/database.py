@@ -39,9 +39,9 @@ from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.output.files import file_name, stem
+from tracelens_graph.registry import HOMES, schema_of
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import DATABASE_VERSION
-from tracelens_graph.schema.tables import TABLES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -336,7 +336,7 @@ class Database:
                 answer = query.ask(driver, database, named, parameters, timeout_s)
                 if not len(answer):
                     answer.notes = [*answer.notes, *_older(catalog.traces(driver, database))]
-                return with_lists(answer, TABLES[question].columns if question in TABLES else {})
+                return with_lists(answer, schema_of(question) if question in HOMES else {})
             own = query.statement_of(question)
             _check_types(own, parameters)
             statement, given = query.prepared(driver, database, own, parameters)
