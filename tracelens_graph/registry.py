@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.tables.column import Column
-from tracelens_graph.tables.schema import DECLARED, TableSchema
 from tracelens_graph.utils.suggest import hint
+
+if TYPE_CHECKING:
+    from tracelens_graph.tables.column import Column
+    from tracelens_graph.tables.schema import TableSchema
 
 _QUESTIONS = {
     "analyses.timeline.timeline": "gpu_timeline",
@@ -96,6 +98,23 @@ _OTHERS = {
     "replay.tables": "replay_signatures replay_coverage replay_verify replay_results",
 }
 """Module -> the tables that other commands and reports show."""
+
+THEMES: Mapping[str, str] = {
+    "timeline": "When the GPU worked",
+    "idle": "When it did not, and why",
+    "ops": "What the GPU's time is charged to: ops, arguments, passes, programs",
+    "kernels": "Kernels, copies, graphs",
+    "launches": "Calls that launch, and GPU work without one",
+    "performance": "What work should cost, and what it reached",
+    "places": "Modules and lines of Python",
+    "structure": "Calls that are alike, and calls that are not",
+    "tensors": "Tensors and storages, of traces that are linked with an execution trace",
+    "memory": "Allocations and releases, of traces that were recorded with `profile_memory=True`",
+    "across": "Across traces, runs and platforms",
+    "ranks": "The ranks of a job",
+    "critical_path": "What bounds a step",
+}
+"""Folders of `analyses` with questions, and what they are about."""
 
 REPORT: Mapping[str, str] = {
     "gpu_timeline": "always",
@@ -183,19 +202,39 @@ HOMES: Mapping[str, Home] = _homes()
 """Every table by name; questions first."""
 
 
+def public_questions() -> dict[str, str]:
+    """Module -> the functions that answer a question of their name, which are public."""
+    found: dict[str, list[str]] = {}
+    for name, home in HOMES.items():
+        if home.is_question and home.function == name:
+            found.setdefault(home.module, []).append(name)
+    return {module: " ".join(names) for module, names in found.items()}
+
+
+def current(name: str) -> str:
+    """The name that a table has now; that of one that was never renamed is itself."""
+    return RENAMED[name].name if name in RENAMED else name
+
+
 def schema_of(name: str) -> TableSchema:
     """What is declared of a table.
 
     Raises:
         KeyError: there is no such table.
     """
-    if name in RENAMED:
-        name = RENAMED[name].name
+    from tracelens_graph.tables.schema import DECLARED
+
+    name = current(name)
     if name not in HOMES:
         raise KeyError(f"there is no table {name!r}; {hint(name, HOMES)}")
     if name not in DECLARED:
         HOMES[name].load()
     return DECLARED[name]
+
+
+def schemas() -> Mapping[str, TableSchema]:
+    """Every table by name; imports all of their modules."""
+    return {name: schema_of(name) for name in HOMES}
 
 
 def about_columns(table: str, columns: Iterable[str]) -> dict[str, Column]:
@@ -206,6 +245,6 @@ def about_columns(table: str, columns: Iterable[str]) -> dict[str, Column]:
         columns: names of its columns; the answer keeps to these.
     """
     there = list(columns)
-    if table in HOMES or table in RENAMED:
+    if current(table) in HOMES:
         return schema_of(table).about(there)
     return schema_of("perf_sheet").about(there) if "UID_first" in there else {}

@@ -22,7 +22,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window, narrow, window_of
-from tracelens_graph.registry import HOMES, RENAMED, Home, Renamed, schema_of
+from tracelens_graph.registry import HOMES, RENAMED, Home, Renamed, current, schema_of
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
 from tracelens_graph.utils.texts import whole_number
@@ -140,7 +140,7 @@ class Question:
     @property
     def query(self) -> Query | None:
         """Its twin in Cypher."""
-        return library().get(self.name)
+        return library().get(current(self.name))
 
     @property
     def answers(self) -> str:
@@ -149,7 +149,7 @@ class Question:
 
     @cached_property
     def parameters(self) -> Mapping[str, Parameter]:
-        """Its parameters by name. Those of a query, where it has one; else the plain ones of its function."""
+        """Its parameters by name: the plain ones of its function."""
         found = {} if self.several else {STEP: Parameter(STEP, (int, type(None)), None)}
         hints = get_type_hints(self.function, localns=_Known(vars(builtins) | self.function.__globals__))
         _, *own = inspect.signature(self.function).parameters.values()
@@ -158,8 +158,6 @@ class Question:
             is_plain = any(kind in _PLAIN or isinstance(kind, str) for kind in types)
             if one.name not in self._given and is_plain and one.default is not inspect.Parameter.empty:
                 found[one.name] = Parameter(one.name, types, one.default)
-        if self.query:
-            return {name: one for name, one in found.items() if name in self.query.parameters}
         return found
 
     @property
@@ -241,7 +239,8 @@ def parameters_of(query: Query) -> Mapping[str, Parameter]:
     A number takes the place of a whole number too, but for a number of rows.
     """
     if query.theme:
-        return QUESTIONS[query.name].parameters if query.name in QUESTIONS else {}
+        known = QUESTIONS[query.name].parameters if query.name in QUESTIONS else {}
+        return {name: one for name, one in known.items() if name in query.parameters}
     told = {}
     for name, default in query.asked.defaults.items():
         if name == STEP and default.kind in (int, type(None)):

@@ -39,7 +39,7 @@ from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.output.files import file_name, stem
-from tracelens_graph.registry import HOMES, schema_of
+from tracelens_graph.registry import HOMES, current, schema_of
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import DATABASE_VERSION
 
@@ -354,7 +354,7 @@ class Database:
 
 def _in_library(question: str) -> str:
     """The name of the query of the library whose text a statement is, word for word; else the statement."""
-    return next((one.name for one in library().values() if one.text.strip() == question.strip()), question)
+    return next((one.name for one in library().values() if one.text.strip() == question.strip()), current(question))
 
 
 def _check_types(asked: Query, parameters: Mapping[str, Any]) -> None:

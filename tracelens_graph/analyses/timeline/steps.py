@@ -86,7 +86,7 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
 
     Args:
         g: the graph, or a window of it; shown are its steps and those of its GPU events.
-        top_ops: how many ops each step names, by the GPU time charged to them.
+        top_ops: how many ops each step names, by the GPU time charged to them; 0 for no such column.
 
     Returns:
         One row per step, and one for GPU events outside of steps if there are any. No rows without steps.
@@ -123,7 +123,7 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
         "gpu_sum_ms": sum_by_group(group, c.dur_ns[gpu], groups) / 1e6,
         **{f"{name}_ms": times[name] for name in TIMES},
         "busy_percent": share,
-        "top_ops": _top_ops(core, gpu, group, groups, top_ops),
+        **({"top_ops": _top_ops(core, gpu, group, groups, top_ops)} if top_ops else {}),
         "uid": [*c.uid[steps].tolist(), None],
     }
     shown = np.arange(groups if columns["gpu_events"][outside] else outside)
