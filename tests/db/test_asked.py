@@ -34,8 +34,8 @@ TRACES = [*RANKS, ALONE]
 @pytest.mark.parametrize(
     ("question", "given", "said"),
     [
-        ("steps", {}, "bert"),
-        ("steps", {"trace": RANKS[0]["id"]}, "job/rank0"),
+        ("step_summary", {}, "bert"),
+        ("step_summary", {"trace": RANKS[0]["id"]}, "job/rank0"),
         ("diff_places", {}, "job/rank1 (a), bert (b)"),
         ("diff_places", {"b": RANKS[1]["id"]}, "job/rank0 (a), job/rank1 (b)"),
         ("diff_places", {"b": RANKS[0]["id"]}, "job/rank0 (b)"),

@@ -288,7 +288,7 @@ def test_any_trace_is_answered(trace: dict[str, Any]) -> None:
     g = load_core(trace)
     for name, question in QUERIES.items():
         table = question(g)
-        assert list(table.columns) == list(library()[name].columns)
+        assert set(library()[name].columns) <= set(table.columns)
         assert {len(cells) for cells in table.columns.values()} == {len(table)}
 
 

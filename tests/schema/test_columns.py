@@ -44,8 +44,8 @@ DECLARED = Column("registers of all kernels", "", Role.sum, "regs", compared="di
 def with_column(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A column more in `ops_summary`: declared, and filled by the analysis."""
     old = schema_of("ops_summary")
+    monkeypatch.setitem(schema.DECLARED, "ops_summary", old)
     new = replace(old, columns={**old.columns, NEW: DECLARED})
-    monkeypatch.setitem(schema.DECLARED, "ops_summary", new)
     comparison_of.cache_clear()
     compute = ops.ops_summary
 
