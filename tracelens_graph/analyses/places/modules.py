@@ -113,7 +113,7 @@ def modules(
         min_percent: modules with less than this share of all GPU time are merged into one line per place.
 
     Returns:
-        Columns as in `schema.tables.places.MODULE_TREE`; no rows without GPU events.
+        Columns as in `MODULE_TREE`; no rows without GPU events.
 
     Raises:
         AnalysisError: `by` or `sort` is none of the above.
