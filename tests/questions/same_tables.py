@@ -46,13 +46,15 @@ def _file(table: Table, columns: list[str]) -> str:
     return file.getvalue()
 
 
-def of_theme(theme: str) -> dict[str, Question]:
-    """The questions of a theme that have a query."""
-    return {name: one for name, one in QUESTIONS.items() if one.query and one.query.theme == theme}
+def with_queries(names: str) -> dict[str, Question]:
+    """Questions by name, each of which has a query."""
+    found = {name: QUESTIONS[name] for name in names.split()}
+    assert all(one.query for one in found.values())
+    return found
 
 
 def twins(
-    theme: str,
+    questions: Mapping[str, Question],
     made: Mapping[str, Callable[[], Core]],
     asked: Sequence[Asked] = (),
     also: Sequence[tuple[str, str, Mapping[str, Any]]] = (),
@@ -62,14 +64,14 @@ def twins(
     """Two tests: the database says what the graph in memory says, of traces made by hand, and of real ones.
 
     Args:
-        theme: all questions of it about one trace are asked of all traces.
+        questions: those about one trace are asked of all traces.
         made: name -> trace.
         asked: further questions to all traces, with parameters.
         also: further questions to a trace that is made: its name, question and parameters.
         files: real traces.
         rows: how many rows an answer has at least.
     """
-    every = [*((name, {}) for name, one in of_theme(theme).items() if not one.several), *asked]
+    every = [*((name, {}) for name, one in questions.items() if not one.several), *asked]
 
     def same(ask: Ask, core: Core, name: str, parameters: Mapping[str, Any]) -> None:
         query, twin = ask(core, name, **parameters)
@@ -79,8 +81,9 @@ def twins(
     @pytest.mark.parametrize(
         ("trace", "name", "parameters"),
         [
-            pytest.param(*one, id="-".join(map(str, (*one[:2], *one[2].items()))))
-            for one in (*((trace, *question) for trace in made for question in every), *also)
+            pytest.param(*one, id="-".join(map(str, (*kind, *one[:2], *one[2].items()))))
+            for kind, some in (((), [(trace, *one) for trace in made for one in every]), (("also",), also))
+            for one in some
         ],
     )
     def of_made(ask: Ask, trace: str, name: str, parameters: Mapping[str, Any]) -> None:

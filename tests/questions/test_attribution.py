@@ -11,18 +11,20 @@ from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from made_traces import traces
 from profiles import examples
-from same_tables import Ask, assert_same, of_theme, twins
+from same_tables import Ask, assert_same, twins, with_queries
 
 from corpus import traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.cypher import library
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
-QUERIES = of_theme("attribution")
+QUERIES = with_queries(
+    "forward_backward gpu_time_under kernel_summary launch_delay modules ops_summary ops_summary_by_category "
+    "ops_unique_args programs python_lines runtime_summary unified_perf_summary unlaunched_gpu_time"
+)
 
 LINEAR = {"Input_Dims": [[8, 16], [32, 16]], "Input_type": ["float", "float"]}
 ELEMENTWISE = "void at::native::elementwise_kernel<4>(int)"
@@ -278,14 +280,13 @@ def test_every_gpu_event_counts_once(trace: dict[str, Any]) -> None:
 
 
 def test_each_query_has_a_twin_with_its_columns() -> None:
-    queries = {query.name: query for query in library().values() if query.theme == "attribution"}
-    assert set(queries) <= set(QUESTIONS)
-    for name, query in queries.items():
-        assert set(query.columns) <= set(QUESTIONS[name](nested()).columns)
+    for name, question in QUERIES.items():
+        assert question.query
+        assert set(question.query.columns) <= set(QUESTIONS[name](nested()).columns)
 
 
 test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces = twins(
-    "attribution",
+    QUERIES,
     {
         "nested": nested,
         "hostile": lambda: load_core(small_trace()),

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 from handmade import span
 from memory_traces import instant, training
-from same_tables import Ask, of_theme, twins
+from same_tables import Ask, twins, with_queries
 
 from corpus import traces_named
 from tracelens_graph.db.database import Database
@@ -16,7 +16,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
-QUERIES = of_theme("memory")
+QUERIES = with_queries("allocations_by_module memory_peak")
 UNSEEN = [
     instant(1, 100, 1, 1100, reserved=2000), instant(2, 50, 1, 1050), instant(2, -50, 1, 1000), instant(2, 70, 2, 1070),
     instant(3, -30, 9, 1040), instant(4, 60, 2, 1100), instant(4, -1000, 8, 100), instant(5, 5, 3, kind=0, device=-1),
@@ -32,7 +32,7 @@ def simulated() -> Core:
 
 
 test_both_say_the_same, test_both_say_the_same_of_real_traces = twins(
-    "memory",
+    QUERIES,
     {"training": lambda: load_core(training()), "unseen": lambda: load_core(UNSEEN), "simulated": simulated},
     also=[("simulated", name, {"step": 4}) for name in QUERIES],
     files=traces_named("tracelens/h100/bert-small", "tracelens/mi300/normalization-layers"),

@@ -13,7 +13,7 @@ from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from made_traces import traces
 from placed_traces import placed
-from same_tables import Ask, assert_same, of_theme, twins
+from same_tables import Ask, assert_same, twins, with_queries
 
 from corpus import traces_named
 from tracelens_graph.analyses.performance.roofline_summary import unmodelled
@@ -27,12 +27,12 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Flag
 from tracelens_graph.simulate import simulate
 
-QUERIES = of_theme("quality")
+QUERIES = with_queries("incomplete_traces outliving_events unlinked unmodelled")
 
 incomplete_traces = QUESTIONS["incomplete_traces"]
 outliving_events = QUESTIONS["outliving_events"]
 unlinked = QUESTIONS["unlinked"]
-unmodelled_time = QUESTIONS["unmodelled_time"]
+unmodelled_time = QUESTIONS["unmodelled"]
 
 FILES = traces_named(
     "tracelens/b200/eager-serving",
@@ -181,7 +181,7 @@ def test_damaged_traces_are_incomplete() -> None:
     assert [row["run"] for row in incomplete_traces(found, run="b").records()] == ["b"]
 
 
-@pytest.mark.parametrize("name", ["unlinked", "unmodelled_time"])
+@pytest.mark.parametrize("name", ["unlinked", "unmodelled"])
 def test_a_step_that_is_not_there(name: str) -> None:
     with pytest.raises(AnalysisError, match="no step 9"):
         QUESTIONS[name](work(), step=9)
@@ -212,12 +212,12 @@ def test_nothing_is_lost_and_nothing_counts_twice(trace: dict[str, Any]) -> None
 
 
 test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces = twins(
-    "quality",
+    QUERIES,
     MADE,
     also=[
         (trace, name, {"step": number})
         for trace, number in [("work", 1), ("simulated", 4)]
-        for name in ("unlinked", "unmodelled_time")
+        for name in ("unlinked", "unmodelled")
     ],
     files=FILES,
 )

@@ -12,7 +12,7 @@ from call_trees import BACKWARD, FORWARD, Call, frame, op, run, trace
 from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from made_traces import traces
-from same_tables import of_theme, twins
+from same_tables import twins, with_queries
 
 from corpus import traces_named
 from tracelens_graph.analyses.kernels.copies import SIZES
@@ -26,7 +26,10 @@ from tracelens_graph.perf.devices import architecture
 from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
-QUERIES = of_theme("shapes")
+QUERIES = with_queries(
+    "category_shares copies graph_launches instruction_costs kernels_by_tile modules_of_signature op_signatures "
+    "short_kernels"
+)
 
 category_shares = QUESTIONS["category_shares"]
 copies = QUESTIONS["copies"]
@@ -334,7 +337,7 @@ def test_every_gpu_event_is_in_one_row(made: dict[str, Any]) -> None:
 
 LAST_STEP = {"nested": 2, "simulated": 4}
 test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces = twins(
-    "shapes",
+    QUERIES,
     {
         "nested": nested, "moving": moving, "copied": copied, "graphs": graphs, "simulated": simulated,
         "hostile": lambda: load_core(small_trace()),

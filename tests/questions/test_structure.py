@@ -12,7 +12,7 @@ from call_trees import BACKWARD, FORWARD, Call, annotation, frame, launch, load,
 from handmade import small_trace, span
 from hypothesis import given
 from made_traces import traces
-from same_tables import Ask, assert_same, of_theme, twins
+from same_tables import Ask, assert_same, twins, with_queries
 
 from corpus import loaded, needs_corpus, traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
@@ -22,7 +22,7 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
-QUERIES = of_theme("structure")
+QUERIES = with_queries("odd_layers path_to_python recomputed_share repeated_subtrees unusual_kernels")
 
 odd_layers = QUESTIONS["odd_layers"]
 path_to_python = QUESTIONS["path_to_python"]
@@ -286,7 +286,7 @@ def test_tables_are_described_whatever_the_trace(made: dict[str, Any]) -> None:
 
 
 test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces = twins(
-    "structure",
+    QUERIES,
     {
         "layered": layered, "trained": trained, "chosen": chosen, "simulated": simulated, "reentrant": reentrant,
         "hostile": lambda: load_core(small_trace()),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from same_tables import of_theme, twins
+from same_tables import twins, with_queries
 
 from corpus import CHECKOUT
 from tracelens_graph.analyses.questions import QUESTIONS
@@ -16,7 +16,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
-QUERIES = of_theme("tensors")
+QUERIES = with_queries("bytes_alive copy_chains peak_bytes_by_module shared_reads storage_kernels tensor_makers")
 SMALL: dict[str, Any] = {"batch": 2, "tokens": 16, "width": 32, "heads": 2, "vocabulary": 64}
 
 
@@ -189,7 +189,7 @@ def test_what_an_execution_trace_alone_answers() -> None:
 
 
 test_the_database_says_the_same, _ = twins(
-    "tensors",
+    QUERIES,
     {
         "small": small, "recorded": recorded,
         "two ranks": lambda: simulated(steps=2, ranks=2, reuse_ids=True),
