@@ -166,14 +166,6 @@ def test_window() -> None:
     assert "aten::softmax" in table.title
 
 
-def test_no_gpu_events() -> None:
-    core = load_core([span("cpu_op", "aten::mm", 0, 1)])
-    for table in (kernel_category_detail(core), kernel_category_summary(core)):
-        assert len(table) == 0
-        assert list(table.notes) == ["the trace has no GPU events"]
-    assert len(kernel_summary(core, kernel_categories=True)) == 0
-
-
 def check_sums(core: Core) -> None:
     kernels = kernel_summary(core, kernel_categories=True)
     expected, counts = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str]]()

@@ -142,13 +142,6 @@ def test_names_that_differ_by_spelling_only_are_one_row() -> None:
     assert [(row["operation_count"], row["Input Dims"]) for row in table.records()] == [(2, [[1, 2]])]
 
 
-def test_without_gpu_events() -> None:
-    core = load_core([span("cpu_op", "aten::mm", 0, 5)])
-    for table in (ops_summary(core), ops_summary_by_category(core), ops_unique_args(core, call_stack=True)):
-        assert len(table) == 0
-        assert list(table.notes) == ["the trace has no GPU events"]
-
-
 def check_sums(w: Window) -> None:
     """Every GPU event is charged once, and three tables tell the same of it."""
     c = w.core.columns

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from corpus import cases, chosen_traces, loaded, needs_goldens, parametrize, reference_tables
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
+from tracelens_graph.graph.autograd import _autograd
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import changed
@@ -57,13 +58,6 @@ def test_known_answer() -> None:
     split = times(gpu_timeline(core, micro_idle_us=5))
     assert (split["micro_idle_time"], split["macro_idle_time"]) == (0.002, 0.012)
     assert "idle_time" not in split
-
-
-def test_without_gpu_events_there_are_no_rows_and_a_note() -> None:
-    core = load_core([{"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 0, "dur": 2}])
-    table = gpu_timeline(core)
-    assert len(table) == 0
-    assert list(table.notes) == ["the trace has no GPU events"]
 
 
 def test_one_empty_kernel() -> None:
@@ -141,7 +135,7 @@ def test_linked_timelines_equal_the_reference(golden: Path, trace: Path) -> None
         assert len(extra) == MORE_LINKED[name]
         recompute = core.recompute
         core = without(core, extra)
-        core.autograd = replace(core.autograd, recompute=recompute)
+        core.remember(replace(core.autograd, recompute=recompute), _autograd)
     table = gpu_timeline(
         core,
         linked_only=True,

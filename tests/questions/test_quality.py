@@ -21,7 +21,7 @@ from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cypher import library
 from tracelens_graph.db.database import Database
 from tracelens_graph.db.image import Options
-from tracelens_graph.errors import AnalysisError, DatabaseError
+from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Flag
@@ -179,12 +179,6 @@ def test_damaged_traces_are_incomplete() -> None:
     assert rows[0]["damage"] == damaged().info.damage != ""
     assert (rows[0]["state"], rows[0]["lean"], rows[0]["nodes"]) == ("complete", False, len(damaged().columns))
     assert [row["run"] for row in incomplete_traces(found, run="b").records()] == ["b"]
-
-
-@pytest.mark.parametrize("name", ["unlinked", "unmodelled"])
-def test_a_step_that_is_not_there(name: str) -> None:
-    with pytest.raises(AnalysisError, match="no step 9"):
-        QUESTIONS[name](work(), step=9)
 
 
 # --- what must hold ---------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from tracelens_graph.analyses.kernels.copies import SIZES
 from tracelens_graph.analyses.kernels.short_kernels import short_kernels_summary
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture
@@ -272,8 +271,6 @@ def test_a_copy_from_the_device_is_bound_by_the_link() -> None:
 def test_signatures_of_a_step_and_of_an_op_that_is_not_there() -> None:
     assert rows(op_signatures(nested(), op="aten::mm", step=1), "calls", "gpu_time_us") == [(1, 40.0)]
     assert not len(op_signatures(nested(), op="aten::linear"))
-    with pytest.raises(AnalysisError, match="no step 7"):
-        op_signatures(nested(), step=7)
 
 
 @pytest.mark.parametrize("core", [nested, simulated])
@@ -328,11 +325,6 @@ def test_every_gpu_event_is_in_one_row(made: dict[str, Any]) -> None:
     found = category_shares(core)
     assert np.sum(found["count"]) == len(gpu)
     assert np.sum(found["gpu_time_us"]) == pytest.approx(core.columns.dur_ns[gpu].sum() / 1e3)
-    for name, question in QUERIES.items():
-        table = question(core)
-        assert table.name == name
-        assert set(table.columns) == set(table.about)
-        assert not len(gpu) or name in ("copies", "graph_launches") or len(table) <= len(gpu)
 
 
 LAST_STEP = {"nested": 2, "simulated": 4}

@@ -276,15 +276,6 @@ def test_recomputation_of_a_simulated_job(core: Callable[[], Core]) -> None:
 # --- all of them ------------------------------------------------------------------------------------------------
 
 
-@given(traces())
-def test_tables_are_described_whatever_the_trace(made: dict[str, Any]) -> None:
-    core = load_core(made)
-    for name, question in QUERIES.items():
-        table = question(core)
-        assert table.name == name
-        assert set(table.columns) == set(table.about)
-
-
 test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces = twins(
     QUERIES,
     {
