@@ -18,6 +18,19 @@ def span(cat: str, name: str, ts: float, dur: float, pid: Any = 100, tid: Any = 
     return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": named}
 
 
+def gpu(
+    ts: float, dur: float, correlation: int, name: str = "gemm", cat: str = "kernel", **args: Any
+) -> dict[str, Any]:
+    """Work on a GPU: of device 0 and stream 7, unless others are named."""
+    place = {"device": 0, "stream": 7} | args
+    return span(cat, name, ts, dur, place["device"], place["stream"], **place, correlation=correlation)
+
+
+def call(ts: float, correlation: int, name: str = "cudaLaunchKernel", dur: float = 2, **where: Any) -> dict[str, Any]:
+    """A runtime call, which launches the work of its correlation id."""
+    return span("cuda_runtime", name, ts, dur, **where, correlation=correlation)
+
+
 def small_trace() -> dict[str, Any]:
     """The trace, as parsed JSON. Positions in the list are the uids."""
     gpu = {"pid": 0, "tid": 7, "device": 0, "stream": 7}
