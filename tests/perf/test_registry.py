@@ -10,7 +10,7 @@ import pytest
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph import perf
-from tracelens_graph.compat.models import TRACELENS_MODELS
+from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.op_table.entry import OpEntry, model, ops

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.compat.cells import in_python
-from tracelens_graph.compat.notices import warn_of_damage
+from tracelens_graph.compat.options import warn_of_damage
 from tracelens_graph.compat.ranks.tables import RankTables
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core

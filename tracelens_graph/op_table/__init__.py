@@ -4,7 +4,7 @@
     OpEntry(category="GEMM", model=ModelSpec("gemm", "Product", ...), sheet="GEMM", in_tracelens=True, ...)
 
 The category of an op (`categories.ops`), its performance model (`perf.registry`), and the models that TraceLens has too
-(`compat.models`) are all read from here. The table is data: it imports no formula.
+(`compat.PerfModel`) are all read from here. The table is data: it imports no formula.
 
 How to add an op or a model
 ---------------------------

@@ -19,9 +19,7 @@ from tracelens_graph.analyses.performance.perf_rows import RATES, stats, work_co
 from tracelens_graph.analyses.shared.call_columns import by_time, thread_labels
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
-from tracelens_graph.compat.jax.instructions import Instruction, arrays
-from tracelens_graph.compat.jax.kernels import Kernels
-from tracelens_graph.compat.jax.launchers import STATISTICS, details
+from tracelens_graph.compat.jax.kernels import STATISTICS, Instruction, Kernels, arrays, details
 from tracelens_graph.compat.jax.rules import JAX_KEYS
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.cost import CannotModel, Cost

@@ -15,21 +15,20 @@ from typing import Any
 
 from tracelens_graph.analyses.ranks.nodes import Nodes, devices_of, host_of
 from tracelens_graph.analyses.shared.grouping import Cells
-from tracelens_graph.compat.ranks.all2allv import (
+from tracelens_graph.compat.ranks.columns import (
     all2allv_columns,
-    heatmap,
-    is_all2allv,
-    summary_all2allv_columns,
-)
-from tracelens_graph.compat.ranks.implicit_sync import (
     has_barrier,
+    heatmap,
     implicit_sync_columns,
+    is_all2allv,
+    long_columns,
     straggler_columns,
+    summary_all2allv_columns,
     summary_implicit_sync_columns,
+    summary_long_columns,
 )
 from tracelens_graph.compat.ranks.instances import Instances
 from tracelens_graph.compat.ranks.kernels import Arguments, RankKernels
-from tracelens_graph.compat.ranks.long import long_columns, summary_long_columns
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import element_bytes
 from tracelens_graph.graph.trace_set import TraceSet, titled
