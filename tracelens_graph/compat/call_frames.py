@@ -10,10 +10,9 @@ import pandas as pd
 
 from tracelens_graph.analyses.ops.launchers import OpCalls
 from tracelens_graph.analyses.ops.overlap import overlap
-from tracelens_graph.analyses.shared.call_columns import thread_labels
 from tracelens_graph.analyses.shared.call_stacks import module_stacks, parent_modules
 from tracelens_graph.categories.kernels import kernel_categories
-from tracelens_graph.compat.cells import as_tuples
+from tracelens_graph.compat.cells import as_tuples, thread_columns
 from tracelens_graph.compat.summaries import ARGUMENTS, DIRECT, SUBTREE, Details
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.graph.core import Core
@@ -170,9 +169,7 @@ def calls_frame(
         columns["parent_module"] = parent_modules(core, found.module)
     if recompute:
         columns["is_recompute"] = core.recompute[rows]
-    labels, label = thread_labels(core)
-    for i, column in enumerate(("process_name", "process_label", "thread_name")):
-        columns[column] = [labels[code][i] for code in label[c.thread[rows]].tolist()]
+    columns |= thread_columns(core, rows)
     if details:
         beside = overlap(found)
         columns["overlapping_kernel_names"] = beside.names

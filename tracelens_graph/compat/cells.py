@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from tracelens_graph.analyses.shared.call_columns import thread_labels
+from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.graph.core import Core
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Rows
 
 
 def as_tuples(value: Any) -> Any:
@@ -43,3 +47,11 @@ def in_order(names: Iterable[str], op: str) -> list[str]:
         first = ("B", *(name for name in first if name != "B"))
     rank = {name: place for place, name in enumerate(first)}
     return sorted(known, key=lambda name: rank.get(plain[name], len(rank)))
+
+
+def thread_columns(core: Core, rows: Rows) -> dict[str, Cells]:
+    """Names of process and thread of the events at some rows, and the label of the process."""
+    labels, label = thread_labels(core)
+    found = [labels[code] for code in label[core.columns.thread[rows]].tolist()]
+    names = ("process_name", "process_label", "thread_name")
+    return {name: [one[at] for one in found] for at, name in enumerate(names)}

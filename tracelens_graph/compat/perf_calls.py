@@ -19,13 +19,12 @@ from tracelens_graph.analyses.ops.launchers import OpCalls, busy_by_group
 from tracelens_graph.analyses.performance.modelled import arguments_of, context_of
 from tracelens_graph.analyses.performance.perf_rows import CostedCalls, work_columns
 from tracelens_graph.analyses.performance.unified import unified
-from tracelens_graph.analyses.shared.call_columns import thread_labels
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.categories.kernel_names import parse_name
 from tracelens_graph.categories.parsed_name import ParsedName
 from tracelens_graph.compat.call_frames import argument_tuples, kernel_details, kernel_names
-from tracelens_graph.compat.cells import in_order
+from tracelens_graph.compat.cells import in_order, thread_columns
 from tracelens_graph.compat.summaries import ARGUMENTS
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.graph.core import Core
@@ -190,8 +189,6 @@ def _params(found: CostedCalls) -> list[dict[str, Any]]:
 def identity_columns(tree: TraceToTree, calls: OpCalls, recompute: bool) -> dict[str, Cells]:
     """Which events calls are, and where they ran."""
     core, c, rows = tree.graph, tree.graph.columns, calls.rows
-    labels, label = thread_labels(core)
-    places = [labels[code] for code in label[c.thread[rows]].tolist()]
     external = c.external_id[rows].tolist()
     columns: dict[str, Cells] = {
         "cat": [tree.category(row) for row in rows.tolist()],
@@ -200,9 +197,7 @@ def identity_columns(tree: TraceToTree, calls: OpCalls, recompute: bool) -> dict
         "pid": [core.threads[code][0] for code in c.thread[rows].tolist()],
         "tid": [core.threads[code][1] for code in c.thread[rows].tolist()],
         "external_id": [None if value == -1 else value for value in external],
-        "process_name": [place[0] for place in places],
-        "process_label": [place[1] for place in places],
-        "thread_name": [place[2] for place in places],
+        **thread_columns(core, rows),
     }
     return columns | ({"is_recompute": core.recompute[rows]} if recompute else {})
 

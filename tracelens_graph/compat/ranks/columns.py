@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,40 +23,25 @@ from tracelens_graph.compat.ranks.instances import Instances, collective_id, spa
 from tracelens_graph.compat.ranks.kernels import Arguments, RankKernels
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import MOST_RANKS
+from tracelens_graph.utils.arrays import Codes
 
 _ARGUMENTS = (
     "Process Group Name", "Process Group Ranks", "Collective name", "Group size", "dtype", "In msg nelems",
     "In msg size (MB)", "Out msg nelems", "Out msg size (MB)", "In split size", "Out split size",
 )  # fmt: skip
+_SIZES = ("In msg size (MB)", "Out msg size (MB)")
 
 
 def long_columns(kernels: RankKernels, nodes: Nodes) -> dict[str, Cells]:
     """Columns of `nccl_long`: every kernel, by rank and start."""
-    arguments = kernels.arguments
-    said = kernels.said.tolist()
-    grouped = kernels.number >= 0
     spans = spans_of_groups(kernels, nodes)
-    of_argument: dict[str, list[object]] = {
-        name: [one.megabytes(name[:3].strip()) for one in arguments]
-        if "size (MB)" in name
-        else [one.cells[name] for one in arguments]
-        for name in _ARGUMENTS
-    }
-    columns: dict[str, Cells] = {
-        "collective_id": [
-            collective_id(kernels, at) if is_grouped else None for at, is_grouped in enumerate(grouped.tolist())
-        ],
-        "index_in_group": [number if number >= 0 else None for number in kernels.number.tolist()],
-        "rank": np.array(kernels.ranks, np.int64)[kernels.place],
-    }
-    for name, cells in of_argument.items():
-        if "size (MB)" in name:
-            columns[name] = np.array(cells, float)[kernels.said]
-        else:
-            columns[name] = [cells[at] for at in said]
+    numbers = kernels.number.tolist()
     return {
-        **columns,
-        "stream": [stream if stream >= 0 else None for stream in kernels.stream.tolist()],
+        "collective_id": [collective_id(kernels, at) if number >= 0 else None for at, number in enumerate(numbers)],
+        "index_in_group": [number if number >= 0 else None for number in numbers],
+        "rank": np.array(kernels.ranks, np.int64)[kernels.place],
+        **{name: picked(_cells(kernels.arguments, name), kernels.said) for name in _ARGUMENTS},
+        "stream": _streams(kernels.stream),
         "ts": kernels.ts(),
         "dur": kernels.dur_ns / 1e3,
         "node_id": [nodes.node_of(kernels.ranks[at]) for at in kernels.place.tolist()],
@@ -68,20 +54,14 @@ def summary_long_columns(kernels: RankKernels, nodes: Nodes) -> dict[str, Cells]
     group = text_codes(list(zip(kernels.place.tolist(), kernels.said.tolist(), kernels.stream.tolist(), strict=True)))
     _, first = np.unique(group, return_index=True)
     times, spans = Groups(group, kernels.dur_ns, len(first)), spans_of_groups(kernels, nodes)
-    said = [kernels.arguments[at] for at in kernels.said[first].tolist()]
+    arguments = [kernels.arguments[at] for at in kernels.said[first].tolist()]
     ranks = [kernels.ranks[at] for at in kernels.place[first].tolist()]
     columns: dict[str, Cells] = {
         "rank": np.array(ranks, np.int64),
-        **{key: [one.cells[key] for one in said] for key in KEYS},
-        "stream": [stream if stream >= 0 else None for stream in kernels.stream[first].tolist()],
-        **{
-            f"{way} msg size (MB)_first": np.array([one.megabytes(way) for one in said], float) for way in ("In", "Out")
-        },
-        "dur_sum": times.sum / 1e3,
-        "dur_mean": times.mean / 1e3,
-        "dur_std": times.std() / 1e3,
-        "dur_min": times.min / 1e3,
-        "dur_max": times.max / 1e3,
+        **{key: _cells(arguments, key) for key in KEYS},
+        "stream": _streams(kernels.stream[first]),
+        **{f"{size}_first": _cells(arguments, size) for size in _SIZES},
+        **{f"dur_{which}": statistic(times, which) / 1e3 for which in ("sum", "mean", "std", "min", "max")},
         "operation_count": times.count,
         "node_id": [nodes.node_of(rank) for rank in ranks],
         "node_span": [spans[at] for at in kernels.group[first].tolist()],
@@ -89,6 +69,19 @@ def summary_long_columns(kernels: RankKernels, nodes: Nodes) -> dict[str, Cells]
     order = np.argsort(-times.sum, kind="stable")
     return {name: picked(cells, order) for name, cells in columns.items()}
 
+
+def _cells(arguments: Sequence[Arguments], name: str) -> Cells:
+    """A column of arguments; NaN for a size that is not known."""
+    if name.endswith("(MB)"):
+        return np.array([one.megabytes(name.split()[0]) for one in arguments], float)
+    return [one.cells[name] for one in arguments]
+
+
+def _streams(streams: np.ndarray) -> list[int | None]:
+    return [number if number >= 0 else None for number in streams.tolist()]
+
+
+# --- collectives that end together -----------------------------------------------------------------------------------
 
 WITH_BARRIER = (
     "allreduce", "allreduce_coalesced", "reduce_scatter", "_reduce_scatter_base", "all_gather", "_allgather_base",
@@ -126,8 +119,7 @@ def implicit_sync_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     sizes = np.array([one.group_size or np.nan for one in said], float)
     columns: dict[str, Cells] = {
         "collective_id": found.ids,
-        **{name: [one.cells[name] for one in said] for name in _EVEN},
-        **{f"{way} msg size (MB)": np.array([one.megabytes(way) for one in said], float) for way in ("In", "Out")},
+        **{name: _cells(said, name) for name in (*_EVEN, *_SIZES)},
         "Full msg size (MB)": full,
         "comm_latency": latency / 1e3,
         "skew in start time": (found.last_start_ns - found.first_start_ns) / 1e3,
@@ -168,16 +160,23 @@ def summary_implicit_sync_columns(each: Mapping[str, Cells], statistics: Sequenc
     for name in ("Process Group Name", "Group size", "Full msg size (MB)"):
         columns[name] = picked(each[name], first)
     for figure in _FIGURES:
-        values = np.asarray(each[figure], float)
-        if not figure.endswith("(GB/s)") or not np.isnan(values).all():
-            known = ~np.isnan(values)
-            groups = Groups(group[known], values[known], len(first))
-            columns |= {f"{figure}_{which}": statistic(groups, which) for which in statistics}
+        if not figure.endswith("(GB/s)") or not np.isnan(np.asarray(each[figure], float)).all():
+            columns |= _of_groups(each, figure, group, len(first), statistics)
     latency = Groups(group, np.rint(np.asarray(each["comm_latency"]) * 1e3).astype(np.int64), len(first))
     columns["count"] = latency.count
     columns["Total comm latency (ms)"] = latency.sum / 1e6
     order = np.argsort(-latency.sum, kind="stable")
     return {name: picked(cells, order) for name, cells in columns.items()}
+
+
+def _of_groups(
+    each: Mapping[str, Cells], name: str, group: Codes, count: int, statistics: Sequence[str]
+) -> dict[str, Cells]:
+    """Statistics of a figure by groups of collectives, those of which it is not known left out."""
+    values = np.asarray(each[name], float)
+    known = ~np.isnan(values)
+    groups = Groups(group[known], values[known], count)
+    return {f"{name}_{which}": statistic(groups, which) for which in statistics}
 
 
 def _in_order(cells: Sequence[Any]) -> list[tuple[bool, bool, Any]]:
@@ -243,11 +242,10 @@ def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     early = found.per_part(found.last_end_ns) - found.end_ns
     total, wall = found.reduced(np.add, sent), found.last_end_ns - found.first_start_ns
     of_rank = _rate(sent, kernels.dur_ns)
-    stream = kernels.stream[found.lowest].tolist()
     columns: dict[str, Cells] = {
         "collective_id": found.ids,
-        **{name: [one.cells[name] for one in said] for name in _UNEVEN},
-        "stream": [number if number >= 0 else None for number in stream],
+        **{name: _cells(said, name) for name in _UNEVEN},
+        "stream": _streams(kernels.stream[found.lowest]),
         "total data communicated (MB)": total,
         "total nelems communicated": [
             None if np.isnan(count) else int(count) for count in found.reduced(np.add, elements).tolist()
@@ -282,12 +280,6 @@ def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     return {name: picked(cells, order) for name, cells in columns.items()}
 
 
-def _cells(arguments: Sequence[Arguments], name: str) -> Cells:
-    if name.endswith("(MB)"):
-        return np.array([one.megabytes(name.split()[0]) for one in arguments], float)
-    return [one.cells[name] for one in arguments]
-
-
 def _or_nan(count: int | None) -> float:
     return np.nan if count is None else float(count)
 
@@ -302,24 +294,18 @@ def summary_all2allv_columns(each: Mapping[str, Cells], statistics: Sequence[str
     told = list(zip(each["Process Group Name"], each["dtype"], strict=True))
     group = text_codes(told)
     _, first = np.unique(group, return_index=True)
-
-    def figures(name: str, which: Sequence[str]) -> dict[str, Cells]:
-        values = np.asarray(each[name], float)
-        known = ~np.isnan(values)
-        of_group = Groups(group[known], values[known], len(first))
-        return {f"{name}_{one}": statistic(of_group, one) for one in which}
-
+    figures = partial(_of_groups, each, group=group, count=len(first))
     wall = Groups(group, np.rint(np.asarray(each["wall_time (us)"]) * 1e3).astype(np.int64), len(first))
     columns: dict[str, Cells] = {
         **{key: picked(each[key], first) for key in ("Process Group Name", "dtype")},
-        **figures("total data communicated (MB)", statistics),
-        **figures("wall_time (us)", statistics),
+        **figures("total data communicated (MB)", statistics=statistics),
+        **figures("wall_time (us)", statistics=statistics),
         "Total wall_time (us)": wall.sum / 1e3,
-        **figures("throughput (GB/s)", statistics),
-        **figures("size_imbalance", ("mean", "max")),
-        **figures("max_rank_dur (us)", ("mean", "max")),
-        **figures("skew in start time", ("mean", "max")),
-        **figures("skew in end time", ("mean", "max")),
+        **figures("throughput (GB/s)", statistics=statistics),
+        **figures("size_imbalance", statistics=("mean", "max")),
+        **figures("max_rank_dur (us)", statistics=("mean", "max")),
+        **figures("skew in start time", statistics=("mean", "max")),
+        **figures("skew in end time", statistics=("mean", "max")),
         "count": wall.count,
         **{key: picked(each[key], first) for key in ("Process Group Ranks", "Collective name", "Group size")},
         "Total wall_time (ms)": wall.sum / 1e6,
