@@ -16,32 +16,6 @@ from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, PYTHON_KINDS, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 
 
-class ModuleTimes:
-    """GPU busy time of all modules of a graph, computed once.
-
-    Args:
-        graph: the graph.
-        modules: rows of the modules, ascending.
-    """
-
-    def __init__(self, graph: Core, modules: np.ndarray) -> None:
-        c, gpu = graph.columns, graph.gpu_rows
-        nearest = nearest_above(c, gpu, (Kind.Module,))
-        inside = nearest >= 0
-        gpu, group = gpu[inside], np.searchsorted(modules, nearest[inside])
-        own = union_length_by_group(group, c.start_ns[gpu], c.end_ns[gpu], len(modules))
-        self._busy_ns = dict(zip(modules.tolist(), graph.gpu_busy_ns(modules).tolist(), strict=True))
-        self._own_ns = dict(zip(modules.tolist(), own.tolist(), strict=True))
-
-    def busy_us(self, row: int) -> float | None:
-        """Time during which anything runs that was launched below a module; None for a row that is none (-1)."""
-        return self._busy_ns[row] / 1000 if row >= 0 else None
-
-    def own_us(self, row: int) -> float:
-        """The same of what was launched below a module, but below no module in it."""
-        return self._own_ns[row] / 1000
-
-
 class EventTree:
     """Parents and children of all events of a graph.
 
@@ -124,10 +98,22 @@ class EventTree:
         outer = row if self.graph.columns.kind[row] == Kind.Module else self.module_around(row)
         return modules[inside][around[inside] == outer]
 
+    def module_us(self, row: int) -> float | None:
+        """Time during which anything runs that was launched below a module, in us; None for a row that is none (-1)."""
+        return self._module_ns[row][0] / 1000 if row >= 0 else None
+
+    def own_module_us(self, row: int) -> float:
+        """The same of what was launched below a module, but below no module in it."""
+        return self._module_ns[row][1] / 1000
+
     @cached_property
-    def module_times(self) -> ModuleTimes:
-        """GPU busy time of all modules."""
-        return ModuleTimes(self.graph, self._modules[0])
+    def _module_ns(self) -> dict[int, tuple[int, int]]:
+        c, gpu, (modules, _) = self.graph.columns, self.graph.gpu_rows, self._modules
+        nearest = nearest_above(c, gpu, (Kind.Module,))
+        gpu, group = gpu[nearest >= 0], np.searchsorted(modules, nearest[nearest >= 0])
+        own = union_length_by_group(group, c.start_ns[gpu], c.end_ns[gpu], len(modules))
+        times = zip(self.graph.gpu_busy_ns(modules).tolist(), own.tolist(), strict=True)
+        return dict(zip(modules.tolist(), times, strict=True))
 
     @cached_property
     def _modules(self) -> tuple[np.ndarray, np.ndarray]:

@@ -57,19 +57,19 @@ class Instruction:
         return Arguments(*self.argset)
 
     @cached_property
-    def told(self) -> list[str]:
+    def attributes(self) -> list[str]:
         """The attributes among its arguments: the name of its kind, its result, then the others."""
         return told_in(self.argset[3])
 
     @cached_property
     def by_name(self) -> dict[str, str]:
         """The attributes that have names."""
-        return dict(text.split("=", 1) for text in self.told[2:] if "=" in text)
+        return dict(text.split("=", 1) for text in self.attributes[2:] if "=" in text)
 
     @property
     def does(self) -> str:
         """The name by which the table of ops knows it."""
-        return self.told[0] if self.told else ""
+        return self.attributes[0] if self.attributes else ""
 
     @cached_property
     def _operands(self) -> list[tuple[str, list[int], list[int]]]:
@@ -105,7 +105,7 @@ class Instruction:
     @property
     def result(self) -> str:
         """Its result as HLO writes it; of a tuple all parts."""
-        return self.told[1] if len(self.told) > 1 else ""
+        return self.attributes[1] if len(self.attributes) > 1 else ""
 
     @cached_property
     def results(self) -> list[tuple[str, list[int]]]:
@@ -127,7 +127,7 @@ class Instruction:
         target = self.by_name.get("target", "")
         return {
             "custom_call_target": f'custom_call_target="{target}"' if target else NOT_KNOWN,
-            "operands": self.operands if self.told else NOT_KNOWN,
+            "operands": self.operands if self.attributes else NOT_KNOWN,
             "outputs": self.result or NOT_KNOWN,
             "metadata": self.op_name or NOT_KNOWN,
         }
@@ -245,8 +245,8 @@ def _kernels(w: Window) -> Kernels:
     rows = rows[np.argsort(c.uid[rows], kind="stable")]
     owner = c.owner[rows]
     has = np.flatnonzero((owner >= 0) & (c.argset[np.maximum(owner, 0)] >= 0))
-    told = np.stack((c.name[owner[has]], c.argset[owner[has]]), axis=1)
-    found, first, of = np.unique(told, axis=0, return_index=True, return_inverse=True)
+    pairs = np.stack((c.name[owner[has]], c.argset[owner[has]]), axis=1)
+    found, first, of = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
     instruction = np.zeros(len(rows), np.int64)
     instruction[has] = of.reshape(-1) + 1
     events = core.details.events(c.uid[owner[has[first]]].tolist())

@@ -136,7 +136,7 @@ def of_xla(w: Window) -> Kernels:
 def _each(kernels: Kernels) -> dict[str, Cells]:
     c, us = kernels.core.columns, kernels.dur_ns / 1e3
     facts = [one.details() for one in kernels.instructions]
-    told = zip(kernels.names, us.tolist(), kernels.instruction.tolist(), strict=True)
+    each = zip(kernels.names, us.tolist(), kernels.instruction.tolist(), strict=True)
     return {
         "name": kernels.names,
         "UID": c.uid[kernels.rows],
@@ -147,7 +147,7 @@ def _each(kernels: Kernels) -> dict[str, Cells]:
         "pid": kernels.pids,
         "tid": c.stream[kernels.rows].astype(np.int64),
         **_arguments(kernels),
-        "kernel_details": [[{"name": name, "dur": dur, **facts[at]}] for name, dur, at in told],
+        "kernel_details": [[{"name": name, "dur": dur, **facts[at]}] for name, dur, at in each],
         "GPU_kernel_launch_latency": kernels.latency_us,
     }
 

@@ -40,7 +40,7 @@ def long_columns(kernels: RankKernels, nodes: Nodes) -> dict[str, Cells]:
         "collective_id": [collective_id(kernels, at) if number >= 0 else None for at, number in enumerate(numbers)],
         "index_in_group": [number if number >= 0 else None for number in numbers],
         "rank": np.array(kernels.ranks, np.int64)[kernels.place],
-        **{name: picked(_cells(kernels.arguments, name), kernels.said) for name in _ARGUMENTS},
+        **{name: picked(_cells(kernels.arguments, name), kernels.argument_codes) for name in _ARGUMENTS},
         "stream": _streams(kernels.stream),
         "ts": kernels.ts(),
         "dur": kernels.dur_ns / 1e3,
@@ -51,10 +51,12 @@ def long_columns(kernels: RankKernels, nodes: Nodes) -> dict[str, Cells]:
 
 def summary_long_columns(kernels: RankKernels, nodes: Nodes) -> dict[str, Cells]:
     """Columns of `nccl_summary_long`: kernels by rank, arguments and stream, the greatest sum first."""
-    group = text_codes(list(zip(kernels.place.tolist(), kernels.said.tolist(), kernels.stream.tolist(), strict=True)))
+    group = text_codes(
+        list(zip(kernels.place.tolist(), kernels.argument_codes.tolist(), kernels.stream.tolist(), strict=True))
+    )
     _, first = np.unique(group, return_index=True)
     times, spans = Groups(group, kernels.dur_ns, len(first)), spans_of_groups(kernels, nodes)
-    arguments = [kernels.arguments[at] for at in kernels.said[first].tolist()]
+    arguments = [kernels.arguments[at] for at in kernels.argument_codes[first].tolist()]
     ranks = [kernels.ranks[at] for at in kernels.place[first].tolist()]
     columns: dict[str, Cells] = {
         "rank": np.array(ranks, np.int64),
@@ -111,15 +113,15 @@ def waits(found: Instances) -> np.ndarray:
 
 def implicit_sync_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     """Columns of `nccl_implicit_sync`."""
-    said, kernels = found.said, found.kernels
+    arguments, kernels = found.arguments, found.kernels
     wait, latency = waits(found), found.shortest_ns
     ranks = np.array(kernels.ranks, np.int64)
-    full = np.array([full_megabytes(one) for one in said], float)
+    full = np.array([full_megabytes(one) for one in arguments], float)
     bandwidth = np.divide(full * GIB_PER_S, latency, out=np.full(len(found), np.nan), where=latency > 0)
-    sizes = np.array([one.group_size or np.nan for one in said], float)
+    sizes = np.array([one.group_size or np.nan for one in arguments], float)
     columns: dict[str, Cells] = {
         "collective_id": found.ids,
-        **{name: _cells(said, name) for name in (*_EVEN, *_SIZES)},
+        **{name: _cells(arguments, name) for name in (*_EVEN, *_SIZES)},
         "Full msg size (MB)": full,
         "comm_latency": latency / 1e3,
         "skew in start time": (found.last_start_ns - found.first_start_ns) / 1e3,
@@ -127,7 +129,7 @@ def implicit_sync_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
         "avg_wait_time": found.reduced(np.add, wait) / found.count / 1e3,
         "skew in end time": (found.last_end_ns - found.first_end_ns) / 1e3,
         "algo bw (GB/s)": bandwidth,
-        "bus bw (GB/s)": bandwidth * bus_factors([one.kind for one in said], sizes),
+        "bus bw (GB/s)": bandwidth * bus_factors([one.kind for one in arguments], sizes),
     }
     ts, dur = kernels.ts(), kernels.dur_ns / 1e3
     for place in found.places:
@@ -152,9 +154,9 @@ def summary_implicit_sync_columns(each: Mapping[str, Cells], statistics: Sequenc
     Bandwidths that are known of no collective are left out.
     """
     keys = ("Collective name", "dtype", "In msg nelems")
-    told = list(zip(*(each[key] for key in keys), strict=True))
-    codes = {one: code for code, one in enumerate(sorted(set(told), key=_in_order))}  # rows of equal sums by these
-    group = np.array([codes[one] for one in told], np.int64)
+    rows = list(zip(*(each[key] for key in keys), strict=True))
+    codes = {one: code for code, one in enumerate(sorted(set(rows), key=_in_order))}  # rows of equal sums by these
+    group = np.array([codes[one] for one in rows], np.int64)
     _, first = np.unique(group, return_index=True)
     columns: dict[str, Cells] = {key: picked(each[key], first) for key in keys}
     for name in ("Process Group Name", "Group size", "Full msg size (MB)"):
@@ -235,7 +237,7 @@ def is_all2allv(one: Arguments) -> bool:
 
 def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     """Columns of `nccl_all2allv`, the most data first."""
-    kernels, said = found.kernels, found.said
+    kernels = found.kernels
     sent = kernels.by_arguments([one.megabytes("In") for one in kernels.arguments])
     elements = kernels.by_arguments([_or_nan(one.elements("In")) for one in kernels.arguments])
     late = found.start_ns - found.per_part(found.first_start_ns)
@@ -244,7 +246,7 @@ def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     of_rank = _rate(sent, kernels.dur_ns)
     columns: dict[str, Cells] = {
         "collective_id": found.ids,
-        **{name: _cells(said, name) for name in _UNEVEN},
+        **{name: _cells(found.arguments, name) for name in _UNEVEN},
         "stream": _streams(kernels.stream[found.lowest]),
         "total data communicated (MB)": total,
         "total nelems communicated": [
@@ -263,14 +265,14 @@ def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
         "skew in start time": found.reduced(np.maximum, late) / 1e3,
         "skew in end time": found.reduced(np.maximum, early) / 1e3,
     }
-    arguments = [kernels.arguments[at] for at in kernels.said.tolist()]
+    arguments = [kernels.arguments[at] for at in kernels.argument_codes.tolist()]
     ts, dur = kernels.ts(), kernels.dur_ns / 1e3
-    told = {name: _cells(arguments, name) for name in _OF_RANK}
+    of_rank_cells = {name: _cells(arguments, name) for name in _OF_RANK}
     for place in found.places:
         rank = kernels.ranks[place]
         columns[f"rank_{rank}_ts"] = found.wide(ts, place)
         columns[f"rank_{rank}_dur"] = found.wide(dur, place)
-        columns |= {f"rank_{rank}_{name}": found.wide(cells, place) for name, cells in told.items()}
+        columns |= {f"rank_{rank}_{name}": found.wide(cells, place) for name, cells in of_rank_cells.items()}
     for place in found.places:
         rank = kernels.ranks[place]
         columns[f"rank_{rank}_skew in start time"] = found.wide(late / 1e3, place)
@@ -291,8 +293,7 @@ def _rate(megabytes: np.ndarray, ns: np.ndarray) -> np.ndarray:
 
 def summary_all2allv_columns(each: Mapping[str, Cells], statistics: Sequence[str]) -> dict[str, Cells]:
     """Columns of `nccl_summary_all2allv`, from those of `nccl_all2allv`; the greatest sum of wall times first."""
-    told = list(zip(each["Process Group Name"], each["dtype"], strict=True))
-    group = text_codes(told)
+    group = text_codes(list(zip(each["Process Group Name"], each["dtype"], strict=True)))
     _, first = np.unique(group, return_index=True)
     figures = partial(_of_groups, each, group=group, count=len(first))
     wall = Groups(group, np.rint(np.asarray(each["wall_time (us)"]) * 1e3).astype(np.int64), len(first))
@@ -334,14 +335,13 @@ def heatmap(found: Instances) -> Heatmap:
     Splits are counted in rows of the tensor, so a share of them is that share of the elements.
     """
     kernels = found.kernels
-    said = kernels.said[found.order]
     sent = [_sent(one, kernels.ranks_of(one)) for one in kernels.arguments]
     known = kernels.by_arguments([one is not None for one in sent], bool)[found.order]
     targets = np.array(sorted({rank for one in sent if one for rank in one[0]}), np.int64)
     total = np.zeros((len(kernels.ranks), len(targets)))
     times = np.zeros(total.shape, np.int64)
     # Kernels of one rank with the same arguments send the same.
-    codes, of = distinct(found.trace[found.order][known] * len(sent) + said[known])
+    codes, of = distinct(found.trace[found.order][known] * len(sent) + kernels.argument_codes[found.order][known])
     for code, count in zip(codes.tolist(), np.bincount(of, minlength=len(codes)).tolist(), strict=True):
         place, at = divmod(code, len(sent))
         ranks, megabytes = sent[at] or ((), np.zeros(0))
