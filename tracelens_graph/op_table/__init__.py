@@ -12,10 +12,11 @@ How to add an op or a model
 * **An op whose formula exists**: one row in the module of its domain here. Positions of arguments and the like are
   parameters of the reader: `*ops("mine::mm", model=model("gemm.Product", weight=True), sheet="GEMM")`.
 * **An op with a category but no model**: a row without `model`.
-* **An op whose formula does not**: a function of sizes in `perf/families/`, and beside it a reader, which takes the
-  recorded arguments of a call and returns a `Cost` or raises `CannotModel`: a function of `(arguments, context)` and
-  parameters, or a frozen dataclass of parameters with `__call__(arguments, context)`. `@looks_at_context` marks a
-  reader whose answer depends on the context. Then one row.
+* **An op whose formula does not**: a function of sizes in `perf/families/`. If it takes tensors alone, the row says
+  where they stand among the arguments: `model("training.cross_entropy", tensors=(0, 1))`. Else there is a reader beside
+  it, which takes the recorded arguments of a call and returns a `Cost` or raises `CannotModel`: a function of
+  `(arguments, context)` and parameters, or a frozen dataclass of parameters with `__call__(arguments, context)`.
+  `@looks_at_context` marks a reader whose answer depends on the context. Then one row.
 * **A new domain**: a module with a list `OPS`, named in `DOMAINS`.
 
 `in_tracelens=True` says that TraceLens has a model of the op, and makes ours claim GPU events. Set it for no other

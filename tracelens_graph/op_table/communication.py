@@ -16,28 +16,24 @@ OPS: Rows = [
         "_C_custom_ar::qr_all_reduce",
         "sgl_kernel::all_reduce_reg",
         "sgl_kernel::qr_all_reduce",
-        model=model("collective_ops.Collective"),
+        model=model("collective_ops.collective", tensors=(1,)),
     ),
     *_collective(
-        "aiter::reduce_scatter", "aiter::all_gather_reg", model=model("collective_ops.Collective", sent=1, received=2)
+        "aiter::reduce_scatter", "aiter::all_gather_reg", model=model("collective_ops.collective", tensors=(1, 2))
     ),
-    *_collective("sglang::reg_all_gather_into_tensor", model=model("collective_ops.Collective", sent=1, received=0)),
-    *_collective(
-        "aiter::fused_allreduce_rmsnorm", model=model("collective_ops.ReducedAndNormalized", sent=2, weight=6)
-    ),
-    *_collective(
-        "aiter::fused_allreduce_rmsnorm_", model=model("collective_ops.ReducedAndNormalized", sent=0, weight=2)
-    ),
+    *_collective("sglang::reg_all_gather_into_tensor", model=model("collective_ops.collective", tensors=(1, 0))),
+    *_collective("aiter::fused_allreduce_rmsnorm", model=model("collective_ops.all_reduce_rms_norm", tensors=(2, 6))),
+    *_collective("aiter::fused_allreduce_rmsnorm_", model=model("collective_ops.all_reduce_rms_norm", tensors=(0, 2))),
     *_collective(
         "vllm::rocm_aiter_fused_allreduce_rmsnorm",
         category=None,
-        model=model("collective_ops.ReducedAndNormalized", sent=0, weight=2),
+        model=model("collective_ops.all_reduce_rms_norm", tensors=(0, 2)),
     ),
     *ops(
         "symm_mem::multimem_all_reduce_",
         "symm_mem::one_shot_all_reduce",
         "symm_mem::two_shot_all_reduce_",
-        model=model("collective_ops.Collective", sent=0),
+        model=model("collective_ops.collective", tensors=(0,)),
         sheet="CustomCollective_fwd",
     ),
     *ops(

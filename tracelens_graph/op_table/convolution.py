@@ -42,7 +42,7 @@ OPS: Rows = [
     *ops(
         "aten::max_pool2d_with_indices_backward",
         "aten::max_pool3d_with_indices_backward",
-        model=model("reduction.max_pool_backward_call"),
+        model=model("reduction.max_pool_backward", tensors=(0, 1, 7)),
         sheet="Pooling_bwd",
     ),
 ]

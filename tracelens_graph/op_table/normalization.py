@@ -39,7 +39,7 @@ OPS: Rows = [
     *_norm("aten::native_group_norm", "aten::miopen_group_norm", "aten::cudnn_group_norm", weight=1, bias=2),
     *_norm("aten::_fused_rms_norm", reader="normalization.rms_norm_call"),
     *_norm("aiter::_groupnorm_run", reader="normalization.aiter_group_norm_call"),
-    *_norm("primus::fused_ln_modulate", reader="normalization.modulated_call"),
+    *_norm("primus::fused_ln_modulate", reader="normalization.modulated_layer_norm", tensors=(0, 1, 2)),
     *ops(
         "aten::_native_batch_norm_legit",
         model=model("normalization.Forward", **_BATCH),
@@ -76,7 +76,12 @@ OPS: Rows = [
         shape=2,
         rms=True,
     ),
-    *_gradient("primus::fused_ln_modulate_backward", reader="normalization.modulated_backward_call"),
+    *_gradient(
+        "primus::fused_ln_modulate_backward",
+        reader="normalization.modulated_layer_norm",
+        tensors=(0, 4, 4),
+        backward=True,
+    ),
     # PyTorch has no such op; TraceLens has a category for it.
     *ops(*_in_libraries("instance_norm_backward"), category="NORM_bwd"),
     # --- RMS norms of serving engines ----------------------------------------------------------------------------

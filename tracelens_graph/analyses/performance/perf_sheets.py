@@ -35,9 +35,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import outermost
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import CallContext, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel, TimeModel
 from tracelens_graph.perf.registry import model_named
-from tracelens_graph.perf.time_model import TimeModel
 from tracelens_graph.schema.tables.performance import PERF_SHEET, size_columns
 from tracelens_graph.tables.table import Table
 

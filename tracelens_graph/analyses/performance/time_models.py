@@ -13,7 +13,7 @@ from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.errors import ExtensionError
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.time_model import TimeModel, Work
+from tracelens_graph.perf.model import TimeModel, Work
 from tracelens_graph.tables.table import Column
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from tracelens_graph.compat.jax.kernels import STATISTICS, Instruction, Kernels,
 from tracelens_graph.compat.jax.rules import JAX_KEYS
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.families.hlo import instruction
 from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.scalar_types import known
 from tracelens_graph.schema.tables.performance import PERF_SHEET, size_columns
 from tracelens_graph.tables.table import Table
 
@@ -127,10 +127,7 @@ def _of_attention(one: Instruction, cost: Cost) -> Mapping[str, Any]:
 
 
 def _bytes(type_: str) -> int | None:
-    try:
-        return -(-element_type(type_).bits // 8)
-    except CannotModel:
-        return None
+    return -(-known(type_).bits // 8) or None
 
 
 # --- who has the work of an instruction ------------------------------------------------------------------------------

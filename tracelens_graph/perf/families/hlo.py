@@ -8,8 +8,8 @@ from typing import Any
 from tracelens_graph.hlo.told import PREFIX
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.scalar_types import known
 
 _SHEETS = {
     "dot": "GEMM", "ragged-dot": "GEMM", "fusion(dot)": "GEMM", "custom-call(gemm)": "GEMM",
@@ -53,7 +53,7 @@ def instruction(args: Arguments, context: CallContext) -> Cost:
         flops + _number(told, "transcendentals"),
         _number(told, "bytes"),
         "matrix" if sheet in _MATRIX else "vector",
-        _precision(told.get("type") or _result_type(texts[1])),
+        known(told.get("type") or _result_type(texts[1])).precision,
         _params(told),
         sheet=sheet,
     )
@@ -72,13 +72,6 @@ def _number(told: dict[str, str], key: str) -> int:
 
 def _result_type(shape: str) -> str:
     return shape.lstrip("(").partition("[")[0]
-
-
-def _precision(name: str) -> str:
-    try:
-        return element_type(name).precision
-    except CannotModel:
-        return ""
 
 
 def _params(told: dict[str, str]) -> dict[str, Any]:
