@@ -27,34 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tracelens_graph.op_table import (
-    attention,
-    communication,
-    convolution,
-    elementwise,
-    gemm,
-    hlo,
-    moe,
-    normalization,
-    quantisation,
-    reduction,
-    training,
-)
+from tracelens_graph.op_table import attention, elementwise, hlo, matrix, normalization, reduction, serving, training
 from tracelens_graph.op_table.entry import OpEntry
 
-DOMAINS = (
-    attention,
-    communication,
-    convolution,
-    elementwise,
-    gemm,
-    hlo,
-    moe,
-    normalization,
-    quantisation,
-    reduction,
-    training,
-)
+DOMAINS = (attention, elementwise, hlo, matrix, normalization, reduction, serving, training)
 """Modules of rows."""
 
 OP_TABLE: Mapping[str, OpEntry] = {name: entry for domain in DOMAINS for name, entry in domain.OPS}

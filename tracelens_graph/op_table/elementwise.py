@@ -82,10 +82,7 @@ OPS: Rows = [
     *_more_unary("aten::arange", model=model("elementwise.range_call")),
     *_more_unary(*_in_place(_RANDOM), model=model("elementwise.random_numbers", tensors=(0,))),
     *ops(
-        "aiter::mixed_sample_outer_exponential",
-        category="elementwise",
-        model=model("elementwise.sampled_by_noise", tensors=(1, 2)),
-        sheet="elementwise_fwd",
-        in_tracelens=True,
+        "aiter::mixed_sample_outer_exponential", category="elementwise",
+        model=model("elementwise.sampled_by_noise", tensors=(1, 2)), sheet="elementwise_fwd", in_tracelens=True,
     ),
-]
+]  # fmt: skip

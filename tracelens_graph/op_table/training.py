@@ -16,38 +16,25 @@ def _foreach(names: str) -> list[str]:
 OPS: Rows = [
     # --- Losses --------------------------------------------------------------------------------------------------
     *ops(
-        "CrossEntropyFunction",
-        category="CrossEntropy_fwd",
-        model=model("training.cross_entropy", tensors=(0, 1)),
-        sheet="CrossEntropy_fwd",
-        in_tracelens=True,
+        "CrossEntropyFunction", category="CrossEntropy_fwd", model=model("training.cross_entropy", tensors=(0, 1)),
+        sheet="CrossEntropy_fwd", in_tracelens=True,
     ),
     *ops("CrossEntropyFunctionBackward", category="CrossEntropy_bwd"),
     *ops(
-        "aten::nll_loss_forward",
-        "aten::nll_loss2d_forward",
-        model=model("training.Loss", reduction=3, likelihood=True),
-        sheet="CrossEntropy_fwd",
+        "aten::nll_loss_forward", "aten::nll_loss2d_forward",
+        model=model("training.Loss", reduction=3, likelihood=True), sheet="CrossEntropy_fwd",
     ),
     *ops(
-        "aten::nll_loss_backward",
-        "aten::nll_loss2d_backward",
-        model=model("training.likelihood_backward", tensors=(0, 1, 2)),
-        sheet="CrossEntropy_bwd",
+        "aten::nll_loss_backward", "aten::nll_loss2d_backward",
+        model=model("training.likelihood_backward", tensors=(0, 1, 2)), sheet="CrossEntropy_bwd",
     ),
     *ops(
-        "aten::mse_loss",
-        "aten::smooth_l1_loss",
-        "aten::huber_loss",
-        model=model("training.Loss", reduction=2),
+        "aten::mse_loss", "aten::smooth_l1_loss", "aten::huber_loss", model=model("training.Loss", reduction=2),
         sheet="Loss_fwd",
     ),
     *ops(
-        "aten::mse_loss_backward",
-        "aten::smooth_l1_loss_backward",
-        "aten::huber_loss_backward",
-        model=model("training.difference_backward", tensors=(0, 1, 2)),
-        sheet="Loss_bwd",
+        "aten::mse_loss_backward", "aten::smooth_l1_loss_backward", "aten::huber_loss_backward",
+        model=model("training.difference_backward", tensors=(0, 1, 2)), sheet="Loss_bwd",
     ),
     # --- Look-ups ------------------------------------------------------------------------------------------------
     # `aten::embedding` calls `aten::index_select`, which does its work.
@@ -62,12 +49,11 @@ OPS: Rows = [
     *_optimizer("aten::_fused_sgd_", model=model("training.fused_sgd_call")),
     *_optimizer(
         *_foreach("abs clamp_max_ clamp_min_ div div_ exp maximum maximum_ minimum minimum_ mul mul_ neg neg_"),
-        *_foreach("pow pow_ reciprocal_ sqrt sqrt_"),
-        model=model("training.ForEach", flops=1),
+        *_foreach("pow pow_ reciprocal_ sqrt sqrt_"), model=model("training.ForEach", flops=1),
     ),
     # Two FLOPs, because the factor `alpha` is always applied.
     *_optimizer(*_foreach("add add_ sub sub_"), model=model("training.ForEach", flops=2)),
     *_optimizer(*_foreach("addcdiv addcdiv_ addcmul addcmul_ lerp lerp_"), model=model("training.ForEach", flops=3)),
     *_optimizer(*_foreach("norm"), model=model("training.ForEach", flops=2, writes=False)),
     *_optimizer(*_foreach("copy_ zero_"), model=model("training.ForEach", flops=0, reads=False)),
-]
+]  # fmt: skip
