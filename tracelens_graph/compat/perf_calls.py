@@ -21,8 +21,8 @@ from tracelens_graph.analyses.performance.perf_rows import CostedCalls, work_col
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.categories.gemm_names import ParsedName
 from tracelens_graph.categories.kernel_names import parse_name
-from tracelens_graph.categories.parsed_name import ParsedName
 from tracelens_graph.compat.call_frames import argument_tuples, kernel_details, kernel_names
 from tracelens_graph.compat.cells import in_order, thread_columns
 from tracelens_graph.compat.summaries import ARGUMENTS
