@@ -15,6 +15,7 @@ from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.compat.cells import as_tuples, thread_columns
 from tracelens_graph.compat.summaries import ARGUMENTS, DIRECT, SUBTREE, Details
 from tracelens_graph.compat.trace_to_tree import TraceToTree
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.traversals import launcher, nearest_above
@@ -168,7 +169,7 @@ def calls_frame(
         columns["call_stack"] = module_stacks(core, rows)
         columns["parent_module"] = parent_modules(core, found.module)
     if recompute:
-        columns["is_recompute"] = core.recompute[rows]
+        columns["is_recompute"] = autograd_of(core).recompute[rows]
     columns |= thread_columns(core, rows)
     if details:
         beside = overlap(found)

@@ -22,7 +22,7 @@ from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.compat.ranks.instances import Instances, collective_id, spans_of_groups
 from tracelens_graph.compat.ranks.kernels import Arguments, RankKernels
 from tracelens_graph.graph.arrays import distinct
-from tracelens_graph.graph.core import MOST_RANKS
+from tracelens_graph.graph.info import MOST_RANKS
 from tracelens_graph.utils.arrays import Codes
 
 _ARGUMENTS = (
