@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .events import HostEvent
-from .host import AutogradNode, Thread
-from .kernels import elementwise, reduce_sum
-from .tensors import Tensor
+from tracelens_graph.simulate.events import HostEvent
+from tracelens_graph.simulate.host import AutogradNode, Thread
+from tracelens_graph.simulate.kernels import elementwise, reduce_sum
+from tracelens_graph.simulate.tensors import Tensor
 
 Gradients = dict[Tensor, Tensor]
 Accumulated = Callable[[Thread, Tensor, Tensor], None]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from .events import GpuEvent
-from .host import Thread
-from .tensors import Tensor, host_tensor
-from .troubles import late_us
-from .waiting import synchronize_stream
+from tracelens_graph.simulate.events import GpuEvent
+from tracelens_graph.simulate.host import Thread
+from tracelens_graph.simulate.tensors import Tensor, host_tensor
+from tracelens_graph.simulate.troubles import late_us
+from tracelens_graph.simulate.waiting import synchronize_stream
 
 USUAL_WAIT_US = 60.0
 PINNED, PAGEABLE = "HtoD (Pinned -> Device)", "HtoD (Pageable -> Device)"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .autograd import Accumulated, Gradients, detach, record, run_backward
-from .host import AutogradNode, Thread
-from .tensors import Tensor
+from tracelens_graph.simulate.autograd import Accumulated, Gradients, detach, record, run_backward
+from tracelens_graph.simulate.host import AutogradNode, Thread
+from tracelens_graph.simulate.tensors import Tensor
 
 Forward = Callable[[Thread, Tensor], Tensor]
 FILE = "torch/utils/checkpoint.py"

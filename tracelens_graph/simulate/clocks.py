@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .groups import Place
-from .options import Options
+from tracelens_graph.simulate.groups import Place
+from tracelens_graph.simulate.options import Options
 
 START_NS = 1_428_625_700_000_000
 """When the recording starts, after the base time of the trace."""

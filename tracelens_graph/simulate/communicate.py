@@ -6,12 +6,12 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from . import kernels
-from .events import Collective, GpuEvent, Member, SyncEvent
-from .groups import Group, written_list
-from .host import COMPUTE_STREAM, Process, Thread
-from .kinds import Kind, awaited_ranks
-from .tensors import COMM_DTYPE, Tensor
+from tracelens_graph.simulate import kernels
+from tracelens_graph.simulate.events import Collective, GpuEvent, Member, SyncEvent
+from tracelens_graph.simulate.groups import Group, written_list
+from tracelens_graph.simulate.host import COMPUTE_STREAM, Process, Thread
+from tracelens_graph.simulate.kinds import Kind, awaited_ranks
+from tracelens_graph.simulate.tensors import COMM_DTYPE, Tensor
 
 
 @dataclass(frozen=True)

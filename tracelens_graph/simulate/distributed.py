@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from . import kernels
-from .communicate import Message, start, wait_stream
-from .groups import Group
-from .host import COMPUTE_STREAM, Thread
-from .kinds import KINDS
-from .tensors import ITEM_BYTES, Storage, Tensor
-from .waiting import Waits, synchronize_stream
+from tracelens_graph.simulate import kernels
+from tracelens_graph.simulate.communicate import Message, start, wait_stream
+from tracelens_graph.simulate.groups import Group
+from tracelens_graph.simulate.host import COMPUTE_STREAM, Thread
+from tracelens_graph.simulate.kinds import KINDS
+from tracelens_graph.simulate.tensors import ITEM_BYTES, Storage, Tensor
+from tracelens_graph.simulate.waiting import Waits, synchronize_stream
 
 _FILE = "torch/distributed/distributed_c10d.py"
 

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from .events import GpuEvent, HostEvent, HostThread
-from .host import AutogradNode, Process
-from .kernels import DEVICE_PROPERTIES
-from .tensors import argument_columns
+from tracelens_graph.simulate.events import GpuEvent, HostEvent, HostThread
+from tracelens_graph.simulate.host import AutogradNode, Process
+from tracelens_graph.simulate.kernels import DEVICE_PROPERTIES
+from tracelens_graph.simulate.tensors import argument_columns
 
 BASE_NS = 1751410836000000000
 """What all times are relative to; Kineto floors the day to a quarter, so ranks share it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from .options import Options
+from tracelens_graph.simulate.options import Options
 
 COMMS_ID = 0xC0FF_EE00_0000_0001
 """Of the default group. Above 2**63, as NCCL's communicator ids often are."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import kernels
-from .clocks import START_NS
-from .events import Collective, GpuEvent, HostEvent
-from .groups import places
-from .host import COMPUTE_STREAM, Process, Thread
-from .loop import loop
-from .options import Options
-from .pipeline import train_stage
-from .recording import begin_late
-from .streams import Devices
-from .training import train
-from .waiting import Waits
+from tracelens_graph.simulate import kernels
+from tracelens_graph.simulate.clocks import START_NS
+from tracelens_graph.simulate.events import Collective, GpuEvent, HostEvent
+from tracelens_graph.simulate.groups import places
+from tracelens_graph.simulate.host import COMPUTE_STREAM, Process, Thread
+from tracelens_graph.simulate.loop import loop
+from tracelens_graph.simulate.options import Options
+from tracelens_graph.simulate.pipeline import train_stage
+from tracelens_graph.simulate.recording import begin_late
+from tracelens_graph.simulate.streams import Devices
+from tracelens_graph.simulate.training import train
+from tracelens_graph.simulate.waiting import Waits
 
 
 def _program(options: Options) -> Callable[[Process], Waits]:

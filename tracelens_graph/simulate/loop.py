@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from . import distributed, kernels
-from .batches import next_batch, to_device
-from .communicate import wait_stream
-from .host import COMPUTE_STREAM, Process, Thread
-from .program import run_steps
-from .tensors import Storage, Tensor, contiguous
-from .troubles import lose_time
-from .waiting import Waits, synchronize_event
+from tracelens_graph.simulate import distributed, kernels
+from tracelens_graph.simulate.batches import next_batch, to_device
+from tracelens_graph.simulate.communicate import wait_stream
+from tracelens_graph.simulate.host import COMPUTE_STREAM, Process, Thread
+from tracelens_graph.simulate.program import run_steps
+from tracelens_graph.simulate.tensors import Storage, Tensor, contiguous
+from tracelens_graph.simulate.troubles import lose_time
+from tracelens_graph.simulate.waiting import Waits, synchronize_event
 
 
 def loop(process: Process) -> Waits:

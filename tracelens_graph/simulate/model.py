@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import aten, checkpoint, parallel
-from .autograd import Accumulated
-from .groups import Group
-from .host import Process, Thread
-from .tensors import Storage, Tensor, contiguous
+from tracelens_graph.simulate import aten, checkpoint, parallel
+from tracelens_graph.simulate.autograd import Accumulated
+from tracelens_graph.simulate.groups import Group
+from tracelens_graph.simulate.host import Process, Thread
+from tracelens_graph.simulate.tensors import Storage, Tensor, contiguous
 
 FILE = "model.py"
 

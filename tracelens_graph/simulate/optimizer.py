@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from . import kernels
-from .host import Thread
-from .tensors import Storage, Tensor, contiguous
+from tracelens_graph.simulate import kernels
+from tracelens_graph.simulate.host import Thread
+from tracelens_graph.simulate.tensors import Storage, Tensor, contiguous
 
 CHUNK_ELEMENTS = 320 * 65536
 """What one multi-tensor kernel takes on at most."""

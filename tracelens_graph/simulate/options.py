@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from tracelens_graph.simulate.kinds import CALLED_ALONE
 from tracelens_graph.utils.suggest import hint
-
-from .kinds import CALLED_ALONE
 
 Recompute = Literal["none", "non_reentrant", "reentrant"]
 Program = Literal["training", "loop"]

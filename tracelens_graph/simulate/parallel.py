@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 
-from . import distributed, kernels
-from .autograd import record
-from .communicate import wait_stream
-from .groups import Group
-from .host import COMPUTE_STREAM, Thread
-from .options import Options
-from .tensors import Tensor
+from tracelens_graph.simulate import distributed, kernels
+from tracelens_graph.simulate.autograd import record
+from tracelens_graph.simulate.communicate import wait_stream
+from tracelens_graph.simulate.groups import Group
+from tracelens_graph.simulate.host import COMPUTE_STREAM, Thread
+from tracelens_graph.simulate.options import Options
+from tracelens_graph.simulate.tensors import Tensor
 
 
 def copy_to_group(t: Thread, group: Group, x: Tensor) -> Tensor:

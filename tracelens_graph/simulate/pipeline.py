@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from . import distributed
-from .batches import next_batch, to_device
-from .host import AutogradNode, Process, Thread
-from .program import run_steps
-from .tensors import Tensor
-from .training import Trainer
-from .troubles import lose_time
-from .waiting import Waits
+from tracelens_graph.simulate import distributed
+from tracelens_graph.simulate.batches import next_batch, to_device
+from tracelens_graph.simulate.host import AutogradNode, Process, Thread
+from tracelens_graph.simulate.program import run_steps
+from tracelens_graph.simulate.tensors import Tensor
+from tracelens_graph.simulate.training import Trainer
+from tracelens_graph.simulate.troubles import lose_time
+from tracelens_graph.simulate.waiting import Waits
 
 
 def train_stage(process: Process) -> Waits:

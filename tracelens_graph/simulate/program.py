@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .distributed import barrier, call_each_kind
-from .host import Process, Thread
-from .troubles import FIRST_STEP
-from .waiting import Waits, synchronize
+from tracelens_graph.simulate.distributed import barrier, call_each_kind
+from tracelens_graph.simulate.host import Process, Thread
+from tracelens_graph.simulate.troubles import FIRST_STEP
+from tracelens_graph.simulate.waiting import Waits, synchronize
 
 
 def run_steps(process: Process, step: Callable[[Thread], Waits]) -> Waits:

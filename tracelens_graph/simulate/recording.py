@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .events import GpuEvent, HostEvent
-from .host import AutogradNode, Process
+from tracelens_graph.simulate.events import GpuEvent, HostEvent
+from tracelens_graph.simulate.host import AutogradNode, Process
 
 STEP = "ProfilerStep#"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from .events import Collective, GpuEvent
-from .host import Process
+from tracelens_graph.simulate.events import Collective, GpuEvent
+from tracelens_graph.simulate.host import Process
 
 
 @dataclass(eq=False, slots=True)

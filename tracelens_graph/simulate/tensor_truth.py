@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .events import HostEvent
-from .host import Process
-from .tensors import Tensor
+from tracelens_graph.simulate.events import HostEvent
+from tracelens_graph.simulate.host import Process
+from tracelens_graph.simulate.tensors import Tensor
 
 
 def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from . import aten, distributed, kernels
-from .autograd import Gradients, run_backward
-from .batches import next_batch, to_device
-from .host import Process, Thread
-from .model import Model
-from .optimizer import Optimizer
-from .program import run_steps
-from .tensors import Tensor
-from .troubles import lose_time
-from .waiting import Waits, read, synchronize
+from tracelens_graph.simulate import aten, distributed, kernels
+from tracelens_graph.simulate.autograd import Gradients, run_backward
+from tracelens_graph.simulate.batches import next_batch, to_device
+from tracelens_graph.simulate.host import Process, Thread
+from tracelens_graph.simulate.model import Model
+from tracelens_graph.simulate.optimizer import Optimizer
+from tracelens_graph.simulate.program import run_steps
+from tracelens_graph.simulate.tensors import Tensor
+from tracelens_graph.simulate.troubles import lose_time
+from tracelens_graph.simulate.waiting import Waits, read, synchronize
 
 
 class Trainer:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .host import Process, Thread
-from .options import LateReason
-from .tensors import Storage, Tensor
+from tracelens_graph.simulate.host import Process, Thread
+from tracelens_graph.simulate.options import LateReason
+from tracelens_graph.simulate.tensors import Storage, Tensor
 
 FIRST_STEP = 3
 """Number of the first recorded step: wait and warm-up steps came before."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
-from .events import GpuEvent, HostEvent
-from .host import AutogradNode, Process
-from .job_truth import key_of
-from .tensor_truth import tensor_truth
+from tracelens_graph.simulate.events import GpuEvent, HostEvent
+from tracelens_graph.simulate.host import AutogradNode, Process
+from tracelens_graph.simulate.job_truth import key_of
+from tracelens_graph.simulate.tensor_truth import tensor_truth
 
 Columns = dict[str, list[Any]]
 FORMAT = 1

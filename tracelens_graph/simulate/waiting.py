@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .events import GpuEvent, SyncEvent
-from .host import COMPUTE_STREAM, Thread
-from .tensors import Tensor
+from tracelens_graph.simulate.events import GpuEvent, SyncEvent
+from tracelens_graph.simulate.host import COMPUTE_STREAM, Thread
+from tracelens_graph.simulate.tensors import Tensor
 
 Waits = Iterator[tuple[GpuEvent, ...]]
 """What a program yields: the GPU work that its host waits for."""

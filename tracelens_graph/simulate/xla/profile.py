@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .. import kernels
-from .options import Options
-from .program import Builder
-from .proto import block, double, number
-from .run import PROGRAM, Runner, Span
-from .training import NAME
+from tracelens_graph.simulate import kernels
+from tracelens_graph.simulate.xla.options import Options
+from tracelens_graph.simulate.xla.program import Builder
+from tracelens_graph.simulate.xla.proto import block, double, number
+from tracelens_graph.simulate.xla.run import PROGRAM, Runner, Span
+from tracelens_graph.simulate.xla.training import NAME
 
 START_NS = 1_751_410_836_000_000_000
 """When the profile began, ns since 1970."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from .proto import block, number, packed
+from tracelens_graph.simulate.xla.proto import block, number, packed
 
 TYPES = {"pred": (1, 1), "s32": (4, 4), "u8": (6, 1), "f32": (11, 4), "bf16": (16, 2)}
 """Name of an element type -> its number, and bytes of an element."""

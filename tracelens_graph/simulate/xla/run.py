@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .options import Options
-from .program import Builder, Instruction, Work
-from .training import FUNCTION, NAME
+from tracelens_graph.simulate.xla.options import Options
+from tracelens_graph.simulate.xla.program import Builder, Instruction, Work
+from tracelens_graph.simulate.xla.training import FUNCTION, NAME
 
 PROGRAM = 7
 """Number by which events name the program."""

@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .. import kernels
-from .options import Options
-from .program import Builder, Instruction, Pass, Shape, Work
-from .proto import block, number, packed
+from tracelens_graph.simulate import kernels
+from tracelens_graph.simulate.xla.options import Options
+from tracelens_graph.simulate.xla.program import Builder, Instruction, Pass, Shape, Work
+from tracelens_graph.simulate.xla.proto import block, number, packed
 
 FILE = "/opt/train.py"
 NAME = "jit_train_step"

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from .options import Options
-from .program import Builder, Instruction
-from .run import GpuSpan, Runner
-from .training import FUNCTION, NAME
+from tracelens_graph.simulate.xla.options import Options
+from tracelens_graph.simulate.xla.program import Builder, Instruction
+from tracelens_graph.simulate.xla.run import GpuSpan, Runner
+from tracelens_graph.simulate.xla.training import FUNCTION, NAME
 
 FORMAT = 1
 
