@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from tracelens_graph.simulate import kernels
 from tracelens_graph.simulate.autograd import record
+from tracelens_graph.simulate.events import SCALAR_TYPE, Tensor
 from tracelens_graph.simulate.host import Thread
-from tracelens_graph.simulate.tensors import SCALAR_TYPE, Tensor
 
 ADD = "CUDAFunctor_add<c10::BFloat16>"
 

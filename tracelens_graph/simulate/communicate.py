@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracelens_graph.simulate import kernels
-from tracelens_graph.simulate.events import Collective, GpuEvent, Member, SyncEvent
-from tracelens_graph.simulate.groups import Group, written_list
+from tracelens_graph.simulate.events import COMM_DTYPE, Collective, GpuEvent, Member, SyncEvent, Tensor
 from tracelens_graph.simulate.host import COMPUTE_STREAM, Process, Thread
-from tracelens_graph.simulate.kinds import Kind, awaited_ranks
-from tracelens_graph.simulate.tensors import COMM_DTYPE, Tensor
+from tracelens_graph.simulate.options import Kind, awaited_ranks
+from tracelens_graph.simulate.places import Group, written_list
 
 
 @dataclass(frozen=True)

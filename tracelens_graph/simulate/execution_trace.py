@@ -11,10 +11,9 @@ from heapq import heappop, heappush
 from typing import Any
 
 from tracelens_graph.simulate.emit import BASE_NS
-from tracelens_graph.simulate.events import HostEvent
+from tracelens_graph.simulate.events import ITEM_BYTES, HostEvent, Storage, Tensor
 from tracelens_graph.simulate.host import Process
-from tracelens_graph.simulate.tensor_truth import last_uses, release_times
-from tracelens_graph.simulate.tensors import ITEM_BYTES, Storage, Tensor
+from tracelens_graph.simulate.truth import last_uses, release_times
 
 Json = dict[str, Any]
 SCHEMA = "1.1.1-chakra.0.0.4"

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tracelens_graph.simulate.clocks import clock_of
 from tracelens_graph.simulate.events import (
     MODULE_PREFIX,
     Collective,
@@ -18,12 +17,14 @@ from tracelens_graph.simulate.events import (
     HostThread,
     Member,
     MemoryInstant,
+    Storage,
     SyncEvent,
+    Tensor,
+    contiguous,
 )
-from tracelens_graph.simulate.groups import Place
 from tracelens_graph.simulate.kernels import Kernel
 from tracelens_graph.simulate.options import Options
-from tracelens_graph.simulate.tensors import Storage, Tensor, contiguous
+from tracelens_graph.simulate.places import Place, clock_of
 
 COMPUTE_STREAM = 7
 COMM_STREAMS = range(20, 2000, 4)

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tracelens_graph.simulate.xla.options import CommandBuffers, Options
 from tracelens_graph.simulate.xla.profile import profile
-from tracelens_graph.simulate.xla.run import Runner
+from tracelens_graph.simulate.xla.program import CommandBuffers, Options
+from tracelens_graph.simulate.xla.run import Runner, truth_of
 from tracelens_graph.simulate.xla.training import Training
-from tracelens_graph.simulate.xla.truth import truth_of
 
 __all__ = ["CommandBuffers", "Options", "Run", "simulate", "write"]
 

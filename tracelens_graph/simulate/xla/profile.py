@@ -1,12 +1,11 @@
-"""The profile: planes of devices, of the host, of programs; names of events and statistics stand behind the lines."""
+"""A simulated run as XProf writes it: a protocol buffer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from tracelens_graph.simulate import kernels
-from tracelens_graph.simulate.xla.options import Options
-from tracelens_graph.simulate.xla.program import Builder
+from tracelens_graph.simulate.xla.program import Builder, Options
 from tracelens_graph.simulate.xla.proto import block, double, number
 from tracelens_graph.simulate.xla.run import PROGRAM, Runner, Span
 from tracelens_graph.simulate.xla.training import NAME

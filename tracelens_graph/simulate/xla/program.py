@@ -1,4 +1,4 @@
-"""Programs of XLA: instructions with shapes, and the `HloProto` that profiles hold of them."""
+"""A program of XLA in the making, and the settings of a simulated one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,44 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tracelens_graph.simulate.xla.proto import block, number, packed
+
+CommandBuffers = Literal["none", "instructions", "launch", "unnamed", "whole"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Settings of one profile. Raises ValueError for a value that makes no sense."""
+
+    devices: int = 1
+    steps: int = 2
+    layers: int = 2
+    seed: int = 0
+
+    batch: int = 8
+    tokens: int = 512
+    width: int = 1024
+    heads: int = 16
+    vocabulary: int = 16384
+
+    command_buffers: CommandBuffers = "none"
+    """Whether passes of layers run as command buffers (CUDA graphs), and what the kernels of these name: their own
+    instructions, what the launch names, or nothing; or whether one event stands for all of them."""
+    python_stacks: bool = True
+    """Write frames of Python."""
+
+    def __post_init__(self) -> None:
+        for name in ("devices", "steps", "layers", "batch", "tokens", "width", "heads", "vocabulary"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        if self.command_buffers not in get_args(CommandBuffers):
+            known = get_args(CommandBuffers)
+            raise ValueError(f"command_buffers is {', '.join(known[:-1])} or {known[-1]}, not {self.command_buffers!r}")
+
 
 TYPES = {"pred": (1, 1), "s32": (4, 4), "u8": (6, 1), "f32": (11, 4), "bf16": (16, 2)}
 """Name of an element type -> its number, and bytes of an element."""
