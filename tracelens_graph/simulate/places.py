@@ -85,7 +85,7 @@ class Place:
 
     @property
     def host_name(self) -> str | None:
-        """Name of the host, None where hosts are not told."""
+        """Name of the host, None where hosts are not given."""
         return None if self.node is None else f"node{self.node:03d}"
 
 
@@ -105,8 +105,8 @@ def places(options: Options) -> list[Place]:
             return world if len(world.ranks) == len(ranks) else Group("", f"mesh_{purpose}", tuple(ranks))
         key = (purpose, tuple(ranks))
         if key not in names:
-            told = [purpose for purpose, _ in names]
-            number = list(dict.fromkeys([*told, purpose])).index(purpose) if o.repeat_group_names else len(told)
+            purposes = [purpose for purpose, _ in names]
+            number = list(dict.fromkeys([*purposes, purpose])).index(purpose) if o.repeat_group_names else len(purposes)
             names[key] = Group(str(number + 1), f"mesh_{purpose}", tuple(ranks))
         return names[key]
 
@@ -152,7 +152,7 @@ class Clock:
 
 
 def clock_of(options: Options, place: Place) -> Clock:
-    """The clock of a rank, or of its host where hosts are told."""
+    """The clock of a rank, or of its host where hosts are given."""
     number = place.rank if place.node is None else place.node
     return Clock(round(1000 * _value(options.clock_offset_us, number)), float(_value(options.clock_drift_ppm, number)))
 

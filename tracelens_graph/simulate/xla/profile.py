@@ -31,10 +31,10 @@ class Plane:
 
     def add_program(self, id: int, name: str, proto: bytes) -> None:
         """A program, which stands among the names of events."""
-        told = (
+        written = (
             number(1, id) + block(2, name) + block(5, number(1, self._code(self._names, "Hlo Proto")) + block(6, proto))
         )
-        self._metadata.append(block(4, number(1, id) + block(2, told)))
+        self._metadata.append(block(4, number(1, id) + block(2, written)))
 
     def add_line(self, id: int, name: str, spans: Iterable[Span], uid: int) -> int:
         """A line; its events get uids from `uid` on. Gives the next one."""

@@ -134,16 +134,16 @@ class Builder:
 
     def add(
         self, base: str, opcode: str, shapes: Sequence[Shape] | Shape, operands: Sequence[Instruction] = (),
-        *, region: Region | None = None, **told: Any,
+        *, region: Region | None = None, **more: Any,
     ) -> Instruction:  # fmt: skip
-        """Add an instruction named `base` and a number; `told` are further fields of `Instruction`."""
+        """Add an instruction named `base` and a number; `more` are further fields of `Instruction`."""
         region = region or self._region
         here = tuple(self._here(operand, region) for operand in operands)  # which may add parameters
         self._counts[base] += 1
         self._ids += 1
         shapes = (shapes,) if isinstance(shapes, Shape) else tuple(shapes)
         made = Instruction(self._ids, f"{base}.{self._counts[base]}", opcode, shapes, region, here)
-        for key, value in told.items():
+        for key, value in more.items():
             setattr(made, key, value)
         region.instructions.append(made)
         return made
@@ -170,8 +170,8 @@ class Builder:
         self._region = self.entry
         results = [one for one in body.instructions if one.opcode != "parameter"]
         self.add("tuple", "tuple", [one.shape for one in results], results, region=body)
-        told: dict[str, Any] = {"called": (body,), "scopes": scopes, "part": part}
-        call = self.add("call", "call", [one.shape for one in results], list(body.taken), **told)
+        shared: dict[str, Any] = {"called": (body,), "scopes": scopes, "part": part}
+        call = self.add("call", "call", [one.shape for one in results], list(body.taken), **shared)
         for place, one in enumerate(results):
             element = self.add("get-tuple-element", "get-tuple-element", one.shape, [call], more=number(13, place))
             self.entry.taken[one] = element

@@ -144,8 +144,8 @@ class Runner:
         call.stats = {"device_id": device.ordinal, "correlation_id": self._correlation}
         self.host.append(call)
         details = f"kind_src:pinned kind_dst:device size:{size} dest:{device.ordinal} async:1"
-        told: dict[str, Value] = {"correlation_id": self._correlation, "memcpy_details": f"&{details}"}
-        copied = self._queue(device, COPIES, "MemcpyH2D", 2_000 + size // 25, call, step, told)
+        stats: dict[str, Value] = {"correlation_id": self._correlation, "memcpy_details": f"&{details}"}
+        copied = self._queue(device, COPIES, "MemcpyH2D", 2_000 + size // 25, call, step, stats)
         copied.kind, copied.bytes = "Memcpy", size
         device.free[COMPUTE] = max(device.free[COMPUTE], copied.end)
         return call.end + 500
@@ -199,10 +199,10 @@ class Runner:
         name = "" if mode == "unnamed" else call_of.name
         call = self._call(device, f"cuGraphLaunch (CudaGraph:{graph})", name, cuda_graph_id=graph)
         if mode == "whole":
-            told = call.stats | {"cuda_graph_exec_id": graph}
+            stats = call.stats | {"cuda_graph_exec_id": graph}
             duration = sum(work.duration + GAP_NS // 4 for _, work in works)
             exec_name = f"CudaGraphExec:{graph}"
-            last = self._queue(device, COMPUTE, exec_name, duration, call, step, told)
+            last = self._queue(device, COMPUTE, exec_name, duration, call, step, stats)
             last.owner, last.rule = call_of, "nearest_op"
             return last
         for node, (one, work) in enumerate(works, 1):
@@ -217,9 +217,9 @@ class Runner:
         self._correlation += self._rng.randint(1, 4)
         start = device.now
         device.now += self._rng.randint(2_400, 3_800)
-        told: dict[str, Value] = {"device_id": device.ordinal, "correlation_id": self._correlation, **stats}
+        stats: dict[str, Value] = {"device_id": device.ordinal, "correlation_id": self._correlation, **stats}
         line = f"Host Threads/{device.tid}", device.tid
-        self.host.append(Span(line, name, start, device.now, told | _annotation(named)))
+        self.host.append(Span(line, name, start, device.now, stats | _annotation(named)))
         return self.host[-1]
 
     # -- streams --------------------------------------------------------------------------------------------
@@ -227,26 +227,26 @@ class Runner:
     def _work(
         self, device: Device, stream: int, one: Instruction, work: Work, call: Span, step: int, named: str
     ) -> GpuSpan:
-        told: dict[str, Value] = {"correlation_id": self._correlation, "context_id": "$$1"}
+        stats: dict[str, Value] = {"correlation_id": self._correlation, "context_id": "$$1"}
         if work.filled:
-            told["memset_details"] = f"&kind:device num_bytes:{work.filled} async:1"
+            stats["memset_details"] = f"&kind:device num_bytes:{work.filled} async:1"
         else:
-            told["kernel_details"] = "&regs:32 static_shared:0 dynamic_shared:0 grid:256,1,1 block:128,1,1 occ_pct:100"
-        done = self._queue(device, stream, work.name, work.duration, call, step, told | _annotation(named))
+            stats["kernel_details"] = "&regs:32 static_shared:0 dynamic_shared:0 grid:256,1,1 block:128,1,1 occ_pct:100"
+        done = self._queue(device, stream, work.name, work.duration, call, step, stats | _annotation(named))
         done.instruction = one
         if work.filled:
             done.kind, done.bytes = "Memset", work.filled
         return done
 
     def _queue(
-        self, device: Device, stream: int, name: str, duration: int, call: Span, step: int, told: dict[str, Value]
+        self, device: Device, stream: int, name: str, duration: int, call: Span, step: int, stats: dict[str, Value]
     ) -> GpuSpan:
         ready = call.start + self._rng.randint(4_000, 6_000)
         start = max(ready, device.free[stream] + GAP_NS)
         device.free[stream] = start + duration
         line = f"Stream #{stream}", stream
         self.gpu.append(
-            GpuSpan(line, name, start, start + duration, told, device=device.ordinal, launch=call, step=step)
+            GpuSpan(line, name, start, start + duration, stats, device=device.ordinal, launch=call, step=step)
         )
         return self.gpu[-1]
 
