@@ -217,9 +217,9 @@ class Runner:
         self._correlation += self._rng.randint(1, 4)
         start = device.now
         device.now += self._rng.randint(2_400, 3_800)
-        stats: dict[str, Value] = {"device_id": device.ordinal, "correlation_id": self._correlation, **stats}
+        recorded: dict[str, Value] = {"device_id": device.ordinal, "correlation_id": self._correlation, **stats}
         line = f"Host Threads/{device.tid}", device.tid
-        self.host.append(Span(line, name, start, device.now, stats | _annotation(named)))
+        self.host.append(Span(line, name, start, device.now, recorded | _annotation(named)))
         return self.host[-1]
 
     # -- streams --------------------------------------------------------------------------------------------
