@@ -21,7 +21,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.schema.tables.tracelens_ranks import SCHEMAS
+from tracelens_graph.registry import schema_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,7 +128,7 @@ class NcclAnalyser:
         """A table as TraceLens's frame of it; `detailed` with columns of each rank."""
         if strict not in self._made:
             self._made[strict] = RankTables(self._traces, strict)
-        table, declared = self._made[strict].table(name, statistics), SCHEMAS[name].columns
+        table, declared = self._made[strict].table(name, statistics), schema_of(name)
         columns = {
             name: cells
             for name, cells in table.columns.items()

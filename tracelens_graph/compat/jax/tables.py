@@ -13,15 +13,14 @@ import numpy as np
 from tracelens_graph.analyses.shared.call_columns import by_time, statistic
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, shares, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
-from tracelens_graph.analyses.timeline.timeline import times_by_group, unlinked_notes
+from tracelens_graph.analyses.timeline.timeline import GPU_TIMELINE, times_by_group, unlinked_notes
 from tracelens_graph.compat.jax.costs import op_sheets
 from tracelens_graph.compat.jax.kernels import STATISTICS, Kernels, details, pids
 from tracelens_graph.compat.jax.rules import XLA
+from tracelens_graph.compat.jax.schemas import GPU_EVENTS_AVERAGES
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema.tables.timeline import GPU_TIMELINE
-from tracelens_graph.schema.tables.tracelens_jax import GPU_EVENTS_AVERAGES, SCHEMAS
-from tracelens_graph.tables.column import About
+from tracelens_graph.registry import schema_of
 from tracelens_graph.tables.table import Table
 
 
@@ -48,7 +47,7 @@ def gpu_events_averages(w: Window) -> Table:
         "time ms": [time / 1e6 for time in mean.values()],
         "percent": [_percent(time, mean["total_time"]) for time in mean.values()],
     }
-    return Table("gpu_events_averages", columns, GPU_EVENTS_AVERAGES, w.titled("Mean of the timelines of all GPUs"))
+    return GPU_EVENTS_AVERAGES.table(columns, w.titled("Mean of the timelines of all GPUs"))
 
 
 def _times(w: Window) -> tuple[list[int], Mapping[str, np.ndarray]]:
@@ -185,8 +184,8 @@ def _with_shares(columns: dict[str, Cells], kernels: Kernels) -> dict[str, Cells
 
 
 def _table(name: str, w: Window, columns: dict[str, Cells]) -> Table:
-    about: About = {column: SCHEMAS[name].columns[column] for column in columns}
-    return Table(name, columns, about, w.titled(SCHEMAS[name].answers.removesuffix(".")))
+    schema = schema_of(name)
+    return schema.table(columns, w.titled(schema.answers.removesuffix(".")))
 
 
 SHEETS: Mapping[str, Callable[[Window], Table]] = {

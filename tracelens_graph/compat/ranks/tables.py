@@ -29,10 +29,11 @@ from tracelens_graph.compat.ranks.columns import (
 )
 from tracelens_graph.compat.ranks.instances import Instances
 from tracelens_graph.compat.ranks.kernels import RankKernels
+from tracelens_graph.compat.ranks.schemas import STATISTICS
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import element_bytes
 from tracelens_graph.graph.trace_set import TraceSet, titled
-from tracelens_graph.schema.tables.tracelens_ranks import SCHEMAS, STATISTICS, declared
+from tracelens_graph.registry import schema_of
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
 
@@ -96,7 +97,7 @@ class RankTables:
         """One of the tables.
 
         Args:
-            name: which, of `schema.tables.tracelens_ranks.SCHEMAS`.
+            name: which, of those that `compat.ranks.schemas` declares.
             statistics: those that a summary has, of `STATISTICS`.
 
         Raises:
@@ -106,9 +107,8 @@ class RankTables:
             if one not in STATISTICS:
                 raise AnalysisError(f"there is no statistic {one!r}; {hint(str(one), STATISTICS)}")
         columns, notes = _TABLES[name](self, statistics)
-        schema = SCHEMAS[name]
-        title = titled(schema.answers.removesuffix("."), self.kernels.traces)
-        return Table(name, columns, declared(schema.columns, columns), title, list(notes))
+        schema = schema_of(name)
+        return schema.table(columns, titled(schema.answers.removesuffix("."), self.kernels.traces), list(notes))
 
     # --- what several are made of ----------------------------------------------------------------------------------
 
