@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tracelens_graph.replay.arguments import Argument, Fill, Named, TensorValue, Value
+from tracelens_graph.replay.replay_plan import Argument, Fill, Named, TensorValue, Value
 from tracelens_graph.replay.plan_json import KINDS
 from tracelens_graph.replay.program_text import ProgramKind, runner
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced, Work

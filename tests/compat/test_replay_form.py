@@ -9,7 +9,7 @@ import pytest
 from replay_plans import converted, mm
 
 from tracelens_graph.compat.replay_form import plan_from_tracelens, plans_of, tracelens_form
-from tracelens_graph.replay.arguments import TensorValue
+from tracelens_graph.replay.replay_plan import TensorValue
 from tracelens_graph.replay.plan_json import NotAPlanError
 
 MM = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from recorded_calls import Around, call, listed, scalar, tensor
 
-from tracelens_graph.replay.arguments import TensorValue
+from tracelens_graph.replay.replay_plan import TensorValue
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.replay_plan import Recorded
 

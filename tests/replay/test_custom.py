@@ -13,7 +13,7 @@ from tracelens_graph.extensions.extension import Extension
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.replay.arguments import Fill, TensorValue
+from tracelens_graph.replay.replay_plan import Fill, TensorValue
 from tracelens_graph.replay.custom import plan_custom
 from tracelens_graph.replay.plan_json import NotAPlanError, plan_from_json, plan_json
 from tracelens_graph.replay.planned import Plans, planned

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from recorded_calls import NOTHING, call, listed, scalar, tensor, tensors
 
-from tracelens_graph.replay.arguments import Argument, TensorValue
+from tracelens_graph.replay.replay_plan import Argument, TensorValue
 from tracelens_graph.replay.feasible import NOT_GIVEN, TOO_LARGE, TOO_MANY_BITS, UNREADABLE, bytes_of, bytes_together
 from tracelens_graph.replay.plan_json import plan_from_json, plan_json
 from tracelens_graph.replay.planning import plan_of

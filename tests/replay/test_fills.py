@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from recorded_calls import NOTHING, call, listed, scalar, tensor, tensors
 
-from tracelens_graph.replay.arguments import Fill, TensorValue
+from tracelens_graph.replay.replay_plan import Fill, TensorValue
 from tracelens_graph.replay.planning import plan_of
 
 LONG = {"dtype": "long int"}

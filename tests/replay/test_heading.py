@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from replay_plans import HOSTILE, mm, plan_in, plans
 
-from tracelens_graph.replay.arguments import Argument, TensorValue
-from tracelens_graph.replay.heading import dense_strides, entry, heading, identifier
+from tracelens_graph.replay.replay_plan import Argument, TensorValue
+from tracelens_graph.replay.program_text import dense_strides, entry, heading, identifier
 from tracelens_graph.replay.replay_plan import ReplayPlan, Traced, Work
 
 

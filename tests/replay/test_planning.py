@@ -12,7 +12,7 @@ from recorded_calls import NOTHING, Around, call, listed, scalar, tensor, tensor
 
 from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.execution.sides import Argument as Observed
-from tracelens_graph.replay.arguments import Fill, Named, TensorValue
+from tracelens_graph.replay.replay_plan import Fill, Named, TensorValue
 from tracelens_graph.replay.planning import plan, plan_call, plan_of
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
 from tracelens_graph.replay.signatures import charge, signatures, with_schema

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from replay_plans import HOSTILE, plan_in
 
 from tracelens_graph.replay import program as modules
-from tracelens_graph.replay.arguments import RULES
+from tracelens_graph.replay.replay_plan import RULES
 from tracelens_graph.replay.plan_json import KINDS
 from tracelens_graph.replay.program_text import ProgramKind, json_text, program, runner
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 from recorded_calls import NOTHING, call, listed, scalar, tensor, tensors
 
-from tracelens_graph.replay.recorded_values import NotAValueError, number, numbers
+from tracelens_graph.replay.calls import NotAValueError, number, numbers
 from tracelens_graph.replay.replay_plan import CannotReplay
-from tracelens_graph.replay.resolve import choose
+from tracelens_graph.replay.choosing import choose
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 from recorded_calls import NOTHING, call, scalar, tensor
 
-from tracelens_graph.replay.arguments import Fill, Named, TensorValue
+from tracelens_graph.replay.replay_plan import Fill, Named, TensorValue
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.replay_plan import CannotReplay
 from tracelens_graph.replay.run import NoTorchError, by_name, made, run

@@ -17,7 +17,7 @@ from tracelens_graph.extensions.extension import Extension
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.replay.arguments import uses
+from tracelens_graph.replay.replay_plan import uses
 from tracelens_graph.replay.plan_json import plan_from_json
 from tracelens_graph.replay.sequence import SequencePlan, _is_passed_on, sequence
 

@@ -14,7 +14,7 @@ from replay_plans import converted, mm, scaled
 
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.replay.arguments import Argument
+from tracelens_graph.replay.replay_plan import Argument
 from tracelens_graph.replay.folder import INDEX, Program, read_folder, write_folder
 from tracelens_graph.replay.plan_json import NotAPlanError
 from tracelens_graph.replay.programs import sequence_program

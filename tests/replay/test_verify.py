@@ -14,7 +14,7 @@ import pytest
 from fake_torch import call, profile, writing
 
 from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.replay.arguments import Argument, TensorValue
+from tracelens_graph.replay.replay_plan import Argument, TensorValue
 from tracelens_graph.replay.folder import INDEX, Program, write_folder
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced
 from tracelens_graph.replay.verify import verify as verifying

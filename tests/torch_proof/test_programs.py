@@ -12,7 +12,7 @@ import pytest
 from replay_plans import mm, scaled
 
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.replay.arguments import Argument, Fill, TensorValue
+from tracelens_graph.replay.replay_plan import Argument, Fill, TensorValue
 from tracelens_graph.replay.program_text import program
 from tracelens_graph.replay.replay_plan import ReplayPlan
 from tracelens_graph.replay.schemas import parse

@@ -13,8 +13,8 @@ from typing import Any
 
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.compat.replay_form import recorded_of_event, tracelens_form
-from tracelens_graph.replay.call import Call
-from tracelens_graph.replay.heading import words
+from tracelens_graph.replay.calls import Call
+from tracelens_graph.replay.program_text import words
 from tracelens_graph.replay.planning import plan, plan_of
 from tracelens_graph.replay.replay_plan import ReplayPlan
 from tracelens_graph.replay.run import prepared

@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from tracelens_graph.perf.scalar_types import DTYPES, FLOATING, LAYOUTS, MEMORY_FORMATS, profiler_type
-from tracelens_graph.replay.arguments import Argument, Named, TensorValue, Value
-from tracelens_graph.replay.call import Call
-from tracelens_graph.replay.heading import dense_strides
+from tracelens_graph.replay.replay_plan import Argument, Named, TensorValue, Value
+from tracelens_graph.replay.calls import Call
+from tracelens_graph.replay.program_text import dense_strides
 from tracelens_graph.replay.plan_json import NotAPlanError, plan_from_json
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.replay_plan import CannotReplay, Recorded, ReplayPlan
-from tracelens_graph.replay.traced_call import decoded
+from tracelens_graph.replay.calls import decoded
 
 _NUMBERED = {"dtype": DTYPES, "layout": LAYOUTS, "memory_format": MEMORY_FORMATS}
 """Kinds of values that are numbers in this form, and their names by number."""

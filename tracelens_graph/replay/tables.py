@@ -1,4 +1,4 @@
-"""How much of the GPU time can be replayed, what keeps the rest from it, and what would help."""
+"""What can be replayed, as tables: by operation and arguments, and how much of the GPU time that is."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import numpy as np
 
 from tracelens_graph.analyses.kernels.graph_launches import GRAPH_LAUNCHES
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.shared.call_columns import argument_cells
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.replay.calls import gpu_below
 from tracelens_graph.replay.planned import Plans
 from tracelens_graph.replay.signatures import Charged, charge_all, signatures
-from tracelens_graph.schema.tables.replay import REPLAY_COVERAGE
+from tracelens_graph.schema.tables.replay import REPLAY_COVERAGE, REPLAY_SIGNATURES
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Rows
 
 BY_GRAPH = "(launched by a graph)"
 OUTSIDE = "(launched outside of operations)"
@@ -32,6 +35,50 @@ UNDER_NO_OP: Mapping[str, tuple[str, str]] = {
     OUTSIDE: ("no operation is recorded around its launch", "record with CPU activities"),
 }
 """GPU work under no operation: what stands for it in tables, where it comes from, and what would help."""
+
+
+def replay_signatures(g: Core | Window) -> Table:
+    """What calls can be replayed, one row per operation and argument set with GPU work, the most GPU time first.
+
+    Args:
+        g: the graph, or a window of it.
+    """
+    return listing(Plans(signatures(charge_all(window_of(g)))))
+
+
+def listing(plans: Plans, files: Mapping[int, str] | None = None) -> Table:
+    """What calls of a window can be replayed, one row per operation and argument set, in the order given.
+
+    Args:
+        plans: plans of the signatures.
+        files: place of a signature -> name of the program that was written of it.
+    """
+    found = plans.signatures
+    core, c = found.core, found.core.columns
+    every = range(len(found))
+    whole = int(c.dur_ns[found.window.gpu_rows].sum())
+    gpu = [gpu_below(core, row) for row in found.rows.tolist()]
+    cells = argument_cells(core, c.argset[found.rows])
+    columns: dict[str, Cells] = {
+        "op": found.names,
+        "input_dims": cells["Input Dims"],
+        "input_types": cells["Input type"],
+        "concrete_inputs": cells["Concrete Inputs"],
+        "calls": found.calls,
+        "time_us": found.charged_ns / 1e3,
+        "percent": 100 * found.charged_ns / whole if whole else np.zeros(len(found)),
+        "could_be_won_us": found.won_ns / 1e3,
+        "percent_of_roof": 100 * (1 - found.won_ns / np.maximum(found.charged_ns, 1)),
+        "median_us": found.median_ns / 1e3,
+        "kernels": [[core.names[code] for code in c.name[rows].tolist()] for rows in gpu],
+        "kernel": [core.names[c.name[rows[np.argmax(c.dur_ns[rows])]]] if len(rows) else "" for rows in gpu],
+        "uid": c.uid[found.rows],
+        "plan": [plans[place].state for place in every],
+        "why": [plans[place].why for place in every],
+        "remedy": [plans[place].remedy for place in every],
+        "file": [(files or {}).get(place, "") for place in every],
+    }
+    return Table("replay_signatures", columns, REPLAY_SIGNATURES, found.window.titled("Operations to replay"))
 
 
 def replay_coverage(g: Core | Window) -> Table:
@@ -102,12 +149,12 @@ class _Row:
     ns: int = 0
 
 
-def _origins(core: Core, gpu: np.ndarray) -> np.ndarray:
+def _origins(core: Core, gpu: Rows) -> Rows:
     """For each GPU event under no operation the position in `UNDER_NO_OP` of where it comes from."""
     c = core.columns
     is_graph = np.array([name.startswith(GRAPH_LAUNCHES) for name in core.names], bool)
     if not len(gpu):
         return np.zeros(0, np.int64)
     above = climb(c.parent, c.parent[gpu], is_graph[c.name])
-    found: np.ndarray = np.where(c.parent[gpu] < 0, 0, np.where(above >= 0, 1, 2))
+    found: Rows = np.where(c.parent[gpu] < 0, 0, np.where(above >= 0, 1, 2))
     return found
