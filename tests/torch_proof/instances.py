@@ -18,8 +18,8 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
 from tracelens_graph.replay.run import prepared
-from tracelens_graph.replay.verify.observed import observed
-from tracelens_graph.replay.verify.outcomes import Outcome, compared
+from tracelens_graph.replay.verify.verify import observed
+from tracelens_graph.replay.verify.verify import Outcome, compared
 from tracelens_graph.schema import Kind
 
 AT_ONCE = 400

@@ -16,7 +16,7 @@ from tracelens_graph.replay.replay_plan import Argument, Fill, TensorValue
 from tracelens_graph.replay.program_text import program
 from tracelens_graph.replay.replay_plan import ReplayPlan
 from tracelens_graph.replay.schemas import parse
-from tracelens_graph.replay.verify.observed import outermost_ops
+from tracelens_graph.replay.verify.verify import outermost_ops
 
 QUICK = ("--device", "cpu", "--iterations", "3", "--warmup", "1")
 

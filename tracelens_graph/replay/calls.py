@@ -164,7 +164,7 @@ def traced_call(core: Core, row: int) -> Call:
     c = core.columns
     if c.kind[row] != Kind.Op:
         raise CannotReplay("not an operator")
-    name, recorded, around = core.names[c.name[row]], recorded_at(core, row), TracedSurroundings(core, row)
+    name, recorded, around = core.names[c.name[row]], recorded_at(core, row), around_at(core, row)
     node = int(core.link.node_of_row[row]) if core.link is not None else -1
     if core.link is None or node < 0:
         return Call(name, recorded, around=around, has_gpu=bool(len(core.gpu_rows)))
@@ -199,7 +199,12 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-class TracedSurroundings(Surroundings):
+def around_at(core: Core, row: int) -> Surroundings:
+    """What stands around the call at a row."""
+    return _Traced(core, row)
+
+
+class _Traced(Surroundings):
     """What stands around the call at a row of a graph."""
 
     is_traced = True

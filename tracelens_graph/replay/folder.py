@@ -20,10 +20,10 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.output.folder import writing_folder
 from tracelens_graph.output.marks import GENERATOR, is_ours
 from tracelens_graph.replay.instruction import InstructionPlan
-from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
 from tracelens_graph.replay.plan_json import plan_from_json
 from tracelens_graph.replay.planned import Estimates, Plans, complete, traced
 from tracelens_graph.replay.program_text import HasProgram, ProgramKind, identifier, program, written_by
+from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
 from tracelens_graph.replay.short_program import short_program
 from tracelens_graph.replay.triton import is_triton, triton_plan
 from tracelens_graph.utils.texts import cut_end
@@ -60,11 +60,11 @@ class Program:
     plan: Any
 
     @classmethod
-    def of(cls, plan: HasProgram | ReplayPlan, file: str, full: bool = True) -> Program:
+    def of(cls, plan: HasProgram | ReplayPlan, file: str, full: bool = False) -> Program:
         """The program of a plan; of one operation the short one, unless it has to be in full or is asked for so."""
         if not isinstance(plan, ReplayPlan):
             return cls(file, plan.kind, plan.about, plan.json())
-        if full or short_program(plan) is None:
+        if full or not short_program(plan):
             return cls(file, "full", plan.about, plan.json())
         return cls(file, "op", "", plan.json())
 

@@ -46,9 +46,7 @@ KINDS: tuple[str, ...] = get_args(get_type_hints(Named)["kind"])
 
 _DEEPEST = 8
 """Lists in lists, in an argument."""
-_Module = Annotated[
-    str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", max_length=200)
-]
+_Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", max_length=200)]
 _Mode = Literal["no_grad", "below_autograd", "autocast bfloat16", "autocast float16"]
 
 
@@ -67,8 +65,8 @@ class _Plan(Plain, frozen=True):
     schema: str
     positional: dict[Word, Any]
     overload: str = ""
-    keyword: dict[Word, Any] = {}
-    assumed: dict[Word, str] = {}
+    keyword: dict[Word, Any] = msgspec.field(default_factory=dict)
+    assumed: dict[Word, str] = msgspec.field(default_factory=dict)
     recorded: Recorded = Recorded()
     traced: Traced = Traced()
     work: Work = Work()
@@ -217,6 +215,6 @@ def _converted(data: Any, form: type[_Struct], place: str) -> _Struct:
     try:
         return msgspec.convert(data, form)
     except (msgspec.ValidationError, RecursionError) as error:
-        what, _, where = str(error).partition(" - at `$")
-        path = (place + where.removesuffix("`")).lstrip(".")
+        what, _, where = str(error).partition(" - at `")
+        path = (place + where.partition("$")[2].removesuffix("`")).lstrip(".")
         raise NotAPlanError(f"{path or 'plan'}: {what[:1].lower()}{what[1:]}") from None

@@ -16,10 +16,10 @@ from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.extensions.replayer import NAMESPACES
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.perf.roofs import Roof, roofline, traffic_us
-from tracelens_graph.replay.calls import TracedSurroundings, gpu_below
+from tracelens_graph.replay.calls import around_at, gpu_below
 from tracelens_graph.replay.instruction import InstructionPlan, plan_instruction
-from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
 from tracelens_graph.replay.planning import plan_call, plan_custom
+from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
 from tracelens_graph.replay.signatures import Signatures
 from tracelens_graph.schema import Kind
 
@@ -174,7 +174,7 @@ def _least_us(cost: Cost, arch: Architecture) -> float | None:
 
 def traced_at(core: Core, row: int, gpu: str = "") -> Traced:
     """What the trace says of the call of a row, as if it were the only one; `gpu` is the name of the GPU."""
-    c, around = core.columns, TracedSurroundings(core, row)
+    c, around = core.columns, around_at(core, row)
     return Traced(
         uid=int(c.uid[row]),
         kernels=tuple(around.kernels),

@@ -22,8 +22,18 @@ from tracelens_graph.replay.adjusting import (
 from tracelens_graph.replay.calls import LARGEST, Call, check_recorded, traced_call
 from tracelens_graph.replay.choosing import choose
 from tracelens_graph.replay.contents import Site, fill
-from tracelens_graph.replay.replay_plan import NORMAL, RULES, Argument, CannotReplay, Fill, ReplayPlan, TensorValue, Value, tensors
 from tracelens_graph.replay.reading import read
+from tracelens_graph.replay.replay_plan import (
+    NORMAL,
+    RULES,
+    Argument,
+    CannotReplay,
+    Fill,
+    ReplayPlan,
+    TensorValue,
+    Value,
+    tensors,
+)
 from tracelens_graph.replay.schemas import REACHES_OUT, Schema, parse, reaches_out
 
 if TYPE_CHECKING:

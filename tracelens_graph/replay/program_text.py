@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from tracelens_graph._version import __version__
 from tracelens_graph.replay.replay_plan import Named, ReplayPlan, TensorValue, Traced, Use, Value
+from tracelens_graph.utils.texts import cut_end
 
 ProgramKind = Literal["op", "full", "sequence", "collectives", "triton", "instruction", "batch"]
 """What a program runs: one operation in short (`short_program`) or in full, several in their order, collectives, a
@@ -161,13 +162,16 @@ def heading(plan: ReplayPlan) -> str:
     return "\n".join([*lines, *told(plan), "", written_by(plan.imports)]) + "\n"
 
 
-def told(plan: ReplayPlan, most_kernels: int = _MOST_KERNELS, width: int = _HEADING_WIDTH) -> Iterator[str]:
-    """What a trace tells of a call, and what is assumed, as lines of a heading."""
-    kernels = plan.traced.kernels
-    more = f"and {len(kernels) - most_kernels} more" if len(kernels) > most_kernels else ""
+def told(plan: ReplayPlan, width: int = _HEADING_WIDTH, is_short: bool = False) -> Iterator[str]:
+    """What a trace tells of a call, and what is assumed, as lines of a heading; a short one has one line of kernels."""
+    kernels = list(plan.traced.kernels[:_MOST_KERNELS])
+    if is_short and kernels:
+        kernels = [cut_end("; ".join(kernels), width - _LABEL)]
+    elif len(plan.traced.kernels) > _MOST_KERNELS:
+        kernels.append(f"and {len(plan.traced.kernels) - _MOST_KERNELS} more")
     for label, notes in {
-        "traced": [", ".join(_times(plan.traced))], "kernel": kernels[:most_kernels], "": [more],
-        "runs under": plan.modes, "assumed": plan.assumed, "note": plan.notes,
+        "traced": [", ".join(_times(plan.traced))], "kernel": kernels, "runs under": plan.modes,
+        "assumed": plan.assumed, "note": plan.notes,
     }.items():  # fmt: skip
         for note in notes:
             yield from entry(label, note, _LONGEST_KERNEL if label == "kernel" else _LONGEST, width)
@@ -224,9 +228,7 @@ def entry(label: str, text: str, longest: int = _LONGEST, width: int = _HEADING_
     body = ascii_text(text).replace("%(", "% (").strip()  # argparse fills in what stands behind that
     body = body if len(body) <= longest else f"{body[: longest - 3]}..."
     behind = " " * _LABEL
-    return wrap(
-        body, width, initial_indent=f"{label:<{_LABEL}}", subsequent_indent=behind, break_on_hyphens=False
-    )
+    return wrap(body, width, initial_indent=f"{label:<{_LABEL}}", subsequent_indent=behind, break_on_hyphens=False)
 
 
 def ascii_text(text: str) -> str:

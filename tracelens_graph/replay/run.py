@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from tracelens_graph.errors import MissingExtraError
-from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Value
 from tracelens_graph.replay.plan_json import value_json
+from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Value
 
 _NO_SUCH = "the installed PyTorch has no such operator"
 _REMEDY = "the version of PyTorch that recorded the trace"

@@ -22,9 +22,9 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.contents import Site, fill
-from tracelens_graph.replay.replay_plan import Fill, ReplayPlan, Use, Value
 from tracelens_graph.replay.planned import planned, traced_at
 from tracelens_graph.replay.program_text import HasProgram, ProgramKind, entry, identifier, written_by
+from tracelens_graph.replay.replay_plan import Fill, ReplayPlan, Use, Value
 from tracelens_graph.replay.shared_tensors import LinkedCall, Sharing, link
 from tracelens_graph.schema import HOST_KINDS, Kind
 from tracelens_graph.utils.arrays import Mask, Ns, Rows

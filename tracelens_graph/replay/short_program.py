@@ -9,14 +9,16 @@ from __future__ import annotations
 import keyword
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 
 from tracelens_graph._version import __version__
 from tracelens_graph.perf.scalar_types import FLOATING, item_size
-from tracelens_graph.replay.replay_plan import Argument, Named, ReplayPlan, TensorValue, Value, tensors
 from tracelens_graph.replay.program_text import ascii_text, dense_strides, program, told, unquoted
+from tracelens_graph.replay.replay_plan import Argument, Named, ReplayPlan, TensorValue, Value, tensors
 
 _WIDTH = 118
-_MOST_KERNELS = 2
+_UNBROKEN = 90
+"""Characters of a list that is not broken over lines."""
 
 _FUNCTIONS = frozenset((
     "abs", "add", "add.Tensor", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "amax", "amin", "argmax", "baddbmm",
@@ -55,10 +57,10 @@ _OWN_NAMES = frozenset((
 
 _TEMPLATE = '''"""{heading}
 """
-import json, statistics, sys, timeit
-{imports}import torch
-
+import json, statistics, sys, timeit, torch
+{imports}
 device = "cuda" if torch.cuda.is_available() else "xpu" if hasattr(torch, "xpu") and torch.xpu.is_available() else "cpu"
+gpu = getattr(torch, device)
 {tensors}
 
 def call():
@@ -67,7 +69,6 @@ def call():
 def measure(calls):
     if device == "cpu":
         return [1e6 * seconds for seconds in timeit.repeat(call, {setup}number=1, repeat=calls)]
-    gpu = getattr(torch, device)
     events = [[gpu.Event(enable_timing=True) for _ in range(2)] for _ in range(calls)]
     getattr(gpu, "_sleep", int)(20_000_000)  # the host gets ahead of the GPU, so that launches do not count
     for begin, end in events:
@@ -78,10 +79,9 @@ def measure(calls):
     return [1e3 * begin.elapsed_time(end) for begin, end in events]
 
 if __name__ == "__main__":
-    measure(10)  # warm-up
-    us = sorted(measure(100 if device != "cpu" else 20))
+    us = sorted(measure(110 if device != "cpu" else 20)[10:])  # the first ten warm up
 {result}
-    print("{{op}} on {{device}}: median {{median_us:,.2f}} us, 80 % in {{spread_us}}, {{iterations}} calls".format(**result))
+    print("{{op}}: median {{median_us:,.2f}} us of {{iterations}} calls, 80 % in {{spread_us}}".format(**result))
     if "--json" in sys.argv:
         open(sys.argv[sys.argv.index("--json") + 1], "w").write(json.dumps([result], indent=1))
 '''
@@ -130,7 +130,7 @@ class _Program:
         needs = ", ".join(("PyTorch", *plan.imports))
         lines = [
             f"{ascii_text(plan.op)}: one operation of a trace, called again. --json FILE keeps what it measures.",
-            *told(plan, _MOST_KERNELS, _WIDTH),
+            *told(plan, _WIDTH, is_short=True),
             f"Written by tracelens_graph {__version__}; needs {needs} alone. `replay --full` checks and restores more.",
         ]
         return unquoted("\n".join(lines))
@@ -141,17 +141,19 @@ class _Program:
         """The body of the function."""
         plan, indent = self._plan, "    "
         positional, keywords = plan.given
-        given = [arguments[one.name] for one in positional]
-        given += [[f"{one.name}={arguments[one.name][0]}", *arguments[one.name][1:]] for one in keywords]
         name = f"{plan.op.removeprefix('aten::')}.{plan.overload}".rstrip(".")
-        if any(keyword.iskeyword(one.name) for one in keywords) or not plan.op.isascii():
-            raise _NoWordsError
+        given = [arguments[one.name] for one in positional]
         if name in _METHODS and positional and positional[0].name == "self":
             function, given = f"{given[0][0]}.{name.partition('.')[0]}", given[1:]
-        elif name in _FUNCTIONS or name in _FUNCTIONAL:
-            function = f"torch.{'nn.functional.' if name in _FUNCTIONAL else ''}{name.partition('.')[0]}"
         else:
-            function = f"torch.ops.{plan.op.replace('::', '.')}.{plan.overload or 'default'}"
+            function = _function(plan, name)
+            # What is no tensor is given by name, which tells more.
+            unnamed = len(list(takewhile(lambda one: one.type.startswith("Tensor"), positional)))
+            unnamed = len(positional) if any(keyword.iskeyword(one.name) for one in positional) else unnamed
+            given, keywords = given[:unnamed], [*positional[unnamed:], *keywords]
+        if any(keyword.iskeyword(one.name) for one in keywords):
+            raise _NoWordsError
+        given += [[f"{one.name}={arguments[one.name][0]}", *arguments[one.name][1:]] for one in keywords]
         for mode in plan.modes:
             yield f"{indent}with {_MODES[mode.partition(' ')[0]].format(dtype=mode.partition(' ')[2])}:"
             indent += "    "
@@ -237,12 +239,12 @@ class _Program:
     def _result(self) -> Iterator[str]:
         plan = self._plan
         recorded = {part: getattr(plan.recorded, part) for part in ("dims", "types", "strides", "values")}
-        parts = _separated([f"{part!r}: ", *_pieces(values)] for part, values in recorded.items())
-        yield _filled(["signature = {", *parts, "}"], "    ")
+        parts = ([f'"{part}": ', *_pieces(values)] for part, values in recorded.items())
+        yield _filled(["signature = {", *_separated(map(_joined, parts)), "}"], "    ")
         result = {
-            "op": ascii(plan.op),
+            "op": _pieces(plan.op)[0],
             "signature": "signature",
-            "device": 'getattr(torch, device).get_device_name() if device != "cpu" else "cpu"',
+            "device": 'gpu.get_device_name() if device != "cpu" else "cpu"',
             "torch": "torch.__version__",
             "median_us": "statistics.median(us)",
             "spread_us": "[round(us[len(us) * tenth // 10], 2) for tenth in (1, 9)]",
@@ -254,6 +256,14 @@ class _Program:
         if plan.work.flops:
             result["tflops"] = f"{plan.work.flops / 1e6!r} / statistics.median(us)"
         yield _filled(["result = dict(", *_separated([f"{name}={text}"] for name, text in result.items()), ")"], "    ")
+
+
+def _function(plan: ReplayPlan, name: str) -> str:
+    """The function of an operation with its overload: the public one where that is the same call."""
+    public = name.partition(".")[0]
+    if name in _FUNCTIONS or name in _FUNCTIONAL:
+        return f"torch.{public}" if name in _FUNCTIONS else f"torch.nn.functional.{public}"
+    return f"torch.ops.{plan.op.replace('::', '.')}.{plan.overload or 'default'}"
 
 
 _MODES = {
@@ -357,15 +367,22 @@ def _counted(
 def _pieces(value: Value) -> list[str]:
     """A value as text in pieces, between which a line may be broken."""
     if isinstance(value, tuple):
-        return ["[", *_separated(map(_pieces, value)), "]"]
+        return _joined(["[", *_separated(map(_pieces, value)), "]"])
+    if isinstance(value, Named) and value.kind == "device":
+        return ["device" if value.name == "device" else '"cpu"']
     if isinstance(value, Named):
-        return [{"device": "device" if value.name == "device" else '"cpu"', "generator": "torch.Generator(device)"}.get(
-            value.kind, f"torch.{value.name}")]  # fmt: skip
+        return ["torch.Generator(device)" if value.kind == "generator" else f"torch.{value.name}"]
     if isinstance(value, complex):
         return [f"complex({_pieces(value.real)[0]}, {_pieces(value.imag)[0]})"]
     if isinstance(value, float) and not math.isfinite(value):
         return [f'float("{value}")']
-    return [ascii(value)]
+    text = ascii(value)
+    return [f'"{text[1:-1]}"' if text[0] == "'" and not {'"', "\\"} & set(text) else text]
+
+
+def _joined(pieces: list[str]) -> list[str]:
+    """Pieces as a single one, unless that is long."""
+    return ["".join(pieces)] if sum(map(len, pieces)) <= _UNBROKEN else pieces
 
 
 def _separated(entries: Iterable[Sequence[str]]) -> Iterator[str]:
