@@ -105,7 +105,7 @@ def test_calls_as_one_would_write_them(made: Any, text: str) -> None:
          "torch.randint(0, 50, (4,), dtype=torch.int64, device=device)"),
         (TensorValue((5,), "int32", fill=Fill("rising", {"high": 20})),
          "(torch.arange(5, device=device) * 20 // 4).to(torch.int32)"),
-        (TensorValue((2, 3), "bool", fill=Fill("mask")), "torch.rand((2, 3), device=device) < 0.5"),
+        (TensorValue((2, 3), "bool", fill=Fill("mask")), "torch.rand((2, 3), device=device).lt(0.5)"),
         (TensorValue((2, 3), "float32", on_cpu=True, grad=True),
          "torch.randn((2, 3), dtype=torch.float32, device='cpu').requires_grad_()"),
     ],

@@ -323,7 +323,7 @@ def _contents(tensor: TensorValue, shape: str, elements: int) -> str:
     if rule == "constant":
         return f"torch.full({shape}, {of['value']!r}, {dtype}, {device})"
     if rule == "mask":
-        return f"torch.rand({shape}, {device}) < {of.get('share', 0.5)!r}"
+        return f"torch.rand({shape}, {device}).lt({of.get('share', 0.5)!r})"
     if rule == "uniform":
         low, high = (float(of.get(end, usual)) for end, usual in (("low", 0), ("high", 1)))  # type: ignore[arg-type]
         return f"torch.empty({shape}, {device}).uniform_({low!r}, {high!r}){to}"
