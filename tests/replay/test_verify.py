@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace as with_field
 from pathlib import Path
@@ -24,10 +25,10 @@ from tracelens_graph.replay.folder import INDEX, Program, read_folder, write_fol
 from tracelens_graph.replay.plan_json import NotAPlanError
 from tracelens_graph.replay.replay_plan import Argument, Recorded, ReplayPlan, TensorValue, Traced
 from tracelens_graph.replay.sequence import sequence
+from tracelens_graph.replay.tables import OUTCOMES
 from tracelens_graph.replay.verify import verify as verifying
 from tracelens_graph.replay.verify.processes import Ran
 from tracelens_graph.replay.verify.verify import ForeignProgramError, Observed, compared, trusted, verify
-from tracelens_graph.schema.tables.replay import OUTCOMES
 from tracelens_graph.tables.table import Table
 
 DIMS = ((4, 8), (8, 2))
@@ -208,7 +209,7 @@ def test_the_memory_of_this_machine() -> None:
 
 def test_nothing_is_left_behind(torch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (torch / "temporary").mkdir()
-    monkeypatch.setattr(verifying.tempfile, "gettempdir", lambda: str(torch / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", str(torch / "temporary"))
     assert [one["outcome"] for one in verified(torch, program(1, writing(profile(AS_TRACED)))).records()] == ["equal"]
     assert list((torch / "temporary").iterdir()) == []
 

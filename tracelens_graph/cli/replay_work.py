@@ -28,9 +28,9 @@ def replay_trace(asked: Asked) -> None:
         device = architecture_of(core, device)
     w = _part(asked, core, added)
     _check_programs(asked, core)
+    from tracelens_graph.replay.listing import coverage, listing
     from tracelens_graph.replay.planned import Estimates, Plans
     from tracelens_graph.replay.signatures import charge_all, signatures
-    from tracelens_graph.replay.tables import coverage, listing
 
     if asked.collectives:
         _write_collectives(asked, w)
@@ -186,6 +186,6 @@ def _write_collectives(asked: Asked, w: Window) -> None:
 
 def _trace(core: Core) -> str:
     """Name of the trace's file."""
-    from tracelens_graph.output.files import file_name
+    from tracelens_graph.utils.texts import file_name
 
     return file_name(core.info.source)

@@ -116,7 +116,7 @@ def many_traces(given: list[str], paths: list[str], request: Request, scheduler:
     from tracelens_graph.loaders.sources import is_stream
     from tracelens_graph.loading.many import left_out_note
     from tracelens_graph.loading.pairing import execution_traces_alone, paired
-    from tracelens_graph.output.files import distinct_names
+    from tracelens_graph.utils.texts import distinct_names
 
     if alone := execution_traces_alone(paths):
         raise TraceError(alone)
@@ -263,7 +263,7 @@ def _counted(core: Core, request: Request) -> Outcome:
     rows = ROWS_FOR_PEOPLE if request.rows is None else request.rows
     said = []
     if request.folder:
-        from tracelens_graph.reports.folder import write_folder
+        from tracelens_graph.reports.csv import write_folder
 
         said.append(f"{len(write_folder(tables, request.folder))} tables written to {printable(str(request.folder))}\n")
     if request.json:
@@ -280,8 +280,9 @@ def _counted(core: Core, request: Request) -> Outcome:
 
 def _result(core: Core, path: str, request: Request, processes: int | None = None) -> tuple[Outcome, Window]:
     """Everything that is asked of one trace: files are written, what is to be printed is returned."""
-    from tracelens_graph.analyses.report.report_tables import TABLES, report_tables
+    from tracelens_graph.analyses.report.report_tables import report_tables
     from tracelens_graph.errors import AnalysisError
+    from tracelens_graph.registry import REPORT
 
     options = request.options
     if options.models and request.arch in (None, "auto"):
@@ -299,7 +300,7 @@ def _result(core: Core, path: str, request: Request, processes: int | None = Non
     if request.layout is Layout.tracelens:
         return _judged("".join(_as_tracelens(w, request, options, path)), request, tables, against), w
     for name in request.tables:
-        if name in TABLES or name in tables:
+        if name in REPORT or name in tables:
             continue
         if options.extension and options.extension.table_sets:
             raise AnalysisError(f"there is no table {name!r}; {hint(name, tables)}")
@@ -372,7 +373,7 @@ def _written(
         yield "\n".join(_printed(w, table, request, trace) for table in tables.values())
         return
     if request.folder:
-        from tracelens_graph.reports.folder import write_folder
+        from tracelens_graph.reports.csv import write_folder
 
         written = write_folder(tables, request.folder)
         yield f"{len(written)} tables written to {printable(str(request.folder))}\n"

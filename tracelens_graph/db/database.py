@@ -35,13 +35,14 @@ from tracelens_graph.db.ranks_image import ranks_image
 from tracelens_graph.db.ranks_push import push_ranks_image
 from tracelens_graph.db.trace_image import image_of
 from tracelens_graph.errors import AnalysisError, DatabaseError
+from tracelens_graph.execution.link import add_tensors
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.output.files import file_name, stem
+from tracelens_graph.registry import HOMES, current, schema_of
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import DATABASE_VERSION
-from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.utils.texts import file_name, stem
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,6 +62,7 @@ def image(core: Core, placement: Placement, options: Options = EVERYTHING, arch:
         ChangedTraceError: the file, whose hash names the trace, is no longer the one that was loaded.
     """
     context = build_context(core, placement.run)
+    add_tensors(context, core)
     add_knowledge(context, core, arch=arch)
     return image_of(core, context, placement, options)
 
@@ -336,7 +338,7 @@ class Database:
                 answer = query.ask(driver, database, named, parameters, timeout_s)
                 if not len(answer):
                     answer.notes = [*answer.notes, *_older(catalog.traces(driver, database))]
-                return with_lists(answer, TABLES[question].columns if question in TABLES else {})
+                return with_lists(answer, schema_of(question) if question in HOMES else {})
             own = query.statement_of(question)
             _check_types(own, parameters)
             statement, given = query.prepared(driver, database, own, parameters)
@@ -354,7 +356,7 @@ class Database:
 
 def _in_library(question: str) -> str:
     """The name of the query of the library whose text a statement is, word for word; else the statement."""
-    return next((one.name for one in library().values() if one.text.strip() == question.strip()), question)
+    return next((one.name for one in library().values() if one.text.strip() == question.strip()), current(question))
 
 
 def _check_types(asked: Query, parameters: Mapping[str, Any]) -> None:

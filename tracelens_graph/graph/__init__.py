@@ -7,6 +7,7 @@ from tracelens_graph._lazy import on_first_use as _on_first_use
 _NAMES = {
     "graph.core": "Core",
     "graph.edited": "renamed with_arguments",
+    "graph.graph": "Graph",
     "graph.node": "Node",
     "graph.trace_set": "TraceMember TraceSet",
     "graph.window": "Window narrow",

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tracelens_graph.execution.link import link_of
 from tracelens_graph.execution.sides import Argument as Observed
 from tracelens_graph.perf.scalar_types import FLOATING, torch_dtype
 from tracelens_graph.replay.replay_plan import CannotReplay, Recorded
@@ -165,10 +166,11 @@ def traced_call(core: Core, row: int) -> Call:
     if c.kind[row] != Kind.Op:
         raise CannotReplay("not an operator")
     name, recorded, around = core.names[c.name[row]], recorded_at(core, row), around_at(core, row)
-    node = int(core.link.node_of_row[row]) if core.link is not None else -1
-    if core.link is None or node < 0:
+    link = link_of(core)
+    node = int(link.node_of_row[row]) if link is not None else -1
+    if link is None or node < 0:
         return Call(name, recorded, around=around, has_gpu=bool(len(core.gpu_rows)))
-    execution = core.link.execution
+    execution = link.execution
     observed = execution.inputs[node].decoded()
     return Call(name, recorded, execution.schemas[execution.schema[node]], observed, around, bool(len(core.gpu_rows)))
 

@@ -15,6 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.execution.link import link_of
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.graph import membership
@@ -237,7 +238,7 @@ def sequence(graph: Core | Window, under: int | str) -> SequencePlan:
         steps=steps,
         left_out=left_out,
         written=sharing.written,
-        linked=None if core.link is None else int((core.link.node_of_row[rows] >= 0).sum()),
+        linked=None if (known := link_of(core)) is None else int((known.node_of_row[rows] >= 0).sum()),
         is_gpu=found.is_gpu,
     )
 

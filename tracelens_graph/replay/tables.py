@@ -1,160 +1,148 @@
-"""What can be replayed, as tables: by operation and arguments, and how much of the GPU time that is."""
+"""Tables of event replay: what can be replayed, and what came of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 
-import numpy as np
+REPLAY_SIGNATURES = TableSchema(
+    "replay_signatures",
+    "Which operations can be replayed, by name and arguments.",
+    {
+        "op": Column.key("operation that is replayed", "op"),
+        "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
+        "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
+        "concrete_inputs": Column(
+            "values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"
+        ),
+        "calls": Column.count("calls with these arguments; where any launches GPU work, those that do", "calls"),
+        "time_us": Column(
+            "sum of the durations of the GPU work charged to them", "us", Role.sum, heading="GPU us", drop_priority=2
+        ),
+        "percent": Column.share("share of the GPU time of the window, work under no op included", "%"),
+        "could_be_won_us": Column(
+            "of this the time above that at the roof; absent where operations are not ordered by it",
+            "us",
+            heading="above roof us",
+            drop_priority=-1,
+        ),
+        "percent_of_roof": Column(
+            "time at the roof as share of the GPU time; absent where `could_be_won_us` is",
+            "%",
+            heading="% of roof",
+            drop_priority=0,
+        ),
+        "median_us": Column("median over the calls of the sum of the GPU work below each", "us", Role.spread),
+        "kernels": Column.listed("names of the GPU work below the call that is planned, in order of launch"),
+        "kernel": Column("of these the longest", role=Role.text, heading="kernel", drop_priority=2),
+        "uid": Column(
+            "the call that is planned: that with the most GPU time", role=Role.uid, heading="uid", drop_priority=1
+        ),
+        "plan": Column(
+            "`yes`, `assumed` where the trace does not tell all arguments, or `no`",
+            role=Role.key,
+            heading="replay",
+            drop_priority=-1,
+            wraps=True,
+        ),
+        "why": Column.text("what is assumed, or why it cannot be replayed"),
+        "remedy": Column.text("what would help; empty where nothing would"),
+        "file": Column.text("the script that was written; empty for none"),
+    },
+)
 
-from tracelens_graph.analyses.kernels.graph_launches import GRAPH_LAUNCHES
-from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.shared.call_columns import argument_cells
-from tracelens_graph.analyses.shared.grouping import Cells
-from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import climb
-from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.replay.calls import gpu_below
-from tracelens_graph.replay.planned import Plans
-from tracelens_graph.replay.signatures import Charged, charge_all, signatures
-from tracelens_graph.schema.tables.replay import REPLAY_COVERAGE, REPLAY_SIGNATURES
-from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Rows
+REPLAY_COVERAGE = TableSchema(
+    "replay_coverage",
+    "How much of the GPU time can be replayed, and what keeps the rest from it.",
+    {
+        "op": Column.key(
+            "operation that the GPU work is charged to; in brackets what stands for work under no op", "op"
+        ),
+        "signatures": Column.count("different names and arguments; 0 for work under no op"),
+        "calls": Column("calls of them; 0 for work under no op", role=Role.sum, heading="calls"),
+        "gpu_events": Column("kernels, copies and fills", role=Role.sum),
+        "time_us": Column("sum of their durations", "us", Role.sum, heading="GPU us", compared="main", drop_priority=2),
+        "percent": Column.share("share of the GPU time, the sum of the durations of all GPU events", "%"),
+        "uid": Column.uid("the call with the most GPU time; of work under no op the longest GPU event"),
+        "plan": Column.key("`yes`, `assumed` where the trace does not tell all arguments, or `no`", "replay"),
+        "why": Column.key("why it cannot be replayed, or where the work comes from"),
+        "remedy": Column(
+            "what would help; empty where nothing would",
+            role=Role.text,
+            heading="what helps",
+            drop_priority=-1,
+            wraps=True,
+        ),
+    },
+    counts="signature",
+)
 
-BY_GRAPH = "(launched by a graph)"
-OUTSIDE = "(launched outside of operations)"
-UNDER_NO_OP: Mapping[str, tuple[str, str]] = {
-    NO_LAUNCH: (
-        "its launch is not in the trace",
-        "record host and GPU together, and a step before the first that counts",
-    ),
-    BY_GRAPH: (
-        "a captured graph launched it: operations are recorded while it is captured only",
-        "record a run without graphs, or the capture",
-    ),
-    OUTSIDE: ("no operation is recorded around its launch", "record with CPU activities"),
+OUTCOMES = {
+    "equal": "recorded as in the trace",
+    "equal but assumed": "the same, with arguments that the trace does not tell",
+    "equal arguments": "it ran on another kind of device, so that ops below and kernels are not compared",
+    "other kernel": "other kernels",
+    "other children": "other ops below",
+    "other arguments": "another name, or other types, shapes, strides or values",
+    "failed": "it ended with an error, was killed or took too long",
+    "refused": "the file is not as it was written",
+    "not filled": "a kernel has to be put in by hand first",
+    "needs ranks": "a collective, which several processes run together",
+    "not run": "it runs operations of a list, of which single scripts are verified, or needs more memory than there is",
+    "no torch": "PyTorch cannot be imported",
 }
-"""GPU work under no operation: what stands for it in tables, where it comes from, and what would help."""
+"""How a script, run once under the profiler, compares with the call of the trace, and what that means."""
 
+REPLAY_VERIFY = TableSchema(
+    "replay_verify",
+    "Which scripts are recorded as the calls of the trace that they stand for.",
+    {
+        "file": Column.key("the script, in its folder", "file"),
+        "op": Column.text("operation that it calls", "op"),
+        "outcome": Column(
+            f"how it compares: {', '.join(f'`{one}`' for one in OUTCOMES)}",
+            heading="outcome",
+            cells="text",
+            drop_priority=-1,
+        ),
+        "arguments": Column("whether it is recorded with the arguments of the trace", cells="text"),
+        "children": Column("whether it calls the ops that the call of the trace calls, in their order", cells="text"),
+        "kernels": Column("whether it launches the kernels that the call of the trace launches", cells="text"),
+        "why": Column("what differs, or why it did not run", cells="text"),
+        "seconds": Column("how long the script took, PyTorch imported already", "s", drop_priority=3),
+    },
+    ordered=True,
+)
 
-def replay_signatures(g: Core | Window) -> Table:
-    """What calls can be replayed, one row per operation and argument set with GPU work, the most GPU time first.
-
-    Args:
-        g: the graph, or a window of it.
-    """
-    return listing(Plans(signatures(charge_all(window_of(g)))))
-
-
-def listing(plans: Plans, files: Mapping[int, str] | None = None) -> Table:
-    """What calls of a window can be replayed, one row per operation and argument set, in the order given.
-
-    Args:
-        plans: plans of the signatures.
-        files: place of a signature -> name of the program that was written of it.
-    """
-    found = plans.signatures
-    core, c = found.core, found.core.columns
-    every = range(len(found))
-    whole = int(c.dur_ns[found.window.gpu_rows].sum())
-    gpu = [gpu_below(core, row) for row in found.rows.tolist()]
-    cells = argument_cells(core, c.argset[found.rows])
-    columns: dict[str, Cells] = {
-        "op": found.names,
-        "input_dims": cells["Input Dims"],
-        "input_types": cells["Input type"],
-        "concrete_inputs": cells["Concrete Inputs"],
-        "calls": found.calls,
-        "time_us": found.charged_ns / 1e3,
-        "percent": 100 * found.charged_ns / whole if whole else np.zeros(len(found)),
-        "could_be_won_us": found.won_ns / 1e3,
-        "percent_of_roof": 100 * (1 - found.won_ns / np.maximum(found.charged_ns, 1)),
-        "median_us": found.median_ns / 1e3,
-        "kernels": [[core.names[code] for code in c.name[rows].tolist()] for rows in gpu],
-        "kernel": [core.names[c.name[rows[np.argmax(c.dur_ns[rows])]]] if len(rows) else "" for rows in gpu],
-        "uid": c.uid[found.rows],
-        "plan": [plans[place].state for place in every],
-        "why": [plans[place].why for place in every],
-        "remedy": [plans[place].remedy for place in every],
-        "file": [(files or {}).get(place, "") for place in every],
-    }
-    return Table("replay_signatures", columns, REPLAY_SIGNATURES, found.window.titled("Operations to replay"))
-
-
-def replay_coverage(g: Core | Window) -> Table:
-    """Which GPU time can be replayed, by operation and by what keeps it from being replayed, the most first.
-
-    The rows hold every GPU event once.
-
-    Args:
-        g: the graph, or a window of it.
-    """
-    charged = charge_all(window_of(g))
-    return coverage(charged, Plans(signatures(charged)))
-
-
-def coverage(charged: Charged, plans: Plans) -> Table:
-    """As `replay_coverage`.
-
-    Args:
-        charged: the GPU work of the window.
-        plans: plans of `signatures(charged)`.
-    """
-    found = plans.signatures
-    core, c = found.core, found.core.columns
-    rows: dict[tuple[str, str, str], _Row] = {}
-    for place, name in enumerate(found.names):
-        one = plans[place]
-        why = one.why if one.plan is None else ""
-        row = rows.setdefault((name, one.state, why), _Row(one.remedy, int(c.uid[found.rows[place]])))
-        row.signatures += 1
-        row.calls += int(found.calls[place])
-        row.gpu_events += int(found.gpu_events[place])
-        row.ns += int(found.charged_ns[place])
-    uncharged = charged.uncharged
-    origin = _origins(core, uncharged)
-    told = {**UNDER_NO_OP, OUTSIDE: core.framework.uncharged or UNDER_NO_OP[OUTSIDE]}
-    for number, (name, (why, remedy)) in enumerate(told.items()):
-        events = uncharged[origin == number]
-        if len(events):
-            longest = int(events[np.argmax(c.dur_ns[events])])
-            row = rows[name, "no", why] = _Row(remedy, int(c.uid[longest]))
-            row.gpu_events, row.ns = len(events), int(c.dur_ns[events].sum())
-    order = sorted(rows, key=lambda key: (-rows[key].ns, key))
-    whole = int(c.dur_ns[charged.window.gpu_rows].sum())
-    kept = [rows[key] for key in order]
-    columns: dict[str, Cells] = {
-        "op": [key[0] for key in order],
-        "signatures": [row.signatures for row in kept],
-        "calls": [row.calls for row in kept],
-        "gpu_events": [row.gpu_events for row in kept],
-        "time_us": [row.ns / 1e3 for row in kept],
-        "percent": [100 * row.ns / whole if whole else 0.0 for row in kept],
-        "uid": [row.uid for row in kept],
-        "plan": [key[1] for key in order],
-        "why": [key[2] for key in order],
-        "remedy": [row.remedy for row in kept],
-    }
-    title = charged.window.titled("GPU time that can be replayed, and what keeps the rest from it")
-    return Table("replay_coverage", columns, REPLAY_COVERAGE, title)
-
-
-@dataclass
-class _Row:
-    remedy: str
-    uid: int
-    signatures: int = 0
-    calls: int = 0
-    gpu_events: int = 0
-    ns: int = 0
-
-
-def _origins(core: Core, gpu: Rows) -> Rows:
-    """For each GPU event under no operation the position in `UNDER_NO_OP` of where it comes from."""
-    c = core.columns
-    is_graph = np.array([name.startswith(GRAPH_LAUNCHES) for name in core.names], bool)
-    if not len(gpu):
-        return np.zeros(0, np.int64)
-    above = climb(c.parent, c.parent[gpu], is_graph[c.name])
-    found: Rows = np.where(c.parent[gpu] < 0, 0, np.where(above >= 0, 1, 2))
-    return found
+REPLAY_RESULTS = TableSchema(
+    "replay_results",
+    "How long operations of a trace take on two machines: those that differ most first.",
+    {
+        "op": Column.key("operation that was replayed", "op"),
+        "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
+        "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
+        "concrete_inputs": Column(
+            "values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"
+        ),
+        "device_a": Column.text("where the first results are from"),
+        "device_b": Column.text("where the second results are from"),
+        "median_us_a": Column("median over the first results' calls", "us", heading="A us", drop_priority=0),
+        "median_us_b": Column("median over the second results' calls", "us", heading="B us", drop_priority=0),
+        "difference_us": Column("the second median less the first", "us"),
+        "ratio": Column(
+            "the second median as multiple of the first: above 1 the second machine is slower",
+            heading="B/A",
+            drop_priority=-1,
+        ),
+        "tflops_a": Column(
+            "operations per second of the first results", "TFLOP/s", heading="A TFLOP/s", drop_priority=2
+        ),
+        "tflops_b": Column(
+            "operations per second of the second results", "TFLOP/s", heading="B TFLOP/s", drop_priority=2
+        ),
+        "traced_us": Column("GPU time of the call in the trace", "us", heading="traced us", drop_priority=1),
+        "same_kernels": Column("whether both launched kernels of the same names", role=Role.flag),
+        "largest_size": Column("sizes above this were shrunk to it; absent where they are those of the trace"),
+    },
+    ordered=True,
+)

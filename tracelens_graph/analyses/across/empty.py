@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.utils.suggest import hint
 
 _NOTHING = {
     "common_signatures": "no op with the same arguments has GPU time in both traces",
     "kernel_choices": "where both traces ran an op with the same arguments, they ran kernels of the same names",
-    "divergences": "one of the traces has no GPU work",
+    "diff_places": "one of the traces has no GPU work",
     "kernel_replacements": "no other kernel took the place of one",
     "layer_differences": "no layer differs, or the traces have none",
     "ops_only_in_one": "both traces have ops of the same names",
@@ -39,7 +40,7 @@ def why_empty(question: str, traces: TraceSet, given: Mapping[str, Any]) -> str:
 
 
 def _no_collectives(ranks: TraceSet, kind: str | None) -> str:
-    kinds = sorted({one.kind for trace in ranks for one in trace.core.collectives.nodes})
+    kinds = sorted({one.kind for trace in ranks for one in collectives_of(trace.core).nodes})
     if not kinds:
         return "the traces have no communication kernels"
     if kind is not None and kind not in kinds:

@@ -33,11 +33,42 @@ from tracelens_graph.analyses.timeline.timeline import lost_notes, unlinked_note
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
-from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.output.marks import TOOL
+from tracelens_graph.graph.window import Window, whole_window, window_of
+from tracelens_graph.output.markers import TOOL
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.timeline import IDLE_CAUSES
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+IDLE_CAUSES = TableSchema(
+    "idle_causes",
+    "What the host did in every gap in which the GPU had nothing to do.",
+    {
+        "cause": Column.key(
+            "what the idle time is due to; the causes add up to the idle time, those unknown included", "cause"
+        ),
+        "gaps": Column.count("gaps between GPU events of which a part is due to it", "gaps", figure="count"),
+        "idle_ms": Column.total("idle time due to it, over all devices", "ms", "idle ms", compared="main", figure="ms"),
+        "percent_of_idle": Column.share("share of the idle time", "% of idle", drop_priority=2),
+        "percent_of_total": Column.share(
+            "share of the GPU span, from the first to the last GPU event, or of the sum of those of "
+            "several devices; what of the steps lies before and behind it does not count, as it does "
+            "in the causes of a report",
+            "% of GPU span",
+            figure="percent",
+        ),
+        "longest_ms": Column("the longest part of one gap that is due to it", "ms", Role.max, heading="longest ms"),
+        "gap_start_ms": Column(
+            "where that gap begins, as Perfetto UI shows it", "ms", heading="gap start ms", drop_priority=2
+        ),
+        "ends_with_uid": Column.uid("the GPU event that ends it", heading="ends with uid"),
+        "because": Column.text("call or frame to which that part is due most", "because", drop_priority=0),
+        "because_uid": Column.uid("that call or frame", heading="because uid", drop_priority=0),
+        "meaning": Column.text("the cause in words", "meaning"),
+    },
+    counts="gap",
+    figure="idle",
+)
 
 
 class Cause(IntEnum):
@@ -179,7 +210,7 @@ def _edges(w: Window, rows: np.ndarray, steps: np.ndarray) -> Idle:
     end = ends(core, rows)
     first, last = rows[[c.start_ns[rows].argmin()]], rows[[end.argmax()]]
     start, end = c.start_ns[first], end.max(keepdims=True)
-    device = core.everything.once(_rows_by_device)[int(c.device[first[0]])]
+    device = whole_window(core).once(_rows_by_device)[int(c.device[first[0]])]
     earlier = device[c.start_ns[device] < start]
     begin = np.maximum(c.start_ns[steps].min(keepdims=True), ends(core, earlier).max(initial=0))
     done = ends(core, steps).max(keepdims=True)
@@ -327,7 +358,7 @@ def _lost_lead(state: np.ndarray, waited: np.ndarray, gap: np.ndarray) -> np.nda
 
 def calls_of(core: Core) -> Calls:
     """The calls of the launching threads; all windows of a graph share them."""
-    return core.everything.once(_calls)
+    return whole_window(core).once(_calls)
 
 
 def _calls(everything: Window) -> Calls:
@@ -340,7 +371,7 @@ def _outside(w: Window, rows: np.ndarray) -> Intervals:
     if len(every) == len(w.gpu_rows) or not len(rows):
         every = every[:0]
     else:
-        every = core.everything.once(_rows_by_device)[int(c.device[rows[0]])]
+        every = whole_window(core).once(_rows_by_device)[int(c.device[rows[0]])]
         every = every[~w.holds(every)]
     return merge(c.start_ns[every], ends(core, every))
 
@@ -400,7 +431,7 @@ def idle_causes(g: Core | Window) -> Table:
                  f"{beyond if beyond_ns else ''}"]  # fmt: skip
     texts = ("cause", "because", "because_uid", "meaning")
     arrays = {name: cells if name in texts else np.array(cells) for name, cells in columns.items()}
-    return Table("idle_causes", arrays, IDLE_CAUSES, w.titled("Idle GPU time by cause"), notes)
+    return IDLE_CAUSES.table(arrays, w.titled("Idle GPU time by cause"), notes)
 
 
 def culprit(core: Core, idle: Idle, gap: int, cause: Cause) -> int:

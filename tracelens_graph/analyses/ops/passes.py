@@ -8,12 +8,33 @@ from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.analyses.shared.told_passes import told_passes
 from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, launcher
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema.tables.ops import FORWARD_BACKWARD
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+FORWARD_BACKWARD = TableSchema(
+    "forward_backward",
+    "What ops take in the forward pass, in recomputation and in their backward pass.",
+    {
+        "name": Column.key("forward op"),
+        "forward_calls": Column.count("calls with GPU work charged to them"),
+        "forward_us": Column.total(
+            "sum of the durations of the GPU events that they are the nearest linked op above", "us"
+        ),
+        "recomputed_calls": Column.count("calls that run again what checkpointing dropped"),
+        "recomputed_us": Column.total("sum of the durations of their GPU events", "us"),
+        "backward_calls": Column.count("backward ops of such calls with GPU work charged to them"),
+        "backward_us": Column.total("sum of the durations of their GPU events", "us"),
+        "ratio": Column("backward_us / forward_us; absent without forward time"),
+        "percent": Column.share("the three sums together as share of the sum over all GPU events"),
+        "uid": Column.uid("smallest uid of the forward ops"),
+    },
+)
 
 
 def forward_backward(g: Core | Window) -> Table:
@@ -26,22 +47,22 @@ def forward_backward(g: Core | Window) -> Table:
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
-    forward, backward = core.autograd.forward, core.autograd.backward
+    forward, backward = autograd_of(core).forward, autograd_of(core).backward
     linked, is_backward = np.zeros((2, len(c) + 1), bool)
     linked[forward] = linked[backward] = is_backward[backward] = True
     gpu = w.linked_gpu_rows
     op = climb(c.parent, launcher(c, gpu), linked)
-    counts = (op >= 0) & ~(core.recompute[gpu] & ~core.recompute[op])
+    counts = (op >= 0) & ~(autograd_of(core).recompute[gpu] & ~autograd_of(core).recompute[op])
     gpu, op = gpu[counts], op[counts]
     # Of the forward ops of one backward op the original one stands for it, not its recomputation.
-    order = np.lexsort((forward, c.start_ns[forward], core.recompute[forward], backward))
+    order = np.lexsort((forward, c.start_ns[forward], autograd_of(core).recompute[forward], backward))
     stands_for = np.arange(len(c) + 1)
     stands_for[backward[order[::-1]]] = forward[order[::-1]]
-    original = ~is_backward[forward] & ~core.recompute[forward]
+    original = ~is_backward[forward] & ~autograd_of(core).recompute[forward]
     mine, of = forward[original], stands_for[backward[original]]
-    order = np.lexsort((of, c.start_ns[of], core.recompute[of], mine))
+    order = np.lexsort((of, c.start_ns[of], autograd_of(core).recompute[of], mine))
     stands_for[mine[order[::-1]]] = of[order[::-1]]
-    again = core.recompute[op] if len(op) else np.zeros(0, bool)
+    again = autograd_of(core).recompute[op] if len(op) else np.zeros(0, bool)
     side = np.where(is_backward[op], 2, np.where(again, 1, 0))
     codes, group = distinct(c.name[stands_for[op]] if len(op) else op)
     cell = group * 3 + side
@@ -61,8 +82,6 @@ def forward_backward(g: Core | Window) -> Table:
         "uid": Groups(group, c.uid[stands_for[op]] if len(op) else op, len(codes)).min.astype(np.int64),
     }
     note = w.framework.no_backward
-    table = Table(
-        "forward_backward", columns, FORWARD_BACKWARD, w.titled("GPU time of forward and backward pass by op"),
-        [note, *told_passes(core, w.gpu_rows)] if note and not len(core.autograd.backward) else [],
-    )  # fmt: skip
+    notes = [note, *told_passes(core, w.gpu_rows)] if note and not len(autograd_of(core).backward) else []
+    table = FORWARD_BACKWARD.table(columns, w.titled("GPU time of forward and backward pass by op"), notes)
     return table.take(np.argsort(-sums.sum(axis=1), kind="stable"))

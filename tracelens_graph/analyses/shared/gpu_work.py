@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, picked
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 
 
@@ -38,7 +39,7 @@ def modules_of(core: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     That is the nearest module above; where a backward op comes first, the module around its forward op.
     """
-    c, forward, backward = core.columns, core.autograd.forward, core.autograd.backward
+    c, forward, backward = core.columns, autograd_of(core).forward, autograd_of(core).backward
     # Of several forward ops the earliest: the one that is no recomputation.
     order = np.lexsort((forward, c.start_ns[forward], backward))
     ops, first = np.unique(backward[order], return_index=True)
@@ -63,8 +64,9 @@ def gpu_time_columns(w: Window, rows: np.ndarray, group: np.ndarray, groups: int
     }
 
 
-def most_time_first(name: str, columns: Mapping[str, Cells], then: Sequence[str], title: str, w: Window) -> Table:
-    """The table of this name, rows with the most GPU time first; equal ones by the cells of further columns."""
+def most_time_first(
+    schema: TableSchema, columns: Mapping[str, Cells], then: Sequence[str], title: str, w: Window
+) -> Table:
+    """The table, rows with the most GPU time first; equal ones by the cells of further columns."""
     order = cell_order(np.asarray(columns["gpu_time_us"]), *(columns[one] for one in then))
-    about = TABLES[name].columns
-    return Table(name, {key: picked(cells, order) for key, cells in columns.items()}, about, w.titled(title))
+    return schema.table({key: picked(cells, order) for key, cells in columns.items()}, w.titled(title))

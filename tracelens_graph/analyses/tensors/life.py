@@ -8,20 +8,64 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.columns import GPU_TIME
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.tensors.known import NO_TENSORS, KernelsOfOps
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
-from tracelens_graph.execution.graph_tensors import GraphTensors
 from tracelens_graph.execution.lineage import Storages, Tensors
+from tracelens_graph.execution.link import GraphTensors, tensors_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import step_number, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.tensors import TENSOR_LIFE, TENSOR_VERSIONS
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import either
+
+_NODE = Column("id of that op in the execution trace", role=Role.uid, heading="node", drop_priority=0)
+
+TENSOR_LIFE = TableSchema(
+    "tensor_life",
+    "Every use of a tensor or storage, in order.",
+    {
+        "what": Column.key("made, viewed, read, written, or passed on: given out again by an op around"),
+        "tensor": Column.key("name of the tensor", "tensor"),
+        "form": Column.text("its type and sizes then", "form"),
+        "op": Column.text("name of the op", "op", drop_priority=0),
+        "argument": Column.text(
+            "which argument or result of the op it is; n[m] for the m-th of a list", "argument", drop_priority=0
+        ),
+        "node": _NODE,
+        "uid": Column.uid("the op in the trace; absent where it did not join"),
+        "module": Column.text("innermost nn.Module around the op", "module", drop_priority=2),
+        "step": Column("n of the ProfilerStep#n that holds the op", heading="step", drop_priority=2),
+        "at_ms": Column.moment("start of the op", "ms"),
+        "kernels": Column.count("GPU events charged to the op", "kernels", drop_priority=2),
+        "gpu_time_us": GPU_TIME,
+        "kernel": Column.text("the longest of them", "longest kernel", drop_priority=2),
+    },
+)
+
+TENSOR_VERSIONS = TableSchema(
+    "tensor_versions",
+    "The tensors and storages that had an id.",
+    {
+        "name": Column.key("name of the tensor or storage", "name"),
+        "form": Column.text("type and sizes of a tensor", "form"),
+        "bytes": Column("size; of a storage the least that it can have", "B", heading="bytes"),
+        "device": Column.text("where it is", "device", drop_priority=2),
+        "made_by": Column.text(
+            "op that made it; absent where it was there before, or was made out of sight", "made by", drop_priority=0
+        ),
+        "node": _NODE,
+        "uses": Column.count("places where it is argument or result", "uses", drop_priority=2),
+        "last_used_by": Column.text("op of the last use", "last used by", drop_priority=3),
+    },
+)
+
 
 _NAME = re.compile(r"([ts]?)([0-9]{1,19})(?:#([0-9]{1,19}))?")
 _NEAR = 3
@@ -34,15 +78,16 @@ class Thing(NamedTuple):
     number: int
 
 
-def tensors_of(core: Core) -> GraphTensors:
+def known_tensors(core: Core) -> GraphTensors:
     """The tensors of a graph.
 
     Raises:
         AnalysisError: it is not linked with an execution trace.
     """
-    if core.tensors is None:
+    found = tensors_of(core)
+    if found is None:
         raise AnalysisError(f"{core.info.source}: {NO_TENSORS}")
-    return core.tensors
+    return found
 
 
 def find_things(core: Core, name: str) -> list[Thing]:
@@ -56,7 +101,7 @@ def find_things(core: Core, name: str) -> list[Thing]:
         AnalysisError: the graph is not linked with an execution trace, or this is no name.
         NodeNotFoundError: there is none; the message names near ones.
     """
-    told = tensors_of(core).lineage
+    told = known_tensors(core).lineage
     asked = _NAME.fullmatch(name)
     if not asked:
         raise AnalysisError(f"{name!r:.60} is no id of a tensor: 123, t123, s123 or t123#2 is wanted")
@@ -92,7 +137,7 @@ def _nearest(ids: np.ndarray, number: int) -> slice:
 
 def describe_thing(core: Core, thing: Thing) -> list[str]:
     """What it is, who made it, what it is a view of and what views it, and from when to when: a line each."""
-    tensors = tensors_of(core)
+    tensors = known_tensors(core)
     told = tensors.lineage
     maker = int((told.storages if thing.is_storage else told.tensors).producer[thing.number])
     made = _op(core, tensors, maker) if maker >= 0 else "not in the trace: there before, or made out of sight"
@@ -156,7 +201,7 @@ def tensor_life(core: Core, thing: Thing) -> Table:
         core: the graph.
         thing: what `find_things` found.
     """
-    tensors = tensors_of(core)
+    tensors = known_tensors(core)
     told, c = tensors.lineage, core.columns
     of_thing = told.storage if thing.is_storage else told.tensor
     uses = np.flatnonzero(of_thing == thing.number)
@@ -195,12 +240,12 @@ def tensor_life(core: Core, thing: Thing) -> Table:
     untold += () if (c.kind == Kind.Module).any() else ("module",)
     untold += () if (c.kind == Kind.Step).any() else ("step",)
     columns = {key: cells for key, cells in columns.items() if key not in untold}
-    return Table("tensor_life", columns, TENSOR_LIFE, f"Life of {name}")
+    return TENSOR_LIFE.table(columns, f"Life of {name}")
 
 
 def versions(core: Core, things: Sequence[Thing]) -> Table:
     """Tensors and storages beside one another, such as those that had one id."""
-    tensors = tensors_of(core)
+    tensors = known_tensors(core)
     told = tensors.lineage
     execution = told.execution
     rows = []
@@ -221,7 +266,7 @@ def versions(core: Core, things: Sequence[Thing]) -> Table:
             execution.names[execution.name[told.uses.node[last]]],
         ))  # fmt: skip
     columns: dict[str, Cells] = {name: [row[i] for row in rows] for i, name in enumerate(TENSOR_VERSIONS)}
-    return Table("tensor_versions", columns, TENSOR_VERSIONS, "Tensors and storages with this id; name one of them")
+    return TENSOR_VERSIONS.table(columns, "Tensors and storages with this id; name one of them")
 
 
 _OF_KERNELS: tuple[str, ...] = ("kernels", "gpu_time_us", "kernel")

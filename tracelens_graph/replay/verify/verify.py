@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,16 +21,16 @@ from tracelens_graph.errors import TraceError, TraceLensGraphError
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.output.temporary import TemporaryFolder
+from tracelens_graph.output.files import temporary_folder
 from tracelens_graph.replay.calls import around_at, recorded_at
 from tracelens_graph.replay.folder import Program, read_folder
 from tracelens_graph.replay.plan_json import NotAPlanError
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan
 from tracelens_graph.replay.schemas import why_not
+from tracelens_graph.replay.tables import OUTCOMES, REPLAY_VERIFY
 from tracelens_graph.replay.verify.processes import NoTorchError, Order, Ran, run_scripts
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.replay import OUTCOMES, REPLAY_VERIFY
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Rows
 from tracelens_graph.utils.texts import cut_end, printable
 
@@ -51,7 +50,7 @@ class Outcome:
     """How a call compares with that of the trace.
 
     Attributes:
-        outcome: one of `schema.tables.replay.OUTCOMES`.
+        outcome: one of `replay.tables.OUTCOMES`.
         arguments, children, kernels: `equal`, `other`, or `not compared`; empty where the call did not run.
         why: what differs, or why it did not run, in one line.
     """
@@ -129,7 +128,8 @@ def verify(
     """
     jobs = [_Job(program) for program in read_folder(folder)]
     notes: list[str] = []
-    with TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-") as there:
+    with temporary_folder() as name:
+        there = Path(name)
         for place, job in enumerate(jobs):
             _prepare(job, Path(folder), there / f"{place}.py", replayers)
         wanted = [job for job in jobs if not job.outcomes]
@@ -262,7 +262,7 @@ def _table(jobs: Sequence[_Job], notes: list[str]) -> Table:
     counted = ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common())
     meanings = [f"{outcome}: {OUTCOMES[outcome]}" for outcome in OUTCOMES if outcome in counts and outcome != "equal"]
     title = f"Replayed and held against the trace: {counted}" if counted else "No programs"
-    return Table("replay_verify", columns_of(records, REPLAY_VERIFY), REPLAY_VERIFY, title, [*meanings, *notes])
+    return REPLAY_VERIFY.of_records(records, title, [*meanings, *notes])
 
 
 # --- one call ------------------------------------------------------------------------------------------------------
