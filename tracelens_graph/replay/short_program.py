@@ -370,8 +370,12 @@ def _pieces(value: Value) -> list[str]:
         return _joined(["[", *_separated(map(_pieces, value)), "]"])
     if isinstance(value, Named) and value.kind == "device":
         return ["device" if value.name == "device" else '"cpu"']
+    if isinstance(value, Named) and value.kind == "generator":
+        return ["torch.Generator(device)"]
     if isinstance(value, Named):
-        return ["torch.Generator(device)" if value.kind == "generator" else f"torch.{value.name}"]
+        if not value.name:
+            raise _NoWordsError
+        return [f"torch.{value.name}"]
     if isinstance(value, complex):
         return [f"complex({_pieces(value.real)[0]}, {_pieces(value.imag)[0]})"]
     if isinstance(value, float) and not math.isfinite(value):
