@@ -116,7 +116,7 @@ def _packed(details: Details, progress: Callable[[int, int], None] | None) -> It
 def read_graph(
     source: Source | str | os.PathLike[str] | bytes,
     events_at: Callable[[np.ndarray, np.ndarray, np.ndarray], Details] | None = None,
-) -> Core:
+) -> Graph:
     """The graph of a file that `write_graph` wrote.
 
     Args:
@@ -179,7 +179,7 @@ class _Facts:
     programs: bool = False
 
 
-def _core(sections: Sections, name: str, events_at: Callable[..., Details] | None) -> Core:
+def _core(sections: Sections, name: str, events_at: Callable[..., Details] | None) -> Graph:
     facts = _facts(sections)
     names, texts = sections.strings("names"), sections.strings("argsets")
     if len(texts) % 4:
