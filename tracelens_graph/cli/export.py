@@ -18,8 +18,9 @@ from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.cli.traces import say, traces_named
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.window import whole_window
-from tracelens_graph.output.files import file_name, is_stdout, replacing, stem
-from tracelens_graph.output.marks import GENERATOR
+from tracelens_graph.output.files import is_stdout, replacing
+from tracelens_graph.output.markers import GENERATOR
+from tracelens_graph.utils.texts import file_name, stem
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -32,12 +33,10 @@ class _Way:
     Attributes:
         write: writes it, and says what was written.
         seen: how to look at it.
-        has_mark: whether the file itself tells that it is ours; else it is listed.
     """
 
     write: Callable[[Core, BinaryIO], str]
     seen: str
-    has_mark: bool = True
 
 
 def export(
@@ -180,7 +179,7 @@ def _graph(core: Core, output: Path, format: str | None, is_quiet: bool) -> None
 @contextmanager
 def _opened(path: Path, way: _Way) -> Iterator[BinaryIO]:
     """A file to write, compressed if its name says so."""
-    with replacing(path, listed=not way.has_mark) as file:
+    with replacing(path) as file:
         if path.suffix.lower() != ".gz":
             yield file
             return
@@ -224,6 +223,6 @@ def _gpu_ms(core: Core) -> str:
     return f"{core.columns.dur_ns[core.gpu_rows].sum() / 1e6:,.3f} ms"
 
 
-_FOLDED = _Way(_folded, "flamegraph.pl --countname ns, or speedscope.app", has_mark=False)
+_FOLDED = _Way(_folded, "flamegraph.pl --countname ns, or speedscope.app")
 _PERFETTO = _Way(_perfetto, "ui.perfetto.dev, Open trace file")
 _SPEEDSCOPE = _Way(_speedscope, "speedscope.app, Browse")

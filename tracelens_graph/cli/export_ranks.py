@@ -13,7 +13,7 @@ from tracelens_graph.cli.cut_ranks import clocks_at, joined
 from tracelens_graph.cli.traces import load_set, say
 from tracelens_graph.graph.trace_set import rank_called
 from tracelens_graph.graph.window import whole_window
-from tracelens_graph.output.marks import GENERATOR, TOOL
+from tracelens_graph.output.markers import GENERATOR, TOOL
 from tracelens_graph.reports.progress import progress_on_terminal
 from tracelens_graph.reports.rank_tracks import JobTracks
 from tracelens_graph.reports.tracks import KNOWN, process_entries, track_entries, tracks

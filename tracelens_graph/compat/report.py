@@ -26,7 +26,7 @@ from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import replacing
 from tracelens_graph.perf.model import OpModel
-from tracelens_graph.reports.folder import write_folder
+from tracelens_graph.reports.csv import write_folder
 from tracelens_graph.reports.xlsx import write_xlsx
 from tracelens_graph.tables.table import Table
 

@@ -39,10 +39,10 @@ from tracelens_graph.execution.link import add_tensors
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.output.files import file_name, stem
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import DATABASE_VERSION
 from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.utils.texts import file_name, stem
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,7 @@ from tracelens_graph.execution.tensor_uses import describe
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
-from tracelens_graph.output.files import file_name
+from tracelens_graph.utils.texts import file_name
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.context import Context

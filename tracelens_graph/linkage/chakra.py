@@ -43,7 +43,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.linkage.identifiers import clock_ns
 from tracelens_graph.linkage.kernel_ops import origins
 from tracelens_graph.linkage.records import CATEGORIES
-from tracelens_graph.output.marks import GENERATOR
+from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.schema import Kind
 
 SCHEMA = "1.1.1-chakra.0.0.4"

@@ -25,7 +25,7 @@ from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.window import Window
-from tracelens_graph.output.marks import TOOL
+from tracelens_graph.output.markers import TOOL
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.utils.texts import microseconds
 

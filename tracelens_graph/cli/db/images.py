@@ -13,7 +13,7 @@ from tracelens_graph.cli.durations import to_ns
 from tracelens_graph.cli.options import architecture_named
 from tracelens_graph.cli.traces import load_set, traces_named
 from tracelens_graph.errors import TraceError
-from tracelens_graph.output.files import distinct_names
+from tracelens_graph.utils.texts import distinct_names
 
 if TYPE_CHECKING:
     from tracelens_graph.db.image import Image, Options

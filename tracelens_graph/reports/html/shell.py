@@ -16,7 +16,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from tracelens_graph.output.marks import GENERATOR
+from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.reports.html.planes import base64
 
 
