@@ -168,7 +168,7 @@ class Graph(Core):
         """
         parts: dict[str, Any] = {"columns": self.columns.only(columns)}
         if "argset" not in parts["columns"].names:
-            parts["argsets"] = []
+            parts |= {"argsets": [], "instructions": ()}
         if "sequence" not in parts["columns"].names:
             parts["autograd_flows"] = Flows.of()
         return changed(self, **parts)

@@ -83,6 +83,7 @@ def _begun(core: Core, file: BinaryIO) -> SectionWriter:
     writer.array("depends_on", core.depends_on)
     writer.strings("names", core.names)
     writer.strings("argsets", list(chain.from_iterable(core.argsets)))
+    writer.strings("instructions", core.instructions)
     writer.json("autograd_flows", list(core.autograd_flows))
     write_collectives(writer, core.collective_args)
     writer.array("events.first", core.details.first)
@@ -184,6 +185,9 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
     names, texts = sections.strings("names"), sections.strings("argsets")
     if len(texts) % 4:
         raise sections.damaged("argsets")
+    instructions = sections.strings("instructions")
+    if instructions and len(instructions) != len(texts) // 4:
+        raise sections.damaged("instructions")
     threads = len(facts.threads)  # what is deferred must not keep the facts
     tables = {"names": len(names), "threads": threads, "argsets": len(texts) // 4}
     there = [prop.name for prop in STORED if prop.name not in facts.lacking]
@@ -203,6 +207,7 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
         details=_details(sections, facts.trace, name, events_at),
         link=read_link(sections, columns.rows) if facts.linked else None,
         programs=read_programs(sections, columns["kind"]) if facts.programs else None,
+        instructions=instructions,
     )
 
 

@@ -58,6 +58,7 @@ ARGUMENTS: About = {
     "Input type": key("types of the inputs", cells="list"),
     "Input Strides": key("strides of the inputs, in elements", cells="list"),
     "Concrete Inputs": key("values of inputs that are no tensors, as text", cells="list"),
+    "Instruction": key("of profiles of JAX: what is known of the instruction beside its operands, JSON"),
 }
 PLACE: About = {
     "process_name": text("name of the process, from the trace's metadata"),
