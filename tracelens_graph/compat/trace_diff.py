@@ -21,8 +21,8 @@ import msgspec
 
 from tracelens_graph.analyses.alignment.common_ancestors import SOURCES, TraceLensDiff
 from tracelens_graph.analyses.alignment.difference import diff
-from tracelens_graph.analyses.shared.call_columns import ARGUMENTS
 from tracelens_graph.compat.cells import as_tuples, in_python
+from tracelens_graph.graph.arguments import ARGUMENTS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.csv import write_folder

@@ -87,8 +87,9 @@ def _of_product(one: Instruction, cost: Cost) -> Mapping[str, Any]:
 
 def _of_convolution(one: Instruction) -> Mapping[str, Any]:
     """The sizes of the forward pass, whatever of it is computed."""
-    named, target = one.by_name, one.by_name.get("target", "")
-    operands = [found[0] if (found := arrays(named.get(name, ""))) else ("", []) for name in ("input", "filter")]
+    target = one.target
+    texts = (one.facts.input, one.facts.filter) if one.facts else ("", "")
+    operands = [found[0] if (found := arrays(text)) else ("", []) for text in texts]
     made = one.results[0] if one.results else ("", [])
     source, kernel, result = (*operands, made)
     if target.endswith("BackwardInput"):

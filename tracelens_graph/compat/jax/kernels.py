@@ -20,9 +20,10 @@ from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.compat.jax.rules import JAX_RULES
+from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
-from tracelens_graph.hlo.told import told_in
+from tracelens_graph.hlo.facts import Facts
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.schema import Kind
@@ -44,32 +45,29 @@ class Instruction:
     Attributes:
         name: such as `cudnn-conv.1`; "" for kernels of none.
         argset: its argument set; empty texts for kernels of none.
+        facts: what else is known of it; None for kernels of none.
         op_name: where it comes from in the Python program; "" if that is not known.
     """
 
     name: str = ""
-    argset: tuple[str, ...] = ("", "", "", "")
+    argset: tuple[str, str, str, str] = ("", "", "", "")
+    facts: Facts | None = None
     op_name: str = ""
 
     @cached_property
     def arguments(self) -> Arguments:
         """Its argument set, as models read it."""
-        return Arguments(*self.argset)
-
-    @cached_property
-    def attributes(self) -> list[str]:
-        """The attributes among its arguments: the name of its kind, its result, then the others."""
-        return told_in(self.argset[3])
-
-    @cached_property
-    def by_name(self) -> dict[str, str]:
-        """The attributes that have names."""
-        return dict(text.split("=", 1) for text in self.attributes[2:] if "=" in text)
+        return Arguments(*self.argset, self.facts)
 
     @property
     def does(self) -> str:
         """The name by which the table of ops knows it."""
-        return self.attributes[0] if self.attributes else ""
+        return self.facts.table_name if self.facts else ""
+
+    @property
+    def target(self) -> str:
+        """What a custom call calls; "" for anything else."""
+        return self.facts.target if self.facts else ""
 
     @cached_property
     def _operands(self) -> list[tuple[str, list[int], list[int]]]:
@@ -105,7 +103,7 @@ class Instruction:
     @property
     def result(self) -> str:
         """Its result as HLO writes it; of a tuple all parts."""
-        return self.attributes[1] if len(self.attributes) > 1 else ""
+        return self.facts.result if self.facts else ""
 
     @cached_property
     def results(self) -> list[tuple[str, list[int]]]:
@@ -124,10 +122,9 @@ class Instruction:
 
     def details(self) -> dict[str, Any]:
         """What stands in the details of its kernels, as TraceLens spells it."""
-        target = self.by_name.get("target", "")
         return {
-            "custom_call_target": f'custom_call_target="{target}"' if target else NOT_KNOWN,
-            "operands": self.operands if self.attributes else NOT_KNOWN,
+            "custom_call_target": f'custom_call_target="{self.target}"' if self.target else NOT_KNOWN,
+            "operands": self.operands if self.facts else NOT_KNOWN,
             "outputs": self.result or NOT_KNOWN,
             "metadata": self.op_name or NOT_KNOWN,
         }
@@ -252,8 +249,9 @@ def _kernels(w: Window) -> Kernels:
     events = core.details.events(c.uid[owner[has[first]]].tolist())
     uids = c.uid[owner[has[first]]].tolist()
     origins = [str(events.get(uid, {}).get("args", {}).get("op_name", "")) for uid in uids]
+    facts = instructions_of(core)
     instructions = [
-        Instruction(core.names[name], tuple(core.argsets[argset]), origin)
+        Instruction(core.names[name], core.argsets[argset], facts.get(argset), origin)
         for (name, argset), origin in zip(found.tolist(), origins, strict=True)
     ]
     return Kernels(w, rows, [Instruction(), *instructions], instruction)
