@@ -171,8 +171,7 @@ def joined(core: Core, execution: ExecutionTrace) -> Graph:
     Raises:
         LinkError, ChangedTraceError: as `linked`.
     """
-    from tracelens_graph.execution.joining.filling import linked_graph
-    from tracelens_graph.execution.joining.join import join
+    from tracelens_graph.execution.joining import join, linked_graph
     from tracelens_graph.loaders.kineto.record_ids import record_ids
 
     if not core.framework.has_times:
