@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracelens_graph.errors import LinkError, NotATraceError
+from tracelens_graph.errors import ExecutionTraceError, LinkError, NotATraceError, XplaneError
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph
-from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE, ExecutionTraceError, XplaneError
+from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE
 from tracelens_graph.loaders.sources import Source, open_source
 
 
