@@ -14,6 +14,7 @@ from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.linkage.traces import (
+    CATEGORIES,
     execution_trace_of,
     graph_of,
     identifier_of_row,
@@ -21,7 +22,6 @@ from tracelens_graph.linkage.traces import (
     row_of_node,
     timestamp_us,
 )
-from tracelens_graph.linkage.tracing import CATEGORIES
 from tracelens_graph.perf.occupancy import theoretical_occupancy
 from tracelens_graph.schema import Kind
 

@@ -17,11 +17,18 @@ from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.kineto.times import epoch_ns
-from tracelens_graph.schema import GPU_KINDS
-from tracelens_graph.schema.categories import KIND_OF_CATEGORY, KINDS_BY_NAME
+from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.schema.categories import CATEGORY_OF_KIND, KIND_OF_CATEGORY, KINDS_BY_NAME
 
 _LARGEST_SHOWN = 60
 """Characters of an id that a message shows."""
+
+CATEGORIES = {
+    Kind.Op: CATEGORY_OF_KIND[Kind.Op],
+    Kind.RuntimeCall: "runtime",
+    **{kind: CATEGORY_OF_KIND[kind] for kind in GPU_KINDS},
+}
+"""Kinds of nodes that belong to an op -> category under which they are given."""
 
 
 class Pair(NamedTuple):

@@ -15,16 +15,15 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.linkage.metadata import metadata_of_row
-from tracelens_graph.linkage.traces import identifier_of_row, joined, row_of_identifier, row_of_node, timestamp_us
+from tracelens_graph.linkage.traces import (
+    CATEGORIES,
+    identifier_of_row,
+    joined,
+    row_of_identifier,
+    row_of_node,
+    timestamp_us,
+)
 from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, Kind
-from tracelens_graph.schema.categories import CATEGORY_OF_KIND
-
-CATEGORIES = {
-    Kind.Op: CATEGORY_OF_KIND[Kind.Op],
-    Kind.RuntimeCall: "runtime",
-    **{kind: CATEGORY_OF_KIND[kind] for kind in GPU_KINDS},
-}
-"""Kinds of nodes that belong to an op -> category under which they are given."""
 
 _ABSENT_BYTES = -(2**63)
 
