@@ -94,6 +94,7 @@ ARGUMENTS: About = {
     "Input type": Column.key("types of the inputs", cells="list"),
     "Input Strides": Column.key("strides of the inputs, in elements", cells="list"),
     "Concrete Inputs": Column.key("values of inputs that are no tensors, as text", cells="list"),
+    "Instruction": Column.key("of profiles of JAX: what is known of the instruction beside its operands, JSON"),
 }
 
 PLACE: About = {

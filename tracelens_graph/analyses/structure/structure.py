@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import ends
+from tracelens_graph.analyses.shared.call_columns import argument_codes
 from tracelens_graph.analyses.shared.gpu_work import (
     COMMUNICATION,
     GPU_EVENTS,
@@ -21,14 +22,7 @@ from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.autograd import autograd_of
-from tracelens_graph.graph.classes import (
-    argset_text,
-    class_rows,
-    distinct_classes,
-    hex_of,
-    normal_name,
-    subtree_classes,
-)
+from tracelens_graph.graph.classes import class_rows, distinct_classes, hex_of, normal_name, subtree_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import ancestors, launcher, nearest_above
@@ -204,7 +198,7 @@ def unusual_kernels(g: Core | Window, min_calls: int = 5) -> Table:
     calls, of_call = distinct(owner)
     number = np.bincount(distinct(c.name[calls])[1], minlength=len(op))
     total = sum_by_group(of_op, c.dur_ns[kernels], len(op))
-    arguments = text_codes([*(argset_text(core, code) for code in range(len(core.argsets))), None])
+    arguments = argument_codes(core)
     like, _ = group_by(c.name[calls], arguments[c.argset[calls]])
     alike = np.bincount(like)[like]
 

@@ -87,8 +87,9 @@ def _of_product(one: Instruction, cost: Cost) -> Mapping[str, Any]:
 
 def _of_convolution(one: Instruction) -> Mapping[str, Any]:
     """The sizes of the forward pass, whatever of it is computed."""
-    told, target = one.by_name, one.by_name.get("target", "")
-    operands = [found[0] if (found := arrays(told.get(name, ""))) else ("", []) for name in ("input", "filter")]
+    target = one.target
+    texts = (one.facts.input, one.facts.filter) if one.facts else ("", "")
+    operands = [found[0] if (found := arrays(text)) else ("", []) for text in texts]
     made = one.results[0] if one.results else ("", [])
     source, kernel, result = (*operands, made)
     if target.endswith("BackwardInput"):
@@ -112,11 +113,11 @@ empty where they are packed into one another."""
 
 
 def _of_attention(one: Instruction, cost: Cost) -> Mapping[str, Any]:
-    told = dict(cost.params)
-    causal = told.pop("causal", None)
+    sizes = dict(cost.params)
+    causal = sizes.pop("causal", None)
     dtype = one.types[0] if one.types else ""
     return {
-        **told,
+        **sizes,
         "bias": len(one.dims) > _BIAS and prod(one.dims[_BIAS]) > 0,
         "dtype_A_B": [dtype] * 2,
         "causal": causal,
