@@ -35,8 +35,8 @@ STYLES = ("colors.css", "page.css", "views.css", "grid.css", "figures.css")
 LAST_STYLES = ("narrow.css", "print.css")
 """Styles of every page, before and behind those of its own."""
 
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w-]+\.js)";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:const|let|class|function|async function) )", re.MULTILINE)
+_IMPORT = re.compile(r'^import (\{[\w\s,]*\}) from "\./([\w-]+)\.js";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:const|class) (\w+))", re.MULTILINE)
 _COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/[ \t]*)\n", re.MULTILINE | re.DOTALL)
 """Lines that are comments; what stands behind code stays."""
 
@@ -161,41 +161,48 @@ def asset(name: str) -> str:
 
 @cache
 def bundle(entry: str, read: Callable[[str], str] = asset) -> str:
-    """A module with all that it imports as one script: each once, behind what it imports, without comment lines.
+    """A module with all that it imports as one script: each once, in a scope of its own, without comment lines.
 
     Args:
-        entry: name of the module. It and what it imports name what they take by `import { name } from "./file.js"`,
-            and what they give by `export` before its declaration; names at the top of all of them differ.
+        entry: file of the module. It and what it imports take names by `import { name } from "./file.js"`, and give
+            them by `export` before a constant or a class.
         read: gives the text of a module.
 
     Raises:
-        ValueError: a module imports or exports in another way.
+        ValueError: modules import each other, or import and export in another way.
     """
-    return "".join(_plain(name, read(name)) for name in modules(entry, read))
+    return "".join(_scoped(name, read(name)) for name in modules(entry, read))
 
 
 def modules(entry: str, read: Callable[[str], str] = asset) -> list[str]:
-    """A module and all that it imports, each behind what it imports itself."""
+    """Files of a module and of all that it imports, each behind what it imports itself."""
     order: dict[str, None] = {}
 
     def visit(name: str, above: tuple[str, ...]) -> None:
         if name in above:
             raise ValueError(f"modules import each other: {' -> '.join((*above, name))}")
         if name not in order:
-            for imported in _IMPORT.findall(read(name)):
-                visit(imported, (*above, name))
+            for _, imported in _IMPORT.findall(read(name)):
+                visit(f"{imported}.js", (*above, name))
             order[name] = None
 
     visit(entry, ())
     return list(order)
 
 
-def _plain(name: str, text: str) -> str:
-    """A module as part of a script."""
-    script = _COMMENT.sub("", _EXPORT.sub("", _IMPORT.sub("", text)))
+def _scoped(name: str, text: str) -> str:
+    """A module as a constant of a script: what it exports."""
+    given = ", ".join(_EXPORT.findall(text))
+    script = _EXPORT.sub("", _IMPORT.sub(lambda found: f"const {found[1]} = {_constant(found[2])};", text))
+    script = _COMMENT.sub("", script)
     if line := re.search(r"^(?:import|export)\b.*", script, re.MULTILINE):
         raise ValueError(f"{name}: a page cannot have {line[0]!r}")
-    return script
+    return f"const {_constant(name.removesuffix('.js'))} = (() => {{\n{script}return {{ {given} }};\n}})();\n"
+
+
+def _constant(name: str) -> str:
+    """What a module is called in a script; the console of a browser knows it by that name."""
+    return f"${name.replace('-', '_')}"
 
 
 def _compressed(content: bytes) -> str:

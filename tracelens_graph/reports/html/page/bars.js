@@ -44,7 +44,11 @@ export const Bars = {
           says = `${Show.span(part.ns)}, ${Show.percent(part.ns, whole)}`;
         x += width;
         return svg("rect", {
-          ...{ x: x - width, y: 0, width, height: 26, fill: part.class },
+          x: x - width,
+          y: 0,
+          width,
+          height: 26,
+          fill: part.class,
           ...Tip.of(() => [
             ["name", part.label],
             ["", says],
@@ -72,7 +76,7 @@ export const Bars = {
       el("figcaption", caption),
       rows.map(({ name, uid, parts, says }) =>
         el(
-          "div.step",
+          "div.row",
           uid == null ? el("span", { title: name }, name) : el("a", { href: `#uid=${uid}` }, name),
           Bars.track(parts, most),
           el("span.number", Show.span(Bars.total(parts))),

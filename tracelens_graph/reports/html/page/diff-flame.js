@@ -5,6 +5,7 @@ import { DiffShow } from "./diff-show.js";
 import { choice, el, put } from "./dom.js";
 import { FlameGraph } from "./flame-graph.js";
 import { gridOf } from "./grid.js";
+import { columnsOf } from "./planes.js";
 import { Show } from "./show.js";
 import { Stack } from "./stacks.js";
 
@@ -17,13 +18,15 @@ const WIDTHS = [
   ["b", "time of B"],
   ["a", "time of A"],
 ];
+/** @type {("parent" | "name" | "first" | "frame" | "side" | "place" | "ns" | "count" | "uid")[]} */
+const COLUMNS = ["parent", "name", "first", "frame", "side", "place", "ns", "count", "uid"];
 // Of frames in both, in A only, in B only: signs, and which way their stripes, 8 pixels apart, fall.
 const SIGNS = ["", "− ", "+ "];
 const STRIPE = 8;
 
 // The colour of a change, from -1 (half the time or less) over 0 (equal) to 1 (twice as much or more).
 /** @param {number} change */
-export const changeColor = (change) =>
+const changeColor = (change) =>
   mixed(rgbOf("same"), rgbOf(change < 0 ? "less" : "more"), Math.min(Math.abs(change), 1));
 
 const legend = () => {
@@ -40,11 +43,9 @@ const legend = () => {
 };
 
 // The frames of both sides, which are the same, with what is each side's.
-/** @param {(part: string) => Numbers} read @returns {[Stack, Stack]} */
-const sidesOf = (read) => {
-  const parent = read("parent").map((value) => value - 1),
-    [name, first, frame, side] = [read("name"), read("first"), read("frame"), read("side")],
-    [ns, count, uid] = [read("ns"), read("count"), read("uid")],
+/** @param {Record<"parent" | "name" | "first" | "frame" | "side" | "ns" | "count" | "uid", Numbers>} columns */
+const sidesOf = ({ name, first, frame, side, ns, count, uid, ...columns }) => {
+  const parent = columns.parent.map((value) => value - 1),
     a = new Stack(parent, name, first),
     b = new Stack(parent, name, first);
   for (let i = 0; i < frame.length; i++) (side[i] ? b : a).add(frame[i], ns[i], count[i], uid[i]);
@@ -56,13 +57,12 @@ export class DiffFlame extends FlameGraph {
 
   /** @param {DiffPage} app @param {HTMLElement} root @param {DiffPage["trace"]} trace */
   constructor(app, root, trace) {
-    /** @param {string} part */
-    const read = (part) => trace.columns[`diff.${part}`];
-    const sides = sidesOf(read);
+    const columns = columnsOf(trace.columns, "diff", COLUMNS),
+      sides = sidesOf(columns);
     super(root, trace, sides[0]);
     this.app = app;
     this.sides = sides;
-    this.parts = { frame: read("frame"), side: read("side"), place: read("place"), ns: read("ns") };
+    this.parts = columns;
     /** @type {Map<number, Set<number>>} place -> the frames that hold work of it */
     this.framesOf = new Map();
     this.parts.frame.forEach((/** @type {number} */ frame, /** @type {number} */ i) => {

@@ -289,9 +289,9 @@ export class Trace {
   // Light up names, for each 0 or 1; null for all. Gives the events that have one of them, by start.
   /** @param {Uint8Array | null} lit */
   light(lit) {
-    this.lit = lit;
     const found = [];
-    for (let e = 0; lit && e < this.first.idle; e++) if (lit[this.name[e]]) found.push(e);
+    this.lit = lit;
+    if (lit) for (let e = 0; e < this.first.idle; e++) if (lit[this.name[e]]) found.push(e);
     return found.sort((a, b) => this.start[a] - this.start[b]);
   }
 }

@@ -12,7 +12,6 @@ import { Show } from "./show.js";
 // What frames are called, and which of these names a search found.
 /** @typedef {{ body: { names: string[] }, shortName(name: number): string, lit: Uint8Array | null }} Named */
 
-export const FLAME_ROW = 19;
 // Rows of a picture: browsers have no higher canvas. A click shows what is below.
 const DEEPEST = 600;
 const MOST_LISTED = 20_000;
@@ -20,6 +19,8 @@ const MOST_LISTED = 20_000;
 export class FlameGraph {
   static NAME = "flame";
   static TITLE = "Flame graph";
+  // Height of a row.
+  static ROW = 19;
 
   /** @type {{ byTime: boolean, collapsed: boolean, [name: string]: unknown }} */
   options = { byTime: false, collapsed: true };
@@ -191,7 +192,7 @@ export class FlameGraph {
       joins: (frame, kid) => this.joins(frame, kid),
     });
     const deepest = this.boxes.reduce((most, box) => Math.max(most, box.row + 1), 1),
-      height = Math.min(deepest, DEEPEST) * FLAME_ROW,
+      height = Math.min(deepest, DEEPEST) * FlameGraph.ROW,
       context = fit(this.canvas, width, height),
       text = cssColor("text");
     context.fillStyle = cssColor("back");
@@ -205,9 +206,9 @@ export class FlameGraph {
       if (this.isMarked(box))
         context.strokeRect(
           box.x * width + 1,
-          box.row * FLAME_ROW + 1,
+          box.row * FlameGraph.ROW + 1,
           Math.max(box.width * width - 2, 2),
-          FLAME_ROW - 3,
+          FlameGraph.ROW - 3,
         );
     this.drawCrumbs();
     this.showMatched();
@@ -218,14 +219,14 @@ export class FlameGraph {
     const { lit } = this.trace,
       isLit = !lit || box.chain.some((frame) => lit[this.made.name[frame]]);
     const x = box.x * this.width,
-      y = box.row * FLAME_ROW,
+      y = box.row * FlameGraph.ROW,
       size = box.width * this.width;
     context.globalAlpha = isLit ? 1 : 0.2;
-    const ink = this.fill(context, box, x, y, Math.max(size - (size > 3 ? 1 : 0), 0.5), FLAME_ROW - 1);
+    const ink = this.fill(context, box, x, y, Math.max(size - (size > 3 ? 1 : 0), 0.5), FlameGraph.ROW - 1);
     if (size > 30)
-      clipped(context, [x, y, size - 5, FLAME_ROW], () => {
+      clipped(context, [x, y, size - 5, FlameGraph.ROW], () => {
         context.fillStyle = isLit ? ink : text;
-        context.fillText(this.fitted(context, box.chain, size - 10), x + 4, y + FLAME_ROW / 2);
+        context.fillText(this.fitted(context, box.chain, size - 10), x + 4, y + FlameGraph.ROW / 2);
       });
     context.globalAlpha = 1;
   }
@@ -269,7 +270,7 @@ export class FlameGraph {
 
   /** @param {number} x @param {number} y */
   at(x, y) {
-    const row = Math.floor(y / FLAME_ROW),
+    const row = Math.floor(y / FlameGraph.ROW),
       share = x / this.width;
     return this.boxes.find(
       (box) => box.row === row && share >= box.x && share < box.x + Math.max(box.width, 1 / this.width),

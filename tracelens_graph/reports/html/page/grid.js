@@ -18,8 +18,12 @@ const isAbsent = (cell) => cell == null;
 export const gridOf = (rows, columns, more = {}) => ({
   rows: rows.length,
   columns: columns.map(([heading, kind, value, unit, digits, others]) => ({
-    ...{ heading, kind, unit, digits },
-    ...{ cells: rows.map(value), ...others },
+    heading,
+    kind,
+    unit,
+    digits,
+    cells: rows.map(value),
+    ...others,
   })),
   ...more,
 });

@@ -32,7 +32,8 @@ export class Matching {
   /** @param {string} text */
   static patternOf(text) {
     try {
-      return new RegExp(text, "i") && text;
+      RegExp(text, "i");
+      return text;
     } catch {
       return Matching.plain(text);
     }

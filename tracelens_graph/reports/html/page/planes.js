@@ -38,3 +38,13 @@ export const Planes = {
   /** @param {number} value */
   signed: (value) => (value % 2 ? -(value + 1) / 2 : value / 2),
 };
+
+// The columns of a part of the page, by the rest of their names.
+/**
+ * @template {string} Name
+ * @param {Columns} columns
+ * @param {string} part
+ * @param {Name[]} names
+ */
+export const columnsOf = (columns, part, names) =>
+  /** @type {Record<Name, Numbers>} */ (Object.fromEntries(names.map((name) => [name, columns[`${part}.${name}`]])));

@@ -3,6 +3,7 @@
 import { Bars } from "./bars.js";
 import { el, put, refill } from "./dom.js";
 import { Grid } from "./grid.js";
+import { columnsOf } from "./planes.js";
 import { Show } from "./show.js";
 
 /** @typedef {import("./page-ranks.js").RanksPage} RanksPage */
@@ -26,12 +27,7 @@ export class RanksCollectives {
   /** @param {RanksPage} app @param {HTMLElement} root @param {RanksBody} body @param {Columns} columns */
   constructor(app, root, { tables }, columns) {
     this.app = app;
-    /** @param {string} name */
-    const part = (name) => columns[`split.${name}`];
-    this.split = {
-      ...{ collective: part("collective"), rank: part("rank"), start: part("start") },
-      ...{ wait: part("wait"), transfer: part("transfer"), skew: part("skew") },
-    };
+    this.split = columnsOf(columns, "split", ["collective", "rank", "start", "wait", "transfer", "skew"]);
     this.columns = tables.find((one) => one.name === "rank_collectives")?.columns ?? [];
     /** @type {number[]} numbers of the collectives, by row */
     this.numbers = Array.from(this.columns.find((column) => column.name === "collective")?.cells ?? [], Number);

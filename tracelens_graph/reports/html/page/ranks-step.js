@@ -3,6 +3,7 @@
 import { TimeView, clipped, cssColor } from "./canvas.js";
 import { button, el, key, put } from "./dom.js";
 import { Grid, gridOf } from "./grid.js";
+import { columnsOf } from "./planes.js";
 import { RanksBandwidth } from "./ranks-bandwidth.js";
 import { RankCanvas } from "./ranks-canvas.js";
 import { Show } from "./show.js";
@@ -36,16 +37,9 @@ export class RanksStep extends TimeView {
     this.step = step;
     this.texts = texts;
     this.whole = whole;
-    /** @param {string} name */
-    const bar = (name) => columns[`bar.${name}`];
-    /** @param {string} name */
-    const part = (name) => columns[`part.${name}`];
-    this.bars = { lane: bar("lane"), what: bar("what"), start: bar("start"), dur: bar("dur") };
-    this.parts = {
-      ...{ lane: part("lane"), start: part("start"), wait: part("wait"), dur: part("dur") },
-      // One more than the number of the collective, and than its bytes; 0 for none.
-      ...{ collective: part("collective"), size: part("size") },
-    };
+    this.bars = columnsOf(columns, "bar", ["lane", "what", "start", "dur"]);
+    // Collective and size are one more than its number and its bytes; 0 for none.
+    this.parts = columnsOf(columns, "part", ["lane", "start", "wait", "dur", "collective", "size"]);
     this.lane = Math.max(LANE.least, Math.min(LANE.most, Math.floor(LANE.all / Math.max(step.lanes.length, 1))));
     this.late = new Map(step.late);
     this.last = this.lastParts();
@@ -231,7 +225,7 @@ export class RanksStep extends TimeView {
     const isHit = (all, k) =>
       all.lane[k] === lane && ns >= all.start[k] - near && ns <= all.start[k] + all.dur[k] + near;
     const isBelow = y - this.top(lane) >= this.lane / 2;
-    for (let k = 0; isBelow && k < parts.lane.length; k++) if (isHit(parts, k)) return { part: k };
+    if (isBelow) for (let k = 0; k < parts.lane.length; k++) if (isHit(parts, k)) return { part: k };
     for (let k = 0; k < bars.lane.length; k++) if (bars.what[k] > 0 === isBelow && isHit(bars, k)) return { bar: k };
     return null;
   }

@@ -119,7 +119,9 @@ export class Roofline {
     const says = this.says(one),
       select = () => this.app.selectUid(one.uid, "roofline");
     return svg("circle", {
-      ...{ cx, cy, r },
+      cx,
+      cy,
+      r,
       class: "point",
       fill: one.class,
       tabindex: 0,

@@ -1,5 +1,6 @@
 // @ts-check
 // Merged stacks: values of frames in one step or all, inverted on request, and where frames stand.
+import { columnsOf } from "./planes.js";
 
 // Callers that an inverted stack has; what is above them is left out, and no time is lost.
 const DEEPEST = 500;
@@ -14,10 +15,8 @@ const MOST_NAMES = 2 ** 26;
 // The columns of a view.
 /** @param {Columns} columns @param {string} view @returns {View} */
 const viewOf = (columns, view) => {
-  /** @param {string} part */
-  const of = (part) => columns[`${view}.${part}`];
-  const parts = { frame: of("frame"), step: of("step"), ns: of("ns"), count: of("count"), uid: of("uid") };
-  return { parent: of("parent").map((value) => value - 1), name: of("name"), first: of("first"), ...parts };
+  const found = columnsOf(columns, view, ["parent", "name", "first", "frame", "step", "ns", "count", "uid"]);
+  return { ...found, parent: found.parent.map((value) => value - 1) };
 };
 
 // Frames, each behind the one that it is in, with what is theirs alone; `sum` adds up what is in them.
@@ -246,11 +245,12 @@ export class Stack {
   // frame that in it, with -1 that of all.
   /** @param {ArrayLike<number> | null} fits @param {number} [root] */
   matched(fits, root = -1) {
+    if (!fits) return 0;
     const { n, parent, name, total } = this,
       inside = new Uint8Array(n),
       counts = new Uint8Array(n);
     let sum = 0;
-    for (let frame = 0; fits && frame < n; frame++) {
+    for (let frame = 0; frame < n; frame++) {
       const above = parent[frame];
       counts[frame] = Number(root < 0 || frame === root || (above >= 0 && !!counts[above]));
       const isNew = !(above >= 0 && inside[above]);

@@ -1,6 +1,6 @@
 // @ts-check
 // All tables of a page: a list of them, and the one that is chosen.
-import { button, el, put } from "./dom.js";
+import { el, put } from "./dom.js";
 import { Grid } from "./grid.js";
 import { Show } from "./show.js";
 
