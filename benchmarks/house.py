@@ -60,8 +60,8 @@ def rooms() -> int:
 
 
 def circles() -> int:
-    """Groups of modules that import one another in a circle when they are loaded or later."""
-    graph = grimp.build_graph("tracelens_graph", exclude_type_checking_imports=True, cache_dir=None)
+    """Groups of modules that import one another in a circle; imports for type checkers count."""
+    graph = grimp.build_graph("tracelens_graph", exclude_type_checking_imports=False, cache_dir=None)
     imports = nx.DiGraph(
         (one, other) for one in graph.modules for other in graph.find_modules_directly_imported_by(one)
     )

@@ -16,7 +16,6 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from run import CORPUS
@@ -24,10 +23,11 @@ from run import CORPUS
 from tile import tile
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import changed
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.drawn import DRAWN_KINDS, columns, drawn
 from tracelens_graph.reports.html.names import Names
-from tracelens_graph.reports.html.planes import packed
+from tracelens_graph.reports.html.shell import packed
 
 TRACE = "tracelens/h100/qwen1.5-0.5b.json.gz"
 DRAW_MS, OPEN_MS, FRAMES, PER_EVENT = 16, 2000, 3, 6
@@ -90,11 +90,7 @@ def warped(core: Core) -> Core:
     gaps = np.diff(instants, prepend=0) * np.random.default_rng(1).lognormal(0, 0.6, len(instants))
     times = np.cumsum(np.maximum(gaps.astype(np.int64), 1))
     start, end = times[place[: len(c)]], times[place[len(c) :]]
-    changed: dict[str, Any] = {**dict(c), "start_ns": start, "dur_ns": end - start}
-    return Core(
-        Columns(changed), core.names, core.threads, core.argsets, core.autograd_flows, core.depends_on,
-        core.collective_args, core.info, core.details,
-    )  # fmt: skip
+    return changed(core, columns=Columns({**dict(c), "start_ns": start, "dur_ns": end - start}))
 
 
 def bytes_per_event(core: Core) -> tuple[int, float]:

@@ -24,6 +24,7 @@ from pages import DOCS, publish
 
 import tracelens_graph as tlg
 from tracelens_graph import perf, schema
+from tracelens_graph._lazy import homes_of
 from tracelens_graph.analyses.alignment.causes import REASON_MEANING
 from tracelens_graph.analyses.diagnosis.finding import TOPICS
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING
@@ -408,7 +409,7 @@ def _public(name: str) -> str:
 
 def _constant(name: str) -> str:
     """The text below the assignment of a public name: an object's own documentation would be that of its type."""
-    module = import_module(f"tracelens_graph.{tlg._HOME[name]}")
+    module = import_module(f"tracelens_graph.{homes_of(tlg._NAMES)[name]}")
     body = ast.parse(inspect.getsource(module)).body
     for statement, below in pairwise(body):
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]

@@ -1,26 +1,38 @@
-"""Writes `tracelens_graph/__init__.pyi`: the public names, for type checkers.
+"""Writes `__init__.pyi` of each package whose names are imported on first use: these names, for type checkers.
 
 python docs/make_stub.py
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import tracelens_graph
+from tracelens_graph._lazy import homes_of
 
-STUB = Path(tracelens_graph.__file__).with_suffix(".pyi")
+PACKAGES = ("", ".categories", ".compat", ".graph", ".linkage", ".perf", ".replay")
 
 
-def text() -> str:
-    """The stub, made of the one list of public names."""
-    homes = {**tracelens_graph._HOME, "__version__": "_version"}
-    ordered = sorted((home, name) for name, home in homes.items())
-    lines = [f"from tracelens_graph.{home} import {name} as {name}" for home, name in ordered]
-    return "\n".join(
-        ["# Made by docs/make_stub.py of the list in __init__.py.", "", *lines, "", "__all__: list[str]", ""]
-    )
+def stubs() -> dict[Path, str]:
+    """File -> its text, made of the one list of public names in the `__init__.py` beside it."""
+    found = {}
+    for package in PACKAGES:
+        names = import_module(f"tracelens_graph{package}")._NAMES
+        ordered = sorted((home, name) for name, home in homes_of(names).items())
+        lines = [_line(home, name, package) for home, name in ordered]
+        text = ["# Made by docs/make_stub.py of the list in __init__.py.", "", *lines, "", "__all__: list[str]", ""]
+        folder = Path(tracelens_graph.__file__).parent / package.replace(".", "")
+        found[folder / "__init__.pyi"] = "\n".join(text)
+    return found
+
+
+def _line(home: str, name: str, package: str) -> str:
+    if f".{home}" == f"{package}.{name}":  # a module that stands for itself
+        return f"from tracelens_graph{package} import {name} as {name}"
+    return f"from tracelens_graph.{home} import {name} as {name}"
 
 
 if __name__ == "__main__":
-    STUB.write_text(text())
+    for file, text in stubs().items():
+        file.write_text(text)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import changed
 
 
 class Metered(np.ndarray):
@@ -28,7 +29,4 @@ def elements(call: Callable[[], object]) -> int:
 
 def metered(core: Core) -> Core:
     """A graph of its own with the same columns, all of them metered; nothing is known yet of what can be derived."""
-    return Core(
-        Columns({name: array.view(Metered) for name, array in core.columns}), core.names, core.threads, core.argsets,
-        core.autograd_flows, core.depends_on, core.collective_args, core.info, core.details,
-    )  # fmt: skip
+    return changed(core, columns=Columns({name: array.view(Metered) for name, array in core.columns}))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tracelens_graph.execution.joining.join import join
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace

@@ -69,7 +69,7 @@ def test_nodes_are_uids_in_row_order(graph: TraceGraph) -> None:
 def test_loading_makes_no_dictionaries(corpus: Path) -> None:
     graph = load(corpus / "tracelens/h100/qwen1.5-0.5b.json.gz")
     assert dict.__len__(graph._adj) == dict.__len__(graph._pred) == dict.__len__(graph._node) == 0
-    assert graph.edge_cache == {}
+    assert [*graph._kept.values()] == [graph.everything]
 
 
 def test_progress_is_told() -> None:

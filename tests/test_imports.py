@@ -54,7 +54,7 @@ def test_load_stays_a_function_whatever_was_imported_before() -> None:
 
 @pytest.mark.checkout
 def test_modules_import_each_other_in_no_circle() -> None:
-    """Imports for type checkers count. The one circle is a graph, its nodes, its windows, and what it derives."""
+    """Imports for type checkers count."""
     import grimp
 
     imports = grimp.build_graph("tracelens_graph", cache_dir=None)
@@ -63,10 +63,9 @@ def test_modules_import_each_other_in_no_circle() -> None:
         for module in imports.modules
         for imported in imports.find_modules_directly_imported_by(module)
     )
-    circles = [circle for circle in nx.strongly_connected_components(graph) if len(circle) > 1]
-    names = ("autograd", "classes", "collectives", "core", "identity", "node", "recompute", "window")
-    assert circles == [{f"tracelens_graph.graph.{name}" for name in names}]
+    assert [circle for circle in nx.strongly_connected_components(graph) if len(circle) > 1] == []
 
 
 def test_type_checkers_see_the_public_names() -> None:
-    assert make_stub.STUB.read_text() == make_stub.text(), "run docs/make_stub.py"
+    for file, text in make_stub.stubs().items():
+        assert file.read_text() == text, "run docs/make_stub.py"

@@ -11,9 +11,9 @@ Names are imported on first use, so that `import tracelens_graph` costs next to 
 from __future__ import annotations
 
 from tracelens_graph._lazy import on_first_use as _on_first_use
-from tracelens_graph._version import __version__ as __version__
 
 _NAMES = {
+    "_version": "__version__",
     "analyses.across.compare": "compare",
     "analyses.critical_path.critical_path": "critical_path",
     "analyses.critical_path.what_if": "what_if",
@@ -75,8 +75,4 @@ _NAMES = {
 }
 """Module -> the public names that are imported from it, the only list of them; `__init__.pyi` is made of it."""
 
-_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-__all__ = [*sorted(["__version__", *_HOME], key=lambda name: (not name.isupper(), name))]
-
-__getattr__, __dir__ = _on_first_use(__name__, _HOME)
+__getattr__, __dir__, __all__ = _on_first_use(__name__, _NAMES)

@@ -12,14 +12,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def on_first_use(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The functions `__getattr__` and `__dir__` of a package.
+def on_first_use(
+    package: str, names: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The functions `__getattr__` and `__dir__` of a package, and its `__all__`.
 
     Args:
         package: its `__name__`.
-        homes: public name -> module, below `tracelens_graph`, that it is imported from. A module of the package that
-            has the name itself stands for itself.
+        names: module, below `tracelens_graph` -> the public names that are imported from it. A module of the package
+            that has a name itself stands for itself.
     """
+    homes = homes_of(names)
 
     def get(name: str) -> Any:
         if name not in homes:
@@ -31,6 +34,11 @@ def on_first_use(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
 
     def listed() -> list[str]:
         own = vars(sys.modules[package])
-        return sorted({*own.get("__all__", ()), *(name for name in own if name.startswith("__"))})
+        return sorted({*homes, *(name for name in own if name.startswith("__"))})
 
-    return get, listed
+    return get, listed, sorted(homes, key=lambda name: (not name.isupper(), name))
+
+
+def homes_of(names: Mapping[str, str]) -> dict[str, str]:
+    """Public name -> module that it is imported from."""
+    return {name: module for module, listed in names.items() for name in listed.split()}

@@ -26,9 +26,9 @@ from tracelens_graph.nxview.rebuild import rebuild
 from tracelens_graph.nxview.trace_diff import TraceDiff
 from tracelens_graph.nxview.trace_graph import TraceGraph
 from tracelens_graph.nxview.trace_graph_set import TraceGraphSet
-from tracelens_graph.output.files import distinct_names
 from tracelens_graph.reports.progress import progress_on_terminal
 from tracelens_graph.utils.suggest import hint
+from tracelens_graph.utils.texts import distinct_names
 
 
 def load(

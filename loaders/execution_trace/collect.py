@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.execution.sides import NO_FORM, Sides
-from tracelens_graph.graph.core import NOT_A_NODE
+from tracelens_graph.graph.info import NOT_A_NODE
 from tracelens_graph.loaders.execution_trace.records import FACTS, SCHEMA, OldNode, decoders
 from tracelens_graph.loaders.execution_trace.repair import repair_nodes
 from tracelens_graph.loaders.kineto.codes import Codes

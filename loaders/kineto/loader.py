@@ -19,8 +19,9 @@ from typing import Any
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.build import EventTable, build_core
-from tracelens_graph.graph.core import FAR_TIME, Core, TraceInfo
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.flows import Flows
+from tracelens_graph.graph.info import FAR_TIME, TraceInfo
 from tracelens_graph.loaders.foreign import what_chrome_trace_is
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.loaders.kineto.chunks import Walker

@@ -8,7 +8,8 @@ from typing import Any
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.frameworks import XLA
 from tracelens_graph.graph.build import build_core
-from tracelens_graph.graph.core import Core, TraceInfo
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import GPU, HOST, PROGRAMS, TASK, Collector, Events, programs
 from tracelens_graph.loaders.xplane.details import XplaneDetails

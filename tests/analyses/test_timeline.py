@@ -15,6 +15,7 @@ from corpus import cases, chosen_traces, loaded, needs_goldens, parametrize, ref
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import changed
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.tables.table import Table
 
@@ -115,10 +116,7 @@ def without(core: Core, rows: np.ndarray) -> Core:
     """The graph with the launches of some GPU events cut."""
     arrays = {name: column.copy() for name, column in core.columns}
     arrays["parent"][rows] = -1
-    return Core(
-        Columns(arrays), core.names, core.threads, core.argsets, core.autograd_flows, core.depends_on,
-        core.collective_args, core.info, core.details,
-    )  # fmt: skip
+    return changed(core, columns=Columns(arrays))
 
 
 def linked_by_id_only(core: Core) -> np.ndarray:

@@ -90,7 +90,7 @@ def test_tables_for_people_are_short_and_harmless(run: Run, trace_file: Path, sl
 def test_a_folder_of_our_tables_is_a_run(run: Run, trace_file: Path, tmp_path: Path) -> None:
     from tracelens_graph.analyses.report.report_tables import report_tables
     from tracelens_graph.loading.one import load_core
-    from tracelens_graph.reports.folder import write_folder
+    from tracelens_graph.reports.csv import write_folder
 
     write_folder(dict(report_tables(load_core(trace_file))), tmp_path / "tables")
     code, out, err = run("compare", trace_file, tmp_path / "tables", "--csv", tmp_path / "diff")

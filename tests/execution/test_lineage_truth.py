@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracelens_graph.analyses.tensors.storages import peak_bytes_by_module
+from tracelens_graph.execution.link import tensors_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
@@ -36,7 +37,7 @@ def known(truth: dict[str, Any]) -> Counter[Any]:
 
 def found(core: Core, zero: int) -> Counter[Any]:
     """The same from the graph; `zero` is its time 0 in the simulation."""
-    tensors = core.tensors
+    tensors = tensors_of(core)
     assert tensors is not None
     told = tensors.lineage
     spans = tensors.storage_spans
@@ -84,8 +85,8 @@ def check(**options: Any) -> None:
         ours, theirs = found(core, zero), known(truth)
         assert ours - theirs == Counter()
         assert theirs - ours == Counter()
-        assert core.tensors is not None
-        assert len(core.tensors.lineage.storages) == len(truth["storages"])
+        assert tensors_of(core) is not None
+        assert len(tensors_of(core).lineage.storages) == len(truth["storages"])
         held: dict[str, tuple[int, float]] = {}
         for row in peak_bytes_by_module(core).records():
             before, _ = held.get(row["device"], (0, 0.0))
@@ -115,8 +116,8 @@ def test_ids_are_used_again() -> None:
     """Else the test above would prove little."""
     (rank,) = simulate(**SMALL, steps=2, reuse_ids=True).ranks
     core = load_core(rank.trace, et=rank.execution_trace)
-    assert core.tensors is not None
-    told = core.tensors.lineage
+    assert tensors_of(core) is not None
+    told = tensors_of(core).lineage
     assert (told.tensors.version > 1).sum() > 100
     assert (told.storages.version > 1).sum() > 50
 

@@ -15,6 +15,7 @@ import pytest
 from recorded_pairs import document, linked
 
 from tracelens_graph.execution.lineage import Lineage
+from tracelens_graph.execution.link import tensors_of
 from tracelens_graph.loading.one import load_core
 
 Json = dict[str, Any]
@@ -66,7 +67,7 @@ class Told:
 def told(pairs_folder: Path) -> Told:
     pair = linked(pairs_folder, "lineage")
     truth = document(pairs_folder / "lineage.truth.json.gz")
-    tensors = load_core(pair.trace, et=pair.execution_trace).tensors
+    tensors = tensors_of(load_core(pair.trace, et=pair.execution_trace))
     assert tensors is not None
     lineage = tensors.lineage
     nodes, uses = lineage.execution, lineage.uses

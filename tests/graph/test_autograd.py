@@ -12,8 +12,9 @@ from hypothesis import given
 from made_traces import traces
 
 from corpus import kineto_traces, loaded, parametrize
-from tracelens_graph.graph.autograd import link_autograd
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import changed
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.simulate import simulate
@@ -217,8 +218,7 @@ def test_real_arrows_and_real_numbers_agree(path: Path) -> None:
     arrows = arrow_instants(core)
     assert found.lost_arrows == 0
     assert arrows <= pair_instants(core, found.forward, found.backward)
-    core.autograd_flows = []
-    by_number = link_autograd(core)
+    by_number = autograd_of(changed(core, autograd_flows=[]))
     if arrows:
         originals = ~by_number.recompute[by_number.forward]
         assert pair_instants(core, by_number.forward[originals], by_number.backward[originals]) == arrows

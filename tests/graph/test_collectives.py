@@ -12,8 +12,9 @@ from hypothesis import given
 from made_traces import traces
 
 from corpus import kineto_traces, loaded, parametrize
-from tracelens_graph.graph.collectives import DTYPE_BYTES, Collective, collectives
+from tracelens_graph.graph.collectives import DTYPE_BYTES, Collective, collectives_of
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import changed
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.simulate import simulate
@@ -40,13 +41,13 @@ def comms(*calls: Call, around: str = "", **recorded: Any) -> Call:
 
 
 def nodes_of(*calls: Call) -> list[Collective]:
-    return collectives(load({FORWARD: calls})).nodes
+    return collectives_of(load({FORWARD: calls})).nodes
 
 
 def test_one_rank_fills_its_part() -> None:
     call = launch(GENERIC, **args(Seq=7, **{"Process Group Description": "default_pg"}))
     core = load({FORWARD: [comms(call, **args(Rank=1))]})
-    [node] = collectives(core).nodes
+    [node] = collectives_of(core).nodes
     assert (node.group, node.group_description, node.ranks, node.group_size) == ("0", "default_pg", (0, 1), 2)
     assert (node.kind, node.sequence, node.index, node.dtype) == ("allreduce", 7, 0, "BFloat16")
     assert (node.in_elements, node.out_elements, node.in_bytes, node.out_bytes) == (100, 200, 200, 400)
@@ -55,7 +56,7 @@ def test_one_rank_fills_its_part() -> None:
     assert node.uids == (call.kernel_uid,)
     assert node.rows == (core.row(call.kernel_uid),)
     assert node.end_ns - node.start_ns == 1000
-    assert collectives(core).of_row == {node.rows[0]: 0}
+    assert collectives_of(core).of_row == {node.rows[0]: 0}
 
 
 def test_keys_are_equal_over_ranks_and_differ_over_groups() -> None:
@@ -163,7 +164,7 @@ def test_which_kernels_take_part() -> None:
         op("aten::mm", compute),
     ]
     core = load({FORWARD: calls})
-    found = collectives(core)
+    found = collectives_of(core)
     assert [node.uids for node in found.nodes] == [(call.kernel_uid,) for call in (named, odd, beside)]
     assert len(found.unassigned) == 0
 
@@ -172,11 +173,11 @@ def test_what_was_launched_before_the_recording_is_counted() -> None:
     lone = launch(GENERIC)
     told = launch(GENERIC, **args())
     parsed_core = load({FORWARD: [comms(lone), comms(told)]})
-    assert len(collectives(parsed_core).nodes) == 2
+    assert len(collectives_of(parsed_core).nodes) == 2
     lone.kernel_args = {"correlation": 12345}
     told.kernel_args = args(correlation=12346)
     core = load({FORWARD: [comms(lone), comms(told)]})
-    found = collectives(core)
+    found = collectives_of(core)
     assert [node.uids for node in found.nodes] == [(told.kernel_uid,)]
     assert core.columns.uid[found.unassigned].tolist() == [lone.kernel_uid]
 
@@ -206,9 +207,9 @@ def test_split_sizes(recorded: Any, read: tuple[int, ...] | None) -> None:
 def test_ranks_in_short_are_looked_up() -> None:
     call = launch(GENERIC, **args(**{"Process Group Ranks": "[0, 1, ..., 127]"}))
     core = load({FORWARD: [comms(call)]})
-    [before] = collectives(core).nodes
+    [before] = collectives_of(core).nodes
     core.info.metadata["distributedInfo"] = {"pg_config": [{"pg_name": "0", "ranks": list(range(128))}, "odd"]}
-    [node] = collectives(core).nodes
+    [node] = collectives_of(changed(core)).nodes
     assert before.ranks is None
     assert node.ranks == tuple(range(128))
     assert node.key == before.key
@@ -217,14 +218,14 @@ def test_ranks_in_short_are_looked_up() -> None:
 @given(traces())
 def test_every_kernel_with_arguments_is_in_one_node(parsed: dict[str, Any]) -> None:
     core = load_core(parsed)
-    found = collectives(core)
+    found = collectives_of(core)
     check_consistent(core)
     with_args = [row for row in core.rows_of(core.collective_args).tolist() if core.columns.kind[row] == Kind.Kernel]
     assert set(with_args) <= set(found.of_row)
 
 
 def check_consistent(core: Core) -> None:
-    found = collectives(core)
+    found = collectives_of(core)
     assert found.of_row == {row: place for place, node in enumerate(found.nodes) for row in node.rows}
     assert sum(len(node.rows) for node in found.nodes) == len(found.of_row)
     assert len({node.key for node in found.nodes}) == len(found.nodes)
@@ -234,7 +235,7 @@ def check_consistent(core: Core) -> None:
 
 def test_simulated_collectives_meet_over_ranks() -> None:
     simulated = simulate(ranks=3, steps=2, seed=4, unlaunched=3).ranks
-    parts = [collectives(load_core(rank.trace)) for rank in simulated]
+    parts = [collectives_of(load_core(rank.trace)) for rank in simulated]
     known = simulated[0].truth["collectives"]
     merged: dict[str, list[Collective]] = {}
     for part in parts:
@@ -256,7 +257,7 @@ def test_real_collectives_are_consistent(path: Path) -> None:
 
 
 def kinds(corpus: Path, name: str) -> Counter[tuple[str, str | None]]:
-    return Counter((n.kind, n.dtype) for n in collectives(loaded(corpus / f"{name}.json.gz")).nodes)
+    return Counter((n.kind, n.dtype) for n in collectives_of(loaded(corpus / f"{name}.json.gz")).nodes)
 
 
 def test_real_kinds(corpus: Path) -> None:
@@ -271,7 +272,7 @@ def test_real_kinds(corpus: Path) -> None:
 
 
 def test_real_kernels_without_a_launch_are_counted(corpus: Path) -> None:
-    found = collectives(load_core(corpus / "tracelens/mi300/resnet-ddp-checkpointing.json.gz"))
+    found = collectives_of(load_core(corpus / "tracelens/mi300/resnet-ddp-checkpointing.json.gz"))
     assert (len(found.nodes), len(found.unassigned)) == (12, 5)
     assert {node.rank for node in found.nodes} == {0}
     assert found.nodes[0].in_bytes == 9600 * 2
@@ -281,7 +282,7 @@ def test_eight_real_ranks_meet(corpus: Path) -> None:
     merged: dict[str, list[Collective]] = {}
     for rank in range(8):
         core = loaded(corpus / f"dlrm-8-ranks/kineto/rank{rank}.json.gz")
-        for node in collectives(core).nodes:
+        for node in collectives_of(core).nodes:
             merged.setdefault(node.key, []).append(node)
             assert node.rank == rank
     assert len(merged) == 8

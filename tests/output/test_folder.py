@@ -1,4 +1,4 @@
-"""Several files of one output: all of them or none, and the folder says so where neither could be done."""
+"""Several files of one output: all of them or none, and only files that are ours are replaced."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tracelens_graph.errors import OutputError, TraceError
+from tracelens_graph.errors import OutputError
 from tracelens_graph.output.files import Protection, protecting
 from tracelens_graph.output.folder import writing_folder
-from tracelens_graph.output.marks import is_broken
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.stores.csv_tables import CsvTables
 
 PROGRAM = [sys.executable, "-c", "from tracelens_graph.cli import main; main()"]
 
 
-def write_two(folder: Path, text: bytes) -> None:
-    with protecting(Protection()), writing_folder(folder, ["a.csv", "b.csv"]) as output:
+def write_two(folder: Path, text: bytes, **given: Any) -> None:
+    with protecting(Protection()), writing_folder(folder, ["a.csv", "b.csv"], **given) as output:
         for name in ("a.csv", "b.csv"):
             with output.file(name) as file:
                 file.write(text)
@@ -57,66 +56,40 @@ def test_a_folder_is_as_it_was_when_writing_fails(tmp_path: Path, error: BaseExc
     assert content(tmp_path / "old") == before
 
 
-def test_files_broken_off_while_they_move_are_told_and_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_two(tmp_path, b"older")
-    whole = os.replace
-
-    def once(source: Path, target: Path) -> None:
-        if target.name == "b.csv":
-            raise OSError(5, "Input/output error")
-        whole(source, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "replace", once)
-        with pytest.raises(OutputError, match=r"b.csv: cannot be written: input/output error"):
-            write_two(tmp_path, b"newer")
-    assert (tmp_path / "a.csv").read_bytes() == b"newer"
-    assert (tmp_path / "b.csv").read_bytes() == b"older"
-    assert is_broken(tmp_path)
-    with pytest.raises(TraceError, match="is incomplete: writing it was broken off"):
-        CsvTables(tmp_path)
-    write_two(tmp_path, b"newest")
-    assert not is_broken(tmp_path)
-    assert set(CsvTables(tmp_path)) == {"a", "b"}
-
-
-@pytest.mark.parametrize("stage", ["writing", "moving"])
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_killed_run_is_told_or_replaced(tmp_path: Path, stage: str, is_there: bool) -> None:
+def test_a_run_that_is_killed_leaves_the_folder_as_it_was(tmp_path: Path, is_there: bool) -> None:
     folder = tmp_path / "tables"
     if is_there:
         write_two(folder, b"older")
     before = content(folder) if is_there else {}
-    snippet = f"""
+    snippet = """
 import os, signal, sys
-from pathlib import Path
-from tracelens_graph.output import folder as output_folder
-whole = os.replace
-def killed(source, target):
-    if target.name == "b.csv":
-        os.kill(os.getpid(), signal.SIGKILL)
-    whole(source, target)
-if {stage == "moving"}:
-    os.replace = killed
-with output_folder.writing_folder(sys.argv[1], ["a.csv", "b.csv"]) as output:
-    for name in ("a.csv", "b.csv"):
-        with output.file(name) as file:
-            file.write(b"newer")
-            if {stage == "writing"} and name == "b.csv":
-                os.kill(os.getpid(), signal.SIGKILL)
+from tracelens_graph.output.folder import writing_folder
+with writing_folder(sys.argv[1], ["a.csv", "b.csv"]) as output:
+    with output.file("a.csv") as file:
+        file.write(b"newer")
+    os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", snippet, folder], check=False).returncode == -signal.SIGKILL
-    if stage == "writing":
-        seen = {name: text for name, text in content(folder).items() if ".part/" not in name}
-        assert seen == before, "what stood there is as it was"
-    else:
-        assert is_broken(folder)
+    (left,) = (path for path in folder.iterdir() if path.is_dir())
+    assert {name: text for name, text in content(folder).items() if left.name not in name} == before
+    os.utime(left, (0, 0))  # nobody uses it any more
     write_two(folder, b"newest")
-    assert not is_broken(folder)
-    assert {path.name for path in folder.iterdir()} == {"a.csv", "b.csv", ".tracelens_graph.sums"}
-    assert (folder / "a.csv").read_bytes() == b"newest"
+    assert content(folder) == {"a.csv": b"newest", "b.csv": b"newest"}
+
+
+def test_files_are_replaced_where_nothing_but_files_of_their_kind_is(tmp_path: Path) -> None:
+    write_two(tmp_path, b"older")
+    (tmp_path / "c.csv").write_bytes(b"of another command")
+    with pytest.raises(OutputError, match=r"a.csv: is there, and nothing says"):
+        write_two(tmp_path, b"newer")
+    assert (tmp_path / "a.csv").read_bytes() == b"older"
+    write_two(tmp_path, b"newer", is_known=lambda path: path.name in ("a.csv", "b.csv"))
+    assert (tmp_path / "a.csv").read_bytes() == b"newer"
+    (tmp_path / "a.csv").unlink()
+    (tmp_path / "b.csv").unlink()
+    write_two(tmp_path, b"newest")  # nothing is in the way
+    assert content(tmp_path) == {"a.csv": b"newest", "b.csv": b"newest", "c.csv": b"of another command"}
 
 
 @pytest.mark.parametrize(

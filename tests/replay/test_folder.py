@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from calls_to_replay import calls
 
-from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.errors import OutputError, TraceLensGraphError
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.output.files import Protection, protecting
 from tracelens_graph.replay.folder import INDEX, FolderError, Program, program_name, read_folder, write_folder
 from tracelens_graph.replay.plan_json import NotAPlanError
 from tracelens_graph.replay.planning import plan
@@ -43,6 +44,18 @@ def test_files_of_an_earlier_run_go(mm: ReplayPlan, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("mine")
     write_folder(tmp_path, [Program.of(mm, "b.py")], "t")
     assert {path.name for path in tmp_path.iterdir() if not path.name.startswith(".")} == {"b.py", INDEX, "mine.py"}
+
+
+def test_a_program_that_was_edited_stays(mm: ReplayPlan, tmp_path: Path) -> None:
+    write_folder(tmp_path, [Program.of(mm, "a.py"), Program.of(mm, "b.py")], "t")
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("edited")
+    with protecting(Protection()), pytest.raises(OutputError, match=r"b.py: is there, and nothing says"):
+        write_folder(tmp_path, [Program.of(mm, "b.py")], "t")
+    (tmp_path / "b.py").unlink()
+    with protecting(Protection()):
+        write_folder(tmp_path, [Program.of(mm, "b.py")], "t")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.py", "b.py", INDEX}
 
 
 def test_an_index_cannot_have_files_elsewhere_removed(mm: ReplayPlan, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -203,7 +204,7 @@ def test_the_memory_of_this_machine() -> None:
 
 def test_nothing_is_left_behind(torch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (torch / "temporary").mkdir()
-    monkeypatch.setattr(verifying.tempfile, "gettempdir", lambda: str(torch / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", str(torch / "temporary"))
     assert [one["outcome"] for one in verified(torch, program(1, writing(profile(AS_TRACED)))).records()] == ["equal"]
     assert list((torch / "temporary").iterdir()) == []
 

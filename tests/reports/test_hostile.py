@@ -22,9 +22,8 @@ from tracelens_graph.analyses.report.report_tables import ReportOptions, report_
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.comment import ROOM, report_comment
-from tracelens_graph.reports.csv import write_csv
+from tracelens_graph.reports.csv import write_csv, write_folder
 from tracelens_graph.reports.document import facts, report_json
-from tracelens_graph.reports.folder import write_folder
 from tracelens_graph.reports.json import table_json
 from tracelens_graph.reports.markdown import table_markdown
 from tracelens_graph.reports.xlsx import MAX_CELL, write_xlsx

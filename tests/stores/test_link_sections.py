@@ -12,7 +12,7 @@ from linked_pairs import calls, execution_trace, kineto
 
 import tracelens_graph as tlg
 from tracelens_graph.errors import TraceError
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link
 from tracelens_graph.loading.one import linked, load_core
 from tracelens_graph.stores.cache import cached_core
 from tracelens_graph.stores.graph_file import read_graph, write_graph

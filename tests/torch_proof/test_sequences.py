@@ -15,6 +15,7 @@ from recording import record_both
 from torch.profiler import record_function
 from workloads import WORKLOADS
 
+from tracelens_graph.execution.link import tensors_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.sequence import SequencePlan, sequence
@@ -27,7 +28,7 @@ Told = tuple[object, list[str], list[tuple[int, int, int]], list[int]]
 
 def told(core: Core, rows: list[int]) -> list[Told]:
     """Of each call: signature, ops below, tensors by place, and storages; numbers count from the first one met."""
-    c, known = core.columns, core.tensors
+    c, known = core.columns, tensors_of(core)
     assert known is not None
     tensors: dict[int, int] = {}
     storages: dict[int, int] = {-1: -1}

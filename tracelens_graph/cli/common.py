@@ -163,7 +163,7 @@ def write_with_way_out(table: Table) -> None:
 
 def write_tables(tables: Mapping[str, Table], folder: Path) -> None:
     """Write each table to a CSV file in a folder, and say so."""
-    from tracelens_graph.reports.folder import write_folder
+    from tracelens_graph.reports.csv import write_folder
 
     write_folder(tables, folder)
     say_written(f"wrote {len(tables)} {'table' if len(tables) == 1 else 'tables'} to {folder}", folder)

@@ -117,12 +117,13 @@ def _is_stream(output: Path) -> bool:
 
 
 def _piece(core: Core, uid: int | None, step: int | None, margin: int, after: int | None, before: int | None) -> Piece:
+    from tracelens_graph.graph.window import narrow, whole_window
     from tracelens_graph.schema import Kind
     from tracelens_graph.stores.cut import piece_around, piece_between
 
     if uid is not None:
         return piece_around(core, [core.row(uid)], margin)
     if step is not None:
-        return piece_around(core, core.window(step=step).rows_of_kind(Kind.Step).tolist(), margin)
+        return piece_around(core, narrow(whole_window(core), step=step).rows_of_kind(Kind.Step).tolist(), margin)
     end = max(core.columns.end_ns, default=0)
     return piece_between(core, after or 0, end if before is None else before)

@@ -207,7 +207,7 @@ def _on_point(difference: Diff, place: Place, pair: Pair) -> Iterator[str]:
             yield f"ask next: {call.complete(f'{_PROGRAM} tree TRACE --uid {uid} --up')}"
     for call, core, uid in zip(pair.calls, sides, uids, strict=True):
         if uid is not None:
-            yield from call.to_replay([core.node(uid).name], f"--uid {uid}")
+            yield from call.to_replay([core.names[core.columns.name[core.row(uid)]]], f"--uid {uid}")
     for call, side, uid in zip(pair.calls, "ab", uids, strict=True):
         if uid is not None:
             cut = f"{_PROGRAM} cut TRACE --uid {uid} -o {side}-{uid}.json.gz"

@@ -16,8 +16,11 @@ from tracelens_graph.cli.common import load
 from tracelens_graph.cli.options import CacheOption, Traces, Written
 from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.cli.traces import say, traces_named
-from tracelens_graph.output.files import file_name, is_stdout, replacing, stem
-from tracelens_graph.output.marks import GENERATOR
+from tracelens_graph.graph.collectives import collectives_of
+from tracelens_graph.graph.window import whole_window
+from tracelens_graph.output.files import is_stdout, replacing
+from tracelens_graph.output.markers import GENERATOR
+from tracelens_graph.utils.texts import file_name, stem
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -30,12 +33,10 @@ class _Way:
     Attributes:
         write: writes it, and says what was written.
         seen: how to look at it.
-        has_mark: whether the file itself tells that it is ours; else it is listed.
     """
 
     write: Callable[[Core, BinaryIO], str]
     seen: str
-    has_mark: bool = True
 
 
 def export(
@@ -178,7 +179,7 @@ def _graph(core: Core, output: Path, format: str | None, is_quiet: bool) -> None
 @contextmanager
 def _opened(path: Path, way: _Way) -> Iterator[BinaryIO]:
     """A file to write, compressed if its name says so."""
-    with replacing(path, listed=not way.has_mark) as file:
+    with replacing(path) as file:
         if path.suffix.lower() != ".gz":
             yield file
             return
@@ -189,13 +190,13 @@ def _opened(path: Path, way: _Way) -> Iterator[BinaryIO]:
 def _folded(core: Core, file: BinaryIO) -> str:
     from tracelens_graph.reports.folded import write_folded
 
-    return f"{write_folded(core.everything, file):,} stacks, {_gpu_ms(core)} of GPU time in ns"
+    return f"{write_folded(whole_window(core), file):,} stacks, {_gpu_ms(core)} of GPU time in ns"
 
 
 def _speedscope(core: Core, file: BinaryIO) -> str:
     from tracelens_graph.reports.speedscope import write_speedscope
 
-    return f"{write_speedscope(core.everything, _title(core), file):,} frames, {_gpu_ms(core)} of GPU time"
+    return f"{write_speedscope(whole_window(core), _title(core), file):,} frames, {_gpu_ms(core)} of GPU time"
 
 
 def _perfetto(core: Core, file: BinaryIO) -> str:
@@ -205,10 +206,10 @@ def _perfetto(core: Core, file: BinaryIO) -> str:
 
     with progress_on_terminal("copying") as progress:
         texts = entries(whole(core), progress)
-    if core.collectives.nodes and core.info.world_size != 1:
+    if collectives_of(core).nodes and core.info.world_size != 1:
         say(["waits in collectives need the traces of the other ranks: name their folder, with --rank for one of them"])
-    found = tracks(core.everything)
-    ours = track_entries(core.everything, found, origin_ns(core))
+    found = tracks(whole_window(core))
+    ours = track_entries(whole_window(core), found, origin_ns(core))
     write_entries([*texts, *ours], {**core.info.metadata, "generator": GENERATOR}, file, packed=False)
     return f"{len(texts):,} entries of the trace, {len(found)} tracks of {len(ours):,} entries beside them"
 
@@ -222,6 +223,6 @@ def _gpu_ms(core: Core) -> str:
     return f"{core.columns.dur_ns[core.gpu_rows].sum() / 1e6:,.3f} ms"
 
 
-_FOLDED = _Way(_folded, "flamegraph.pl --countname ns, or speedscope.app", has_mark=False)
+_FOLDED = _Way(_folded, "flamegraph.pl --countname ns, or speedscope.app")
 _PERFETTO = _Way(_perfetto, "ui.perfetto.dev, Open trace file")
 _SPEEDSCOPE = _Way(_speedscope, "speedscope.app, Browse")

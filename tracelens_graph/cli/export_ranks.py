@@ -12,7 +12,8 @@ from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.cli.cut_ranks import clocks_at, joined
 from tracelens_graph.cli.traces import load_set, say
 from tracelens_graph.graph.trace_set import rank_called
-from tracelens_graph.output.marks import GENERATOR, TOOL
+from tracelens_graph.graph.window import whole_window
+from tracelens_graph.output.markers import GENERATOR, TOOL
 from tracelens_graph.reports.progress import progress_on_terminal
 from tracelens_graph.reports.rank_tracks import JobTracks
 from tracelens_graph.reports.tracks import KNOWN, process_entries, track_entries, tracks
@@ -54,8 +55,8 @@ class ExportedRanks:
         core = self._traces[place].core
         with progress_on_terminal("copying") as progress:
             texts = entries(whole(core), progress)
-        found = tracks(core.everything, self._job.of(place, is_alone=True))
-        ours = track_entries(core.everything, found, origin_ns(core))
+        found = tracks(whole_window(core), self._job.of(place, is_alone=True))
+        ours = track_entries(whole_window(core), found, origin_ns(core))
         write_entries([*texts, *ours], {**core.info.metadata, "generator": GENERATOR}, file, packed=False)
         title = self._job.titles[place]
         return (
@@ -90,7 +91,7 @@ class ExportedRanks:
         if path.slices:
             yield from process_entries([path], free, f"{TOOL}: the job", -2, lambda times: times - first_ns)
         for place, one in enumerate(self._traces):
-            found = tracks(one.core.everything, self._job.of(place, is_alone=False))
+            found = tracks(whole_window(one.core), self._job.of(place, is_alone=False))
             title = f"{self._job.titles[place]}, {TOOL}: {KNOWN}"
             clock = partial(self._on_file, place, first_ns)
             yield from process_entries(found, free + 1 + place, title, _PLACES * place - 1, clock)

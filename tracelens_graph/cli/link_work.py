@@ -78,11 +78,13 @@ def answer(et: str, trace: str, ops: Sequence[str], shown: Shown, conditions: Se
 
 
 def _joined(et: str, trace: str) -> Validation:
+    from tracelens_graph.execution.link import link_of
     from tracelens_graph.linkage.validation import Validation
 
     core = load(trace, et=et)
-    assert core.link is not None
-    return Validation(core, core.link)
+    link = link_of(core)
+    assert link is not None
+    return Validation(core, link)
 
 
 def _reports(validation: Validation, ops: Sequence[str]) -> list[dict[str, Any]]:

@@ -192,9 +192,7 @@ def _check(protection: Protection, outputs: Mapping[str, tuple[Path, Written]]) 
         _check_kind(output, mark)
         if mark.is_new:
             continue
-        if os.path.isdir(output):
-            protection.check_folder(output)
-        else:
+        if not os.path.isdir(output):
             protection.check(output)
         _check_suffix(name, output, mark)
 

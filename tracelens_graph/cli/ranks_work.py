@@ -102,7 +102,8 @@ def _write(job: Job, shown: Shown) -> None:
 
 
 def _draw(job: Job, asked: Asked, shown: Shown) -> None:
-    from tracelens_graph.output.files import file_name, replacing
+    from tracelens_graph.output.files import replacing
+    from tracelens_graph.utils.texts import file_name
 
     given = asked.traces
     more = f" and {len(given) - 1:,} more" if len(given) > 1 else ""

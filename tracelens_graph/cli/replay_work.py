@@ -149,10 +149,10 @@ def _write(asked: Asked, plans: Plans, estimates: Estimates, most: int) -> dict[
     Raises:
         AnalysisError: none has, or a file with the source of kernels cannot be read, or has none of them.
     """
-    from tracelens_graph.output.files import file_name
     from tracelens_graph.replay.folder import write_folder
     from tracelens_graph.replay.programs import batch_program, nothing, single_programs
     from tracelens_graph.replay.triton import kernel_sources
+    from tracelens_graph.utils.texts import file_name
 
     assert asked.output is not None
     folder = asked.output
@@ -170,10 +170,10 @@ def _write(asked: Asked, plans: Plans, estimates: Estimates, most: int) -> dict[
 
 
 def _write_sequence(asked: Asked, w: Window) -> None:
-    from tracelens_graph.output.files import file_name
     from tracelens_graph.replay.folder import write_folder
     from tracelens_graph.replay.programs import sequence_program
     from tracelens_graph.replay.sequence import sequence
+    from tracelens_graph.utils.texts import file_name
 
     assert asked.output is not None
     assert isinstance(asked.window.under, int | str)
@@ -183,10 +183,10 @@ def _write_sequence(asked: Asked, w: Window) -> None:
 
 
 def _write_collectives(asked: Asked, w: Window) -> None:
-    from tracelens_graph.output.files import file_name
     from tracelens_graph.replay.collectives import collective_plan
     from tracelens_graph.replay.folder import write_folder
     from tracelens_graph.replay.programs import collectives_program
+    from tracelens_graph.utils.texts import file_name
 
     assert asked.output is not None
     found = collective_plan(w)

@@ -77,6 +77,6 @@ def _beyond_default(options: ReportOptions) -> list[str]:
 def write_sheets(sheets: Mapping[str, Table], folder: Path) -> int:
     """Write a file per sheet, cells spelled as Python does; how many there are."""
     from tracelens_graph.compat.cells import in_python
-    from tracelens_graph.reports.folder import write_folder
+    from tracelens_graph.reports.csv import write_folder
 
     return len(write_folder({name: in_python(table) for name, table in sheets.items()}, folder))

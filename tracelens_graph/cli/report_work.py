@@ -116,7 +116,7 @@ def many_traces(given: list[str], paths: list[str], request: Request, scheduler:
     from tracelens_graph.loaders.sources import is_stream
     from tracelens_graph.loading.many import left_out_note
     from tracelens_graph.loading.pairing import execution_traces_alone, paired
-    from tracelens_graph.output.files import distinct_names
+    from tracelens_graph.utils.texts import distinct_names
 
     if alone := execution_traces_alone(paths):
         raise TraceError(alone)
@@ -263,7 +263,7 @@ def _counted(core: Core, request: Request) -> Outcome:
     rows = ROWS_FOR_PEOPLE if request.rows is None else request.rows
     said = []
     if request.folder:
-        from tracelens_graph.reports.folder import write_folder
+        from tracelens_graph.reports.csv import write_folder
 
         said.append(f"{len(write_folder(tables, request.folder))} tables written to {printable(str(request.folder))}\n")
     if request.json:
@@ -372,7 +372,7 @@ def _written(
         yield "\n".join(_printed(w, table, request, trace) for table in tables.values())
         return
     if request.folder:
-        from tracelens_graph.reports.folder import write_folder
+        from tracelens_graph.reports.csv import write_folder
 
         written = write_folder(tables, request.folder)
         yield f"{len(written)} tables written to {printable(str(request.folder))}\n"

@@ -26,8 +26,9 @@ from tracelens_graph.cli.options import (
     extension_of,
 )
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
-from tracelens_graph.output.files import file_name, is_stdout, replacing
+from tracelens_graph.output.files import is_stdout, replacing
 from tracelens_graph.utils.suggest import hint
+from tracelens_graph.utils.texts import file_name
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core

@@ -94,7 +94,7 @@ def _names_by_files(runs: Sequence[str]) -> list[str]:
 
     Of folders of JAX those that were given to it, if these tell the runs apart.
     """
-    from tracelens_graph.output.files import distinct_names
+    from tracelens_graph.utils.texts import distinct_names
 
     tags = distinct_names(runs)
     if len(set(tags)) < len(tags):

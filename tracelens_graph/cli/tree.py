@@ -124,7 +124,7 @@ def tree(
 
 def _kinds(names: list[str] | None) -> list[Kind]:
     from tracelens_graph.errors import NodeNotFoundError
-    from tracelens_graph.graph.core import kinds_named
+    from tracelens_graph.graph.graph import kinds_named
 
     try:
         return kinds_named(names or [])
@@ -153,10 +153,11 @@ def _matches(w: Window, uid: int | None, wanted: dict[str, Any]) -> list[int]:
     import numpy as np
 
     from tracelens_graph.errors import NodeNotFoundError
+    from tracelens_graph.graph.graph import readable
 
     core = w.core
     only = None if uid is None else core.row(uid)
-    found = [only] if only is not None and not wanted else [node.row for node in core.find(**wanted)]
+    found = [only] if only is not None and not wanted else [node.row for node in readable(core).find(**wanted)]
     rows = [row for row in found if only in (None, row)]
     rows = [row for row, inside in zip(rows, w.holds(np.asarray(rows, np.int64)).tolist(), strict=True) if inside]
     if rows:

@@ -30,7 +30,7 @@ from tracelens_graph.extensions.extension import Extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edited import ARGUMENTS, renamed, with_arguments
 from tracelens_graph.graph.node import Node
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, whole_window
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -112,14 +112,14 @@ class _Trees:
         again = WritableTree(after)
         again.written = {row: {key: value for key, value in keys.items() if key not in ("name", "args")}
                          for row, keys in tree.written.items()}  # fmt: skip
-        after.everything.remember(again, _tree_of, self)
+        whole_window(after).remember(again, _tree_of, self)
         return after
 
     def frames_of(self, frames: Callable[[TraceToTree], Any]) -> Callable[[Window], Mapping[str, pd.DataFrame]]:
         """The hook for tables as a function of a window; the tree is that of the whole trace."""
 
         def made(w: Window) -> Mapping[str, pd.DataFrame]:
-            found: Mapping[str, pd.DataFrame] = frames(w.core.everything.once(_tree_of, self))
+            found: Mapping[str, pd.DataFrame] = frames(whole_window(w.core).once(_tree_of, self))
             if w.title and isinstance(found, Mapping):
                 for frame in found.values():
                     frame.attrs["notes"] = [*frame.attrs.get("notes", ()), f"of the whole trace, not only {w.title}"]

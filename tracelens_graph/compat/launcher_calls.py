@@ -16,6 +16,7 @@ from tracelens_graph.compat.cells import as_tuples
 from tracelens_graph.compat.kernel_frames import file_times
 from tracelens_graph.compat.launcher_frames import ARGUMENTS, DIRECT, SUBTREE, Details
 from tracelens_graph.compat.trace_to_tree import TraceToTree
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 
@@ -58,7 +59,7 @@ def calls_frame(
         columns["call_stack"] = module_stacks(core, rows)
         columns["parent_module"] = parent_modules(core, found.module)
     if recompute:
-        columns["is_recompute"] = core.recompute[rows]
+        columns["is_recompute"] = autograd_of(core).recompute[rows]
     labels, label = thread_labels(core)
     for i, column in enumerate(("process_name", "process_label", "thread_name")):
         columns[column] = [labels[code][i] for code in label[c.thread[rows]].tolist()]

@@ -20,9 +20,10 @@ from tracelens_graph.compat.launcher_calls import argument_tuples, kernel_detail
 from tracelens_graph.compat.launcher_frames import ARGUMENTS
 from tracelens_graph.compat.perf_params import in_order
 from tracelens_graph.compat.trace_to_tree import TraceToTree
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.perf.model import CallContext, OpModel
@@ -41,11 +42,11 @@ def calls_of(core: Core, rows: Sequence[int], backward: bool = False) -> OpCalls
     c, gpu = core.columns, core.gpu_rows
     pairs: list[np.ndarray] = []
     for place, row in enumerate(rows):
-        for op in core.autograd.backward_of(row) if backward else [row]:
+        for op in autograd_of(core).backward_of(row) if backward else [row]:
             below = gpu[slice(*np.searchsorted(gpu, (op, int(c.last[op]) + 1)))]
             pairs.append(np.stack((np.full(len(below), place), below), axis=1))
     found = np.unique(np.concatenate(pairs), axis=0) if pairs else np.zeros((0, 2), np.int64)
-    return OpCalls(core.everything, np.array(rows, np.int64), found[:, 1], found[:, 0], gpu[:0])
+    return OpCalls(whole_window(core), np.array(rows, np.int64), found[:, 1], found[:, 0], gpu[:0])
 
 
 def unified_perf_calls(w: Window, communication: bool = False) -> tuple[OpCalls, np.ndarray]:
@@ -71,7 +72,7 @@ def unified_perf_calls(w: Window, communication: bool = False) -> tuple[OpCalls,
     call = place[np.concatenate((of, len(rows) - len(single) + np.arange(len(single)))).astype(np.int64)]
     events = np.concatenate((gpu[owner >= 0], single))
     by_call = np.lexsort((events, call))
-    calls = OpCalls(core.everything, rows[order], events[by_call], call[by_call], gpu[:0])
+    calls = OpCalls(whole_window(core), rows[order], events[by_call], call[by_call], gpu[:0])
     return calls, (np.arange(len(rows)) >= len(rows) - len(single))[order]
 
 
@@ -196,7 +197,7 @@ def identity_columns(tree: TraceToTree, calls: OpCalls, recompute: bool) -> dict
         "process_label": [place[1] for place in places],
         "thread_name": [place[2] for place in places],
     }
-    return columns | ({"is_recompute": core.recompute[rows]} if recompute else {})
+    return columns | ({"is_recompute": autograd_of(core).recompute[rows]} if recompute else {})
 
 
 # --- frames ------------------------------------------------------------------------------------------------------

@@ -22,11 +22,11 @@ from tracelens_graph.errors import OutputError
 from tracelens_graph.extensions.extension import Extension, combined
 from tracelens_graph.extensions.loading import load_extension
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import replacing
 from tracelens_graph.perf.model import OpModel
-from tracelens_graph.reports.folder import write_folder
+from tracelens_graph.reports.csv import write_folder
 from tracelens_graph.reports.xlsx import write_xlsx
 from tracelens_graph.tables.table import Table
 
@@ -147,7 +147,7 @@ def generate_perf_report_pytorch(
     extensions = [] if extension_file is None else [load_extension(Path(extension_file))]
     if models is not None:
         extensions.append(Extension(registry=models, name="models"))
-    w = combined(extensions).of(core) if extensions else core.everything
+    w = combined(extensions).of(core) if extensions else whole_window(core)
     asked = Asked(
         options,
         unlinked=include_unlinked_kernels,
@@ -171,7 +171,7 @@ def generate_perf_report_pytorch(
 def _window(source: Any) -> Window:
     core = source if isinstance(source, Core) else load_core(source)
     warn_of_damage(core)
-    return core.everything
+    return whole_window(core)
 
 
 def workbook_for(

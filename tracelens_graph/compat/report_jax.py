@@ -15,6 +15,7 @@ from tracelens_graph.compat.report import workbook_for, write_sheets
 from tracelens_graph.compat.sheets import jax_sheets
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import whole_window
 from tracelens_graph.loading.one import load_core
 
 if TYPE_CHECKING:
@@ -55,6 +56,6 @@ def generate_perf_report_jax(
     warn_of_damage(core)
     if core.framework.tracelens_report != "jax":
         raise AnalysisError(f"{core.info.source}: no profile of JAX; generate_perf_report_pytorch reports on it")
-    tables = jax_sheets(core.everything)
+    tables = jax_sheets(whole_window(core))
     write_sheets(tables, workbook, output_csvs_dir)
     return {name: table.to_pandas() for name, table in tables.items()}

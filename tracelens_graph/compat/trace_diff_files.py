@@ -12,8 +12,7 @@ import msgspec
 from tracelens_graph.analyses.alignment.common_ancestors import SOURCES, TraceLensDiff
 from tracelens_graph.analyses.shared.call_columns import ARGUMENTS
 from tracelens_graph.compat.cells import as_tuples, in_python
-from tracelens_graph.output.files import check_outputs, replacing
-from tracelens_graph.reports.folder import write_folder
+from tracelens_graph.reports.csv import write_folder
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import printable
 
@@ -34,17 +33,10 @@ def write_trace_diff(
     Raises:
         OutputError: the folder is something else, or a file cannot be written.
     """
-    folder = Path(folder)
     maps = {f"cpu_op_map_{source}.json": difference.cpu_op_map_of(source) for source in SOURCES}
     texts = {name: _json(found) for name, found in {"cpu_op_map.json": difference.cpu_op_map, **maps}.items()}
     texts["merged_tree_output.txt"] = _lines(difference.tree_lines(prune_non_gpu))
-    check_outputs(folder / name for name in texts)
-    written = write_folder({name: in_python(in_tuples(table)) for name, table in difference.tables.items()}, folder)
-    for name, text in texts.items():
-        with replacing(folder / name, listed=True) as file:
-            file.write(text)
-        written.append(folder / name)
-    return written
+    return write_folder({name: in_python(in_tuples(table)) for name, table in difference.tables.items()}, folder, texts)
 
 
 def in_tuples(table: Table) -> Table:

@@ -18,7 +18,10 @@ import numpy as np
 
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.compat.event_tree import EventTree
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import readable
+from tracelens_graph.graph.node import Node
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports import tree_text
 from tracelens_graph.schema import GPU_KINDS, PYTHON_KINDS, Kind
@@ -110,7 +113,7 @@ class TraceToTree(EventTree):
         earliest; with `all` every one, in that order. None (an empty list) if there is none.
         """
         c = self.graph.columns
-        rows = [node.row for node in self.graph.find(external_id=ext_id, pid=pid, tid=tid)]
+        rows = [node.row for node in readable(self.graph).find(external_id=ext_id, pid=pid, tid=tid)]
         place = {kind: i for i, kind in enumerate(_FOUND_FIRST)}
         rows.sort(key=lambda r: (place.get(Kind(int(c.kind[r])), len(place)), int(c.start_ns[r]), int(c.uid[r])))
         found = self._events(rows)
@@ -127,7 +130,7 @@ class TraceToTree(EventTree):
 
     def get_gpu_events(self, event: Mapping[str, Any]) -> list[TraceEvent]:
         """GPU events launched below an event."""
-        return self._events([node.row for node in self.graph.nodes_at([self._row(event)])[0].kernels])
+        return self._events([node.row for node in Node(self.graph, self._row(event)).kernels])
 
     def get_nn_module_children(self, nn_module_event: Mapping[str, Any]) -> list[int]:
         """UIDs of the nn.Module frames below an event, with no other module in between."""
@@ -157,7 +160,7 @@ class TraceToTree(EventTree):
 
     def get_subtree_bwd_events(self, event_UID: int) -> list[int]:  # noqa: N803
         """UIDs of the backward ops of the forward ops in the subtree of an event."""
-        c, row, links = self.graph.columns, self.graph.row(event_UID), self.graph.autograd
+        c, row, links = self.graph.columns, self.graph.row(event_UID), autograd_of(self.graph)
         inside = (links.forward >= row) & (links.forward <= int(c.last[row]))
         found: list[int] = c.uid[np.unique(links.backward[inside])].tolist()
         return found

@@ -31,6 +31,7 @@ from tracelens_graph.compat.tree_perf_models import PerformanceMethods
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.extensions.extension import Extension
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
+from tracelens_graph.graph.window import whole_window
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 
@@ -87,7 +88,7 @@ class TreePerfAnalyzer(PerformanceMethods):
         self.arch = device(arch)
         self.use_kernel_name_categories = use_kernel_name_categories
         self.tree = tree if isinstance(tree, TraceToTree) else TraceToTree(tree)
-        everything = self.tree.graph.everything
+        everything = whole_window(self.tree.graph)
         self.window = everything if models is None else Extension(registry=models, name="models").of(everything)
         if event_to_category is not None:
             self.tree.event_to_category = event_to_category
@@ -373,4 +374,4 @@ class TreePerfAnalyzer(PerformanceMethods):
     # --- parts -------------------------------------------------------------------------------------------------
 
     def _launchers(self, communication: bool = False) -> OpCalls:
-        return launchers(self.tree.graph.everything, linked_only=True, communication=communication)
+        return launchers(whole_window(self.tree.graph), linked_only=True, communication=communication)

@@ -35,13 +35,14 @@ from tracelens_graph.db.ranks_image import ranks_image
 from tracelens_graph.db.ranks_push import push_ranks_image
 from tracelens_graph.db.trace_image import image_of
 from tracelens_graph.errors import AnalysisError, DatabaseError
+from tracelens_graph.execution.link import add_tensors
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.output.files import file_name, stem
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import DATABASE_VERSION
 from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.utils.texts import file_name, stem
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,6 +62,7 @@ def image(core: Core, placement: Placement, options: Options = EVERYTHING, arch:
         ChangedTraceError: the file, whose hash names the trace, is no longer the one that was loaded.
     """
     context = build_context(core, placement.run)
+    add_tensors(context, core)
     add_knowledge(context, core, arch=arch)
     return image_of(core, context, placement, options)
 

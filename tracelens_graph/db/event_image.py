@@ -11,6 +11,7 @@ import numpy as np
 
 from tracelens_graph.db.image import Edges, Nodes, Options
 from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.classes import class_rows, hex_of, subtree_classes
 from tracelens_graph.graph.context import Context, EdgeTexts
 from tracelens_graph.graph.core import Core
@@ -66,7 +67,7 @@ def columns(core: Core, context: Context, options: Options) -> dict[str, Any]:
         "gpu_sum_ns": np.ma.masked_where(below == 0, core.gpu_sum_ns),
         "gpu_busy_ns": np.ma.masked_where(below == 0, core.gpu_busy_ns(rows)),
         "step": step_numbers(core),
-        "recompute": np.ma.masked_where(~core.recompute, core.recompute),
+        "recompute": np.ma.masked_where(~autograd_of(core).recompute, autograd_of(core).recompute),
         "owner_rule": _spread(len(c), core.gpu_rows, c.owner_rule[core.gpu_rows], [rule.name for rule in OwnerRule]),
         "flags": _FlagNames(c.flags),
         "class_with_kernels": _classes(core),
@@ -115,7 +116,8 @@ def _texts_of(core: Core, texts: Mapping[int, str]) -> Texts:
 def _arrows(core: Core) -> dict[int, str]:
     """uid of a backward op -> uids of the forward ops whose arrows lead to it, in the order of the arrows."""
     found: dict[int, list[int]] = {}
-    for forward, backward in zip(*(core.columns.uid[rows].tolist() for rows in core.autograd.by_arrow), strict=True):
+    arrows = autograd_of(core).by_arrow
+    for forward, backward in zip(*(core.columns.uid[rows].tolist() for rows in arrows), strict=True):
         found.setdefault(backward, []).append(forward)
     return {uid: json.dumps(uids) for uid, uids in found.items()}
 

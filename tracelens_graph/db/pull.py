@@ -19,8 +19,10 @@ from tracelens_graph.db.batching import ranges_by_size
 from tracelens_graph.db.catalog import resolve, traces
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.columns import Columns
-from tracelens_graph.graph.core import Core, TraceInfo
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.flows import Flow
+from tracelens_graph.graph.graph import Graph
+from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.graph.programs import RUNS, CompiledProgram, CompiledPrograms, code_type
 from tracelens_graph.schema import SCHEMA_VERSION, STORED, Flag, Kind, OwnerRule
 from tracelens_graph.schema.database import DATABASE_VERSION, EVENT, PULLED_EDGES
@@ -150,14 +152,14 @@ class _Reader:
         self._check_structure(len(threads))
         self._check_edges()
         columns = Columns(self._arrays)
-        return Core(
+        return Graph(
             columns=columns,
             names=names,
             threads=threads,
             argsets=argsets,
             autograd_flows=self._flows(columns),
             depends_on=np.concatenate((np.zeros((0, 2), np.int64), *self._depends_on)),
-            collectives=self._collectives,
+            collective_args=self._collectives,
             info=info,
             details=self._details(info.events if with_args else 0),
             programs=self._compiled_programs(),

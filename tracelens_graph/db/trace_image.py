@@ -11,6 +11,7 @@ from typing import Any
 from tracelens_graph._version import __version__
 from tracelens_graph.db import context_image, event_image
 from tracelens_graph.db.image import Image, Options, Placement
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.context import Context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import SCHEMA_VERSION
@@ -72,7 +73,7 @@ def _trace(core: Core, context: Context, placement: Placement, options: Options)
         "dur_ns": int(core.columns.end_ns.max(initial=0)),
         "events": info.events,
         "damage": info.damage or None,
-        "lost_arrows": core.autograd.lost_arrows or None,
+        "lost_arrows": autograd_of(core).lost_arrows or None,
         "labels": list(placement.labels) or None,
         "lean": options.lean or None,
         "options": options.text,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.execution.sides import Sides
+from tracelens_graph.graph.info import TraceInfo
 
 
 @dataclass
@@ -44,6 +45,15 @@ class ExecutionTraceInfo:
     lost_nodes: int = 0
     lost_bytes: int = 0
     cut_short: int = 0
+
+    @property
+    def damage(self) -> str:
+        """One line on what was repaired in the file and what was lost, with counts; empty for a sound file."""
+        info = TraceInfo(
+            events=self.entries, repairs=self.repairs, left_out=self.left_out, lost_events=self.lost_nodes,
+            lost_bytes=self.lost_bytes, cut_short=self.cut_short, has_times=False,
+        )  # fmt: skip
+        return f"{self.source}: {info.damage}" if info.damage else ""
 
 
 @dataclass(eq=False, repr=False)

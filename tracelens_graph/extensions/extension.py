@@ -23,7 +23,7 @@ from tracelens_graph.errors import ExtensionError
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.extensions.user_code import guarded
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.graph.window import Window, whole_window, window_of
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.perf.registry import MODELS, sheets
@@ -183,7 +183,7 @@ class Extension:
         Raises:
             ExtensionError: what is returned is no graph.
         """
-        return core if self.postprocess is None else core.everything.once(_processed, self)
+        return core if self.postprocess is None else whole_window(core).once(_processed, self)
 
     def of(self, g: Core | Window) -> Window:
         """A graph, or a window of it, as analyses see it that go by the extension.
@@ -198,8 +198,8 @@ class Extension:
         if w.extension is not None:
             raise ExtensionError(f"the window goes by {extension_of(w).name} already; give both with combined()")
         core = self.processed(w.core)
-        if w is w.core.everything:
-            return core.everything.extended(self).whole
+        if w is whole_window(w.core):
+            return whole_window(core).extended(self).whole
         if core is not w.core and not np.array_equal(core.columns.uid, w.core.columns.uid):
             raise ExtensionError(f"{self.name}: postprocess adds or removes nodes: take windows of processed(graph)")
         return w.moved_to(core).extended(self)
@@ -210,7 +210,7 @@ def _processed(everything: Window, extension: Extension) -> Core:
     made = extension.postprocess(everything.core)
     if not isinstance(made, Core):
         raise ExtensionError(f"{extension.name}: postprocess has to return a graph, not {type(made).__name__}")
-    made.everything.remember(made, _processed, extension)
+    whole_window(made).remember(made, _processed, extension)
     return made
 
 

@@ -16,18 +16,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelens_graph.graph.arrays import distinct_pairs
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.flows import Flows
 from tracelens_graph.graph.membership import process_of_thread
 from tracelens_graph.graph.recompute import Passes, recomputation
 from tracelens_graph.schema import Kind
-
-if TYPE_CHECKING:
-    from tracelens_graph.graph.core import Core
 
 Pairs = tuple[np.ndarray, np.ndarray]
 """Rows of forward ops and of their backward ops."""
@@ -69,11 +66,16 @@ class Autograd:
         return self.backward[order], self.forward[order]
 
 
-def link_autograd(core: Core) -> Autograd:
-    """Links by PyTorch's arrows, and by forward thread and sequence number where no arrow leads.
+def autograd_of(core: Core) -> Autograd:
+    """Forward ops, their backward ops, and what was recomputed; found once per graph.
 
-    A trace without either has no links.
+    Links come from PyTorch's arrows, and from forward thread and sequence number where no arrow leads. A trace without
+    either has no links.
     """
+    return core.once(_autograd)
+
+
+def _autograd(core: Core) -> Autograd:
     c = core.columns
     numbered = np.flatnonzero((c.sequence >= 0) & (c.kind == Kind.Op))
     is_backward = c.forward_thread[numbered] != -1

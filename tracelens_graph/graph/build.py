@@ -11,10 +11,11 @@ import numpy as np
 
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
-from tracelens_graph.graph.core import Core, TraceInfo
 from tracelens_graph.graph.details import Details, NoDetails
 from tracelens_graph.graph.flows import Flows
 from tracelens_graph.graph.forest import build_forest
+from tracelens_graph.graph.graph import Graph
+from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.graph.links import dependencies, link_by_correlation, link_by_flow
 from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms
 from tracelens_graph.graph.traversals import climb
@@ -70,7 +71,7 @@ class EventTable:
     first_ns: int | None = None
 
 
-def build_core(table: EventTable) -> Core:
+def build_core(table: EventTable) -> Graph:
     """The graph of a table of events. The table's columns are taken over and must not be used again."""
     _sort_tables(table)
     columns = table.columns
@@ -124,14 +125,14 @@ def build_core(table: EventTable) -> Core:
     if code is not None and table.programs:
         ops = arrays["kind"] == Kind.Op
         programs = CompiledPrograms(table.programs, code[ops], table.sources, None if source is None else source[ops])
-    return Core(
+    return Graph(
         columns=Columns(arrays),
         names=table.names,
         threads=table.threads,
         argsets=table.argsets,
         autograd_flows=autograd_flows,
         depends_on=depends_on,
-        collectives=dict(table.collectives),
+        collective_args=dict(table.collectives),
         info=table.info,
         details=table.details,
         programs=programs,

@@ -12,17 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.node import Node, nodes_at
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
 from tracelens_graph.tables.table import Column, Table
-
-if TYPE_CHECKING:
-    from tracelens_graph.graph.core import Core
-    from tracelens_graph.graph.node import Node
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 _LINE = re.compile(r"\(\d+\)(?=: )")
@@ -83,12 +80,7 @@ def subtree_classes(core: Core, shapes: bool = True, kernel_names: bool = False)
         shapes: argument sets of ops must be equal too.
         kernel_names: names of GPU events must be equal too, not only their kinds.
     """
-    key = (shapes, kernel_names)
-    if key not in core.class_cache:
-        classes = _classes(core, shapes, kernel_names)
-        classes.flags.writeable = False
-        core.class_cache[key] = classes
-    return core.class_cache[key]
+    return core.once(_classes, shapes, kernel_names)
 
 
 def class_rows(core: Core) -> np.ndarray:
@@ -133,7 +125,7 @@ def same_as(core: Core, node: Node, shapes: bool = True, kernel_names: bool = Fa
     """Nodes whose subtrees are of the class of this one's, itself included, in row order; none without GPU work."""
     lanes = subtree_classes(core, shapes, kernel_names)
     mine = lanes[node.row]
-    return core.nodes_at(np.flatnonzero((lanes == mine).all(axis=1)).tolist()) if mine.any() else []
+    return nodes_at(core, np.flatnonzero((lanes == mine).all(axis=1)).tolist()) if mine.any() else []
 
 
 def hex_of(lanes: np.ndarray) -> list[str]:
@@ -174,6 +166,7 @@ def _classes(core: Core, shapes: bool, kernel_names: bool) -> np.ndarray:
         placed = _mix(lanes[here] + (place.astype(np.uint64)[:, None] + np.uint64(1)) * _LANES)
         above = parent[begin]
         lanes[above] = _mix(lanes[above] ^ _mix(np.add.reduceat(placed, begin, axis=0) + _LANES))
+    lanes.flags.writeable = False
     return lanes
 
 

@@ -11,18 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.collective_kinds import HOST_BACKENDS, UNKNOWN, communication, kind_of, kind_of_kernel
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.schema import Kind
-
-if TYPE_CHECKING:
-    from tracelens_graph.graph.core import Core
 
 DTYPE_BYTES = {
     "bool": 1, "byte": 1, "char": 1, "uint8": 1, "int8": 1, "qint8": 1, "quint8": 1, "unsigned char": 1,
@@ -126,7 +124,7 @@ class Collectives:
     unassigned: np.ndarray
 
 
-def collectives(core: Core) -> Collectives:
+def collectives_of(core: Core) -> Collectives:
     """One node for each collective that kernels of the trace carried out, or that ran on the host.
 
     A kernel takes part if it has collective arguments, if it is charged to `record_param_comms` (of several only
@@ -134,8 +132,12 @@ def collectives(core: Core) -> Collectives:
     of one sequence number, or else of one op, are one collective.
 
     On the host each span of gloo or MPI is a collective; it lasts from the moment in which this rank begins to run it,
-    and so holds the wait for the others.
+    and so holds the wait for the others. Found once per graph.
     """
+    return core.once(_collectives)
+
+
+def _collectives(core: Core) -> Collectives:
     kernels, unassigned = _kernels(core)
     spans = _spans(core)
     rows = np.concatenate((kernels, spans))

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,14 +23,11 @@ from tracelens_graph.graph.classes import (
     normal_name,
     subtree_classes,
 )
+from tracelens_graph.graph.collectives import collectives_of
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.programs import RUNS, CompiledPrograms
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import DEVICE_KINDS, Kind
-
-if TYPE_CHECKING:
-    from tracelens_graph.execution.graph_tensors import GraphTensors
-    from tracelens_graph.graph.core import Core
-
 
 ARGSET_PARTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
 """Attributes of a signature: the parts of its argument set, as JSON."""
@@ -136,8 +133,6 @@ def build_context(core: Core, run: str = "") -> Context:
     _add_collectives(context, core)
     if core.programs is not None:
         _add_programs(context, core, core.programs, trace)
-    if core.tensors is not None:
-        _add_tensors(context, core.tensors)
     return context
 
 
@@ -241,7 +236,7 @@ def _add_classes(context: Context, core: Core) -> None:
 
 def _add_collectives(context: Context, core: Core) -> None:
     """Collectives with this rank's amounts; their keys and those of their groups are the same on all ranks."""
-    found = core.collectives
+    found = collectives_of(core)
 
     def collective_of(position: int) -> int:
         one = found.nodes[position]
@@ -281,27 +276,3 @@ def _add_programs(context: Context, core: Core, programs: CompiledPrograms, trac
 
     context.join_events("OF_PROGRAM", rows[known], place[known], program_of)
     context.of_edges["OF_PROGRAM"] = EdgeTexts("runs", programs.runs[known], RUNS)
-
-
-def _add_tensors(context: Context, tensors: GraphTensors) -> None:
-    """Tensors that ops of the graph use, the storages that they lie on, and the edges to and among them."""
-    told = tensors.lineage
-    of_tensor, of_storage = (
-        {
-            number: context.add(f"{kind.lower()}:{of.id[number]}:{of.version[number]}", kind, **facts(number))
-            for number in np.unique(used).tolist()
-        }
-        for kind, of, used, facts in (
-            ("Tensor", told.tensors, told.tensor[tensors.row >= 0], tensors.facts_of_tensor),
-            ("Storage", told.storages, tensors.stored_in[1], tensors.facts_of_storage),
-        )
-    )
-    for tensor, storage in zip(*(side.tolist() for side in tensors.stored_in), strict=True):
-        context.join("STORED_IN", of_tensor[tensor], of_storage[storage])
-    for number, node in of_tensor.items():
-        base = int(told.tensors.view_of[number])
-        if base in of_tensor:
-            context.join("VIEW_OF", node, of_tensor[base])
-    for name, (rows, numbers) in tensors.edges.items():
-        if len(rows):
-            context.join_events(name, rows, numbers, of_tensor.__getitem__)

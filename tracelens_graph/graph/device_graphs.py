@@ -17,6 +17,7 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import Details
+from tracelens_graph.graph.graph import changed
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import DEVICE_KINDS
 
@@ -94,11 +95,14 @@ def _of_device(w: Window, device: int, first: int, world: int | None, host: int)
     if isinstance(properties, list):
         metadata["deviceProperties"] = [one for one in properties if isinstance(one, dict) and one.get("id") == device]
     depends_on = place[core.depends_on]
-    found = Core(
-        Columns(columns), core.names, core.threads, core.argsets, core.autograd_flows,
-        depends_on[(depends_on >= 0).all(axis=1)], _collectives(core.collective_args, device, first),
-        replace(core.info, metadata=metadata), DeviceDetails(core.details, device), core.link, core.programs,
-    )  # fmt: skip
+    found = changed(
+        core,
+        columns=Columns(columns),
+        depends_on=depends_on[(depends_on >= 0).all(axis=1)],
+        collective_args=_collectives(core.collective_args, device, first),
+        info=replace(core.info, metadata=metadata),
+        details=DeviceDetails(core.details, device),
+    )
     if w.is_whole and not w.title:
         return found.everything
     return Window(found, w.holds(rows), w.title, w.extension)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.graph.autograd import autograd_of
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import EVENT_EDGES, GPU_KINDS, HOST_KINDS, Kind
-
-if TYPE_CHECKING:
-    from tracelens_graph.graph.core import Core
 
 EdgeRows = tuple[np.ndarray, np.ndarray]
 """Rows of sources and of targets, ordered by source and then by target."""
 
 
 def edge_rows(core: Core, edge_type: str) -> EdgeRows:
-    """All edges of one type, at most one per pair of nodes.
+    """All edges of one type, at most one per pair of nodes; found once per graph.
 
     Args:
         edge_type: a name in `schema.EVENT_EDGES`.
@@ -26,12 +24,13 @@ def edge_rows(core: Core, edge_type: str) -> EdgeRows:
     Raises:
         KeyError: there is no such type.
     """
-    kept = core.edge_cache
-    if edge_type not in kept:
-        source, target = _BUILDERS[edge_type](core)
-        order = np.lexsort((target, source))
-        kept[edge_type] = source[order].astype(np.int64), target[order].astype(np.int64)
-    return kept[edge_type]
+    return core.once(_edge_rows, edge_type)
+
+
+def _edge_rows(core: Core, edge_type: str) -> EdgeRows:
+    source, target = _BUILDERS[edge_type](core)
+    order = np.lexsort((target, source))
+    return source[order].astype(np.int64), target[order].astype(np.int64)
 
 
 def _calls(core: Core) -> EdgeRows:
@@ -53,7 +52,7 @@ def _charged_to(core: Core) -> EdgeRows:
 
 
 def _has_backward(core: Core) -> EdgeRows:
-    return core.autograd.forward, core.autograd.backward
+    return autograd_of(core).forward, autograd_of(core).backward
 
 
 def _next_on_stream(core: Core) -> EdgeRows:

@@ -14,12 +14,13 @@ import numpy as np
 
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.utils.suggest import hint
 
 ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 
 
-def renamed(core: Core, names: Mapping[int, str]) -> Core:
+def renamed(core: Core, names: Mapping[int, str]) -> Graph:
     """The graph with other names for some nodes.
 
     Args:
@@ -37,10 +38,10 @@ def renamed(core: Core, names: Mapping[int, str]) -> Core:
             codes[name] = len(every)
             every.append(name)
         column[row] = codes[name]
-    return _changed(core, {"name": column}, names=every)
+    return changed(core, columns=_with(core, name=column), names=every)
 
 
-def with_arguments(core: Core, arguments: Mapping[int, Mapping[str, Sequence[Any]]]) -> Core:
+def with_arguments(core: Core, arguments: Mapping[int, Mapping[str, Sequence[Any]]]) -> Graph:
     """The graph with other recorded arguments for some ops, such as shapes that the profiler does not know.
 
     Args:
@@ -65,7 +66,11 @@ def with_arguments(core: Core, arguments: Mapping[int, Mapping[str, Sequence[Any
             codes[new] = len(argsets)
             argsets.append(new)
         column[row] = codes[new]
-    return _changed(core, {"argset": column}, argsets=argsets)
+    return changed(core, columns=_with(core, argset=column), argsets=argsets)
+
+
+def _with(core: Core, **columns: np.ndarray) -> Columns:
+    return Columns({**dict(core.columns), **columns})
 
 
 def _rows(core: Core, uids: Mapping[int, Any]) -> list[int]:
@@ -74,10 +79,3 @@ def _rows(core: Core, uids: Mapping[int, Any]) -> list[int]:
         core.row(uid)  # says what is wrong with it
     found: list[int] = rows.tolist()
     return found
-
-
-def _changed(core: Core, columns: Mapping[str, np.ndarray], **parts: Any) -> Core:
-    parts_kept = ("names", "threads", "argsets", "autograd_flows", "depends_on", "info", "details", "link", "programs")
-    same = {name: getattr(core, name) for name in parts_kept}
-    arrays = Columns({**dict(core.columns), **columns})
-    return Core(columns=arrays, collectives=core.collective_args, **{**same, **parts})

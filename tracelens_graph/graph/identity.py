@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from hashlib import blake2b
 from io import BufferedReader
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from tracelens_graph.graph.columns import Columns
+from tracelens_graph.graph.programs import CompiledPrograms
 from tracelens_graph.schema import STORED
-
-if TYPE_CHECKING:
-    from tracelens_graph.graph.core import Core
 
 _BLOCK = 1 << 20
 _DIGEST_BYTES = 16
@@ -30,21 +29,21 @@ def stream_id(stream: Any) -> str:
         return _hash_of_hashes(iter(lambda: reader.read(_BLOCK), b""))
 
 
-def content_id(core: Core) -> str:
-    """The id of a graph that comes from no file: of its columns and of the tables they point into."""
-    return _hash_of_hashes(_content(core))
+def content_id(columns: Columns, tables: list[Any], programs: CompiledPrograms | None) -> str:
+    """The id of a graph that comes from no file: of its columns, of the tables they point into, and of its programs."""
+    return _hash_of_hashes(_content(columns, tables, programs))
 
 
-def _content(core: Core) -> Iterator[Any]:
+def _content(columns: Columns, tables: list[Any], programs: CompiledPrograms | None) -> Iterator[Any]:
     for prop in STORED:  # in the declared types: columns may be held in narrower ones
-        yield getattr(core.columns, prop.name).astype(prop.dtype).tobytes()
-    yield json.dumps([core.names, core.threads, core.argsets]).encode()
-    if core.programs is not None:
-        yield json.dumps([asdict(one) for one in core.programs.listed]).encode()
-        yield core.programs.code.astype(np.int32).tobytes()
-        if core.programs.sources:
-            yield json.dumps(core.programs.sources).encode()
-            yield core.programs.source_place.tobytes()
+        yield getattr(columns, prop.name).astype(prop.dtype).tobytes()
+    yield json.dumps(tables).encode()
+    if programs is not None:
+        yield json.dumps([asdict(one) for one in programs.listed]).encode()
+        yield programs.code.astype(np.int32).tobytes()
+        if programs.sources:
+            yield json.dumps(programs.sources).encode()
+            yield programs.source_place.tobytes()
 
 
 def _hash_of_hashes(blocks: Iterable[Any]) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tracelens_graph.graph import traversals
+from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import FLAG_MEANING, GPU_KINDS, PYTHON_KINDS, STORED, Flag, Kind, OwnerRule, Property
 
 if TYPE_CHECKING:
-    from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.autograd import Autograd
 
 PLAIN = tuple(p for p in STORED if not p.code_of and p.name not in ("parent", "last", "owner", "flags"))
 """Properties that are attributes of nodes as they stand in their columns."""
@@ -153,17 +155,17 @@ class Node:
     @property
     def children(self) -> list[Node]:
         """Calls made and GPU events launched, by start."""
-        return self.graph.nodes_at(traversals.children(self.graph.columns, self.row).tolist())
+        return nodes_at(self.graph, traversals.children(self.graph.columns, self.row).tolist())
 
     @property
     def ancestors(self) -> list[Node]:
         """Callers, the nearest first."""
-        return self.graph.nodes_at(traversals.ancestors(self.graph.columns, self.row))
+        return nodes_at(self.graph, traversals.ancestors(self.graph.columns, self.row))
 
     @property
     def subtree(self) -> list[Node]:
         """All descendants in pre-order, the node itself first."""
-        return self.graph.nodes_at(range(self.row, int(self.graph.columns.last[self.row]) + 1))
+        return nodes_at(self.graph, range(self.row, int(self.graph.columns.last[self.row]) + 1))
 
     @property
     def depth(self) -> int:
@@ -175,7 +177,7 @@ class Node:
         """GPU events in the subtree (kernels, copies, fills), in pre-order."""
         gpu = self.graph.gpu_rows
         low, high = np.searchsorted(gpu, (self.row, int(self.graph.columns.last[self.row]) + 1))
-        return self.graph.nodes_at(gpu[low:high].tolist())
+        return nodes_at(self.graph, gpu[low:high].tolist())
 
     @property
     def gpu_time(self) -> GpuTime:
@@ -227,17 +229,23 @@ class Node:
     @property
     def backward(self) -> list[Node]:
         """Backward ops of a forward op."""
-        return self.graph.nodes_at(self.graph.autograd.backward_of(self.row))
+        return nodes_at(self.graph, self._passes.backward_of(self.row))
 
     @property
     def forward(self) -> list[Node]:
         """Forward ops of a backward op, recomputed ones included."""
-        return self.graph.nodes_at(self.graph.autograd.forward_of(self.row))
+        return nodes_at(self.graph, self._passes.forward_of(self.row))
 
     @property
     def is_recompute(self) -> bool:
         """Whether the event recomputes activations for the backward pass."""
-        return bool(self.graph.recompute[self.row])
+        return bool(self._passes.recompute[self.row])
+
+    @property
+    def _passes(self) -> Autograd:
+        from tracelens_graph.graph.autograd import autograd_of
+
+        return autograd_of(self.graph)
 
     def _at(self, row: int) -> Node | None:
         return Node(self.graph, row) if row >= 0 else None
@@ -257,8 +265,7 @@ class Node:
     def __repr__(self) -> str:
         name = self.name if len(self.name) <= 64 else self.name[:64] + "..."
         when = f" at {self.start_ns / 1000:.3f} us for {self.dur_ns / 1000:.3f} us"
-        tensors = self.graph.tensors
-        arguments = "" if tensors is None else tensors.line(self.row)
+        arguments = "" if self.graph.link is None else self.graph.link.arguments(self.graph, self.row)
         arguments = arguments and f" {arguments}"
         return f"<{self.kind.name} {self.uid}: {name!r}{arguments}{when if self.graph.framework.has_times else ''}>"
 
@@ -270,3 +277,8 @@ class Node:
             for key, value in self.attributes().items()
         )
         return f"<table><caption>{html.escape(self.kind.name)} {self.uid}</caption>{rows}</table>"
+
+
+def nodes_at(core: Core, rows: Iterable[int]) -> list[Node]:
+    """Nodes of rows, in the order given."""
+    return [Node(core, int(row)) for row in rows]

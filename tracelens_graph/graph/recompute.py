@@ -19,15 +19,12 @@ names of the two runs of the region agree from first to last.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.schema import PYTHON_KINDS, Kind
-
-if TYPE_CHECKING:
-    from tracelens_graph.graph.core import Core
 
 _REENTRANT = "CheckpointFunctionBackward"
 _ENGINE = "autograd::engine::evaluate_function"

@@ -20,9 +20,8 @@ from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.output.files import file_name, stem
 from tracelens_graph.utils.suggest import hint
-from tracelens_graph.utils.texts import whole_number
+from tracelens_graph.utils.texts import file_name, stem, whole_number
 
 NODES_PER_TRACE = 2**40
 """A node of a set is `ordinal * NODES_PER_TRACE + uid`. Uids of synthetic nodes start at 2**39, so they fit too."""
@@ -280,7 +279,8 @@ class TraceSet(Sequence[TraceMember]):
         """
         ordinal, uid = divmod(number, NODES_PER_TRACE)
         self._check_ordinal(ordinal)
-        return self._members[ordinal].core.node(uid)
+        core = self._members[ordinal].core
+        return Node(core, core.row(uid))
 
     def _check_ordinal(self, ordinal: int) -> None:
         if not 0 <= ordinal < len(self._members):

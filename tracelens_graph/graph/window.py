@@ -7,9 +7,9 @@ A window is a set of nodes. It holds an event or does not; it never cuts one. So
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, TypeVarTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,22 +17,19 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.frameworks import Framework
 from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.core import Core, Memo
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
-
-if TYPE_CHECKING:
-    from tracelens_graph.graph.core import Core
 
 _STEP_DIGITS = 18
 
 Threads = Literal["own", "all"]
 
 
-_Result = TypeVar("_Result")
-_Key = TypeVarTuple("_Key")
-
-
-class Window:
+class Window(Memo):
     """Some nodes of a graph.
+
+    What several tables of a window share is kept by `window.once(function, *key)`; what depends on the graph and the
+    extension alone, by `window.whole.once`.
 
     Attributes:
         core: the graph.
@@ -44,27 +41,11 @@ class Window:
     def __init__(
         self, core: Core, mask: np.ndarray | None = None, title: str = "", extension: Hashable | None = None
     ) -> None:
+        super().__init__()
         self.core = core
         self.title = title
         self.extension = extension
         self._mask = mask
-        self._kept: dict[tuple[Callable[..., Any], tuple[Any, ...]], Any] = {}
-
-    def once(self, function: Callable[[Window, *_Key], _Result], *key: *_Key) -> _Result:
-        """`function(window, *key)`, called the first time only; later calls with an equal key give the same result.
-
-        For what several tables of a window share. What does not depend on the window but on the graph and the
-        extension belongs to `window.whole.once(...)`.
-        """
-        slot = (function, key)
-        if slot not in self._kept:
-            self._kept[slot] = function(self, *key)
-        result: _Result = self._kept[slot]
-        return result
-
-    def remember(self, result: _Result, function: Callable[[Window, *_Key], _Result], *key: *_Key) -> None:
-        """Have `once(function, *key)` give this result without calling the function."""
-        self._kept[function, key] = result
 
     @property
     def framework(self) -> Framework:
@@ -79,7 +60,7 @@ class Window:
     @property
     def whole(self) -> Window:
         """The window that holds the whole trace, under the same extension."""
-        everything = self.core.everything
+        everything = whole_window(self.core)
         return everything if self.extension is None else everything.once(Window.extended, self.extension)
 
     @cached_property
@@ -137,6 +118,11 @@ class Window:
         return f"<Window {self.title or 'everything'}: {len(self.gpu_rows):,} GPU events of {self.core.info.source!r}>"
 
 
+def whole_window(core: Core) -> Window:
+    """The window that holds a whole trace, the same one whenever it is asked for."""
+    return core.once(Window)
+
+
 def window_of(graph: Core | Window, *, needs_times: bool = True) -> Window:
     """The window to analyse: a graph stands for everything in it.
 
@@ -147,7 +133,7 @@ def window_of(graph: Core | Window, *, needs_times: bool = True) -> Window:
     Raises:
         AnalysisError: the graph tells no times, and the question needs them.
     """
-    w = graph if isinstance(graph, Window) else graph.everything
+    w = graph if isinstance(graph, Window) else whole_window(graph)
     if needs_times:
         w.core.info.check_times()
     return w
@@ -200,7 +186,7 @@ _READ: Mapping[str, tuple[str, ...]] = {
 
 
 def columns_read(conditions: Mapping[str, Any]) -> frozenset[str]:
-    """The columns of `schema.STORED` that a window with these conditions reads; see `Core.lean`.
+    """The columns of `schema.STORED` that a window with these conditions reads; see `graph.graph.lean`.
 
     Args:
         conditions: arguments of `Core.window`; those that are None count as not given.

@@ -35,7 +35,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link
 from tracelens_graph.execution.sides import Arguments
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.arrays import is_kind, positions_by
@@ -43,7 +43,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.linkage.identifiers import clock_ns
 from tracelens_graph.linkage.kernel_ops import origins
 from tracelens_graph.linkage.records import CATEGORIES
-from tracelens_graph.output.marks import GENERATOR
+from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.schema import Kind
 
 SCHEMA = "1.1.1-chakra.0.0.4"

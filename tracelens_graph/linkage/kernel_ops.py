@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tracelens_graph.errors import NodeNotFoundError
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.linkage.cpu_metadata import metadata_of_row

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import launchers
 from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.execution.link import tensors_of
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import window_of
@@ -121,7 +122,7 @@ def op_report(validation: Validation, cpu_op_id: int, why: str) -> dict[str, Any
 
 def _with_names(core: Core, row: int, metadata: dict[str, Any]) -> dict[str, Any]:
     """Metadata of an operator, its tensors with their names."""
-    tensors = core.tensors
+    tensors = tensors_of(core)
     assert tensors is not None
     told = tensors.lineage
     sides = {}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.linkage.identifiers import identifier_of_row, timestamp_us

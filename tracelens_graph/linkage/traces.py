@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link, link_of
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
 
@@ -51,9 +51,10 @@ def execution_trace_of(cpu_trace: Any) -> ExecutionTrace:
     if isinstance(cpu_trace, ExecutionTrace):
         return cpu_trace
     if isinstance(cpu_trace, Core):
-        if cpu_trace.link is None:
+        link = link_of(cpu_trace)
+        if link is None:
             raise AnalysisError(f"{cpu_trace.info.source}: is a profiler's trace; name the execution trace")
-        return cpu_trace.link.execution
+        return link.execution
     from tracelens_graph.loading.one import load_execution
 
     return load_execution(cpu_trace)
@@ -83,17 +84,17 @@ def joined(cpu_trace: Any, gpu_trace: Any) -> Pair:
         TraceError: one of them cannot be read, or is none.
     """
     core = graph_of(gpu_trace)
-    if cpu_trace is core and core.link is not None:
-        return Pair(core, core.link)
     execution = execution_trace_of(cpu_trace)
     for known in (core, _JOINED.get(core)):
-        if known is not None and known.link is not None and known.link.execution is execution:
-            return Pair(known, known.link)
+        link = known and link_of(known)
+        if known and link and link.execution is execution:
+            return Pair(known, link)
     from tracelens_graph.loading import one as loading
 
     linked = _JOINED[core] = loading.joined(core, execution)
-    assert linked.link is not None
-    return Pair(linked, linked.link)
+    link = link_of(linked)
+    assert link is not None
+    return Pair(linked, link)
 
 
 def row_of_node(execution: ExecutionTrace, cpu_op_id: Any) -> int:

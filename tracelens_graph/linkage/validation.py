@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core

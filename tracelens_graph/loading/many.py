@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import tempfile
+import shutil
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,16 +23,17 @@ from typing import Any, NamedTuple
 
 from tracelens_graph.errors import AnalysisError, LinkError, NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import changed, lean
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loaders.sources import Source, is_stream
 from tracelens_graph.loaders.xplane.folder import COPY, runs_in
 from tracelens_graph.loading.one import link_damage, linked, load_profile
 from tracelens_graph.loading.pairing import execution_traces_alone, is_execution_trace_file, paired
-from tracelens_graph.output.files import distinct_names, replacing
-from tracelens_graph.output.temporary import TemporaryFolder
+from tracelens_graph.output.files import replacing, temporary_folder
 from tracelens_graph.schema import STORED
 from tracelens_graph.utils.processes import map_in_processes
 from tracelens_graph.utils.suggest import hint
+from tracelens_graph.utils.texts import distinct_names
 
 SUFFIXES = (".json", ".json.gz", ".json.zst", ".zip", ".tlg", ".xplane.pb", ".xplane.pb.gz")
 """What the files of a folder that may be traces end with."""
@@ -222,7 +223,7 @@ def load_core_set(
         scheduler: address of a Dask scheduler whose workers load, such as `tcp://node1:8786`. They have to see the
             files under the same paths.
         memory_bytes: graphs up to this size together are held in memory, the others mapped from temporary files.
-        columns: load lean graphs with these columns only; see `Core.lean`. None for all.
+        columns: load lean graphs with these columns only; see `graph.graph.lean`. None for all.
         progress: called with bytes of files done and bytes in all.
 
     Raises:
@@ -243,10 +244,10 @@ def load_core_set(
     links: dict[str, _Linked] = {}
     lists: dict[str, list[Any]] = {}
     done = held = 0
-    folder = TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-")
+    folder = temporary_folder()
     try:
         orders = {
-            file: _Order(file, folder.path / f"{place}.tlg", lean, pairs.of_trace.get(file))
+            file: _Order(file, Path(folder.name, f"{place}.tlg"), lean, pairs.of_trace.get(file))
             for place, file in enumerate(files)
         }
         here = [file for file in files if alone or file.endswith(".tlg") or is_stream(file)]
@@ -277,9 +278,9 @@ def load_core_set(
         if not graphs:
             raise _nothing_read(files, errors)
     except BaseException:
-        folder.remove()
-        if folder.path.exists():  # there may be no descriptor left for that
-            atexit.register(folder.remove)
+        folder.cleanup()
+        if os.path.exists(folder.name):  # there may be no descriptor left for that
+            atexit.register(shutil.rmtree, folder.name, ignore_errors=True)
         raise
     names = dict(zip(files, distinct_names(files), strict=True))
     members = (TraceMember(graphs[file], names[file], run) for file in files if file in graphs)
@@ -290,7 +291,7 @@ def load_core_set(
     damaged = [one.damage for one in links.values() if one.damage]
     notes = [*left_out_note(no_traces), *pairs.notes, *refused, *damaged]
     traces = TraceSet(members, notes, broken, _linked_note([one for one in links.values() if not one.error]))
-    weakref.finalize(traces, folder.remove)
+    weakref.finalize(traces, folder.cleanup)
     return traces
 
 
@@ -361,8 +362,7 @@ def _loaded(
         if order.et is not None:
             core, found = _with_link(core, order.et)
         if order.columns is not None:
-            core = core.lean(order.columns)
-            core.link = None  # what it told of the columns is in them
+            core = changed(lean(core, order.columns), link=None)  # arguments from there are in the columns
         if one_of_several:  # damage of a saved graph has to show now, so that the set goes on without it
             core.read_all()
     except TraceError as error:
@@ -375,8 +375,11 @@ def _with_link(core: Core, et: str) -> tuple[Core, _Linked]:
         core = linked(core, et)
     except (LinkError, TraceError) as error:
         return core, _Linked(error=str(error))
-    assert core.link is not None
-    return core, _Linked(core.link.equal_names_percent, core.link.method, damage=link_damage(core))
+    from tracelens_graph.execution.link import link_of
+
+    link = link_of(core)
+    assert link is not None
+    return core, _Linked(link.equal_names_percent, link.method, damage=link_damage(core))
 
 
 def _in_processes(orders: Sequence[_Order], processes: int | None) -> Iterator[tuple[str, _Done | TraceError]]:
@@ -419,8 +422,8 @@ def _to_file(order: _Order) -> _Done | TraceError:
 
 def _to_bytes(order: _Order) -> _Done | TraceError:
     """As `_to_file`, with the bytes of the file that would be written."""
-    with TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-") as folder:
-        target = folder / "graph.tlg"
+    with temporary_folder() as folder:
+        target = Path(folder, "graph.tlg")
         done = _to_file(replace(order, target=target))
         return replace(done, written=target.read_bytes()) if isinstance(done, _Done) else done
 

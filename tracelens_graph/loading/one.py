@@ -7,7 +7,7 @@ from typing import Any
 
 from tracelens_graph.errors import LinkError, NotATraceError
 from tracelens_graph.execution.trace import ExecutionTrace
-from tracelens_graph.graph.core import Core, TraceInfo
+from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE, ExecutionTraceError, XplaneError
 from tracelens_graph.loaders.sources import Source, open_source
 
@@ -109,16 +109,7 @@ def _has_nodes(opened: Source) -> bool:
 
 def link_damage(core: Core) -> str:
     """What was repaired in the execution trace that a graph is linked with, or lost of it; empty if it is sound."""
-    return "" if core.link is None else _damage(core.link.execution)
-
-
-def _damage(execution: ExecutionTrace) -> str:
-    told = execution.info
-    info = TraceInfo(
-        events=told.entries, repairs=told.repairs, left_out=told.left_out, lost_events=told.lost_nodes,
-        lost_bytes=told.lost_bytes, cut_short=told.cut_short, has_times=False,
-    )  # fmt: skip
-    return f"{told.source}: {info.damage}" if info.damage else ""
+    return "" if core.link is None else core.link.damage
 
 
 def unread_tensors(core: Core) -> str:
@@ -126,9 +117,12 @@ def unread_tensors(core: Core) -> str:
 
     This reads the arguments of all operators.
     """
-    if core.link is None or not (lost := core.link.lineage.uses.malformed):
+    from tracelens_graph.execution.link import link_of
+
+    link = link_of(core)
+    if link is None or not (lost := link.lineage.uses.malformed):
         return ""
-    return f"{core.link.execution.info.source}: tensors among arguments that cannot be read and are left out: {lost:,}"
+    return f"{link.execution.info.source}: tensors among arguments that cannot be read and are left out: {lost:,}"
 
 
 def linked(core: Core, et: Any) -> Core:
@@ -157,13 +151,14 @@ def load_execution(source: Any) -> ExecutionTrace:
         NotATraceError: it is something else; the message says what.
         TraceError: it cannot be read.
     """
+    from tracelens_graph.execution.link import link_of
     from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 
     opened = open_source(source)
     with opened.loading():
         if opened.packing != "graph":
             return load_execution_trace(opened)
-        link = _saved(opened).link
+        link = link_of(_saved(opened))
         if link is None:
             raise NotATraceError(f"{opened.name}: is the saved graph of a profiler's trace, not an execution trace")
         return link.execution
@@ -184,6 +179,6 @@ def joined(core: Core, execution: ExecutionTrace) -> Core:
     try:
         link = join(core, execution, record_ids(core))
     except LinkError as error:
-        damage = _damage(execution)
+        damage = execution.info.damage
         raise LinkError(f"{error}; {damage}" if damage else str(error)) from None
     return linked_graph(core, link)

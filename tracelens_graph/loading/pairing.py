@@ -14,7 +14,7 @@ from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.trace_set import rank_in_name
 from tracelens_graph.loaders.foreign import is_execution_trace
 from tracelens_graph.loaders.sources import Source, is_stream
-from tracelens_graph.output.files import file_name, stem
+from tracelens_graph.utils.texts import file_name, stem
 
 _ENOUGH_TO_TELL = 4096
 _ENOUGH_TO_PAIR = 65536

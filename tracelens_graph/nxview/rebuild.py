@@ -11,8 +11,10 @@ import numpy as np
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
-from tracelens_graph.graph.core import Core, TraceInfo
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NoDetails
+from tracelens_graph.graph.graph import Graph
+from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.graph.node import PLAIN
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.schema import (
@@ -63,9 +65,9 @@ def rebuild(graph: Any) -> Core:
     for key, (forward, backward) in enumerate(edges.get("HAS_BACKWARD", ())):
         for phase, place in (("s", forward), ("f", backward)):
             flows.append((phase, key, int(table.columns["thread"][place]), int(table.columns["start_ns"][place])))
-    return Core(
+    return Graph(
         columns=columns, names=table.names, threads=table.threads, argsets=table.argsets, autograd_flows=flows,
-        depends_on=depends_on, collectives={}, info=_info(graph, table), details=NoDetails(),
+        depends_on=depends_on, collective_args={}, info=_info(graph, table), details=NoDetails(),
     )  # fmt: skip
 
 

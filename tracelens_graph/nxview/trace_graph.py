@@ -6,14 +6,15 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import networkx as nx
 
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NoDetails
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.graph import PARTS, Graph
+from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.nxview import views
 from tracelens_graph.nxview.copies import to_networkx
 from tracelens_graph.nxview.index import UidIndex
@@ -24,14 +25,9 @@ from tracelens_graph.nxview.show import html_table, one_line
 if TYPE_CHECKING:
     import pandas as pd
 
+    from tracelens_graph.execution.link import GraphTensors
     from tracelens_graph.stores.export import Exported
     from tracelens_graph.tables.table import Table
-
-_STATE = (
-    "columns", "names", "threads", "argsets", "autograd_flows", "depends_on", "collective_args", "info", "link",
-    "programs",
-)  # fmt: skip
-"""What a core is made of, beside the access to its file."""
 
 
 class Frames(Mapping[str, "pd.DataFrame"]):
@@ -69,12 +65,12 @@ _WRITERS = {name for name in dir(nx.MultiDiGraph) if getattr(views.ReadOnly, nam
 """Methods that only raise: nothing that completion should offer."""
 
 
-class TraceGraph(Core, Drawing, views.ReadOnly, nx.MultiDiGraph):
+class TraceGraph(Graph, Drawing, views.ReadOnly, nx.MultiDiGraph):
     """A trace as a property graph that is a `networkx.MultiDiGraph`, read-only.
 
     Nodes are events, named by their uid (position in the file's event list), with the attributes of
     `Node.attributes()`; edges are those of `schema.EVENT_EDGES`, their key is the type. Every networkx function
-    that does not write works on it. What comes first is the reading API of `Core`: `node`, `find`, `steps`.
+    that does not write works on it. What comes first is the reading API of `Graph`: `node`, `find`, `steps`.
 
     `load()` and `from_networkx()` make one; `TraceGraph(core)` puts the face on a core.
     """
@@ -84,7 +80,9 @@ class TraceGraph(Core, Drawing, views.ReadOnly, nx.MultiDiGraph):
         return object.__new__(cls) if views.made_of_core(data) else nx.MultiDiGraph(*data, **attributes)
 
     def __init__(self, core: Core) -> None:
-        self.__dict__.update({name: value for name, value in core.__dict__.items() if name != "everything"})
+        self.__dict__.update(core.__dict__)
+        self._kept = dict(self._kept)
+        self.remember(GraphWindow(self), cast(Any, Window))
         index = UidIndex(self.columns.uid)
         nodes = views.event_nodes(self, index)
         views.put_on_face(self, views.graph_attributes(self), nodes, views.event_edges(self, views.ALL_EDGES), index)
@@ -125,13 +123,20 @@ class TraceGraph(Core, Drawing, views.ReadOnly, nx.MultiDiGraph):
 
     # --- tables ----------------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def everything(self) -> GraphWindow:
         """The window that holds the whole trace."""
-        return GraphWindow(self)
+        return cast(GraphWindow, whole_window(self))
 
     if TYPE_CHECKING:
         window: Callable[..., GraphWindow]
+
+    @property
+    def tensors(self) -> GraphTensors | None:
+        """Tensors and storages; None without an execution trace."""
+        from tracelens_graph.execution.link import tensors_of
+
+        return tensors_of(self)
 
     @property
     def tables(self) -> Frames:
@@ -186,7 +191,7 @@ class TraceGraph(Core, Drawing, views.ReadOnly, nx.MultiDiGraph):
         return export_graph(self, path, format)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = {name: getattr(self, name) for name in _STATE}
+        state = {name: getattr(self, name) for name in PARTS if name != "details"}
         try:
             details = pickle.dumps(self.details)
         except TypeError:  # a temporary file of this process: the events stay behind, the identity does not
@@ -208,8 +213,7 @@ class TraceGraph(Core, Drawing, views.ReadOnly, nx.MultiDiGraph):
 
 
 def _restored(state: dict[str, Any], details: bytes, trace_id: str) -> TraceGraph:
-    state["collectives"] = state.pop("collective_args")
-    core = Core(**state, details=pickle.loads(details))
+    core = Graph(**state, details=pickle.loads(details))
     if trace_id:
         core.__dict__["trace_id"] = trace_id
     graph: TraceGraph = TraceGraph(core)

@@ -11,6 +11,7 @@ import networkx as nx
 import numpy as np
 
 from tracelens_graph.analyses.report.knowledge import add_knowledge
+from tracelens_graph.execution.link import add_tensors
 from tracelens_graph.graph.context import Context, build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
@@ -117,6 +118,7 @@ class FullGraph(ReadOnly, nx.MultiDiGraph):
     def __init__(self, core: Core, events: OnDemandDict, index: UidIndex) -> None:
         self._core = core
         self.context = context = build_context(core)
+        add_tensors(context, core)
         if core.framework.has_times:  # an execution trace alone has no GPU work to know of
             add_knowledge(context, core)
         first = len(core.columns)

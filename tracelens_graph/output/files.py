@@ -1,14 +1,19 @@
-"""Writing files so that nothing of the user's is lost and nobody sees half of one; names of traces by their files."""
+"""Writing files so that nothing of the user's is lost and nobody sees half of one.
+
+What a killed process leaves half-written, or in a temporary folder, is removed by whoever writes there a day later.
+"""
 
 from __future__ import annotations
 
 import os
-import re
+import secrets
+import shutil
 import stat
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,57 +21,18 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tracelens_graph.errors import OutputError
-from tracelens_graph.output.marks import LIST, enlisted, is_ours, sums
-from tracelens_graph.output.temporary import hold, remove_leftovers, token
-
-_SUFFIXES = (".json", ".gz", ".zst", ".zip", ".tlg", ".trace", ".pt")
-"""What names of trace files end with, one behind the other."""
+from tracelens_graph.output.markers import is_ours
 
 _STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
-_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]+)")
-"""What a shell calls a pipe that it hands to a command as a file."""
 _PART = ".part"
 """What the name of a half-written file ends with."""
 
 _LONGEST_NAME = 200
 """Bytes of a file's name that its half-written twin takes over: names have an end."""
 
-
-def stem(name: str) -> str:
-    """The name of a trace file without what all are called: `worker0.123` of `worker0.123.pt.trace.json.gz`."""
-    path = Path(name)
-    while path.suffix in _SUFFIXES and path.stem:
-        path = Path(path.stem)
-    return path.name
-
-
-def file_name(path: str) -> str:
-    """What a file is called in headings: its name without the folder; `pipe` for a descriptor such as `/dev/fd/63`."""
-    return "pipe" if _DESCRIPTOR.fullmatch(path) else Path(path).name
-
-
-def distinct_names(files: Sequence[str]) -> list[str]:
-    """A name for each trace file: without suffixes, and with as many folders as tell it from the others.
-
-    Files that are one and the same have one name.
-    """
-    parts = {file: ("stdin",) if file == "-" else _parts(file) for file in files}
-    lengths = dict.fromkeys(files, 1)
-    while True:
-        names = {file: "/".join(part[-lengths[file] :]) for file, part in parts.items()}
-        count = Counter(names[file] for file in parts)
-        alike = [file for file, part in parts.items() if count[names[file]] > 1 and lengths[file] < len(part)]
-        if not alike:
-            return [names[file] for file in files]
-        for file in alike:
-            lengths[file] += 1
-
-
-def _parts(file: str) -> tuple[str, ...]:
-    if number := _DESCRIPTOR.fullmatch(file):
-        return (f"fd{number[1]}", "pipe")
-    path = Path(file).absolute()
-    return (*path.parts[1:-1], stem(path.name))
+_TEMPORARY = "tracelens_graph-"
+_ABANDONED_S = 86_400
+"""Age from which nobody is taken to use what nobody changed."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +54,17 @@ class Protection:
         for one in self.inputs:
             inside = [entry.path for entry in os.scandir(one)] if os.path.isdir(one) else []
             for path in (one, *inside):
-                if identity := _identity(0 if path == "-" else path):
-                    found[identity] = "standard input" if path == "-" else path
+                with suppress(OSError, ValueError):
+                    state = os.stat(0 if path == "-" else path)
+                    found[state.st_dev, state.st_ino] = "standard input" if path == "-" else path
         return found
 
-    def check(self, path: str | os.PathLike[str]) -> None:
+    def check(self, path: str | os.PathLike[str], is_known: bool = False) -> None:
         """Refuse a file that must not be replaced; it may also be absent, a pipe or a device.
+
+        Args:
+            path: the file.
+            is_known: whether it is known for one of ours, though it may not say so.
 
         Raises:
             OutputError: it is an input, or the tool did not write it; the message says which.
@@ -105,26 +76,14 @@ class Protection:
         if source := self._files.get((state.st_dev, state.st_ino)):
             same = "" if os.path.abspath(source) == os.path.abspath(path) else f" ({source})"
             raise OutputError(f"{path}: is what the command reads{same}; name another file")
-        if self.force or not stat.S_ISREG(state.st_mode) or not state.st_size:
+        if self.force or is_known or not stat.S_ISREG(state.st_mode) or not state.st_size:
             return
         try:
             ours = is_ours(Path(path).resolve())
         except OSError as error:
             raise unwritable(path, error) from None
         if not ours:
-            raise OutputError(f"{path}: is there already and was not written by tracelens-graph; --force replaces it")
-
-    def check_folder(self, folder: str | os.PathLike[str]) -> None:
-        """Refuse a folder to write to that is an input, or holds one.
-
-        Raises:
-            OutputError: it does.
-        """
-        if self.force or (identity := _identity(folder)) is None:
-            return
-        for source in self.inputs:
-            if source != "-" and identity in (_identity(source), _identity(os.path.dirname(os.path.abspath(source)))):
-                raise OutputError(f"{folder}: holds what the command reads ({source}); name another folder, or --force")
+            raise OutputError(f"{path}: is there, and nothing says that tracelens-graph wrote it; --force replaces it")
 
 
 _protection: ContextVar[Protection | None] = ContextVar("protection", default=None)
@@ -145,15 +104,19 @@ def protection() -> Protection | None:
     return _protection.get()
 
 
-def check_outputs(paths: Iterable[str | os.PathLike[str]]) -> None:
+def check_outputs(paths: Iterable[str | os.PathLike[str]], are_known: bool = False) -> None:
     """Refuse files that must not be replaced, before the first of several is written.
+
+    Args:
+        paths: the files.
+        are_known: whether they are known for ours, though they may not say so.
 
     Raises:
         OutputError: one of them must not be replaced.
     """
     if (guard := _protection.get()) is not None:
         for path in paths:
-            guard.check(path)
+            guard.check(path, are_known)
 
 
 def is_stdout(path: str | os.PathLike[str]) -> bool:
@@ -162,9 +125,7 @@ def is_stdout(path: str | os.PathLike[str]) -> bool:
 
 
 @contextmanager
-def replacing(
-    path: str | os.PathLike[str], *, listed: bool = False, private: bool = False, mode: int = 0o666
-) -> Iterator[BinaryIO]:
+def replacing(path: str | os.PathLike[str], *, private: bool = False, mode: int = 0o666) -> Iterator[BinaryIO]:
     """The one way to write a file: a new one that takes the place of `path` when the block ends well.
 
     When it does not, also by an interrupt, what stood there stays and the new file vanishes. `-`, `/dev/stdout`, pipes
@@ -173,7 +134,6 @@ def replacing(
 
     Args:
         path: the file.
-        listed: note it in the list of its folder, because its format has no place for a mark (`marks`).
         private: a file of the tool's own, in a folder of its own: for its owner alone, and always replaced.
         mode: who may read and write it, less what the umask takes away, whatever held of the file that stood there.
 
@@ -198,38 +158,52 @@ def replacing(
         return
     if not private:
         check_outputs([path])
-    target = Path(path).resolve()
-    with _beside(target, path, 0o600 if private else mode) as file:
+    with _beside(path, 0o600 if private else mode) as file:
         yield file
-    if listed:
-        with _beside(target.with_name(LIST), path, 0o666) as file:
-            file.write(enlisted(target.parent, sums([target])))
 
 
 @contextmanager
-def _beside(target: Path, path: str | os.PathLike[str], mode: int) -> Iterator[BinaryIO]:
+def _beside(path: str | os.PathLike[str], mode: int) -> Iterator[BinaryIO]:
+    target = Path(path).resolve()
     before = f".{os.fsdecode(os.fsencode(target.name)[:_LONGEST_NAME])}."
-    remove_leftovers(target.parent, before, _PART)
-    part: Path | None = None
+    remove_abandoned(target.parent, before, _PART)
+    part = target.with_name(f"{before}{secrets.token_hex(8)}{_PART}")
     try:
-        with ExitStack() as locks:
-            while True:
-                part = target.with_name(f"{before}{token()}{_PART}")
-                file = open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
-                # The lock outlasts the file: some disks say that they are full only when it is closed.
-                locks.callback(os.close, os.dup(file.fileno()))
-                if hold(file.fileno()):
-                    break
-                file.close()
-            with file:
-                yield file
-            os.replace(part, target)
+        with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            yield file
+        os.replace(part, target)
     except OSError as error:
         raise unwritable(path, error) from None
     finally:
-        if part is not None:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def temporary_folder(parent: str | None = None, before: str = _TEMPORARY) -> tempfile.TemporaryDirectory[str]:
+    """A folder for this process and user alone, which is gone when the block ends, or the program.
+
+    Args:
+        parent: where to; None for the system's folder of temporary files.
+        before: what its name begins with.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    remove_abandoned(Path(parent or tempfile.gettempdir()), before)
+    return tempfile.TemporaryDirectory(prefix=before, dir=parent, ignore_cleanup_errors=True)
+
+
+def remove_abandoned(folder: Path, before: str, after: str = "") -> None:
+    """Delete files and folders of this user whose names begin and end so, and that nobody changed for a day."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if not (entry.name.startswith(before) and entry.name.endswith(after)):
+                continue
+            with suppress(OSError):  # another process may delete it meanwhile
+                state = entry.stat(follow_symlinks=False)
+                is_mine = not hasattr(os, "getuid") or state.st_uid == os.getuid()
+                if is_mine and state.st_mtime < time.time() - _ABANDONED_S:
+                    shutil.rmtree(entry) if stat.S_ISDIR(state.st_mode) else os.unlink(entry)
 
 
 def unwritable(path: str | os.PathLike[str], error: OSError) -> OutputError:
@@ -244,8 +218,6 @@ def _spooled(
     path: str | os.PathLike[str], opened: Callable[[], AbstractContextManager[BinaryIO]]
 ) -> Iterator[BinaryIO]:
     """A temporary file, as writers go back in what they wrote; its content goes on when it is whole."""
-    import tempfile
-
     with tempfile.TemporaryFile() as file:
         yield file
         file.seek(0)
@@ -267,11 +239,3 @@ def _write_all(target: BinaryIO, block: bytes) -> None:
         if taken is None:
             raise BlockingIOError("it takes nothing more")
         rest = rest[taken:]
-
-
-def _identity(path: str | int | os.PathLike[str]) -> tuple[int, int] | None:
-    try:
-        state = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return state.st_dev, state.st_ino

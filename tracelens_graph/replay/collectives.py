@@ -17,9 +17,11 @@ import numpy as np
 from tracelens_graph.analyses.ranks.sizes import rule_of
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.execution.arguments import group_address
+from tracelens_graph.execution.link import link_of
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
-from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.scalar_types import DTYPES, torch_dtype
@@ -182,7 +184,7 @@ def collective_plan(graph: Core | Window) -> CollectivePlan:
         AnalysisError: there are no collectives, or none of them can be run again.
     """
     w = window_of(graph)
-    nodes = [one for one in w.core.collectives.nodes if w.holds(np.array(one.rows[:1]))[0]]
+    nodes = [one for one in collectives_of(w.core).nodes if w.holds(np.array(one.rows[:1]))[0]]
     if not nodes:
         raise AnalysisError("no collectives: the trace, or the part of it that was asked for, has none of any library")
     rank = w.core.info.rank
@@ -221,11 +223,11 @@ def _with_groups(core: Core, nodes: Iterable[Collective]) -> Iterator[Collective
 
 def _group(core: Core, one: Collective) -> str | int | None:
     """What tells the group of a collective: its name, else its address in an execution trace; None for neither."""
-    owner = int(core.columns.owner[one.rows[0]])
-    if one.group is not None or core.link is None or owner < 0:
+    owner, link = int(core.columns.owner[one.rows[0]]), link_of(core)
+    if one.group is not None or link is None or owner < 0:
         return one.group
-    node = int(core.link.node_of_row[owner])
-    return group_address(core.link.execution, node) if node >= 0 else None
+    node = int(link.node_of_row[owner])
+    return group_address(link.execution, node) if node >= 0 else None
 
 
 def _identity(one: Collective) -> tuple[Any, ...]:
@@ -355,7 +357,7 @@ def _parts(core: Core, one: Collective, elements: int, of_input: bool) -> tuple[
     for row in ancestors(c, one.rows[0]):
         if c.kind[row] != Kind.Op:
             continue
-        dims = core.nodes_at([row])[0].shapes.get("Input Dims") or []
+        dims = Node(core, row).shapes.get("Input Dims") or []
         for sizes in dims:
             if sizes and all(isinstance(shape, list) and all(type(n) is int for n in shape) for shape in sizes):
                 counts = tuple(prod(shape) for shape in sizes)

@@ -14,9 +14,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from tracelens_graph.errors import OutputError, TraceLensGraphError
+from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.output.folder import writing_folder
-from tracelens_graph.output.marks import GENERATOR, is_ours
+from tracelens_graph.output.markers import GENERATOR, is_ours
 from tracelens_graph.replay.heading import identifier
 from tracelens_graph.replay.plan_json import plan_from_json
 from tracelens_graph.replay.program_text import HasProgram, ProgramKind, program
@@ -111,15 +111,15 @@ def write_folder(
         "operations": [{"file": one.file, "kind": one.kind, "about": one.about, "plan": one.plan} for one in programs],
     }
     names = [*texts, INDEX]
-    stale = _stale(Path(folder), names)
-    with writing_folder(folder, names) as output:
+    earlier = _earlier(Path(folder))
+    with writing_folder(folder, names, is_known=earlier.__contains__) as output:
         for name, text in texts.items():
             with output.file(name) as file:
-                file.write(text.encode("utf-8", "backslashreplace"))
+                file.write(_encoded(text))
         with output.file(INDEX) as file:
             # Compact, so that it begins with its mark.
             file.write(json.dumps(index, separators=(",", ":")).encode())
-    for path in stale:
+    for path in earlier.difference(output.paths):
         path.unlink(missing_ok=True)
     return [Path(folder) / one.file for one in programs]
 
@@ -163,17 +163,26 @@ def _program(path: Path, number: int, entry: Any) -> Program:
     return Program(str(file), cast("ProgramKind", kind), about, told["plan"])
 
 
-def _stale(folder: Path, names: Sequence[str]) -> list[Path]:
-    """Files of an earlier run that are ours and have not been edited since."""
+def _earlier(folder: Path) -> set[Path]:
+    """Files of an earlier run: its index, and what that lists; programs only as they were written, not edited since."""
     try:
+        if not is_ours(folder / INDEX):
+            return set()
         listed = _read_index(folder / INDEX).get("files")
-    except FolderError:
-        return []
-    earlier = [one for one in listed if _is_name(one) and one not in names] if isinstance(listed, list) else []
-    try:
-        return [path for path in map(folder.joinpath, earlier) if path.is_file() and is_ours(path)]
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        sources = {one.file: one.source for one in read_folder(folder)}
+    except (FolderError, OSError):
+        return set()
+    paths = [folder / one for one in listed if _is_name(one)] if isinstance(listed, list) else []
+    return {folder / INDEX, *(path for path in paths if path.is_file() and _is_as_written(path, sources))}
+
+
+def _is_as_written(path: Path, sources: Mapping[str, str]) -> bool:
+    source = sources.get(path.name)
+    return source is None or path.read_bytes() == _encoded(source)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _is_name(name: object) -> bool:

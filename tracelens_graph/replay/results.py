@@ -12,10 +12,9 @@ from typing import Annotated, Any
 import msgspec
 
 from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.output.files import distinct_names
 from tracelens_graph.schema.tables.replay import REPLAY_RESULTS
 from tracelens_graph.tables.table import Table, columns_of
-from tracelens_graph.utils.texts import cut_end, told_name
+from tracelens_graph.utils.texts import cut_end, distinct_names, told_name
 
 _LARGEST = 64 << 20
 """Bytes of a file that is read."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.execution.link import link_of
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.graph.core import Core
@@ -228,7 +229,7 @@ def sequence(graph: Core | Window, under: int | str) -> SequencePlan:
         steps=steps,
         left_out=left_out,
         written=sharing.written,
-        linked=None if core.link is None else int((core.link.node_of_row[rows] >= 0).sum()),
+        linked=None if (known := link_of(core)) is None else int((known.node_of_row[rows] >= 0).sum()),
         is_gpu=found.is_gpu,
     )
 

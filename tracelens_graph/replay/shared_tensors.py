@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tracelens_graph.execution.graph_tensors import GraphTensors
+from tracelens_graph.execution.link import GraphTensors, tensors_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.perf.scalar_types import item_size, torch_dtype
 from tracelens_graph.replay.arguments import Argument, TensorValue, Use, Value, tensors, uses
@@ -75,7 +75,7 @@ def link(core: Core, rows: Sequence[int], plans: Sequence[ReplayPlan]) -> Sharin
         rows: rows of the calls, in order.
         plans: their plans.
     """
-    return _Linker(core.tensors).linked(rows, plans)
+    return _Linker(tensors_of(core)).linked(rows, plans)
 
 
 class _Linker:

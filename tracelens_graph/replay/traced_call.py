@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tracelens_graph.execution.link import link_of
 from tracelens_graph.perf.scalar_types import FLOATING, torch_dtype
 from tracelens_graph.replay.call import Call, Surroundings
 from tracelens_graph.replay.recorded_values import sizes
@@ -42,11 +43,12 @@ def traced_call(core: Core, row: int) -> Call:
         raise CannotReplay("not an operator")
     code = int(c.argset[row])
     recorded = decoded(*core.argsets[code]) if code >= 0 else Recorded()
-    node = int(core.link.node_of_row[row]) if core.link is not None else -1
+    link = link_of(core)
+    node = int(link.node_of_row[row]) if link is not None else -1
     name = core.names[c.name[row]]
-    if core.link is None or node < 0:
+    if link is None or node < 0:
         return Call(name, recorded, around=TracedSurroundings(core, row), has_gpu=bool(len(core.gpu_rows)))
-    execution = core.link.execution
+    execution = link.execution
     observed = execution.inputs[node].decoded()
     schema = execution.schemas[execution.schema[node]]
     return Call(name, recorded, schema, observed, TracedSurroundings(core, row), bool(len(core.gpu_rows)))

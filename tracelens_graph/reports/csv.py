@@ -1,4 +1,4 @@
-"""Tables as CSV: verbatim, so that a file read back holds what the table held.
+"""Tables as CSV, one or a folder of them: verbatim, so that a file read back holds what the table held.
 
 Names of a trace are not changed: a spreadsheet may take one that begins with `=` for a formula.
 """
@@ -6,13 +6,22 @@ Names of a trace are not changed: a spreadsheet may take one that begins with `=
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TextIO
+import os
+import re
+from collections.abc import Iterable, Mapping
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any, TextIO
 
+from tracelens_graph.errors import OutputError
+from tracelens_graph.output.folder import writing_folder
 from tracelens_graph.reports.json import json_text
+from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.tables.table import Table
 
-if TYPE_CHECKING:
-    from tracelens_graph.tables.table import Table
+_FILE_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
+_OF_FAMILY = re.compile(rb"\A[^\n]*\bUID_first\b")
+"""The header of a table for a family of ops, whose names are those of families."""
 
 
 def write_csv(table: Table, file: TextIO) -> None:
@@ -54,3 +63,56 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list | tuple | dict):
         return json_text(value)
     return None if value != value else value
+
+
+def write_folder(
+    tables: Mapping[str, Table], folder: str | os.PathLike[str], others: Mapping[str, bytes] | None = None
+) -> list[Path]:
+    """Write each table to `NAME.csv` in a folder, which is made if it is not there.
+
+    All of them are written, or none; files of their names are replaced in a folder of tables, others left alone. Text
+    is UTF-8; half a surrogate pair, which UTF-8 does not have, becomes a visible escape.
+
+    Args:
+        tables: name of a file without `.csv` -> its table.
+        folder: where to.
+        others: name of a file that is no table -> what it holds.
+
+    Returns:
+        The files.
+
+    Raises:
+        OutputError: the folder is something else, or a file cannot be written or must not be replaced.
+    """
+    files = {name: _file_name(folder, name) for name in tables}
+    others = others or {}
+    names = [*files.values(), *others]
+
+    def is_known(path: Path) -> bool:
+        there = (one for one in path.parent.iterdir() if not one.name.startswith("."))
+        return all(one.name in names or _is_table(one) for one in there)
+
+    with writing_folder(folder, names, is_known=is_known) as output:
+        for name, table in tables.items():
+            with output.file(files[name]) as file:
+                text = TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="", write_through=True)
+                write_csv(table, text)
+                text.detach()
+        for name, content in others.items():
+            with output.file(name) as file:
+                file.write(content)
+    return output.paths
+
+
+def _file_name(folder: str | os.PathLike[str], name: str) -> str:
+    if not _FILE_NAME.fullmatch(name):
+        raise OutputError(f"{folder}: {name!r} cannot be the name of a table's file")
+    return f"{name}.csv"
+
+
+def _is_table(path: Path) -> bool:
+    """Whether a file has the name of one of our tables, or is one for a family of ops."""
+    if path.suffix != ".csv" or path.is_dir() or path.stem in TABLES:
+        return path.suffix == ".csv" and not path.is_dir()
+    with path.open("rb") as file:
+        return bool(_OF_FAMILY.match(file.read(4096)))

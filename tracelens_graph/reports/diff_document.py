@@ -8,7 +8,7 @@ from typing import Any
 
 from tracelens_graph._version import __version__
 from tracelens_graph.analyses.alignment.difference import Diff
-from tracelens_graph.output.marks import COMMENT
+from tracelens_graph.output.markers import COMMENT
 from tracelens_graph.reports.diff_text import changed_places, headline, side_lines
 from tracelens_graph.reports.document import SCHEMA_VERSION, facts, objects
 from tracelens_graph.reports.json import laid_out, sound

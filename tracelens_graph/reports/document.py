@@ -11,9 +11,9 @@ import numpy as np
 from tracelens_graph._version import __version__
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.output.files import file_name
 from tracelens_graph.reports.json import laid_out, sound, table_object
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import file_name
 
 SCHEMA_VERSION = 1
 """Grows when a key of the JSON document vanishes or changes its meaning; new keys may come at any time."""

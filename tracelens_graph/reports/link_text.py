@@ -8,10 +8,9 @@ from itertools import islice
 from typing import Any
 
 from tracelens_graph._version import __version__
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link
 from tracelens_graph.graph.core import Core
-from tracelens_graph.output.files import file_name
-from tracelens_graph.output.marks import COMMENT
+from tracelens_graph.output.markers import COMMENT
 from tracelens_graph.reports import tree_text
 from tracelens_graph.reports.document import SCHEMA_VERSION, objects
 from tracelens_graph.reports.json import laid_out, sound
@@ -21,7 +20,7 @@ from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
-from tracelens_graph.utils.texts import printable, wrapped
+from tracelens_graph.utils.texts import file_name, printable, wrapped
 
 Report = Mapping[str, Any]
 """What there is to tell of an operator: `metadata`, `tracing`, `kernels` and more, as `linkage.op_reports` gives it."""

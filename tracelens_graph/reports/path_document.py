@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
 from tracelens_graph.analyses.critical_path.what_if import WhatIf
-from tracelens_graph.output.marks import COMMENT
+from tracelens_graph.output.markers import COMMENT
 from tracelens_graph.reports.markdown import escape, table_markdown
 from tracelens_graph.reports.path_text import extent, headline, screen_tables, sentence
 from tracelens_graph.reports.ranks_document import document

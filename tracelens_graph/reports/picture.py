@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, BinaryIO
 
 from tracelens_graph.errors import MissingExtraError
-from tracelens_graph.output.marks import COMMENT, GENERATOR
+from tracelens_graph.output.markers import COMMENT, GENERATOR
 from tracelens_graph.utils.texts import printable, shorten
 
 FORMATS = ("png", "svg")

@@ -8,7 +8,7 @@ from typing import Any
 from tracelens_graph._version import __version__
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.graph.trace_set import Ranked
-from tracelens_graph.output.marks import COMMENT
+from tracelens_graph.output.markers import COMMENT
 from tracelens_graph.reports.document import SCHEMA_VERSION, objects
 from tracelens_graph.reports.json import laid_out, sound
 from tracelens_graph.reports.markdown import escape, table_markdown

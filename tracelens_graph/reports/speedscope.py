@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tracelens_graph.graph.window import Window
-from tracelens_graph.output.marks import GENERATOR
+from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.reports.folded import own_ns, stacks_of
 from tracelens_graph.reports.html.names import Names
 from tracelens_graph.reports.html.stacks import VIEWS, Stacks

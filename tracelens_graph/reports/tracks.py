@@ -23,8 +23,9 @@ from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER, charged, of_optimizer
 from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
 from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.window import Window
-from tracelens_graph.output.marks import TOOL
+from tracelens_graph.output.markers import TOOL
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.utils.texts import microseconds
 
@@ -207,7 +208,7 @@ def _collectives(w: Window, met: Mapping[int, Met]) -> Iterator[Track]:
     """The collectives by stream, those on the host by thread; within each what its rank did in it, where known."""
     core, c = w.core, w.core.columns
     lanes: dict[tuple[int, int, bool], list[tuple[Slice, Met | None]]] = {}
-    for one in core.collectives.nodes:
+    for one in collectives_of(core).nodes:
         row = one.rows[0]
         if not w.holds(np.array([row]))[0]:
             continue

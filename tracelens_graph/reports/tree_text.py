@@ -246,8 +246,8 @@ class Labels:
         """What follows the names: tensors where they are known, duration and GPU time if asked for."""
         asked, c = np.asarray(rows, np.int64), core.columns
         found = [""] * len(rows)
-        if core.tensors is not None:
-            found = [f" {told}" if (told := core.tensors.line(row)) else "" for row in asked.tolist()]
+        if core.link is not None:
+            found = [f" {text}" if (text := core.link.arguments(core, row)) else "" for row in asked.tolist()]
         if self.duration:
             on_gpu = is_kind(c.kind[asked], GPU_KINDS).tolist()
             for i, dur in enumerate(c.dur_ns[asked].tolist()):

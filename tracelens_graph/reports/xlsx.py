@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from tracelens_graph.errors import MissingExtraError
-from tracelens_graph.output.marks import GENERATOR
-from tracelens_graph.output.temporary import TemporaryFolder
+from tracelens_graph.output.files import temporary_folder
+from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.reports.json import json_text
 from tracelens_graph.tables.table import Column, Table
 from tracelens_graph.utils.texts import printable
@@ -70,8 +68,8 @@ def write_xlsx(tables: Mapping[str, Table], file: BinaryIO) -> None:
     made = list(tables.items())  # all of them before the first is written: making one may fail
     options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
     packed = BytesIO()  # a zip file that meets a full disk complains once more when it is thrown away
-    with TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-") as folder:  # a file per sheet
-        _write_book(xlsxwriter.Workbook(packed, {**options, "tmpdir": str(folder)}), made)
+    with temporary_folder() as folder:  # a file per sheet
+        _write_book(xlsxwriter.Workbook(packed, {**options, "tmpdir": folder}), made)
     file.write(packed.getbuffer())
 
 

@@ -31,6 +31,7 @@ from tracelens_graph.errors import OutputError, TraceError
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NO_TEXT, Details
+from tracelens_graph.graph.graph import changed
 from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.sources import Source
@@ -156,17 +157,11 @@ def _read(entry: Path, source: Source, load: Callable[[], Core]) -> Core | None:
 def _mended(core: Core, source: Source, anew: Callable[[], Core]) -> Core:
     """The graph of an entry, with parts of the graph that is made anew in the place of those that are damaged."""
     columns = _MendedColumns(core, source, anew)
-    return Core(
+    return changed(
+        core,
         columns=Columns(columns),
-        names=core.names,
-        threads=core.threads,
-        argsets=core.argsets,
         autograd_flows=DeferredList(lambda: columns.sound(lambda one: list(one.autograd_flows))),
-        depends_on=core.depends_on,
-        collectives=DeferredDict(lambda: columns.sound(lambda one: dict(one.collective_args))),
-        info=core.info,
-        details=core.details,
-        programs=core.programs,
+        collective_args=DeferredDict(lambda: columns.sound(lambda one: dict(one.collective_args))),
     )
 
 
@@ -223,9 +218,9 @@ def _make_room(newest: Path) -> None:
     """Delete earlier states of the newest entry's trace, what was left half-written, and all beyond the limit."""
     trace = newest.name.partition("-")[0]
     total = 0
-    for changed, size, path in sorted(_files(newest.parent), reverse=True):
+    for written, size, path in sorted(_files(newest.parent), reverse=True):
         if _PART.fullmatch(path.name):
-            superfluous = changed < time.time() - _ABANDONED_S
+            superfluous = written < time.time() - _ABANDONED_S
         else:
             total += size
             superfluous = path != newest and (total > LIMIT_BYTES or path.name.startswith(trace))

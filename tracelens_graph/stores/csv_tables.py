@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import TraceError
-from tracelens_graph.output.marks import is_broken
 from tracelens_graph.schema.tables import about_columns
 from tracelens_graph.tables.table import Table
 
@@ -34,7 +33,7 @@ class CsvTables(Mapping[str, Table]):
     """The tables of a folder by name (file name without `.csv`), each read when it is asked for.
 
     Raises:
-        TraceError: the folder holds no CSV file, or writing it was broken off.
+        TraceError: the folder holds no CSV file.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -43,8 +42,6 @@ class CsvTables(Mapping[str, Table]):
         self._tables: dict[str, Table] = {}
         if not self._files:
             raise TraceError(f"{folder}: a folder without CSV files")
-        if is_broken(self.folder):
-            raise TraceError(f"{folder}: is incomplete: writing it was broken off; write its tables again")
 
     def __getitem__(self, name: str) -> Table:
         if name not in self._tables:

@@ -22,7 +22,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph import membership
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto.times import digits_to_ns, epoch_ns
-from tracelens_graph.output.marks import GENERATOR
+from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.schema import Kind
 
 _PROCESS_NAMES = {b'"process_name"', b'"process_labels"', b'"process_sort_index"'}

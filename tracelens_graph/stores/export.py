@@ -17,7 +17,7 @@ from tracelens_graph.errors import MissingExtraError, OutputError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.output.files import is_stdout, replacing
 from tracelens_graph.output.folder import writing_folder
-from tracelens_graph.output.marks import GENERATOR
+from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.stores.frames import Frame, Texts, edge_columns, node_columns
 from tracelens_graph.stores.graphml import write_graphml
 from tracelens_graph.utils.suggest import did_you_mean, there_are

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.graph.traversals import climb, launcher
@@ -87,7 +88,7 @@ def node_columns(core: Core) -> Frame:
     columns |= {name: _uids(uid, getattr(core.columns, name)) for name in _ROWS}
     columns["step"] = _uids(uid, core.step)
     columns["annotation"] = _uids(uid, core.annotation)
-    columns["recompute"] = core.recompute
+    columns["recompute"] = autograd_of(core).recompute
     columns["gpu_sum_ns"] = core.gpu_sum_ns
     columns["gpu_busy_ns"] = core.gpu_busy_ns(np.arange(len(uid)))
     return columns

@@ -22,10 +22,13 @@ import numpy as np
 
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import NotATraceError, TraceError
+from tracelens_graph.execution.link import link_of
 from tracelens_graph.graph.columns import ALWAYS, Columns
-from tracelens_graph.graph.core import Core, TraceInfo
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.flows import Flow
+from tracelens_graph.graph.graph import Graph
+from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.sources import Source, open_source
 from tracelens_graph.output.files import replacing
 from tracelens_graph.schema import STORED
@@ -84,8 +87,9 @@ def _begun(core: Core, file: BinaryIO) -> SectionWriter:
     write_collectives(writer, core.collective_args)
     writer.array("events.first", core.details.first)
     writer.array("events.count", core.details.count)
-    if core.link is not None:
-        write_link(writer, core.link)
+    link = link_of(core)
+    if link is not None:
+        write_link(writer, link)
     if core.programs is not None:
         write_programs(writer, core.programs)
     return writer
@@ -187,14 +191,14 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
     depends_on = sections.array("depends_on")
     if depends_on.shape[1:] != (2,) or ((depends_on < 0) | (depends_on >= columns.rows)).any():
         raise sections.damaged("depends_on")
-    return Core(
+    return Graph(
         columns=Columns(columns),
         names=names,
         threads=facts.threads,
         argsets=list(zip(*(texts[part::4] for part in range(4)), strict=True)),
         autograd_flows=DeferredList(lambda: _flows(sections, threads)),
         depends_on=depends_on,
-        collectives=DeferredDict(lambda: read_collectives(sections)),
+        collective_args=DeferredDict(lambda: read_collectives(sections)),
         info=TraceInfo(**facts.info),
         details=_details(sections, facts.trace, name, events_at),
         link=read_link(sections, columns.rows) if facts.linked else None,

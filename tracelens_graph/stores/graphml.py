@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.output.marks import COMMENT
+from tracelens_graph.output.markers import COMMENT
 from tracelens_graph.schema import FLAG_MEANING, Flag
 from tracelens_graph.stores.frames import ARGSET_PARTS, Frame, Texts, edge_columns, recorded_columns
 

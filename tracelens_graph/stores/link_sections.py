@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link
 from tracelens_graph.execution.sides import Arguments, Sides
 from tracelens_graph.execution.trace import ExecutionTrace, ExecutionTraceInfo
 from tracelens_graph.stores.sections import Sections, SectionWriter

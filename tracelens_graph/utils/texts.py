@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from unicodedata import category, east_asian_width
 
 _GAP = "..."
@@ -145,3 +147,49 @@ def first_lines(text: str, width: int, most: int) -> list[str]:
     while width_of(last) > width - len(_GAP) - 1 and " " in last:
         last = last.rpartition(" ")[0]
     return [*lines[: most - 1], f"{cut_end(last, max(width - len(_GAP) - 1, 1))} {_GAP}"]
+
+
+# --- names of trace files -------------------------------------------------------------------------------------------
+
+_SUFFIXES = (".json", ".gz", ".zst", ".zip", ".tlg", ".trace", ".pt")
+"""What names of trace files end with, one behind the other."""
+
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/([0-9]+)")
+"""What a shell calls a pipe that it hands to a command as a file."""
+
+
+def stem(name: str) -> str:
+    """The name of a trace file without what all are called: `worker0.123` of `worker0.123.pt.trace.json.gz`."""
+    path = Path(name)
+    while path.suffix in _SUFFIXES and path.stem:
+        path = Path(path.stem)
+    return path.name
+
+
+def file_name(path: str) -> str:
+    """What a file is called in headings: its name without the folder; `pipe` for a descriptor such as `/dev/fd/63`."""
+    return "pipe" if _DESCRIPTOR.fullmatch(path) else Path(path).name
+
+
+def distinct_names(files: Sequence[str]) -> list[str]:
+    """A name for each trace file: without suffixes, and with as many folders as tell it from the others.
+
+    Files that are one and the same have one name.
+    """
+    parts = {file: ("stdin",) if file == "-" else _parts(file) for file in files}
+    lengths = dict.fromkeys(files, 1)
+    while True:
+        names = {file: "/".join(part[-lengths[file] :]) for file, part in parts.items()}
+        count = Counter(names[file] for file in parts)
+        alike = [file for file, part in parts.items() if count[names[file]] > 1 and lengths[file] < len(part)]
+        if not alike:
+            return [names[file] for file in files]
+        for file in alike:
+            lengths[file] += 1
+
+
+def _parts(file: str) -> tuple[str, ...]:
+    if number := _DESCRIPTOR.fullmatch(file):
+        return (f"fd{number[1]}", "pipe")
+    path = Path(file).absolute()
+    return (*path.parts[1:-1], stem(path.name))

@@ -14,7 +14,7 @@ from linked_pairs import Call, calls, execution_trace, joined, kineto, pairs_of,
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.errors import LinkError
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate

@@ -507,7 +507,8 @@ def test_paper_is_light_and_has_the_timeline_at_once(opened: Opened) -> None:
     show(page, "timeline")
     until(page, "tracelensGraph.timeline.drawTimes.length")
     dark = page.evaluate(
-        "(() => { dispatchEvent(new Event('beforeprint')); const { canvas, sheet: { context } } = tracelensGraph.timeline;"
+        "(() => { dispatchEvent(new Event('beforeprint'));"
+        "const { canvas, sheet: { context } } = tracelensGraph.timeline;"
         "const { data } = context.getImageData(0, 0, canvas.width, canvas.height); let dark = 0;"
         "for (let i = 0; i < data.length; i += 4) if (data[i] + data[i + 1] + data[i + 2] < 150) dark++;"
         "return dark / (data.length / 4) })()"

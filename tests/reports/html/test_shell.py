@@ -42,10 +42,7 @@ const hidden = 1;
     "deep.js": "export const long = 1;\n",
 }
 
-
-def test_modules_are_one_script_each_in_a_scope_behind_what_it_imports() -> None:
-    assert modules("page-it.js", MODULES.__getitem__) == ["deep.js", "the-base.js", "page-it.js"]
-    assert bundle("page-it.js", MODULES.__getitem__) == """const $deep = (() => {
+SCRIPT = """const $deep = (() => {
 const long = 1;
 return { long };
 })();
@@ -68,6 +65,11 @@ const made = new Base(/** @type {any} */ (other), long);
 return {  };
 })();
 """
+
+
+def test_modules_are_one_script_each_in_a_scope_behind_what_it_imports() -> None:
+    assert modules("page-it.js", MODULES.__getitem__) == ["deep.js", "the-base.js", "page-it.js"]
+    assert bundle("page-it.js", MODULES.__getitem__) == SCRIPT
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.utils.suggest import hint
 
@@ -39,7 +40,7 @@ def why_empty(question: str, traces: TraceSet, given: Mapping[str, Any]) -> str:
 
 
 def _no_collectives(ranks: TraceSet, kind: str | None) -> str:
-    kinds = sorted({one.kind for trace in ranks for one in trace.core.collectives.nodes})
+    kinds = sorted({one.kind for trace in ranks for one in collectives_of(trace.core).nodes})
     if not kinds:
         return "the traces have no communication kernels"
     if kind is not None and kind not in kinds:

@@ -12,6 +12,7 @@ from tracelens_graph.analyses.alignment.divergence_points import Point, points_o
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
 from tracelens_graph.analyses.alignment.matches import leaf_kinds, node_kinds
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.classes import argset_text
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
@@ -117,7 +118,7 @@ def _forward(forest: Forest) -> np.ndarray:
     node_of = np.full(len(core.columns) + 1, -1, np.int64)
     is_node = forest.row >= 0
     node_of[forest.row[is_node]] = np.flatnonzero(is_node)
-    forward, backward = node_of[core.autograd.forward], node_of[core.autograd.backward]
+    forward, backward = node_of[autograd_of(core).forward], node_of[autograd_of(core).backward]
     both = np.flatnonzero((forward >= 0) & (backward >= 0))[::-1]
     found[backward[both]] = forward[both]
     return found

@@ -19,6 +19,7 @@ from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.evidence import Evidence, times
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, communicates, gpu_classes
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.intervals import length_before, merge
 
 
@@ -227,7 +228,7 @@ def _is_of_one_side(evidence: Evidence, _: Reasons) -> Why | None:
     only, kernels = f"only in {evidence.diff.names[side]}", evidence.place.kernels[side]
     what = f"{evidence.place.events(side):,} x {words(kernels)}" if len(kernels) == 1 else words(kernels)
     core, rows, ops = evidence.sides[side].window.core, evidence.rows(side), evidence.ops(side)
-    if len(rows) and core.recompute[rows].all():
+    if len(rows) and autograd_of(core).recompute[rows].all():
         return Why(Reason.recomputation, f"{only}: recomputation of activations, {what}")
     communication_ns = sum(ns for name, (_, ns) in kernels.items() if communicates(name))
     if 2 * communication_ns > evidence.place.ns[side] or evidence.is_communication:

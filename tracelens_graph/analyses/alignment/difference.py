@@ -144,8 +144,7 @@ class Diff:
             raise AnalysisError(f"{node!r} is a node of neither graph")
         for side in sides:
             if (row := self.matches.partner(side, node.row)) >= 0:
-                found: Node = windows[1 - side].core.nodes_at([row])[0]
-                return found
+                return Node(windows[1 - side].core, row)
         return None
 
 

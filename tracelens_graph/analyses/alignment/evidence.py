@@ -25,6 +25,7 @@ from tracelens_graph.analyses.shared.gpu_class import communicates
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of, kind_of_kernel
+from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.schema import Kind
 
 _MATERIAL = 0.1
@@ -145,7 +146,7 @@ class Evidence:
     def collectives(self, side: int) -> str:
         """What kinds of collectives a side runs, in words; `communication` where nothing tells."""
         forest = self.sides[side]
-        nodes = forest.window.core.collectives
+        nodes = collectives_of(forest.window.core)
         rows = forest.events_of_all(self.leaves[side]).tolist()
         kinds = {
             nodes.nodes[nodes.of_row[row]].kind if row in nodes.of_row else kind_of_kernel(forest.event_name(row))

@@ -22,13 +22,13 @@ from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import HOST_KINDS
 
 COLUMNS = frozenset(
     ("thread", "correlation", "device", "stream", "owner", "flags", "sequence", "forward_thread", "external_id")
 )
-"""Columns that a path reads, beside those that every graph has and those of collectives; see `Core.lean`."""
+"""Columns that a path reads, beside those that every graph has and those of collectives; see `graph.graph.lean`."""
 
 
 class CriticalPath(Path):
@@ -75,7 +75,7 @@ def step_paths(ranks: Any, *, meetings: Meetings | None = None) -> list[Critical
 def causes_of(ranks: Any, meetings: Meetings | None = None) -> Causes:
     """What bound the points of some ranks; of one graph it is kept with the graph."""
     if isinstance(ranks, Core | Window) and meetings is None:
-        window = ranks if isinstance(ranks, Window) else ranks.everything
+        window = ranks if isinstance(ranks, Window) else whole_window(ranks)
         found = window.whole.once(_alone)
         if window.is_whole:
             return found

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 
 
@@ -81,5 +82,5 @@ class GpuQueue:
     def communicates(self) -> np.ndarray:
         """Which events communicate, by name or because they carry arguments of a collective."""
         named = gpu_classes(self.core, self.rows) == COMMUNICATION
-        recorded = np.array(sorted(self.core.collectives.of_row), np.int64)
+        recorded = np.array(sorted(collectives_of(self.core).of_row), np.int64)
         return named | np.isin(self.rows, recorded)

@@ -17,6 +17,7 @@ from tracelens_graph.analyses.critical_path.waits import waits_of
 from tracelens_graph.analyses.idle.host_states import PROFILER
 from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.graph.arrays import is_kind, positions_by
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import process_of_thread
 from tracelens_graph.schema import HOST_KINDS, Kind
@@ -278,7 +279,7 @@ def _working_pairs(core: Core, threads: list[int]) -> set[tuple[int, int]]:
     if len(threads) < 2:
         return set()
     c = core.columns
-    links = core.autograd
+    links = autograd_of(core)
     known = set(threads)
     pairs = {
         (min(pair), max(pair))

@@ -14,6 +14,7 @@ from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of, s
 from tracelens_graph.analyses.critical_path.points import UNEXPLAINED_NS, Edge, Role
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 
 NEAR_NS = 2_000
@@ -204,7 +205,7 @@ def _split(causes: Causes, edge: np.ndarray, start: np.ndarray, end: np.ndarray,
 
 def shortest_equal(core: Core, rows: np.ndarray) -> np.ndarray:
     """For kernels of collectives the duration of the shortest of an equal collective: of kind, type, size and group."""
-    c, found = core.columns, core.collectives
+    c, found = core.columns, collectives_of(core)
     keys: dict[object, int] = {}
 
     def key_of(row: int) -> int:

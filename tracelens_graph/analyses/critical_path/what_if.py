@@ -24,6 +24,7 @@ from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
+from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import rank_called
 from tracelens_graph.schema import Kind
@@ -175,7 +176,7 @@ class _Changes:
         found = dict.fromkeys(factors, 0)
         for ordinal, of in positions_by(causes.ordinal[point]):
             core = causes.core(ordinal)
-            nodes, of_row = core.collectives.nodes, core.collectives.of_row
+            nodes, of_row = collectives_of(core).nodes, collectives_of(core).of_row
             place = np.array([of_row.get(row, -1) for row in causes.row[point[of]].tolist()], np.int64)
             of, place = of[place >= 0], place[place >= 0]
             own = np.array([nodes[at].kind for at in place.tolist()], object)

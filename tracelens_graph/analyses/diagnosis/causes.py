@@ -17,6 +17,7 @@ from tracelens_graph.analyses.idle.idle import Cause, culprit
 from tracelens_graph.analyses.ranks.sizes import Messages, rule_of
 from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, MEMCPY, gpu_classes
+from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import rows_of_kind
@@ -224,7 +225,7 @@ def _bus_bandwidth(w: Window) -> tuple[float, int]:
     inside = set(w.core.columns.uid[w.gpu_rows].tolist()) if w.title else None
     nodes = [
         one
-        for one in w.core.collectives.nodes
+        for one in collectives_of(w.core).nodes
         if (rule := rule_of(one.kind))
         and rule.all_ranks
         and not one.on_host

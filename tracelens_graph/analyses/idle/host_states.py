@@ -12,6 +12,7 @@ from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.traversals import ancestors, least_above, nearest_above
+from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import HOST_KINDS, Flag, Kind
 
 ABSENT, DATA_LOADER, PROFILER, SYNCHRONIZATION, COPY_TO_DEVICE, ALLOCATION, LAUNCH, PYTHON, COMPILATION = range(9)
@@ -162,7 +163,7 @@ class Calls:
     def __init__(self, core: Core) -> None:
         self.core, self._c, self.state = core, core.columns, row_states(core)
         launches = np.zeros(len(core.threads), bool)
-        launches[self._c.thread[self._c.parent[core.everything.linked_gpu_rows]]] = True
+        launches[self._c.thread[self._c.parent[whole_window(core).linked_gpu_rows]]] = True
         self.dispatcher = _dispatcher(core) if core.framework.launches_from_pool else -1
         if launches.any() and self.dispatcher >= 0:
             launches[self.dispatcher] = True

@@ -33,8 +33,8 @@ from tracelens_graph.analyses.timeline.timeline import lost_notes, unlinked_note
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
-from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.output.marks import TOOL
+from tracelens_graph.graph.window import Window, whole_window, window_of
+from tracelens_graph.output.markers import TOOL
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.tables.timeline import IDLE_CAUSES
 from tracelens_graph.tables.table import Table
@@ -179,7 +179,7 @@ def _edges(w: Window, rows: np.ndarray, steps: np.ndarray) -> Idle:
     end = ends(core, rows)
     first, last = rows[[c.start_ns[rows].argmin()]], rows[[end.argmax()]]
     start, end = c.start_ns[first], end.max(keepdims=True)
-    device = core.everything.once(_rows_by_device)[int(c.device[first[0]])]
+    device = whole_window(core).once(_rows_by_device)[int(c.device[first[0]])]
     earlier = device[c.start_ns[device] < start]
     begin = np.maximum(c.start_ns[steps].min(keepdims=True), ends(core, earlier).max(initial=0))
     done = ends(core, steps).max(keepdims=True)
@@ -327,7 +327,7 @@ def _lost_lead(state: np.ndarray, waited: np.ndarray, gap: np.ndarray) -> np.nda
 
 def calls_of(core: Core) -> Calls:
     """The calls of the launching threads; all windows of a graph share them."""
-    return core.everything.once(_calls)
+    return whole_window(core).once(_calls)
 
 
 def _calls(everything: Window) -> Calls:
@@ -340,7 +340,7 @@ def _outside(w: Window, rows: np.ndarray) -> Intervals:
     if len(every) == len(w.gpu_rows) or not len(rows):
         every = every[:0]
     else:
-        every = core.everything.once(_rows_by_device)[int(c.device[rows[0]])]
+        every = whole_window(core).once(_rows_by_device)[int(c.device[rows[0]])]
         every = every[~w.holds(every)]
     return merge(c.start_ns[every], ends(core, every))
 

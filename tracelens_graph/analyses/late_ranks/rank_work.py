@@ -13,6 +13,7 @@ from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import GPU_KINDS
 
 
@@ -35,7 +36,7 @@ class Kernels:
 
     def __init__(self, core: Core) -> None:
         c = core.columns
-        rows = core.everything.linked_gpu_rows
+        rows = whole_window(core).linked_gpu_rows
         rows = rows[gpu_classes(core, rows) != COMMUNICATION]
         launched = c.start_ns[c.parent[rows]]
         order = np.argsort(launched, kind="stable")

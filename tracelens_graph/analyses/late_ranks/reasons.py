@@ -22,9 +22,10 @@ from tracelens_graph.analyses.late_ranks.host_labels import UNRECORDED, Label, S
 from tracelens_graph.analyses.late_ranks.rank_work import Kernel
 from tracelens_graph.analyses.late_ranks.segments import Arrivals, Late
 from tracelens_graph.analyses.places.python_lines import frames_with_line
+from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import Kind
 
 EVEN_NS = 20_000
@@ -257,10 +258,10 @@ def _communication(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
     row = blamed.rank.chains.longest(blamed.chain, blamed.start_ns, Share.communication)
     if row < 0:
         return None
-    at = core.collectives.of_row.get(row)
+    at = collectives_of(core).of_row.get(row)
     what = brief(core.names[core.columns.name[row]])
     if at is not None:
-        one = core.collectives.nodes[at]
+        one = collectives_of(core).nodes[at]
         group = one.group_description or one.group
         what = one.kind + (f" of group {group}" if group else "")
     evidence = f"it took {shown_ms(int(core.columns.dur_ns[row]))}"
@@ -279,7 +280,7 @@ def _compared(arrivals: Arrivals, late: Late, ns: int, other_ns: int) -> str:
 
 def _around(core: Core, row: int) -> str:
     """The op, the module and the line of Python around a call or GPU event."""
-    c, lines = core.columns, core.everything.once(_lines)
+    c, lines = core.columns, whole_window(core).once(_lines)
     above, found = ancestors(c, row), [core.names[c.name[row]]]
     for fits in (c.kind == Kind.Op, c.kind == Kind.Module, lines):
         one = next((one for one in above if fits[one]), -1)

@@ -13,10 +13,11 @@ import numpy as np
 from tracelens_graph.analyses.memory.instants import NO_VALUE, instants_of, releases
 from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER, charged, optimizer_step
 from tracelens_graph.analyses.places.modules import PASSES, paths_of, place_tree
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import calls_at
 from tracelens_graph.graph.traversals import climb
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import Kind
 
 _FORWARD, _BACKWARD, _OPTIMIZER = range(len(PASSES))
@@ -63,7 +64,7 @@ class Blocks:
 
 def blocks_of(core: Core) -> Blocks:
     """The blocks of a trace, found the first time only."""
-    return core.everything.once(_blocks)
+    return whole_window(core).once(_blocks)
 
 
 def _blocks(w: Window) -> Blocks:
@@ -107,7 +108,7 @@ class Whose:
 
 def whose_work(core: Core) -> Whose:
     """Whose work the instants of a trace are, found the first time only."""
-    return core.everything.once(_whose)
+    return whole_window(core).once(_whose)
 
 
 def _whose(w: Window) -> Whose:
@@ -137,9 +138,9 @@ def _of_autograd(core: Core, calls: np.ndarray) -> np.ndarray:
     """Which calls a backward op, or autograd itself, makes, and not for a recomputation."""
     c = core.columns
     is_backward = np.zeros(len(c) + 1, bool)
-    is_backward[core.autograd.backward] = True
+    is_backward[autograd_of(core).backward] = True
     evaluates = np.array([name.startswith(_EVALUATES) for name in core.names] or [False], bool)
     if len(c):
         is_backward[:-1] |= (c.kind == Kind.Op) & evaluates[c.name]
-    again = np.append(core.recompute, False)
+    again = np.append(autograd_of(core).recompute, False)
     return np.asarray((climb(c.parent, calls, is_backward) >= 0) & ~again[calls])

@@ -14,7 +14,7 @@ import numpy as np
 
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import Kind
 
 NO_VALUE = -(2**63)
@@ -89,7 +89,7 @@ def instants_of(core: Core) -> Instants:
     Raises:
         ChangedTraceError: the file is no longer the one that was loaded.
     """
-    return core.everything.once(_instants)
+    return whole_window(core).once(_instants)
 
 
 def _instants(w: Window) -> Instants:

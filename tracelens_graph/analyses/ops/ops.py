@@ -29,6 +29,7 @@ from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.categories.ops import OP_RULES
 from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
@@ -217,7 +218,7 @@ def _optional_keys(found: OpCalls, recompute: bool, by_module: bool) -> dict[str
         names = parent_modules(found.core, found.module)
         keys["parent_module"] = (text_codes(names), names)
     if recompute:
-        again = found.core.recompute[found.rows]
+        again = autograd_of(found.core).recompute[found.rows]
         keys["is_recompute"] = (again, again.tolist())
     return keys
 

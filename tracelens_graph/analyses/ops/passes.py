@@ -8,6 +8,7 @@ from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.analyses.shared.told_passes import told_passes
 from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, launcher
@@ -26,22 +27,22 @@ def forward_backward(g: Core | Window) -> Table:
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
-    forward, backward = core.autograd.forward, core.autograd.backward
+    forward, backward = autograd_of(core).forward, autograd_of(core).backward
     linked, is_backward = np.zeros((2, len(c) + 1), bool)
     linked[forward] = linked[backward] = is_backward[backward] = True
     gpu = w.linked_gpu_rows
     op = climb(c.parent, launcher(c, gpu), linked)
-    counts = (op >= 0) & ~(core.recompute[gpu] & ~core.recompute[op])
+    counts = (op >= 0) & ~(autograd_of(core).recompute[gpu] & ~autograd_of(core).recompute[op])
     gpu, op = gpu[counts], op[counts]
     # Of the forward ops of one backward op the original one stands for it, not its recomputation.
-    order = np.lexsort((forward, c.start_ns[forward], core.recompute[forward], backward))
+    order = np.lexsort((forward, c.start_ns[forward], autograd_of(core).recompute[forward], backward))
     stands_for = np.arange(len(c) + 1)
     stands_for[backward[order[::-1]]] = forward[order[::-1]]
-    original = ~is_backward[forward] & ~core.recompute[forward]
+    original = ~is_backward[forward] & ~autograd_of(core).recompute[forward]
     mine, of = forward[original], stands_for[backward[original]]
-    order = np.lexsort((of, c.start_ns[of], core.recompute[of], mine))
+    order = np.lexsort((of, c.start_ns[of], autograd_of(core).recompute[of], mine))
     stands_for[mine[order[::-1]]] = of[order[::-1]]
-    again = core.recompute[op] if len(op) else np.zeros(0, bool)
+    again = autograd_of(core).recompute[op] if len(op) else np.zeros(0, bool)
     side = np.where(is_backward[op], 2, np.where(again, 1, 0))
     codes, group = distinct(c.name[stands_for[op]] if len(op) else op)
     cell = group * 3 + side
@@ -63,6 +64,6 @@ def forward_backward(g: Core | Window) -> Table:
     note = w.framework.no_backward
     table = Table(
         "forward_backward", columns, FORWARD_BACKWARD, w.titled("GPU time of forward and backward pass by op"),
-        [note, *told_passes(core, w.gpu_rows)] if note and not len(core.autograd.backward) else [],
+        [note, *told_passes(core, w.gpu_rows)] if note and not len(autograd_of(core).backward) else [],
     )  # fmt: skip
     return table.take(np.argsort(-sums.sum(axis=1), kind="stable"))

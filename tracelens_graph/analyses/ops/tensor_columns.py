@@ -12,9 +12,12 @@ from tracelens_graph.graph.core import Core
 
 def tensor_cells(core: Core, rows: Sequence[int]) -> dict[str, Cells]:
     """What some calls read and made, by column; None for calls that are not joined. No columns without a link."""
-    link = core.link
-    if link is None:
+    if core.link is None:
         return {}
+    from tracelens_graph.execution.link import link_of
+
+    link = link_of(core)
+    assert link is not None
     columns: dict[str, list[Any]] = {
         "et_node": [], "input_tensors": [], "input_storages": [], "output_tensors": [], "output_storages": [],
     }  # fmt: skip

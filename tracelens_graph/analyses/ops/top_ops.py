@@ -8,6 +8,7 @@ from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, OpCalls, launchers
 from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points, parent_modules
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, nearest_above
@@ -105,7 +106,7 @@ def _origins(core: Core, rows: np.ndarray) -> np.ndarray:
     alone = nearest_above(c, rows, (Kind.Module, Kind.PythonFunction)) < 0
     if not alone.any():
         return rows
-    backward, at = np.unique(core.autograd.backward, return_index=True)
+    backward, at = np.unique(autograd_of(core).backward, return_index=True)
     if not len(backward):
         return rows
     is_backward = np.zeros(len(c), bool)
@@ -113,5 +114,5 @@ def _origins(core: Core, rows: np.ndarray) -> np.ndarray:
     own = np.where(is_backward[rows], rows, climb(c.parent, c.parent[rows], is_backward))
     linked = alone & (own >= 0)
     found = rows.copy()
-    found[linked] = core.autograd.forward[at[np.searchsorted(backward, own[linked])]]
+    found[linked] = autograd_of(core).forward[at[np.searchsorted(backward, own[linked])]]
     return found

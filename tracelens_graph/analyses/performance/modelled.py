@@ -10,6 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
@@ -125,7 +126,7 @@ def context_of(core: Core, row: int, low: int, high: int) -> CallContext:
     while over >= 0:
         texts.append(core.names[c.name[over]])
         over = int(core.annotation[over])
-    forward = core.autograd.forward_of(row) if "Backward" in core.names[c.name[row]] else []
+    forward = autograd_of(core).forward_of(row) if "Backward" in core.names[c.name[row]] else []
     return CallContext(kernels, "\n".join(texts), arguments_of(core, forward[0]) if forward else None)
 
 
@@ -145,7 +146,7 @@ def _forward_code(core: Core, rows: np.ndarray, contextual: np.ndarray) -> np.nd
     codes = np.zeros(len(rows), np.int64)
     backward = [code for code, name in enumerate(core.names) if "Backward" in name]
     for at in np.flatnonzero(contextual & np.isin(c.name[rows], backward)).tolist():
-        for forward in core.autograd.forward_of(int(rows[at]))[:1]:
+        for forward in autograd_of(core).forward_of(int(rows[at]))[:1]:
             codes[at] = int(c.name[forward]) * (len(core.argsets) + 1) + int(c.argset[forward]) + 2
     return codes
 

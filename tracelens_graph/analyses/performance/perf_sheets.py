@@ -31,6 +31,7 @@ from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, distinct_pairs
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import outermost
 from tracelens_graph.graph.window import Window, window_of
@@ -141,7 +142,7 @@ def _backward_of(core: Core, rows: np.ndarray, models: Mapping[str, OpModel], ow
     for row in rows.tolist():
         model = model_named(core.names[c.name[row]], models)
         formula = model.backward if model else None
-        backward = core.autograd.backward_of(row) if formula else []
+        backward = autograd_of(core).backward_of(row) if formula else []
         if formula is None or not backward or _any_below(core, backward, own):
             continue
         key = (int(c.name[row]), int(c.argset[row]))
@@ -214,7 +215,7 @@ def _sheet(
     calls, core, c = found.calls, w.core, w.core.columns
     params = [json.dumps(cost.params, sort_keys=True, default=str) for cost in found.costs]
     keys = [c.name[calls.rows], text_codes(params)[found.cost] if params else found.cost]
-    again = core.recompute[calls.rows] if recompute else None
+    again = autograd_of(core).recompute[calls.rows] if recompute else None
     if again is not None:
         keys.append(again)
     if by_kernel_count:

@@ -27,6 +27,7 @@ from tracelens_graph.analyses.shared.grouping import Cells, group_by, shares
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.extensions.extension import extension_of
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema.tables.performance import UNIFIED_PERF_SUMMARY
@@ -62,7 +63,7 @@ def unified_perf_summary(
     found = CostedCalls(calls, _codes(chosen, calls.rows, alone), chosen.costs, arch)
     group, first = rows_of_calls(calls, alone, recompute)
     kernel = _kernel_alone(calls, alone)
-    again = core.recompute[calls.rows] if recompute else None
+    again = autograd_of(core).recompute[calls.rows] if recompute else None
     rows, costs = calls.rows[first], found.of_first(first)
     columns: dict[str, Cells] = {
         "name": [_name(core, row, code) for row, code in zip(rows.tolist(), kernel[first].tolist(), strict=True)],
@@ -151,7 +152,7 @@ def rows_of_calls(calls: OpCalls, alone: np.ndarray, recompute: bool) -> tuple[n
     keys = [c.name[calls.rows], _kernel_alone(calls, alone), calls.category, label[c.thread[calls.rows]],
             argument_codes(core)[c.argset[calls.rows]]]  # fmt: skip
     if recompute:
-        keys.append(core.recompute[calls.rows])
+        keys.append(autograd_of(core).recompute[calls.rows])
     return group_by(*keys)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from tracelens_graph.analyses.performance.modelled import arguments_of, modelled
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.extensions.extension import extension_of
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
@@ -128,7 +129,7 @@ def _sole_backward(w: Window, candidates: np.ndarray, launching: np.ndarray) -> 
     found: dict[int, Cost | str] = {}
     made: dict[tuple[int, int], Cost | str] = {}
     for row in candidates[(above >= 0) & (named == own) & (high - low == 1)].tolist():
-        for forward in core.autograd.forward_of(row)[:1]:
+        for forward in autograd_of(core).forward_of(row)[:1]:
             model = model_named(names[c.name[forward]], models)
             if model is not None and model.backward is not None:
                 key = (int(c.name[forward]), int(c.argset[forward]))

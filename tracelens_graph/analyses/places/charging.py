@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb, innermost_at, nearest_above, rows_of_kind
 from tracelens_graph.schema import Kind
@@ -56,7 +57,7 @@ def frames_above(core: Core, frames: np.ndarray) -> np.ndarray:
     above = _position(frames, nearest_above(c, frames, (Kind.Module,)))
     if not len(frames):
         return above
-    again = core.recompute[frames]
+    again = autograd_of(core).recompute[frames]
     tops = np.flatnonzero(again & ~((above >= 0) & again[above]))
     once = np.flatnonzero(~again)
     moments, moment = np.unique(c.start_ns[frames], return_inverse=True)
@@ -102,7 +103,7 @@ def charged(core: Core, frames: np.ndarray, rows: np.ndarray) -> tuple[np.ndarra
 
 def _backward_ops(core: Core) -> tuple[np.ndarray, np.ndarray]:
     """Rows of backward ops with a forward op in a module, and the row of that module's call."""
-    c, forward, backward = core.columns, core.autograd.forward, core.autograd.backward
+    c, forward, backward = core.columns, autograd_of(core).forward, autograd_of(core).backward
     module = nearest_above(c, forward, (Kind.Module,))
     inside = np.flatnonzero(module >= 0)
     f = forward[inside]

@@ -13,7 +13,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.nodes import devices_of, host_of
 from tracelens_graph.analyses.shared.gpu_class import COMPUTATION, gpu_classes
-from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.graph.window import Window, step_number
@@ -115,7 +115,7 @@ class Attendance:
         held = tuple(_held(w))
         steps, step_of = _steps(w, [one for one, _, _ in held])
         keys = {one.key for one, _, _ in held}
-        cut = frozenset(one.key for one in trace.core.collectives.nodes if one.key not in keys)
+        cut = frozenset(one.key for one in collectives_of(trace.core).nodes if one.key not in keys)
         info = trace.core.info
         properties = info.metadata.get("deviceProperties")
         return cls(
@@ -169,7 +169,7 @@ def _host_steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...]
 
 def _held(w: Window) -> Iterator[tuple[Collective, int, int]]:
     """The collectives with kernels in a window, and the first start and last end of these kernels, ns."""
-    nodes = w.core.collectives.nodes
+    nodes = collectives_of(w.core).nodes
     if not w.title:  # a whole graph
         yield from ((one, one.start_ns, one.end_ns) for one in nodes)
         return

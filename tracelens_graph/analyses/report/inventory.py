@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,10 +13,14 @@ from tracelens_graph.analyses.ops.compilations import compilations
 from tracelens_graph.analyses.ops.programs import programs
 from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
-from tracelens_graph.graph.arrays import is_kind
-from tracelens_graph.graph.core import UNREADABLE, Core
+from tracelens_graph.graph.arrays import distinct_pairs, is_kind
+from tracelens_graph.graph.autograd import autograd_of
+from tracelens_graph.graph.collectives import collectives_of
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.info import UNREADABLE
 from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import (
     FLAG_MEANING,
     HOST_KINDS,
@@ -26,6 +30,9 @@ from tracelens_graph.schema import (
     OwnerRule,
 )
 from tracelens_graph.tables.table import Column, Table
+
+if TYPE_CHECKING:
+    from tracelens_graph.execution.link import Link
 
 _EPOCH_FROM = 10**18
 """Starts before this (September 2001) are counted from something else than 1970."""
@@ -52,10 +59,19 @@ def _threads(g: Core) -> int:
     return len(np.unique(g.columns.thread[is_kind(g.columns.kind, HOST_KINDS)]))
 
 
+def _link(g: Core) -> Link | None:
+    if g.link is None:
+        return None
+    from tracelens_graph.execution.link import link_of
+
+    return link_of(g)
+
+
 def _operators(g: Core) -> list[tuple[str, Any, str]]:
     """Facts of an execution trace alone."""
-    assert g.link is not None
-    execution, lineage = g.link.execution, g.link.lineage
+    link = _link(g)
+    assert link is not None
+    execution, lineage = link.execution, link.lineage
     return [
         ("recorded by", f"PyTorch's execution trace observer, schema {execution.info.schema or 'not told'}", ""),
         ("begun", execution.info.time or None, "local time"),
@@ -70,12 +86,12 @@ def _operators(g: Core) -> list[tuple[str, Any, str]]:
 
 def _trace(g: Core) -> Table:
     c, distributed = g.columns, g.info.metadata.get("distributedInfo") or {}
-    steps = g.steps()
+    steps = [g.names[code] for code in c.name[rows_of_kind(c, (Kind.Step,))].tolist()]
     times: list[tuple[str, Any, str]] = [
         ("absolute start", _absolute(g.info.start_epoch_ns), "UTC"),
         *([("start on the timeline", g.info.lead_ns / 1e6, "ms")] if g.info.lead_ns else ()),
         ("time covered", int(c.end_ns.max()) / 1e6 if len(c) else 0.0, "ms"),
-        ("GPU span", g.everything.span_ns() / 1e6, "ms"),
+        ("GPU span", whole_window(g).span_ns() / 1e6, "ms"),
     ]
     facts: list[tuple[str, Any, str]] = [
         ("source", g.info.source, ""),
@@ -83,15 +99,15 @@ def _trace(g: Core) -> Table:
         ("nodes", len(c), ""),
         *(times if g.framework.has_times else _operators(g) if g.link else ()),
         ("steps", len(steps), ""),
-        ("first step", steps[0].name if steps else None, ""),
-        ("last step", steps[-1].name if steps else None, ""),
+        ("first step", steps[0] if steps else None, ""),
+        ("last step", steps[-1] if steps else None, ""),
         *(_compiled(g) if g.framework.compiles_programs else ()),
         ("rank", g.info.rank, ""),
         ("world size", distributed.get("world_size"), ""),
         ("backend", distributed.get("backend"), ""),
         ("accelerator that is no GPU", g.info.accelerator or None, ""),
         ("threads", _threads(g), ""),
-        ("streams", len({(n.device, n.stream) for n in g.nodes_at(_first_of_streams(g))}), ""),
+        ("streams", _streams(g), ""),
     ]
     what, value, unit = zip(*facts, strict=True)
     return Table(
@@ -108,20 +124,16 @@ def _trace(g: Core) -> Table:
 
 def _compiled(g: Core) -> list[tuple[str, Any, str]]:
     """Facts of programs that JAX compiled during the recording."""
-    found = compilations(g.everything)
+    found = compilations(whole_window(g))
     return [
         ("programs compiled", found.count or None, ""),
         ("tracing and compiling", found.ns / 1e6 if found.ns else None, "ms"),
     ]
 
 
-def _first_of_streams(g: Core) -> list[int]:
+def _streams(g: Core) -> int:
     rows, c = g.device_order, g.columns
-    if not len(rows):
-        return []
-    fresh = (np.diff(c.device[rows]) != 0) | (np.diff(c.stream[rows]) != 0)
-    first: list[int] = rows[np.append(True, fresh)].tolist()
-    return first
+    return len(distinct_pairs(c.device[rows], c.stream[rows])[0])
 
 
 def _absolute(epoch_ns: int) -> str | None:
@@ -258,16 +270,17 @@ def _faults(g: Core) -> Table:
     found.append(("lost", f"entries that no repair could save{at_least}{of_which}", info.lost_in_all))
     found.append(("lost", "bytes that no repair could save", info.lost_bytes))
     found.append(("lost", "the compressed file ends before its end", int(bool(info.cut_short))))
-    if not info.has_times and g.link:
-        found.append(("lost", "tensors among arguments that cannot be read", g.link.lineage.uses.malformed))
+    if not info.has_times and (link := _link(g)):
+        found.append(("lost", "tensors among arguments that cannot be read", link.lineage.uses.malformed))
     found += [("flagged", meaning, int(np.count_nonzero(flags & flag))) for flag, meaning in FLAG_MEANING.items()]
     if info.doubtful_from is not None:
         doubtful = f"nodes whose uid may be smaller than the position in the file: from {info.doubtful_from:,} on"
         if not info.lost_in_all:
             doubtful = f"nodes behind a place where entries may be lost: uids from {info.doubtful_from:,} on"
         found.append(("flagged", doubtful, int(np.count_nonzero(g.columns.uid >= info.doubtful_from))))
-    found.append(("flagged", "communication kernels that belong to no known collective", len(g.collectives.unassigned)))
-    found.append(("flagged", "forward-backward arrows with an end on no op", g.autograd.lost_arrows))
+    unassigned = len(collectives_of(g).unassigned)
+    found.append(("flagged", "communication kernels that belong to no known collective", unassigned))
+    found.append(("flagged", "forward-backward arrows with an end on no op", autograd_of(g).lost_arrows))
     found = [fault for fault in found if fault[2]]
     return Table(
         "faults",
@@ -376,8 +389,8 @@ _OF_XLA = (
     replace(OPTIONS[0], how="a backend with a GPU"),
     Option(
         "GPU work of executions", "fewer steps, and jax.block_until_ready before the recording ends",
-        lambda g: len(recorded_executions(g.everything).row) > 0 and len(g.gpu_rows) > 0,
-        lambda g: recorded_executions(g.everything).told,
+        lambda g: len(recorded_executions(whole_window(g)).row) > 0 and len(g.gpu_rows) > 0,
+        lambda g: recorded_executions(whole_window(g)).told,
         "GPU times are those of the others, and time without GPU events need not be idle",
     ),
     Option(
@@ -411,7 +424,7 @@ def _options_of_execution(g: Core) -> tuple[Option, ...]:
         ),
         Option(
             "schemas of ops", "a PyTorch that writes them", _has_ops,
-            lambda g: "" if g.link is None or len(g.link.execution.schemas) > 1 else "none",
+            lambda g: "" if (link := _link(g)) is None or len(link.execution.schemas) > 1 else "none",
             "overloads of an op are not told apart", is_entries=False,
         ),
         Option(

@@ -10,7 +10,7 @@ import numpy as np
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 
 _INSTANCE = re.compile(r"_\d+$")
@@ -40,7 +40,7 @@ Stack = list[str | list[str]]
 def module_stacks(core: Core, rows: np.ndarray) -> list[list[str]]:
     """For each row the names of the modules around it, the outermost first; of more than DEEPEST the inner ones."""
     c = core.columns
-    above = core.everything.once(_modules_above)
+    above = whole_window(core).once(_modules_above)
     return [[core.names[c.name[module]] for module in reversed(_chain(above, row))] for row in rows.tolist()]
 
 
@@ -75,7 +75,7 @@ def entry_points(core: Core, rows: np.ndarray) -> list[str]:
     than a function that wraps another one calls.
     """
     c, names = core.columns, core.names
-    frames, is_own = core.everything.once(_frames)
+    frames, is_own = whole_window(core).once(_frames)
     above = climb(c.parent, c.parent[rows], is_own)
     low, high = np.searchsorted(frames, rows, "right"), np.searchsorted(frames, c.last[rows], "right")
     found = []
@@ -116,7 +116,7 @@ def _call_stack(core: Core, events: Sequence[int]) -> Stack:
 def _way(core: Core, event: int) -> list[str]:
     """Names from the outermost frame to a GPU event."""
     c, way = core.columns, [core.names[core.columns.name[event]]]
-    chain = _chain(core.everything.once(_frames_above), event)
+    chain = _chain(whole_window(core).once(_frames_above), event)
     is_module = (c.kind[chain] == Kind.Module).tolist() if chain else []
     for code, module in zip(c.name[chain].tolist() if chain else [], is_module, strict=True):
         way.append(_INSTANCE.sub("", core.names[code]) if module else core.names[code])

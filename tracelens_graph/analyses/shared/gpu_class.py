@@ -9,7 +9,7 @@ import numpy as np
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.collective_kinds import communication
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import Kind
 
 COMPUTATION, COMMUNICATION, MEMCPY = 0, 1, 2
@@ -23,7 +23,7 @@ def communicates(name: str) -> bool:
     """Whether time in a kernel or fill of this name counts as communication.
 
     Kernels that TraceLens counts as computation do so here: of a model's own all-reduces only `cross_device_reduce`
-    is communication to it. `core.collectives` has nodes for all.
+    is communication to it. `collectives_of(core)` has nodes for all.
     """
     found = communication(name)
     return found is not None and found.in_timeline
@@ -32,7 +32,7 @@ def communicates(name: str) -> bool:
 def gpu_classes(core: Core, rows: np.ndarray) -> np.ndarray:
     """COMPUTATION, COMMUNICATION or MEMCPY for each GPU row; a fill is computation."""
     kind, name = core.columns.kind[rows], core.columns.name[rows]
-    tell = core.everything.once(_name_classes)
+    tell = whole_window(core).once(_name_classes)
     codes = distinct(name)[0]
     for code in codes[tell[codes] == _NOT_ASKED].tolist():
         tell[code] = _name_class(core.names[code])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, picked
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, nearest_above
@@ -38,7 +39,7 @@ def modules_of(core: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     That is the nearest module above; where a backward op comes first, the module around its forward op.
     """
-    c, forward, backward = core.columns, core.autograd.forward, core.autograd.backward
+    c, forward, backward = core.columns, autograd_of(core).forward, autograd_of(core).backward
     # Of several forward ops the earliest: the one that is no recomputation.
     order = np.lexsort((forward, c.start_ns[forward], backward))
     ops, first = np.unique(backward[order], return_index=True)

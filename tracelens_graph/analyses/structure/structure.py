@@ -12,6 +12,7 @@ from tracelens_graph.analyses.shared.gpu_work import names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked, text_codes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.classes import (
     argset_text,
     class_rows,
@@ -98,9 +99,9 @@ def path_to_python(g: Core | Window, uid: int | None = None) -> Table:
     way = [] if kernel is None else [kernel, *ancestors(c, kernel)]
     links: list[str | None] = [None, "launched by", *["called by"] * len(way)][: len(way)]
     if way and not is_kind(c.kind[way], PYTHON_KINDS).any():
-        turn = next((i for i, row in enumerate(way) if len(core.autograd.forward_of(row))), None)
+        turn = next((i for i, row in enumerate(way) if len(autograd_of(core).forward_of(row))), None)
         if turn is not None:
-            forward = min(core.autograd.forward_of(way[turn]), key=lambda row: (int(c.start_ns[row]), row))
+            forward = min(autograd_of(core).forward_of(way[turn]), key=lambda row: (int(c.start_ns[row]), row))
             rest = ancestors(c, forward)
             way, links = (
                 [*way[: turn + 1], forward, *rest],
@@ -169,7 +170,7 @@ def recomputed_share(g: Core | Window) -> Table:
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
-    again = w.gpu_rows[core.recompute[w.gpu_rows]]
+    again = w.gpu_rows[autograd_of(core).recompute[w.gpu_rows]]
     module = nearest_above(c, again, (Kind.Module,))
     plain = [normal_name(Kind.Module, name) for name in names_of(core, module) if name is not None]
     label = np.full(len(again), -1)

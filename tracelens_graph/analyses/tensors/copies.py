@@ -10,7 +10,7 @@ from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.tensors.known import storages_by_row, without_tensors
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.execution.graph_tensors import GraphTensors
+from tracelens_graph.execution.link import GraphTensors, tensors_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
@@ -33,7 +33,7 @@ def tensor_makers(g: Core | Window, uid: int | None = None) -> Table:
         AnalysisError: the node is no op.
     """
     w = window_of(g, needs_times=False)
-    core, c, tensors = w.core, w.core.columns, w.core.tensors
+    core, c, tensors = w.core, w.core.columns, tensors_of(w.core)
     title = w.titled("Who made what an op reads")
     if tensors is None:
         return without_tensors("tensor_makers", TENSOR_MAKERS, title)
@@ -95,7 +95,7 @@ def copy_chains(g: Core | Window, min_copies: int = 2, top: int = 20) -> Table:
         top: number of rows; 0 for all.
     """
     w = window_of(g, needs_times=False)
-    c, tensors = w.core.columns, w.core.tensors
+    c, tensors = w.core.columns, tensors_of(w.core)
     title = w.titled("Chains of copies and casts")
     if tensors is None:
         return without_tensors("copy_chains", COPY_CHAINS, title)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelens_graph.execution.graph_tensors import GraphTensors
+from tracelens_graph.execution.link import GraphTensors
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.tables.column import About

@@ -12,8 +12,8 @@ from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.tensors.known import NO_TENSORS, KernelsOfOps
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
-from tracelens_graph.execution.graph_tensors import GraphTensors
 from tracelens_graph.execution.lineage import Storages, Tensors
+from tracelens_graph.execution.link import GraphTensors, tensors_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import nearest_above
@@ -34,15 +34,16 @@ class Thing(NamedTuple):
     number: int
 
 
-def tensors_of(core: Core) -> GraphTensors:
+def known_tensors(core: Core) -> GraphTensors:
     """The tensors of a graph.
 
     Raises:
         AnalysisError: it is not linked with an execution trace.
     """
-    if core.tensors is None:
+    found = tensors_of(core)
+    if found is None:
         raise AnalysisError(f"{core.info.source}: {NO_TENSORS}")
-    return core.tensors
+    return found
 
 
 def find_things(core: Core, name: str) -> list[Thing]:
@@ -56,7 +57,7 @@ def find_things(core: Core, name: str) -> list[Thing]:
         AnalysisError: the graph is not linked with an execution trace, or this is no name.
         NodeNotFoundError: there is none; the message names near ones.
     """
-    told = tensors_of(core).lineage
+    told = known_tensors(core).lineage
     asked = _NAME.fullmatch(name)
     if not asked:
         raise AnalysisError(f"{name!r:.60} is no id of a tensor: 123, t123, s123 or t123#2 is wanted")
@@ -92,7 +93,7 @@ def _nearest(ids: np.ndarray, number: int) -> slice:
 
 def describe_thing(core: Core, thing: Thing) -> list[str]:
     """What it is, who made it, what it is a view of and what views it, and from when to when: a line each."""
-    tensors = tensors_of(core)
+    tensors = known_tensors(core)
     told = tensors.lineage
     maker = int((told.storages if thing.is_storage else told.tensors).producer[thing.number])
     made = _op(core, tensors, maker) if maker >= 0 else "not in the trace: there before, or made out of sight"
@@ -156,7 +157,7 @@ def tensor_life(core: Core, thing: Thing) -> Table:
         core: the graph.
         thing: what `find_things` found.
     """
-    tensors = tensors_of(core)
+    tensors = known_tensors(core)
     told, c = tensors.lineage, core.columns
     of_thing = told.storage if thing.is_storage else told.tensor
     uses = np.flatnonzero(of_thing == thing.number)
@@ -200,7 +201,7 @@ def tensor_life(core: Core, thing: Thing) -> Table:
 
 def versions(core: Core, things: Sequence[Thing]) -> Table:
     """Tensors and storages beside one another, such as those that had one id."""
-    tensors = tensors_of(core)
+    tensors = known_tensors(core)
     told = tensors.lineage
     execution = told.execution
     rows = []

@@ -10,7 +10,7 @@ from tracelens_graph.analyses.shared.gpu_work import names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.analyses.tensors.known import KernelsOfOps, shown_us, storages_by_row, without_tensors
 from tracelens_graph.errors import NodeNotFoundError
-from tracelens_graph.execution.graph_tensors import GraphTensors
+from tracelens_graph.execution.link import GraphTensors, tensors_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.graph.window import Window, window_of
@@ -35,7 +35,7 @@ def storage_kernels(g: Core | Window, storage: str | None = None) -> Table:
         NodeNotFoundError: there is no such storage.
     """
     w = window_of(g)
-    core, c, tensors = w.core, w.core.columns, w.core.tensors
+    core, c, tensors = w.core, w.core.columns, tensors_of(w.core)
     title = w.titled("Kernels that touched a storage")
     if tensors is None:
         return without_tensors("storage_kernels", STORAGE_KERNELS, title)
@@ -106,7 +106,7 @@ def bytes_alive(g: Core | Window, points: int = 20) -> Table:
         points: number of moments, from the trace's start.
     """
     w = window_of(g)
-    tensors, title = w.core.tensors, "Bytes alive over time"
+    tensors, title = tensors_of(w.core), "Bytes alive over time"
     if tensors is None:
         return without_tensors("bytes_alive", BYTES_ALIVE, title)
     end = int(w.core.columns.end_ns.max(initial=0))
@@ -135,7 +135,7 @@ def peak_bytes_by_module(g: Core | Window) -> Table:
         g: the graph; of a window of it the whole trace is told.
     """
     w = window_of(g, needs_times=False)
-    core, tensors, title = w.core, w.core.tensors, "Bytes alive at the peak by module"
+    core, tensors, title = w.core, tensors_of(w.core), "Bytes alive at the peak by module"
     if tensors is None:
         return without_tensors("peak_bytes_by_module", PEAK_BYTES_BY_MODULE, title)
     c, told = core.columns, tensors.lineage.storages
@@ -174,7 +174,7 @@ def shared_reads(g: Core | Window, top: int = 20) -> Table:
         top: number of rows; 0 for all.
     """
     w = window_of(g)
-    c, tensors = w.core.columns, w.core.tensors
+    c, tensors = w.core.columns, tensors_of(w.core)
     title = w.titled("Storages read from several streams")
     if tensors is None:
         return without_tensors("shared_reads", SHARED_READS, title)

@@ -9,6 +9,7 @@ from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, COMPUTATION
 from tracelens_graph.analyses.shared.gpu_work import percent
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, text_codes
 from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import merge, sum_by_group, union_length, union_length_by_group
 from tracelens_graph.graph.window import Window, window_of
@@ -39,7 +40,7 @@ def exposed_communication(g: Core | Window) -> Table:
         beside = on.get(device, computing[:0])
         uncovered = Clock(merge(c.start_ns[beside], ends(core, beside)))
         exposed[here] = uncovered(ends(core, rows[here])) - uncovered(c.start_ns[rows[here]])
-    found = core.collectives
+    found = collectives_of(core)
     nodes = [found.nodes[found.of_row[row]] if row in found.of_row else None for row in rows.tolist()]
     group = text_codes([(one.kind, one.group_key) if one else None for one in nodes])
     firsts = [nodes[i] for i in np.unique(group, return_index=True)[1].tolist()]

@@ -6,6 +6,7 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, COMPUTATION, MEMCPY, gpu_classes
+from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import gaps, merge, union_length_by_group
 from tracelens_graph.graph.window import Window, window_of
@@ -50,7 +51,7 @@ def gpu_timeline(
     pooled = f", {devices:,} GPUs as one" if devices > 1 else ""
     blocks: list[tuple[bool | None, np.ndarray]] = [(None, rows)]
     if by_recompute:
-        again = w.core.recompute[rows]
+        again = autograd_of(w.core).recompute[rows]
         blocks = [(False, rows[~again]), (True, rows[again])]
     columns: dict[str, list[object]] = {name: [] for name in ("type", "time ms", "percent", "is_recompute")}
     for flag, part in blocks:

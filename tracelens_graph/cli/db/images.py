@@ -13,7 +13,7 @@ from tracelens_graph.cli.durations import to_ns
 from tracelens_graph.cli.options import architecture_named
 from tracelens_graph.cli.traces import load_set, traces_named
 from tracelens_graph.errors import TraceError
-from tracelens_graph.output.files import distinct_names
+from tracelens_graph.utils.texts import distinct_names
 
 if TYPE_CHECKING:
     from tracelens_graph.db.image import Image, Options
@@ -164,7 +164,7 @@ def _labels(given: Sequence[str]) -> tuple[str, ...]:
 def _options(only: str, min_gpu_time: str, with_args: bool) -> Options:
     from tracelens_graph.db.image import Options
     from tracelens_graph.errors import NodeNotFoundError
-    from tracelens_graph.graph.core import kinds_named
+    from tracelens_graph.graph.graph import kinds_named
     from tracelens_graph.schema import Kind
 
     try:

@@ -16,7 +16,7 @@ from tracelens_graph.compat.ranks.implicit_sync import GIB_PER_S
 from tracelens_graph.compat.ranks.instances import Instances
 from tracelens_graph.compat.ranks.kernels import Arguments
 from tracelens_graph.graph.arrays import distinct
-from tracelens_graph.graph.core import MOST_RANKS
+from tracelens_graph.graph.info import MOST_RANKS
 
 _SAID = ("Process Group Name", "Process Group Ranks", "Collective name", "Group size", "dtype")
 _OF_RANK = (

@@ -25,7 +25,9 @@ from tracelens_graph.analyses.shared.collective_arguments import (
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of, kind_of_kernel
-from tracelens_graph.graph.core import MOST_RANKS, Core
+from tracelens_graph.graph.collectives import collectives_of
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.info import MOST_RANKS
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 
 ALL = "all"
@@ -225,8 +227,8 @@ def _is_listed(ranks: Any) -> bool:
 
 def _completed(core: Core, row: int, args: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of a kernel with what is told elsewhere: its kind by its launch or name, its ranks by the metadata."""
-    at = core.collectives.of_row.get(row)
-    node = None if at is None else core.collectives.nodes[at]
+    at = collectives_of(core).of_row.get(row)
+    node = None if at is None else collectives_of(core).nodes[at]
     kind = args.get("kind") or (node and node.kind)
     if kind in (None, UNKNOWN):
         kind = kind_of_kernel(core.names[core.columns.name[row]])

@@ -8,28 +8,26 @@ import msgspec
 import numpy as np
 
 from tracelens_graph.execution.arguments import ArgumentSet, ArgumentSets, collective_arguments
-from tracelens_graph.execution.joining.link import Link
+from tracelens_graph.execution.link import Link
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.schema import Kind
 
 _NOTHING: ArgumentSet = ("", "", "", "")
 
 
-def linked_graph(core: Core, link: Link) -> Core:
+def linked_graph(core: Core, link: Link) -> Graph:
     """The graph with a link, and with arguments from there where its own trace has none.
 
     An op takes dims, types, strides and concrete inputs, each where it lacks it; if both sides count other numbers of
     arguments, it keeps what it has. A collective takes what is not recorded of it.
     """
-    columns, argsets = core.columns, core.argsets
-    if "argset" in columns.names:
-        codes, argsets = _argument_sets(core, link)
-        columns = Columns({**dict(columns), "argset": codes})
-    return Core(
-        columns, core.names, core.threads, argsets, core.autograd_flows, core.depends_on,
-        _collectives(core, link), core.info, core.details, link, core.programs,
-    )  # fmt: skip
+    parts: dict[str, Any] = {"collective_args": _collectives(core, link), "link": link}
+    if "argset" in core.columns.names:
+        codes, parts["argsets"] = _argument_sets(core, link)
+        parts["columns"] = Columns({**dict(core.columns), "argset": codes})
+    return changed(core, **parts)
 
 
 def _argument_sets(core: Core, link: Link) -> tuple[np.ndarray, list[ArgumentSet]]:

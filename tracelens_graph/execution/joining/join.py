@@ -18,9 +18,9 @@ import numpy as np
 from tracelens_graph.errors import LinkError
 from tracelens_graph.execution.joining.by_ids import by_ids, offsets
 from tracelens_graph.execution.joining.by_order import by_order, within_longer
-from tracelens_graph.execution.joining.link import Link
 from tracelens_graph.execution.joining.other_process import is_same_process, other_process
 from tracelens_graph.execution.joining.sides import Pairs, Side
+from tracelens_graph.execution.link import Link
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from pathlib import Path
 from tracelens_graph.errors import TraceError
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.output.temporary import TemporaryFolder
+from tracelens_graph.output.files import temporary_folder
 from tracelens_graph.replay.feasible import bytes_together
 from tracelens_graph.replay.folder import Program, read_folder
 from tracelens_graph.replay.plan_json import NotAPlanError
@@ -87,7 +86,8 @@ def verify(
     """
     jobs = [_Job(program) for program in read_folder(folder)]
     notes: list[str] = []
-    with TemporaryFolder(Path(tempfile.gettempdir()), "tracelens_graph-") as there:
+    with temporary_folder() as name:
+        there = Path(name)
         for place, job in enumerate(jobs):
             _prepare(job, Path(folder), there / f"{place}.py", replayers)
         wanted = [job for job in jobs if job.copy is not None]

@@ -21,7 +21,6 @@ from tracelens_graph.analyses.report.report_tables import TABLES, Tables, report
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, narrow, window_of
-from tracelens_graph.output.files import file_name
 from tracelens_graph.perf.devices import Architecture, architecture, detect
 from tracelens_graph.reports.html import drawn, stacks
 from tracelens_graph.reports.html.fewer import longest_events
@@ -35,7 +34,7 @@ from tracelens_graph.schema.tables.performance import BELOW_ROOF, WORK_SUMMARY
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
-from tracelens_graph.utils.texts import shorten
+from tracelens_graph.utils.texts import file_name, shorten
 
 if TYPE_CHECKING:
     import pandas as pd

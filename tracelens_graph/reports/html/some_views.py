@@ -19,6 +19,7 @@ from tracelens_graph.tables.table import Table
 
 LONGEST_NAME = 200
 
+
 def page_of_views(
     w: Window,
     views: Sequence[str],

@@ -1,26 +1,101 @@
-"""Tensors and storages of a graph that is linked with an execution trace: names, who touched them, and when.
+"""What links a graph with the execution trace of its run; tensors and storages of the graph that follow from it.
 
-`Core.tensors` has them. An operator of the execution trace that did not join has no row in the graph; its uses are
-part of a tensor's life all the same, without a time.
+These have names, and it is known who touched them, and when. An operator of the execution trace that did not join has
+no row in the graph; its uses are part of a tensor's life all the same, without a time.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.execution.lineage import Lineage
+from tracelens_graph.execution.lineage import Lineage, lineage
 from tracelens_graph.execution.tensor_uses import describe
+from tracelens_graph.execution.trace import ExecutionTrace
+from tracelens_graph.graph.columns import Columns
+from tracelens_graph.graph.core import Core
+from tracelens_graph.utils.texts import file_name
 
 if TYPE_CHECKING:
-    from tracelens_graph.execution.joining.link import Link
-    from tracelens_graph.graph.columns import Columns
+    from tracelens_graph.graph.context import Context
 
 _MOST_SHOWN = 3
 """Tensors of each side of an op that its line tells; then their number."""
+
+
+@dataclass(eq=False, repr=False)
+class Link:
+    """Nodes of a graph and those of an execution trace that stand for the same operator or range.
+
+    Attributes:
+        execution: the execution trace.
+        node_of_row: for each row of the graph the row of its node in the execution trace, -1 for none.
+        row_of_node: for each row of the execution trace the row of its node in the graph, -1 for none.
+        method: how they were joined, for people.
+        equal_names_percent: share of the pairs whose names are equal.
+        unjoined: why -> number of ops and annotations of the graph, and nodes of the execution trace, without partner.
+        is_same_process: whether both name one process; False for two runs of a program, None if one names none.
+    """
+
+    execution: ExecutionTrace
+    node_of_row: np.ndarray
+    row_of_node: np.ndarray
+    method: str
+    equal_names_percent: float
+    unjoined: Mapping[str, int]
+    is_same_process: bool | None = None
+
+    def __repr__(self) -> str:
+        return f"<Link: {self.summary}>"
+
+    @property
+    def summary(self) -> str:
+        """One line: how many nodes are joined and how, and why others are not."""
+        joined, nodes = int((self.row_of_node >= 0).sum()), int(self.execution.is_op.sum())
+        alone = "; ".join(f"{why} ({count:,})" for why, count in self.unjoined.items())
+        return (
+            f"linked with {file_name(self.execution.info.source)}: {joined:,} of {nodes:,} nodes by {self.method}, "
+            f"{self.equal_names_percent:.1f} % of the names are equal"
+            + ("; two runs of one program: their process ids differ" if self.is_same_process is False else "")
+            + (f"; not joined: {alone}" if alone else "")
+        )
+
+    @property
+    def damage(self) -> str:
+        """What was repaired in the execution trace, or lost of it; empty if it is sound."""
+        return self.execution.info.damage
+
+    @cached_property
+    def lineage(self) -> Lineage:
+        """The tensors and storages of the execution trace: who made, read and wrote each."""
+        return lineage(self.execution)
+
+    def arguments(self, core: Core, row: int) -> str:
+        """Tensors that the op of a row of the graph takes and makes, in one line; empty for none."""
+        return core.once(_tensors, self).line(row)
+
+
+def link_of(core: Core) -> Link | None:
+    """What links a graph with an execution trace; None without one."""
+    if core.link is None:
+        return None
+    assert isinstance(core.link, Link)
+    return core.link
+
+
+def tensors_of(core: Core) -> GraphTensors | None:
+    """Tensors and storages of a graph; None without an execution trace."""
+    link = link_of(core)
+    return None if link is None else core.once(_tensors, link)
+
+
+def _tensors(core: Core, link: Link) -> GraphTensors:
+    return GraphTensors(core.columns, link, core.framework.has_times)
 
 
 class Spans(NamedTuple):
@@ -236,3 +311,30 @@ def _is_reused(ids: np.ndarray) -> np.ndarray:
     """Whether others have the same id."""
     _, back, count = np.unique(ids, return_inverse=True, return_counts=True)
     return np.asarray(count[back] > 1)
+
+
+def add_tensors(context: Context, core: Core) -> None:
+    """Add tensors that ops of a graph use to its context, with their storages, and the edges to and among them."""
+    tensors = tensors_of(core)
+    if tensors is None:
+        return
+    told = tensors.lineage
+    of_tensor, of_storage = (
+        {
+            number: context.add(f"{kind.lower()}:{of.id[number]}:{of.version[number]}", kind, **facts(number))
+            for number in np.unique(used).tolist()
+        }
+        for kind, of, used, facts in (
+            ("Tensor", told.tensors, told.tensor[tensors.row >= 0], tensors.facts_of_tensor),
+            ("Storage", told.storages, tensors.stored_in[1], tensors.facts_of_storage),
+        )
+    )
+    for tensor, storage in zip(*(side.tolist() for side in tensors.stored_in), strict=True):
+        context.join("STORED_IN", of_tensor[tensor], of_storage[storage])
+    for number, node in of_tensor.items():
+        base = int(told.tensors.view_of[number])
+        if base in of_tensor:
+            context.join("VIEW_OF", node, of_tensor[base])
+    for name, (rows, numbers) in tensors.edges.items():
+        if len(rows):
+            context.join_events(name, rows, numbers, of_tensor.__getitem__)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tracelens_graph.errors import OutputError
-from tracelens_graph.reports.folder import write_folder
+from tracelens_graph.reports.csv import write_folder
 from tracelens_graph.tables.table import Table
 
 ONE = Table("one", {"name": ["a,b", "µ"], "n": np.array([1, 2])})
@@ -36,13 +36,13 @@ def test_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "report").write_text("")
     with pytest.raises(OutputError, match="report: is a file; name a folder"):
         write_folder({"one": ONE}, tmp_path / "report")
-    with pytest.raises(OutputError, match="cannot be made a folder: not a directory"):
+    with pytest.raises(OutputError, match="below: cannot be written: not a directory"):
         write_folder({"one": ONE}, tmp_path / "report" / "below")
 
 
 def test_folder_where_a_file_would_stand(tmp_path: Path) -> None:
     (tmp_path / "one.csv").mkdir()
-    with pytest.raises(OutputError, match=r"one.csv: is a folder; name a file"):
+    with pytest.raises(OutputError, match=r"one.csv: is a folder or device; name a file"):
         write_folder({"one": ONE}, tmp_path)
 
 

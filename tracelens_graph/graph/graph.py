@@ -1,0 +1,237 @@
+"""A graph as one reads it: its nodes, the windows of it, and what is derived from it, as attributes and methods."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.graph import traversals
+from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.flows import Flows
+from tracelens_graph.graph.window import Threads, Window, narrow, whole_window
+from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, HOST_KINDS, PYTHON_KINDS, Kind
+from tracelens_graph.utils.arrays import Mask
+from tracelens_graph.utils.suggest import hint
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.autograd import Autograd
+    from tracelens_graph.graph.collectives import Collectives
+    from tracelens_graph.graph.node import Node
+    from tracelens_graph.tables.table import Table
+
+PARTS = tuple(field.name for field in fields(Core))
+"""What a graph is made of."""
+
+
+class Graph(Core):
+    """A graph with the reading API. Whatever loads or makes graphs makes these."""
+
+    # --- nodes -----------------------------------------------------------------------------------------------
+
+    def node(self, uid: int) -> Node:
+        """The node with this uid (position of the event in the file's event list).
+
+        Raises:
+            NodeNotFoundError: there is none.
+        """
+        return self.nodes_at([self.row(uid)])[0]
+
+    def nodes_at(self, rows: Iterable[int]) -> list[Node]:
+        """Nodes of rows, in the order given."""
+        from tracelens_graph.graph.node import nodes_at
+
+        return nodes_at(self, rows)
+
+    def find(
+        self,
+        kind: Kind | str | Iterable[Kind | str] | None = None,
+        name: str | re.Pattern[str] | None = None,
+        *,
+        pattern: str | None = None,
+        external_id: int | None = None,
+        pid: int | str | None = None,
+        tid: int | str | None = None,
+        after_ns: int | None = None,
+        before_ns: int | None = None,
+    ) -> list[Node]:
+        """Nodes that meet all conditions, in row order (a parent before its children).
+
+        Args:
+            kind: one or more of `schema.Kind`, as such or by name; "gpu" and "host" stand for their groups.
+            name: the exact name, or a compiled regular expression.
+            pattern: a regular expression searched in the name.
+            external_id: External id, as Perfetto UI shows it among the arguments.
+            pid, tid: process and thread as the file gives them; for device events also device and stream.
+            after_ns, before_ns: a time window; nodes that overlap [after_ns, before_ns) are found.
+
+        Raises:
+            NodeNotFoundError: `kind` is no kind of node.
+        """
+        c = self.columns
+        keep = np.ones(len(c), bool)
+        if kind is not None:
+            keep &= is_kind(c.kind, kinds_named(kind))
+        tests = [name, None if pattern is None else re.compile(pattern)]
+        for test in tests:
+            if test is not None and len(c):
+                keep &= self._names_like(test)[c.name]
+        if external_id is not None:
+            keep &= c.external_id == external_id
+        if pid is not None or tid is not None:
+            keep &= self._on_thread(pid, tid)
+        if after_ns is not None:
+            keep &= (c.end_ns > after_ns) | (c.start_ns >= after_ns)
+        if before_ns is not None:
+            keep &= c.start_ns < before_ns
+        return self.nodes_at(np.flatnonzero(keep).tolist())
+
+    def _names_like(self, test: str | re.Pattern[str]) -> Mask:
+        if isinstance(test, str):
+            return np.fromiter((name == test for name in self.names), bool, len(self.names))
+        return np.fromiter((test.search(name) is not None for name in self.names), bool, len(self.names))
+
+    def _on_thread(self, pid: int | str | None, tid: int | str | None) -> Mask:
+        c = self.columns
+        match = [(pid is None or str(p) == str(pid)) and (tid is None or str(t) == str(tid)) for p, t in self.threads]
+        on_thread = np.array(match, bool)[c.thread] if match else np.zeros(len(c), bool)
+        on_device = c.device != -1
+        for column, value in ((c.device, pid), (c.stream, tid)):
+            if value is not None:
+                number = int(value) if str(value).lstrip("-").isdigit() else None
+                on_device = on_device & (column == number) if number is not None else np.zeros(len(c), bool)
+        return on_thread | on_device
+
+    def steps(self) -> list[Node]:
+        """The steps (`ProfilerStep#n`), by process and start."""
+        return self.nodes_at(traversals.rows_of_kind(self.columns, (Kind.Step,)))
+
+    def roots(self) -> list[Node]:
+        """Roots of the call forest, thread by thread, then GPU events without a launch."""
+        c = self.columns
+        return self.nodes_at(np.flatnonzero((c.parent < 0) & is_kind(c.kind, FOREST_KINDS)))
+
+    # --- windows ---------------------------------------------------------------------------------------------
+
+    @property
+    def everything(self) -> Window:
+        """The window that holds the whole trace."""
+        return whole_window(self)
+
+    def window(
+        self,
+        *,
+        step: int | Iterable[int] | None = None,
+        annotation: str | re.Pattern[str] | None = None,
+        threads: Threads = "own",
+        after_ns: int | None = None,
+        before_ns: int | None = None,
+        under: int | str | re.Pattern[str] | None = None,
+        device: int | Sequence[int] | None = None,
+        stream: int | Sequence[int] | None = None,
+    ) -> Window:
+        """The part of the trace that meets all conditions, to be given to any analysis.
+
+        A node is in or out as a whole, so neighbouring windows share nothing and lack nothing. GPU events follow
+        their launch where steps and annotations are concerned, and their own start where times are.
+
+        Args:
+            step: the number in `ProfilerStep#n`, or several, such as `range(2, 6)`.
+            annotation: name of record_function ranges, or a compiled pattern: what starts inside one of them.
+            threads: of an annotation: "own" for its thread, "all" for the threads of its process.
+            after_ns, before_ns: nodes that start in [after_ns, before_ns), in ns from the trace's start.
+            under: uid of a node, or the name of modules (`nn.Module: ` may be left out), functions, ops, or
+                runtime calls, or a compiled pattern for names: their subtrees.
+            device, stream: GPU events on these, and the calls that lead to them.
+
+        Raises:
+            AnalysisError: nothing in the trace has the step, annotation, name, device or stream asked for.
+            NodeNotFoundError: no node has the uid asked for.
+        """
+        return narrow(
+            self.everything, step=step, annotation=annotation, threads=threads, after_ns=after_ns,
+            before_ns=before_ns, under=under, device=device, stream=stream,
+        )  # fmt: skip
+
+    # --- what is derived -------------------------------------------------------------------------------------
+
+    @property
+    def autograd(self) -> Autograd:
+        """Forward ops, their backward ops, and what was recomputed."""
+        from tracelens_graph.graph.autograd import autograd_of
+
+        return autograd_of(self)
+
+    @property
+    def recompute(self) -> Mask:
+        """Per row whether the event belongs to a recomputation of activations."""
+        return self.autograd.recompute
+
+    @property
+    def collectives(self) -> Collectives:
+        """Collective operations, this rank's part of each."""
+        from tracelens_graph.graph.collectives import collectives_of
+
+        return collectives_of(self)
+
+    def classes(self, shapes: bool = True, kernel_names: bool = False) -> Table:
+        """Classes of equal call subtrees with GPU work; see `graph.classes.class_table`."""
+        from tracelens_graph.graph.classes import class_table
+
+        return class_table(self, shapes, kernel_names)
+
+    def same_as(self, node: Node, shapes: bool = True, kernel_names: bool = False) -> list[Node]:
+        """Nodes whose call subtree equals this one's, itself included; see `graph.classes.same_as`."""
+        from tracelens_graph.graph.classes import same_as
+
+        return same_as(self, node, shapes, kernel_names)
+
+
+def readable(core: Core) -> Graph:
+    """A graph with the reading API: the same one, if it has it."""
+    return core if isinstance(core, Graph) else changed(core)
+
+
+def changed(core: Core, **parts: Any) -> Graph:
+    """A graph of which some parts (names in `PARTS`) are others; all else is shared, what was derived is not kept."""
+    return Graph(**{name: parts[name] if name in parts else getattr(core, name) for name in PARTS})
+
+
+def lean(core: Core, columns: Iterable[str]) -> Graph:
+    """The graph with some of its columns only, and those that every graph has.
+
+    Argument sets and autograd arrows, which are of no use without `argset` and `sequence`, go with these columns.
+
+    Args:
+        core: the graph.
+        columns: names of `schema.STORED`.
+    """
+    parts: dict[str, Any] = {"columns": core.columns.only(columns)}
+    if "argset" not in parts["columns"].names:
+        parts["argsets"] = []
+    if "sequence" not in parts["columns"].names:
+        parts["autograd_flows"] = Flows.of()
+    return changed(core, **parts)
+
+
+def kinds_named(kind: Kind | str | Iterable[Kind | str]) -> list[Kind]:
+    """Kinds from their names; "gpu", "host" and "python" stand for groups.
+
+    Raises:
+        NodeNotFoundError: no kind has that name; the message lists those there are.
+    """
+    if isinstance(kind, Kind):
+        return [kind]
+    if not isinstance(kind, str):
+        return [found for one in kind for found in kinds_named(one)]
+    groups = {"gpu": list(GPU_KINDS), "host": list(HOST_KINDS), "python": list(PYTHON_KINDS)}
+    lookup = {k.name.lower(): [k] for k in Kind} | groups
+    try:
+        return lookup[kind.lower()]
+    except KeyError:
+        raise NodeNotFoundError(f"no kind of node is called {kind!r}; {hint(str(kind), lookup)}") from None
