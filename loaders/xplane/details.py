@@ -6,7 +6,6 @@ a trace as any other.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NO_TEXT, Details
 from tracelens_graph.graph.identity import stream_id
+from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import Index
 from tracelens_graph.loaders.xplane.file import opened_bytes
@@ -28,7 +28,6 @@ from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 BLOCK = 1024
 """Events whose details are made at a time."""
 
-_ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 _OWN = ("correlation_id",)
 """Statistics that stand under names of their own."""
 
@@ -132,8 +131,7 @@ class XplaneDetails(Details):
         if kind in DEVICE_KINDS and c.bytes[row] >= 0:
             args["bytes"] = int(c.bytes[row])
         args |= self._sources.of(int(c.uid[row]))
-        if (code := int(c.argset[row])) >= 0:
-            args |= {key: json.loads(text) for key, text in zip(_ARGUMENTS, core.argsets[code], strict=True)}
+        args |= Node(core, row).shapes
         name = core.names[int(c.name[row])]
         if kind is Kind.Step:
             args["name"] = name

@@ -8,7 +8,7 @@ from typing import Any
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.frameworks import XLA
 from tracelens_graph.graph.build import build_core
-from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import GPU, HOST, PROGRAMS, TASK, Collector, Events, programs
@@ -26,7 +26,7 @@ _LONGEST = 100
 """Columns of a name in a message."""
 
 
-def load_xplane(source: Source, progress: Callable[[int, int], None] | None = None) -> Core:
+def load_xplane(source: Source, progress: Callable[[int, int], None] | None = None) -> Graph:
     """The graph of a JAX or XLA profile.
 
     Args:

@@ -153,9 +153,11 @@ def _check_output(table: str | None, format: Format, csv: Path | None, layout: L
     if layout is Layout.tracelens and table is None and csv is None:
         raise typer.BadParameter("--layout tracelens needs --csv or --table")
     if layout is Layout.own and table is not None:
-        from tracelens_graph.analyses.across.compare import COMPARISONS
+        from tracelens_graph.analyses.across.compare import can_be_compared
+        from tracelens_graph.registry import HOMES
 
-        _check_name(table, COMPARISONS)
+        if not can_be_compared(table):
+            _check_name(table, dict.fromkeys(filter(can_be_compared, HOMES)))
 
 
 def _check_name(table: str, known: Mapping[str, object]) -> None:

@@ -235,13 +235,14 @@ def report(
 
 
 def _check_table(name: str, extension: Extension | None) -> None:
-    from tracelens_graph.analyses.report.report_tables import OF_COMPARISON, TABLES
+    from tracelens_graph.analyses.report.report_tables import OF_COMPARISON
+    from tracelens_graph.registry import REPORT
 
-    if name in TABLES or name in OF_COMPARISON:
+    if name in REPORT or name in OF_COMPARISON:
         return
     from tracelens_graph.perf.registry import sheets
     from tracelens_graph.reports.calls_text import CALL_TABLES
 
-    known = [*TABLES, *OF_COMPARISON, *CALL_TABLES, *sheets(), *(extension.table_names if extension else ())]
+    known = [*REPORT, *OF_COMPARISON, *CALL_TABLES, *sheets(), *(extension.table_names if extension else ())]
     if name not in known and not (extension and extension.table_sets):
         raise typer.BadParameter(f"--table: there is no table {name!r}; {hint(name, known)}")

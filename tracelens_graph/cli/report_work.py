@@ -280,8 +280,9 @@ def _counted(core: Core, request: Request) -> Outcome:
 
 def _result(core: Core, path: str, request: Request, processes: int | None = None) -> tuple[Outcome, Window]:
     """Everything that is asked of one trace: files are written, what is to be printed is returned."""
-    from tracelens_graph.analyses.report.report_tables import TABLES, report_tables
+    from tracelens_graph.analyses.report.report_tables import report_tables
     from tracelens_graph.errors import AnalysisError
+    from tracelens_graph.registry import REPORT
 
     options = request.options
     if options.models and request.arch in (None, "auto"):
@@ -299,7 +300,7 @@ def _result(core: Core, path: str, request: Request, processes: int | None = Non
     if request.layout is Layout.tracelens:
         return _judged("".join(_as_tracelens(w, request, options, path)), request, tables, against), w
     for name in request.tables:
-        if name in TABLES or name in tables:
+        if name in REPORT or name in tables:
             continue
         if options.extension and options.extension.table_sets:
             raise AnalysisError(f"there is no table {name!r}; {hint(name, tables)}")

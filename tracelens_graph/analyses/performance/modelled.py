@@ -9,12 +9,12 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.extensions.extension import extension_of
+from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.hlo.told import table_names
 from tracelens_graph.op_table.hlo import INSTRUCTION
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
@@ -79,7 +79,7 @@ def _modelled(w: Window) -> Modelled:
     core, c, models = w.core, w.core.columns, extension_of(w).all_models
     ops = rows_of_kind(c, (Kind.Op,))
     named = {code: model_named(core.names[code], models) for code in distinct(c.name[ops])[0].tolist()}
-    if instructions := list(table_names(core.argsets)):
+    if instructions := list(instructions_of(core)):
         told = np.isin(c.argset[ops], instructions)
         named |= dict.fromkeys(distinct(c.name[ops[told]])[0].tolist(), models.get(INSTRUCTION))
     known, looking, claiming = np.zeros((3, len(core.names) + 1), bool)
@@ -115,7 +115,7 @@ def _modelled(w: Window) -> Modelled:
 def arguments_of(core: Core, row: int) -> Arguments:
     """The recorded arguments of an op."""
     code = int(core.columns.argset[row])
-    return Arguments(*core.argsets[code]) if code >= 0 else _NOTHING
+    return Arguments(*core.argsets[code], instructions_of(core).get(code)) if code >= 0 else _NOTHING
 
 
 def context_of(core: Core, row: int, low: int, high: int) -> CallContext:

@@ -8,9 +8,8 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells, picked, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.graph.arguments import ARGUMENTS, INSTRUCTION, argset_text
 from tracelens_graph.graph.core import Core
-
-ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 
 
 def thread_labels(core: Core) -> tuple[list[tuple[str, str, str]], np.ndarray]:
@@ -27,14 +26,18 @@ def thread_labels(core: Core) -> tuple[list[tuple[str, str, str]], np.ndarray]:
 
 def argument_codes(core: Core) -> np.ndarray:
     """For each argument set a code that is equal for sets that read the same; the last entry is "none recorded"."""
-    plain = [tuple(text.replace(" ", "") for text in argset) for argset in core.argsets]
-    return text_codes([*plain, None])
+    return text_codes([*(argset_text(core, code) for code in range(len(core.argsets))), None])
 
 
 def argument_cells(core: Core, argset: np.ndarray) -> dict[str, Cells]:
-    """The recorded arguments of argument sets as lists; None where nothing was recorded."""
+    """Arguments of argument sets as lists, and of JAX facts of instructions; None where nothing was recorded."""
     texts = [core.argsets[code] if code >= 0 else ("",) * 4 for code in argset.tolist()]
-    return {column: [json.loads(text[i]) if text[i] else None for text in texts] for i, column in enumerate(ARGUMENTS)}
+    cells: dict[str, Cells] = {
+        column: [json.loads(text[i]) if text[i] else None for text in texts] for i, column in enumerate(ARGUMENTS)
+    }
+    if core.instructions:
+        cells[INSTRUCTION] = [core.instructions[code] or None if code >= 0 else None for code in argset.tolist()]
+    return cells
 
 
 def statistic(values: Groups, which: str) -> np.ndarray:

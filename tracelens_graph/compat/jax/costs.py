@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.performance.perf_rows import RATES, stats, work_columns
+from tracelens_graph.analyses.performance.perf_sheets import PERF_SHEET
 from tracelens_graph.analyses.shared.call_columns import by_time, thread_labels
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
@@ -28,7 +29,6 @@ from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.families.hlo import instruction
 from tracelens_graph.perf.model import CallContext
-from tracelens_graph.schema.tables.performance import PERF_SHEET, size_columns
 from tracelens_graph.tables.table import Table
 
 
@@ -88,8 +88,9 @@ def _of_product(one: Instruction, cost: Cost) -> Mapping[str, Any]:
 
 def _of_convolution(one: Instruction) -> Mapping[str, Any]:
     """The sizes of the forward pass, whatever of it is computed."""
-    told, target = one.by_name, one.by_name.get("target", "")
-    operands = [found[0] if (found := arrays(told.get(name, ""))) else ("", []) for name in ("input", "filter")]
+    target = one.target
+    texts = (one.facts.input, one.facts.filter) if one.facts else ("", "")
+    operands = [found[0] if (found := arrays(text)) else ("", []) for text in texts]
     made = one.results[0] if one.results else ("", [])
     source, kernel, result = (*operands, made)
     if target.endswith("BackwardInput"):
@@ -113,11 +114,11 @@ empty where they are packed into one another."""
 
 
 def _of_attention(one: Instruction, cost: Cost) -> Mapping[str, Any]:
-    told = dict(cost.params)
-    causal = told.pop("causal", None)
+    sizes = dict(cost.params)
+    causal = sizes.pop("causal", None)
     dtype = one.types[0] if one.types else ""
     return {
-        **told,
+        **sizes,
         "bias": len(one.dims) > _BIAS and prod(one.dims[_BIAS]) > 0,
         "dtype_A_B": [dtype] * 2,
         "causal": causal,
@@ -199,9 +200,8 @@ def _sheet(name: str, kernels: Kernels, places: np.ndarray, models: list[Cost | 
     columns |= stats("Kernel Time (µs)", time, STATISTICS, 1e-3)
     columns |= {"name_count": time.count, "UID_first": c.uid[chosen.rows[first]]}
     columns = by_time(columns, "Kernel Time (µs)_sum", c.uid[chosen.rows[first]])
-    known = {**PERF_SHEET, **size_columns(columns)}
-    about = {column: known[column] for column in columns}
-    return Table(name, columns, about, kernels.window.titled(f"Cost and rates of kernels: {name.removeprefix('op_')}"))
+    title = kernels.window.titled(f"Cost and rates of kernels: {name.removeprefix('op_')}")
+    return PERF_SHEET.table(columns, title, name=name)
 
 
 def _part(cost: Cost | None, flops: float, moved: float) -> Cost | None:
