@@ -9,15 +9,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from math import prod
 from typing import Any, ClassVar
 
 from tracelens_graph._version import __version__
 from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.core import Core
-from tracelens_graph.replay.heading import dense_strides, entry, identifier
-from tracelens_graph.replay.program_text import HasProgram, ProgramKind
+from tracelens_graph.replay.program_text import HasProgram, ProgramKind, dense_strides, entry, identifier
 from tracelens_graph.replay.replay_plan import CannotReplay, Traced, Work
 
 _TYPES = {
@@ -104,11 +102,6 @@ class InstructionPlan(HasProgram):
     def with_traced(self, traced: Traced, work: Work) -> InstructionPlan:
         """The same instruction with what a profile and models say of it."""
         return replace(self, traced=traced, work=work)
-
-    def file_name(self, number: int) -> str:
-        """Name of its program's file."""
-        told = repr((self.opcode, self.operands, self.result, self.call))
-        return f"{number:03d}_{identifier(self.op)}_{sha256(told.encode()).hexdigest()[:6]}.py"
 
     def json(self) -> dict[str, Any]:
         """What its program computes, in JAX's words."""

@@ -1,11 +1,13 @@
+"""Which schema a call was made by."""
+
 from __future__ import annotations
 
 import pytest
 from recorded_calls import NOTHING, call, listed, scalar, tensor, tensors
 
-from tracelens_graph.replay.recorded_values import NotAValueError, number, numbers
+from tracelens_graph.replay.calls import NotAValueError, number, numbers
+from tracelens_graph.replay.choosing import choose
 from tracelens_graph.replay.replay_plan import CannotReplay
-from tracelens_graph.replay.resolve import choose
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import fake_torch
 import pytest
 
-from tracelens_graph.replay.verify.batches import NoTorchError, Ran, run_scripts
+from tracelens_graph.replay.verify.processes import NoTorchError, Order, Ran, run_scripts
 
 CRASH = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
 PIDS = "import os, sys\nopen(sys.argv[1], 'a').write(f'{os.getpid()}\\n')\n"
@@ -28,7 +28,7 @@ def ran(folder: Path, *sources: str, arguments: Sequence[str] = (), timeout_s: f
     for at, source in enumerate(sources):
         path = folder / f"{at}.py"
         path.write_text(source)
-        scripts.append((path, arguments))
+        scripts.append(Order(str(path), tuple(arguments)))
     return list(run_scripts(scripts, sys.executable, folder, timeout_s))
 
 
@@ -93,7 +93,7 @@ def test_what_takes_too_long_is_killed_with_its_children(torch: Path) -> None:
 def test_processes_end_with_whoever_reads_their_results(torch: Path) -> None:
     pids = torch / "pids"
     (torch / "own.py").write_text(PIDS)
-    results = run_scripts([(torch / "own.py", [str(pids)])] * 3, sys.executable, torch, 20)
+    results = run_scripts([Order(str(torch / "own.py"), (str(pids),))] * 3, sys.executable, torch, 20)
     next(results)
     results.close()
     assert not is_alive(int(pids.read_text()))
@@ -105,4 +105,4 @@ def test_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NoTorchError, match="python.*: libcudart.so.13: cannot open shared object file$"):
         ran(tmp_path, "")
     with pytest.raises(NoTorchError, match="^/nowhere/python: No such file or directory$"):
-        list(run_scripts([(tmp_path / "0.py", [])], "/nowhere/python", tmp_path, 20))
+        list(run_scripts([Order(str(tmp_path / "0.py"))], "/nowhere/python", tmp_path, 20))

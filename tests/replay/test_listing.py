@@ -10,7 +10,7 @@ from calls_to_replay import GPU_US, calls
 from corpus import kineto_traces, loaded, parametrize, trace_id
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.replay.coverage import BY_GRAPH, OUTSIDE, replay_coverage
+from tracelens_graph.replay.listing import BY_GRAPH, OUTSIDE, replay_coverage
 from tracelens_graph.replay.planned import COLLECTIVE, CUSTOM
 from tracelens_graph.tables.table import Table
 

@@ -7,7 +7,7 @@ import queue
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,20 @@ class NoTorchError(TraceLensGraphError):
     """The interpreter has no PyTorch."""
 
 
+class Order(msgspec.Struct, frozen=True):
+    """What to run.
+
+    Attributes:
+        script: a file.
+        arguments: its arguments, if it is run as a program.
+        call: file for the profile of its function `call`, if it is imported for that; else empty.
+    """
+
+    script: str
+    arguments: tuple[str, ...] = ()
+    call: str = ""
+
+
 @dataclass(frozen=True)
 class Ran:
     """How a script ended.
@@ -45,16 +59,14 @@ class Ran:
     error: str
 
 
-def run_scripts(
-    scripts: Iterable[tuple[Path, Sequence[str]]], python: str, folder: Path, timeout_s: float
-) -> Iterator[Ran]:
+def run_scripts(orders: Iterable[Order], python: str, folder: Path, timeout_s: float) -> Iterator[Ran]:
     """Run scripts one after another, each as soon as the result of the one before has been taken.
 
     They share a process as long as it is well: one that crashes it, or takes too long, is killed with all processes
     that it started, and the next one gets a new process. On a GPU a script that fails does, too, as errors stay there.
 
     Args:
-        scripts: files, and the arguments of each.
+        orders: the scripts, and how each is run.
         python: interpreter with PyTorch.
         folder: where they run.
         timeout_s: how long each may take, without importing PyTorch.
@@ -64,10 +76,10 @@ def run_scripts(
     """
     process: _Process | None = None
     try:
-        for script, arguments in scripts:
+        for order in orders:
             if process is None:
                 process = _Process(python, folder)
-            answer, error = process.ask({"script": str(script), "arguments": list(arguments)}, timeout_s)
+            answer, error = process.ask(order, timeout_s)
             error = error or str(answer.get("error", ""))
             ran = Ran(process.device, float(answer.get("seconds", 0)), _one_line(error))
             if not answer or (error and process.device != "cpu"):
@@ -109,7 +121,7 @@ class _Process:
             raise
         self.device = str(there["device"])
 
-    def ask(self, order: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any], str]:
+    def ask(self, order: Order, timeout_s: float) -> tuple[dict[str, Any], str]:
         """The answer to an order; without one, why there is none, and the process is of no more use."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended; the answer says so

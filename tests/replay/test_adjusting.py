@@ -1,16 +1,16 @@
-"""What PyTorch was in during a call shows in what it calls: autocast calls an op again, others call nothing."""
+"""What children and kernels show of arguments: modes, views of conjugates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import pytest
-from recorded_calls import Around, call, tensor, tensors
+from recorded_calls import Around, call, listed, scalar, tensor, tensors
 
-from tracelens_graph.replay.modes import modes
+from tracelens_graph.replay.adjusting import modes
 from tracelens_graph.replay.plan_json import plan_from_json
 from tracelens_graph.replay.planning import plan_of
-from tracelens_graph.replay.replay_plan import Recorded
+from tracelens_graph.replay.replay_plan import Recorded, TensorValue
 
 
 class Traced(Around):
@@ -69,5 +69,46 @@ def test_gradients_that_are_off_and_a_call_below_autograd() -> None:
 def test_modes_are_in_programs_and_in_json() -> None:
     made = plan_of(call("mm", LEFT, RIGHT, around=Traced("aten::to", "aten::mm", last=halves((2, 3), (3, 4)))))
     assert plan_from_json(made.json()) == made
-    assert "runs under autocast bfloat16" in made.script()
-    assert '"modes": ["autocast bfloat16"]' in made.script()
+    assert "runs under autocast bfloat16" in made.script(full=True)
+    assert '"modes": ["autocast bfloat16"]' in made.script(full=True)
+    assert "with torch.autocast(device, dtype=torch.bfloat16):" in made.script()
+
+
+# --- Views of conjugates show in copies that ops make of them
+
+COMPLEX = "c10::complex<float>"
+LEFT, RIGHT = tensor(2, 3, dtype=COMPLEX), tensor(3, 4, dtype=COMPLEX)
+CLONE, RESOLVE = "aten::clone", "aten::resolve_conj"
+
+
+class Copying(Around):
+    """A copy of a tensor below a call."""
+
+    def recorded_of(self, child: str) -> Recorded | None:
+        return Recorded(((2, 3), ()), (COMPLEX, ""), ((3, 1), ()), ("", "")) if child == CLONE else None
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments", "below", "views"),
+    [
+        ("mm", [LEFT, RIGHT], (RESOLVE, CLONE, RESOLVE), [True, False]),
+        ("mm", [LEFT, RIGHT], (RESOLVE, RESOLVE, "aten::addmm", CLONE), [False, False]),
+        ("mul", [LEFT, LEFT], (CLONE, "aten::empty_like"), [False, True]),
+        ("add_", [LEFT, LEFT, scalar("1")], (CLONE,), [False, True]),
+        ("mul", [LEFT, LEFT], (), [False, False]),
+        ("mul", [tensor(2, 3), tensor(2, 3)], (CLONE,), [False, False]),
+        ("resolve_conj", [LEFT], (CLONE,), [True]),
+        ("_fft_c2r", [LEFT, listed("[1]"), scalar("1"), scalar("4")], (CLONE, "aten::empty"), [True]),
+        ("imag", [LEFT], ("aten::_conj", "aten::view_as_real"), [True]),
+        ("imag", [LEFT], ("aten::view_as_real",), [False]),
+        ("linalg_cholesky_ex", [LEFT, scalar("False"), scalar("False")], (CLONE,), [False]),
+        ("clone", [LEFT, scalar("0")], (CLONE,), [False]),
+    ],
+)
+def test_copies(
+    op: str, arguments: list[tuple[object, str, object, str]], below: tuple[str, ...], views: list[bool]
+) -> None:
+    made = plan_of(call(op, *arguments, around=Copying(below)))
+    assert [one.value.conj for one in made.arguments if isinstance(one.value, TensorValue)] == views
+    assert ('"conj": true' in made.script(full=True)) is any(views)
+    assert (".conj()" in made.script()) is any(views)

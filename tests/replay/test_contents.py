@@ -1,3 +1,5 @@
+"""What tensors hold so that operations can run on them."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -5,8 +7,8 @@ from typing import Any
 import pytest
 from recorded_calls import NOTHING, call, listed, scalar, tensor, tensors
 
-from tracelens_graph.replay.arguments import Fill, TensorValue
 from tracelens_graph.replay.planning import plan_of
+from tracelens_graph.replay.replay_plan import Fill, TensorValue
 
 LONG = {"dtype": "long int"}
 

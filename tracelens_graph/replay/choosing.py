@@ -10,27 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.perf.scalar_types import DTYPES, LAYOUTS, MEMORY_FORMATS
-from tracelens_graph.replay.call import Call
-from tracelens_graph.replay.recorded_values import NotAValueError, Number, number, numbers
-from tracelens_graph.replay.replay_plan import CannotReplay
+from tracelens_graph.replay.calls import Call, NotAValueError, Number, number, numbers
+from tracelens_graph.replay.replay_plan import NAMED, CannotReplay
 from tracelens_graph.replay.schemas import Parameter, Schema, parse, schemas_of
 
 SCALAR, SCALARS, TENSORS = "Scalar", "ScalarList", ("TensorList", "OptionalTensorList", "GenericList")
 """Types that the profiler records of what is no tensor."""
 
-NAMED: dict[str, tuple[str, Sequence[str]]] = {
-    "ScalarType": ("dtype", DTYPES), "Layout": ("layout", LAYOUTS),
-    "MemoryFormat": ("memory_format", MEMORY_FORMATS),
-}  # fmt: skip
-"""Types of a schema whose values are recorded as numbers of an enum -> what they are, and their names."""
-
 _INTEGERS = frozenset({"int", "SymInt"})
 _UNRECORDED = frozenset({"str", "Device", "Generator", "Storage", "Stream", "Dimname", "Tensor"})
 """Types that are recorded as nothing; an undefined tensor is."""
 
-_LINK = "give the execution trace of the run: --et FILE"
-_TELL_TYPES = f"record with record_shapes=True, or {_LINK}"
+LINK = "give the execution trace of the run: --et FILE"
+"""What would tell what the profiler does not record."""
 
 
 def choose(call: Call) -> Schema:
@@ -46,7 +38,7 @@ def choose(call: Call) -> Schema:
         bare = [one for one in known if not one.parameters]
         if bare and not call.recorded.dims:
             return bare[0]
-        raise CannotReplay("arguments are not recorded", _TELL_TYPES)
+        raise CannotReplay("arguments are not recorded", f"record with record_shapes=True, or {LINK}")
     alike = [one for one in known if len(one.parameters) == len(call)]
     if not alike:
         raise CannotReplay(f"no known schema takes {len(call)} arguments", "a newer version of tracelens_graph")
@@ -54,7 +46,7 @@ def choose(call: Call) -> Schema:
         return named
     scored = [(score, one) for one in alike if (score := _score(call, one)) > 0]
     if not scored:
-        raise CannotReplay("no known schema takes these arguments", _LINK)
+        raise CannotReplay("no known schema takes these arguments", LINK)
     return min(scored, key=lambda one: (-one[0], _has_string(one[1]), -_absent(call, one[1]), len(one[1].overload)))[1]
 
 
