@@ -115,7 +115,7 @@ def test_more_moments_than_pixels_keep_their_extremes(opened: Opened) -> None:
         """(() => {
           const n = 50000, device = { time: Float64Array.from({ length: n }, (_, i) => i),
             allocated: Float64Array.from({ length: n }, (_, i) => (i * 7919) % 10007), reserved: null };
-          const [xs, ys] = Moments.points(device, 0, n, 100, n);
+          const [xs, ys] = $moments.Moments.points(device, { from: 0, to: n }, 100, n);
           return [xs.length, Math.max(...ys), Math.min(...ys), xs.every((x, k) => !k || x >= xs[k - 1])];
         })()"""
     )

@@ -24,7 +24,7 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, subtree_sums
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.names import Names, clean
-from tracelens_graph.reports.html.planes import Packed
+from tracelens_graph.reports.html.shell import Packed
 from tracelens_graph.schema import Kind
 
 MOST_FRAMES = 60_000

@@ -10,19 +10,81 @@ ids are believed with fewer, unless a constant pairs more.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from tracelens_graph.errors import LinkError
-from tracelens_graph.execution.joining.by_ids import by_ids, offsets
-from tracelens_graph.execution.joining.by_order import by_order, within_longer
-from tracelens_graph.execution.joining.other_process import is_same_process, other_process
-from tracelens_graph.execution.joining.sides import Pairs, Side
+from tracelens_graph.execution.arguments import ArgumentSet, ArgumentSets, collective_arguments
 from tracelens_graph.execution.link import Link
+from tracelens_graph.execution.matching import Pairs, Side, by_ids, by_order, offsets, within_longer
 from tracelens_graph.execution.trace import ExecutionTrace
+from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import Graph, changed
+from tracelens_graph.schema import GPU_KINDS, Kind
+
+_DEVICE = re.compile(rb'"(?:cuda|xpu|hpu|mtia):([0-9]{1,4})"')
+_DEFAULT = "default_pg"
+_NODES = 2000
+"""Nodes in which devices are looked for."""
+
+
+def other_process(core: Core, execution: ExecutionTrace) -> str:
+    """What tells that they are of two ranks; empty if nothing does.
+
+    One process id on both sides is one process. Two may be two runs of a program; then ranks may not differ where both
+    sides record them, nor devices where a side tells of a job without its rank.
+    """
+    if is_same_process(core, execution):
+        return ""
+    collectives = collective_arguments(execution)
+    ranks = _rank_of_graph(core), _rank(collectives.values(), core.info.world_size)
+    if None not in ranks:
+        return f"of two ranks, {ranks[0]} and {ranks[1]}" if ranks[0] != ranks[1] else ""
+    if not collectives and core.info.rank is None and not core.collective_args:
+        return ""
+    c = core.columns
+    used = {int(one) for one in c.device[is_kind(c.kind, GPU_KINDS)].tolist()}
+    named = _devices(execution)
+    if used and named and not used & named:
+        told = [", ".join(map(str, sorted(one))) for one in (used, named)]
+        return f"of two ranks, on devices {told[0]} and {told[1]}"
+    return ""
+
+
+def is_same_process(core: Core, execution: ExecutionTrace) -> bool | None:
+    """Whether both name one process; None if one of them names none."""
+    pids = {str(pid) for pid, _ in core.threads}
+    return None if execution.info.pid is None or not pids else str(execution.info.pid) in pids
+
+
+def _rank_of_graph(core: Core) -> int | None:
+    return core.info.rank if core.info.rank is not None else _rank(core.collective_args.values(), core.info.world_size)
+
+
+def _rank(collectives: Iterable[Mapping[str, Any]], world_size: int | None) -> int | None:
+    """The rank of a process in its job, from collectives of the group of all ranks; None if it is not recorded."""
+    for one in collectives:
+        rank = one.get("rank")
+        is_all = world_size is not None and one.get("group_size") == world_size
+        if type(rank) is int and (is_all or one.get("group_description") == _DEFAULT):
+            return rank
+    return None
+
+
+def _devices(execution: ExecutionTrace) -> set[int]:
+    found: set[int] = set()
+    for side in (execution.inputs, execution.outputs):
+        for arguments in side[:_NODES]:
+            found |= {int(one) for one in _DEVICE.findall(bytes(arguments.values))}
+    return found
+
 
 _FEWEST_NAMES = 5
 """Different names among the pairs from which on a method is believed that fits the two to one another."""
@@ -150,4 +212,72 @@ def _why(side: Side, other: Side, joined: np.ndarray, named_otherwise: np.ndarra
     ]
     conditions, words = [applies for applies, _ in reasons], [reason for _, reason in reasons]
     found: list[str] = np.select(conditions, words, f"not in the {other.what}").tolist()
+    return found
+
+
+_NOTHING: ArgumentSet = ("", "", "", "")
+
+
+def linked_graph(core: Core, link: Link) -> Graph:
+    """The graph with a link, and with arguments from there where its own trace has none.
+
+    An op takes dims, types, strides and concrete inputs, each where it lacks it; if both sides count other numbers of
+    arguments, it keeps what it has. A collective takes what is not recorded of it.
+    """
+    parts: dict[str, Any] = {"collective_args": _collectives(core, link), "link": link}
+    if "argset" in core.columns.names:
+        codes, parts["argsets"] = _argument_sets(core, link)
+        parts["columns"] = Columns({**dict(core.columns), "argset": codes})
+    return changed(core, **parts)
+
+
+def _argument_sets(core: Core, link: Link) -> tuple[np.ndarray, list[ArgumentSet]]:
+    c, node = core.columns, link.node_of_row
+    old = c.argset.astype(np.int64)
+    lacks = np.array([not all(one) for one in (*core.argsets, _NOTHING)], bool)
+    rows = np.flatnonzero((node >= 0) & (c.kind == Kind.Op) & lacks[old])
+    sets = ArgumentSets()
+    order = np.argsort(node[rows], kind="stable")
+    new = np.empty(len(rows), np.int64)
+    new[order] = sets.codes(link.execution.inputs, node[rows][order])
+    rows, new = rows[new >= 0], new[new >= 0]
+    recorded = sets.sets
+    pairs, place = np.unique(np.column_stack((old[rows], new)), axis=0, return_inverse=True)
+    every: list[ArgumentSet] = [(one[0], one[1], one[2], one[3]) for one in core.argsets]
+    known = {one: code for code, one in enumerate(every)}
+    found = np.empty(len(pairs), np.int64)
+    for at, (mine, theirs) in enumerate(pairs.tolist()):
+        whole = _completed(every[mine] if mine >= 0 else _NOTHING, recorded[theirs])
+        if whole not in known:
+            known[whole] = len(every)
+            every.append(whole)
+        found[at] = known[whole]
+    old[rows] = found[place.reshape(-1)]
+    return old.astype(c.argset.dtype), every
+
+
+def _completed(mine: ArgumentSet, theirs: ArgumentSet) -> ArgumentSet:
+    """An argument set with the parts that it lacks, if both count as many arguments."""
+    if len({_length(part) for part in (*mine, *theirs) if part}) > 1:
+        return mine
+    dims, types, strides, concrete = (own or other for own, other in zip(mine, theirs, strict=True))
+    return dims, types, strides, concrete
+
+
+def _length(part: str) -> int:
+    try:
+        return len(msgspec.json.decode(part))
+    except (msgspec.DecodeError, TypeError, RecursionError):
+        return -1
+
+
+def _collectives(core: Core, link: Link) -> dict[int, dict[str, Any]]:
+    found = dict(core.collective_args)
+    recorded = collective_arguments(link.execution)
+    rows = link.row_of_node[list(recorded)]
+    uids = core.columns.uid[rows].tolist()
+    for row, uid, told in zip(rows.tolist(), uids, recorded.values(), strict=True):
+        if row >= 0:
+            own = {key: value for key, value in found.get(uid, {}).items() if value is not None}
+            found[uid] = {**told, **own}
     return found

@@ -1,21 +1,135 @@
-"""Joining by the order of names on each thread, where ids do not help."""
+"""Pairs of nodes of a graph and of an execution trace: by ids, or by the order of names on each thread."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.execution.joining.sides import Pairs, Side
-from tracelens_graph.graph.anchors import surroundings
-from tracelens_graph.graph.common_order import common_order
+from tracelens_graph.execution.trace import ExecutionTrace
+from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.common_order import common_order, surroundings
+from tracelens_graph.graph.core import Core
+from tracelens_graph.schema import Kind
+
+Pairs = tuple[np.ndarray, np.ndarray]
+"""Places in the first and in the second side, of equal length."""
+
+_JOINED = (Kind.Op, Kind.Annotation, Kind.Step)
+
+
+@dataclass(eq=False)
+class Side:
+    """Ops and ranges of one of the two, thread by thread, on each in the order in which they began.
+
+    Attributes:
+        what: what it is called in messages.
+        row: rows of the graph, or of the execution trace.
+        name: codes of names, the same for both sides.
+        thread: number of the thread.
+        order: ascending with the beginning, over all threads.
+        record_id, external_id: 0 where there is none.
+        is_step: whether it is a range `ProfilerStep#n`.
+    """
+
+    what: str
+    row: np.ndarray
+    name: np.ndarray
+    thread: np.ndarray
+    order: np.ndarray
+    record_id: np.ndarray
+    external_id: np.ndarray
+    is_step: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @classmethod
+    def of_graph(cls, core: Core, record_ids: np.ndarray) -> Side:
+        """Ops, annotations and steps of a graph."""
+        c = core.columns
+        rows = np.flatnonzero(is_kind(c.kind, _JOINED))
+        # Of equal times an annotation is the outer one; ops stand in the order of the call forest.
+        keys = rows, c.kind[rows] == Kind.Op, -c.dur_ns[rows], c.start_ns[rows]
+        order = np.empty(len(rows), np.int64)
+        order[np.lexsort(keys)] = np.arange(len(rows))
+        rows, order = (values[np.lexsort((order, c.thread[rows]))] for values in (rows, order))
+        return cls(
+            "trace", rows, c.name[rows].astype(np.int64), c.thread[rows].astype(np.int64), order, record_ids[rows],
+            np.maximum(c.external_id[rows], 0), c.kind[rows] == Kind.Step,
+        )  # fmt: skip
+
+    @classmethod
+    def of_execution_trace(cls, execution: ExecutionTrace, core: Core) -> Side:
+        """Ops and ranges of an execution trace, with the codes that names have in a graph."""
+        known = {name: code for code, name in enumerate(core.names)}
+        codes = [known.setdefault(name, len(known)) for name in execution.names]
+        rows = np.flatnonzero(execution.is_op)
+        rows = rows[np.argsort(execution.tid[rows], kind="stable")]
+        name = np.array(codes, np.int64)[execution.name[rows]]
+        steps = [code for name, code in known.items() if name.startswith("ProfilerStep#")]
+        return cls(
+            "execution trace", rows, name, execution.tid[rows], rows, np.maximum(execution.rf_id[rows], 0),
+            np.zeros(len(rows), np.int64), np.isin(name, steps),
+        )  # fmt: skip
+
+
+_VOTES = 1 << 20
+"""Pairs of ids that vote for a constant, and places that vote for one."""
+_MOST_OF_NAME = 1024
+_CANDIDATES = 3
+
+
+def by_ids(first: np.ndarray, second: np.ndarray, offset: int = 0) -> Pairs:
+    """Places of ids of which the first is the second plus a constant; 0 is no id, and so is one that occurs twice."""
+    sides = []
+    for ids in (first, second):
+        values, places, counts = np.unique(ids, return_index=True, return_counts=True)
+        single = (counts == 1) & (values != 0)
+        sides.append((values[single], places[single]))
+    (ids, places), (others, their_places) = sides
+    _, at, their = np.intersect1d(ids, others + offset, assume_unique=True, return_indices=True)
+    return places[at], their_places[their]
+
+
+def offsets(trace: Side, nodes: Side) -> Iterator[int]:
+    """Constants by which the ids of the two may differ, likeliest first.
+
+    Nodes of one name vote with the differences of their ids, those of the rarest names first.
+    """
+    mine, theirs = (np.flatnonzero(side.record_id) for side in (trace, nodes))
+    if not len(mine) or not len(theirs):
+        return
+    size = int(max(trace.name.max(), nodes.name.max())) + 1
+    counts = [np.bincount(side.name[at], minlength=size) for side, at in ((trace, mine), (nodes, theirs))]
+    votes = counts[0] * counts[1]
+    order = np.argsort(votes, kind="stable")
+    voters = order[(votes[order] > 0) & (np.cumsum(votes[order]) <= _VOTES)]
+    if not len(voters):
+        voters = order[votes[order] > 0][:1]
+    by_name = [_by_name(side, at, size) for side, at in ((trace, mine), (nodes, theirs))]
+    differences = [np.empty(0, np.int64)]
+    for name in voters.tolist():
+        a, b = (ids[ends[name] : ends[name + 1]][:_MOST_OF_NAME] for ids, ends in by_name)
+        differences.append((a[:, None] - b[None, :]).ravel())
+    values, found = np.unique(np.concatenate(differences), return_counts=True)
+    likeliest = values[np.argsort(-found, kind="stable")][:_CANDIDATES]
+    yield from (int(one) for one in likeliest if one)
+
+
+def _by_name(side: Side, at: np.ndarray, size: int) -> Pairs:
+    """Ids ordered by name, and where those of each name begin."""
+    order = np.argsort(side.name[at], kind="stable")
+    ends = np.concatenate(([0], np.cumsum(np.bincount(side.name[at], minlength=size))))
+    return side.record_id[at][order], ends
+
 
 _REACH = 4
 """Neighbours on each side by which places of two sequences are told to be alike."""
 _VOTERS = 256
-_VOTES = 1 << 20
 _AS_GOOD = 0.5
 """Share of the votes of the best place from which on another one is looked at."""
 _PLACES = 1000
