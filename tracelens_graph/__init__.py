@@ -21,7 +21,7 @@ _NAMES = {
     "analyses.diagnosis.finding": "Finding",
     "analyses.diagnosis.verdict": "verdict",
     "analyses.kernels.short_kernels": "short_kernel_histogram",
-    "analyses.memory.over_time": "memory_over_time",
+    "analyses.memory.peak": "memory_over_time",
     "analyses.performance.perf_sheets": "perf_sheets",
     "analyses.performance.roofline_summary": "roofline_summary",
     "analyses.places.modules": "modules",

@@ -18,8 +18,7 @@ import numpy as np
 from tracelens_graph.analyses.performance.perf_rows import RATES, stats, work_columns
 from tracelens_graph.analyses.performance.perf_sheets import PERF_SHEET
 from tracelens_graph.analyses.shared.call_columns import by_time, thread_labels
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, text_codes
 from tracelens_graph.compat.jax.instructions import Instruction, arrays
 from tracelens_graph.compat.jax.kernels import Kernels
 from tracelens_graph.compat.jax.launchers import STATISTICS, details
