@@ -16,10 +16,9 @@ import numpy as np
 import pandas as pd
 
 from tracelens_graph.analyses.ops.launchers import OpCalls, busy_by_group
-from tracelens_graph.analyses.performance.modelled import arguments_of, context_of
 from tracelens_graph.analyses.performance.perf_rows import CostedCalls, work_columns
-from tracelens_graph.analyses.performance.unified import unified
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.performance.unified import arguments_of, context_of, unified
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.categories.gemm_names import ParsedName
 from tracelens_graph.categories.kernel_names import parse_name

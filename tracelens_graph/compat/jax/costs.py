@@ -18,8 +18,7 @@ import numpy as np
 from tracelens_graph.analyses.performance.perf_rows import RATES, stats, work_columns
 from tracelens_graph.analyses.performance.perf_sheets import PERF_SHEET
 from tracelens_graph.analyses.shared.call_columns import by_time
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, text_codes
 from tracelens_graph.compat.cells import thread_columns
 from tracelens_graph.compat.jax.kernels import STATISTICS, Instruction, Kernels, arrays, details
 from tracelens_graph.compat.jax.rules import JAX_KEYS

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.grouping import Cells, text_codes
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, text_codes
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.compat.jax.rules import JAX_RULES
 from tracelens_graph.graph.arguments import instructions_of

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tracelens_graph.analyses.shared.call_columns import by_time, statistic
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, shares, text_codes
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, shares, text_codes
 from tracelens_graph.analyses.timeline.timeline import GPU_TIMELINE, times_by_group, unlinked_notes
 from tracelens_graph.compat.jax.costs import op_sheets
 from tracelens_graph.compat.jax.kernels import STATISTICS, Kernels, details, pids

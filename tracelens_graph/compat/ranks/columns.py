@@ -16,9 +16,8 @@ import numpy as np
 from tracelens_graph.analyses.ranks.nodes import Nodes
 from tracelens_graph.analyses.ranks.sizes import bus_factors, rule_of
 from tracelens_graph.analyses.shared.call_columns import statistic
-from tracelens_graph.analyses.shared.collective_arguments import KEYS
-from tracelens_graph.analyses.shared.grouping import Cells, picked, text_codes
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked, text_codes
+from tracelens_graph.analyses.timeline.collectives import KEYS
 from tracelens_graph.compat.ranks.instances import Instances, collective_id, spans_of_groups
 from tracelens_graph.compat.ranks.kernels import Arguments, RankKernels
 from tracelens_graph.graph.arrays import distinct
