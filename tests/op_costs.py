@@ -146,15 +146,20 @@ class _Unseen(CallContext):
 
 
 class Family:
-    """The models of ops whose formulas are in one module, and the tests that all families share.
+    """The models of ops whose formulas are in one module, or some of them, and the tests that all families share.
 
     Attributes:
         models: op -> its model.
     """
 
-    def __init__(self, name: str, changed: Callable[[OpModel], OpModel] = lambda model: model) -> None:
+    def __init__(
+        self,
+        name: str,
+        wanted: Callable[[OpModel], bool] = lambda model: True,
+        changed: Callable[[OpModel], OpModel] = lambda model: model,
+    ) -> None:
         ops = [op for op, entry in OP_TABLE.items() if entry.model and entry.model.family == name]
-        self.models = {op: changed(MODELS[op]) for op in ops}
+        self.models = {op: changed(MODELS[op]) for op in ops if wanted(MODELS[op])}
 
     def cost(self, name: str, *given: Argument, kernels: tuple[str, ...] = ()) -> Cost:
         """What the model of an op says of a call."""

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import cases, chosen_traces, loaded, needs_goldens, parametrize, reference_tables
-from tracelens_graph.analyses.kernels.kernel_categories import (
+from tracelens_graph.analyses.kernels.kernels import (
     KERNEL_CATEGORY_DETAIL,
     KERNEL_CATEGORY_SUMMARY,
     kernel_category_detail,
     kernel_category_summary,
+    kernel_summary,
 )
-from tracelens_graph.analyses.kernels.kernels import kernel_summary
 from tracelens_graph.analyses.kernels.short_kernels import ARGUMENTS, short_kernel_histogram, short_kernels_summary
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.errors import AnalysisError

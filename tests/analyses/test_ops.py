@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import chosen_traces, loaded, parametrize
-from tracelens_graph.analyses.ops.kernel_details import details_of_groups, truncated
+from tracelens_graph.analyses.ops.kernel_details import SHORTEST_NS, details_of_groups, overlap, truncated
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, launchers
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category, ops_unique_args
-from tracelens_graph.analyses.ops.overlap import SHORTEST_NS, overlap
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window

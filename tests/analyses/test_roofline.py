@@ -20,10 +20,8 @@ from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.idle.idle import idle_causes
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.ops.signatures import op_signatures
-from tracelens_graph.analyses.performance.below_roof import below_roof
 from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION, unified_perf_summary
-from tracelens_graph.analyses.performance.reached import Reached, positive, reached
-from tracelens_graph.analyses.performance.roofline_points import RooflinePoints
+from tracelens_graph.analyses.performance.roofline_points import Reached, RooflinePoints, below_roof, positive, reached
 from tracelens_graph.analyses.performance.roofline_summary import (
     PART_MEANING,
     Part,

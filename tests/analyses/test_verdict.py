@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.diagnosis.account import account_of
+from tracelens_graph.analyses.diagnosis.families import op_advice
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, TOPICS, Finding
-from tracelens_graph.analyses.diagnosis.op_advice import op_advice
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import Cause, idle_causes
 from tracelens_graph.analyses.ops.top_ops import top_ops

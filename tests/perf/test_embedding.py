@@ -5,9 +5,9 @@ from __future__ import annotations
 from op_costs import BF16, FP32, Family, Known
 
 from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.families.embedding import elements_by_index, rows_by_index, rows_put_back
+from tracelens_graph.perf.families.training import elements_by_index, rows_by_index, rows_put_back
 
-FAMILY = Family("embedding")
+FAMILY = Family("training")
 V, D, B, S = 50, 8, 3, 7
 LONG = "long int"
 TABLE, INDICES = (BF16, (V, D)), (LONG, (B, S))

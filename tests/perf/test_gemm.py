@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from op_costs import BF16, BYTES, FP4, FP8, FP32, INT8, Family, Known, check_no_less, dense
 
 from tracelens_graph.perf.families.gemm import gemm
-from tracelens_graph.perf.families.matrix import transposed
+from tracelens_graph.perf.families.shared import transposed
 
 FAMILY = Family("gemm")
 

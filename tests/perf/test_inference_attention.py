@@ -14,8 +14,14 @@ from op_costs import BF16, FP8, Family, Row, call, differing, golden_rows
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.attention import Heads, attention
-from tracelens_graph.perf.families.batch import Batch, Requests, read_batch
-from tracelens_graph.perf.families.inference_attention import batch_attention, gated_delta_net, sparse_attention
+from tracelens_graph.perf.families.inference_attention import (
+    Batch,
+    Requests,
+    batch_attention,
+    gated_delta_net,
+    read_batch,
+    sparse_attention,
+)
 from tracelens_graph.perf.model import CallContext, OpModel
 
 FAMILY = Family("inference_attention")
@@ -61,7 +67,7 @@ KNOWN = [
     ("sglang::store_cache", (KEY, KEY, _PAGES, _PAGES, _INDICES)),
 ]
 test_hostile_without_annotation = FAMILY.hostile(KNOWN)
-test_hostile = Family("inference_attention", _under_mixed).hostile(KNOWN)
+test_hostile = Family("inference_attention", changed=_under_mixed).hostile(KNOWN)
 
 
 @pytest.mark.parametrize(("name", "arguments"), KNOWN)

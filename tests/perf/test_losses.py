@@ -5,9 +5,9 @@ from __future__ import annotations
 from op_costs import BF16, FP32, Family, Known
 
 from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.families.losses import cross_entropy, difference_loss, negative_log_likelihood
+from tracelens_graph.perf.families.training import cross_entropy, difference_loss, negative_log_likelihood
 
-FAMILY = Family("losses")
+FAMILY = Family("training")
 B, S, V = 6, 7, 1000
 LONG = "long int"
 LOGITS, ROWS, TARGETS = (BF16, (B, 1, V)), (FP32, (B, V)), (LONG, (B,))

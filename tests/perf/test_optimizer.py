@@ -12,10 +12,10 @@ from op_costs import Family, check_no_less
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.optimizer import adam, sgd
+from tracelens_graph.perf.families.training import adam, sgd
 from tracelens_graph.perf.model import CallContext
 
-FAMILY = Family("optimizer")
+FAMILY = Family("training", lambda model: model.sheet == "Optimizer_fwd")
 LISTS = [[128, 128], [128]]
 E = 128 * 128 + 128
 MULTI = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::TensorListMetadata<2>, {}>"

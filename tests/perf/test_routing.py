@@ -5,9 +5,9 @@ from __future__ import annotations
 from op_costs import BF16, FP32, Family, Known
 
 from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.families.routing import scored_experts
+from tracelens_graph.perf.families.moe import scored_experts
 
-FAMILY = Family("routing")
+FAMILY = Family("moe")
 M, E, K, D = 30, 64, 8, 128
 GATING, BIAS, WEIGHTS, IDS = (BF16, (M, E)), (BF16, (E,)), (FP32, (M, K)), ("int", (M, K))
 

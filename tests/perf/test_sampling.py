@@ -7,9 +7,9 @@ from op_costs import BF16, FP32, Family
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.sampling import random_numbers, sampled_by_noise
+from tracelens_graph.perf.families.elementwise import random_numbers, sampled_by_noise
 
-FAMILY = Family("sampling")
+FAMILY = Family("elementwise")
 T, V = 6, 1000
 CALL = (("int", (T,)), (BF16, (T, V)), (FP32, (T, V)), 1.0, 1e-9)
 

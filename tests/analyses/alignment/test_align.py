@@ -27,7 +27,7 @@ from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.leaf_matching import settle_gaps
 from tracelens_graph.analyses.alignment.sequence import NEVER, Pairs
 from tracelens_graph.analyses.alignment.sequence import aligned as aligned_sequence
-from tracelens_graph.graph import anchors
+from tracelens_graph.graph import common_order as anchors
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading.one import load_core

@@ -18,7 +18,7 @@ from memory_traces import instant, training
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.memory.blocks import blocks_of, whose_work
 from tracelens_graph.analyses.memory.instants import instants_of
-from tracelens_graph.analyses.memory.over_time import DeviceMemory, memory_over_time
+from tracelens_graph.analyses.memory.peak import DeviceMemory, memory_over_time
 from tracelens_graph.analyses.places.modules import PASSES
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import calls_at
