@@ -6,7 +6,7 @@ GPU work; else it is left out, with its share of time. What the host does betwee
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_field
 from typing import Any, ClassVar
@@ -24,7 +24,15 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.contents import Site, fill
 from tracelens_graph.replay.planned import planned, traced_at
-from tracelens_graph.replay.program_text import HasProgram, ProgramKind, entry, identifier, written_by
+from tracelens_graph.replay.program_text import (
+    HasProgram,
+    LeftOut,
+    ProgramKind,
+    entry,
+    identifier,
+    left_out,
+    written_by,
+)
 from tracelens_graph.replay.replay_plan import Fill, ReplayPlan, Use, Value
 from tracelens_graph.replay.shared_tensors import LinkedCall, Sharing, link
 from tracelens_graph.schema import HOST_KINDS, Kind
@@ -49,30 +57,6 @@ class Step:
 
     call: LinkedCall
     traced_us: float
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Operations that are not replayed.
-
-    Attributes:
-        what: name of the operation.
-        reason, remedy: why, and what would help; the latter may be empty.
-        calls: how many there are.
-        percent: share of the sequence's time.
-    """
-
-    what: str
-    reason: str
-    remedy: str
-    calls: int
-    percent: float
-
-    @property
-    def line(self) -> str:
-        """In words."""
-        remedy = f"; {self.remedy}" if self.remedy else ""
-        return f"{self.percent:.1f} %: {self.calls:,} x {self.what}: {self.reason}{remedy}"
 
 
 @dataclass(frozen=True)
@@ -225,9 +209,9 @@ def sequence(graph: Core | Window, under: int | str) -> SequencePlan:
         found.look_at(row)
     order = sorted(range(len(found.rows)), key=lambda at: (int(core.columns.start_ns[found.rows[at]]), at))
     rows, plans = [found.rows[at] for at in order], [found.plans[at] for at in order]
-    left_out = tuple(found.left_out(rows))
+    lost = found.left_out(rows)
     if not rows:
-        why = f": {left_out[0].what}: {left_out[0].reason}" if left_out else ", as there are no operations"
+        why = f": {lost[0].what}: {lost[0].reason}" if lost else ", as there are no operations"
         raise AnalysisError(f"nothing below {cut_end(where.name, 100)} can be replayed{cut_end(why, 200)}")
     sharing = _sensible(link(core, rows, plans))
     steps = tuple(Step(call, found.ns(row) / 1e3) for call, row in zip(sharing.calls, rows, strict=True))
@@ -236,7 +220,7 @@ def sequence(graph: Core | Window, under: int | str) -> SequencePlan:
         uid=int(core.columns.uid[where.row]),
         others=where.others,
         steps=steps,
-        left_out=left_out,
+        left_out=lost,
         written=sharing.written,
         linked=None if (known := link_of(core)) is None else int((known.node_of_row[rows] >= 0).sum()),
         is_gpu=found.is_gpu,
@@ -303,14 +287,12 @@ class _Found:
         own = self._core.names[c.name[row]]
         return own in names and own != _CAST and set(names) <= {own, _CAST}
 
-    def left_out(self, rows: Sequence[int]) -> Iterator[LeftOut]:
+    def left_out(self, rows: Sequence[int]) -> tuple[LeftOut, ...]:
         """What is not replayed, by share of the time of all."""
         if len(self._no_op):
             times = self._core.columns.dur_ns[self._no_op].astype(float).tolist()
             self._skipped[_NO_OP, "its launch is in no operation", "record CPU activities, too"] = times
-        whole = sum(map(self.ns, rows)) + sum(map(sum, self._skipped.values()))
-        for (what, reason, remedy), times in sorted(self._skipped.items(), key=lambda one: -sum(one[1])):
-            yield LeftOut(what, reason, remedy, len(times), 100 * sum(times) / whole if whole else 0.0)
+        return left_out(self._skipped, sum(map(self.ns, rows)) + sum(map(sum, self._skipped.values())))
 
 
 def _sensible(sharing: Sharing) -> Sharing:
