@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -16,6 +15,7 @@ import torch
 
 from tracelens_graph.replay.program.measure import (
     BETWEEN_CALLS,
+    ended,
     measure_call,
     operator,
     options,
@@ -304,14 +304,13 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.cap_bytes is not None:
         parser.error("only a program of one operation can shrink its sizes: here, those of results follow from them")
-    try:
-        result = measured(asked)
-        show_sequence(result)
-        if asked.json:
-            write(asked.json, lambda part: Path(part).write_text(json.dumps([result], indent=1)))
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        print(f"{PLAN['title']}: {why(error)}", file=sys.stderr)
-        return 1
+    return ended(lambda: run(asked), PLAN["title"])
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Measure the sequence, and print what it takes."""
+    result = measured(asked)
+    show_sequence(result)
+    if asked.json:
+        write(asked.json, lambda part: Path(part).write_text(json.dumps([result], indent=1)))
     return 0

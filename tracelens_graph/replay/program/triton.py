@@ -16,11 +16,11 @@ import torch
 from tracelens_graph.replay.program.measure import (
     arguments,
     check_fits,
+    ended,
     known_of,
     measure_call,
     options,
     show,
-    why,
     write,
 )
 from tracelens_graph.replay.program.values import build_on
@@ -46,26 +46,17 @@ def main() -> int:
     if not source.is_file():
         print(wanted(source))
         return NOT_FILLED
-    try:
-        result = measure_call(launcher(loaded(source), asked.device), known(), asked)
-        show(result)
-        if asked.json:
-            write(asked.json, lambda part: Path(part).write_text(json.dumps([result], indent=1)))
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        print(f"{PLAN['kernel']}: {why(error)}", file=sys.stderr)
-        return 1
+    return ended(lambda: run(source, asked), PLAN["kernel"])
+
+
+def run(source: Path, asked: argparse.Namespace) -> int:
+    """Measure the kernel that a file defines."""
+    known = known_of(PLAN["plan"]) | {"op": PLAN["kernel"]}
+    result = measure_call(launcher(loaded(source), asked.device), known, asked)
+    show(result)
+    if asked.json:
+        write(asked.json, lambda part: Path(part).write_text(json.dumps([result], indent=1)))
     return 0
-
-
-def known() -> dict[str, Any]:
-    """What is known of the kernel besides its arguments."""
-    found = known_of(PLAN["plan"])
-    return found | {
-        "op": PLAN["kernel"],
-        "traced_us": found["traced_us"] or PLAN["plan"].get("traced", {}).get("kernel_us", 0.0),
-    }
 
 
 def wanted(source: Path) -> str:
