@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tracelens_graph.errors import DamagedBytesError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NO_TEXT, Details
 from tracelens_graph.graph.identity import stream_id
@@ -21,7 +22,7 @@ from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import Index
 from tracelens_graph.loaders.xplane.file import opened_bytes
 from tracelens_graph.loaders.xplane.space import stats_of
-from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, Damaged, fields
+from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, fields
 from tracelens_graph.schema import DEVICE_KINDS, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 
@@ -111,7 +112,7 @@ class XplaneDetails(Details):
                         if uid >= begin:
                             found[uid] = told
                         uid += 1
-                except Damaged:
+                except DamagedBytesError:
                     pass
             at += 1
         return found
@@ -173,7 +174,7 @@ def _next_event(data: Buffer, at: int, names: dict[int, str]) -> tuple[int, dict
     """Where the event behind one begins, and the statistics of that at a place, which is that of its tag."""
     _, wire, begin, end = next(fields(data, at, len(data)))
     if wire != BYTES:
-        raise Damaged
+        raise DamagedBytesError
     spans = [(value, after) for number, kind, value, after in fields(data, begin, end) if (number, kind) == (4, BYTES)]
     told = stats_of(data, spans, names)
     return end, {name: value for name, value in told.items() if isinstance(value, str | int | float)}

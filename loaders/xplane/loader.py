@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tracelens_graph.errors import NotATraceError
+from tracelens_graph.errors import DamagedBytesError, NotATraceError
 from tracelens_graph.frameworks import XLA
 from tracelens_graph.graph.build import build_core
 from tracelens_graph.graph.graph import Graph
@@ -18,7 +18,7 @@ from tracelens_graph.loaders.xplane.ops import instructions
 from tracelens_graph.loaders.xplane.programs import Programs
 from tracelens_graph.loaders.xplane.space import Plane, planes, stats_of
 from tracelens_graph.loaders.xplane.table import event_table
-from tracelens_graph.loaders.xplane.wire import Buffer, Damaged
+from tracelens_graph.loaders.xplane.wire import Buffer
 from tracelens_graph.utils.gc_pause import MANY, give_memory_back
 from tracelens_graph.utils.texts import cut_end, printable
 
@@ -85,7 +85,7 @@ def _planes(data: Buffer) -> tuple[list[Plane], bool, dict[str, int]]:
                 return found, False, {"second_trace": 1}
             names.add(plane.name)
             found.append(plane)
-    except Damaged:
+    except DamagedBytesError:
         return found, True, {"truncated": 1}
     return found, False, {}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracelens_graph.errors import LinkError, NotATraceError
+from tracelens_graph.errors import ExecutionTraceError, LinkError, NotATraceError, XplaneError
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph
-from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE, ExecutionTraceError, XplaneError
+from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE
 from tracelens_graph.loaders.sources import Source, open_source
 
 
@@ -171,8 +171,7 @@ def joined(core: Core, execution: ExecutionTrace) -> Graph:
     Raises:
         LinkError, ChangedTraceError: as `linked`.
     """
-    from tracelens_graph.execution.joining.filling import linked_graph
-    from tracelens_graph.execution.joining.join import join
+    from tracelens_graph.execution.joining import join, linked_graph
     from tracelens_graph.loaders.kineto.record_ids import record_ids
 
     if not core.framework.has_times:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.errors import ResultsError
 from tracelens_graph.replay.folder import INDEX
 from tracelens_graph.replay.replay_plan import Recorded
 from tracelens_graph.replay.tables import REPLAY_RESULTS
@@ -28,10 +28,6 @@ _OTHERS = ("operations.json", INDEX)
 """Files of a folder that hold something else."""
 _LONGEST = 300
 """Characters of an error."""
-
-
-class ResultsError(TraceLensGraphError):
-    """A file holds no results; the message names file and place."""
 
 
 class Result(msgspec.Struct):

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelens_graph.analyses.shared.call_columns import argument_codes
-from tracelens_graph.analyses.shared.grouping import group_by
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Groups, group_by
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.extensions.replayer import NAMESPACES
@@ -108,7 +107,7 @@ class Signatures:
         return self.at(np.arange(len(self))[: number or None])
 
 
-def _with_schema(w: Window) -> Mask:
+def with_schema(w: Window) -> Mask:
     """For each name of a graph whether it is that of an operation of PyTorch, or has a replayer in the extension."""
     replayers = extension_of(w).replayers
     return np.array([name.startswith(NAMESPACES) or name in replayers for name in w.core.names], bool)
@@ -129,7 +128,7 @@ def charge(w: Window, names: Mask) -> Charged:
 
 def charge_all(w: Window) -> Charged:
     """Charge each GPU event to the innermost operation with a schema, else to the operation that launched it."""
-    found = charge(w, _with_schema(w))
+    found = charge(w, with_schema(w))
     return Charged(w, np.where(found.op >= 0, found.op, w.core.columns.owner[w.gpu_rows]))
 
 
@@ -203,8 +202,8 @@ def below_roof(w: Window, arch: Architecture) -> Signatures:
         w: the window.
         arch: the device.
     """
-    from tracelens_graph.analyses.performance.below_roof import below_roof as table_of
     from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+    from tracelens_graph.analyses.performance.roofline_points import below_roof as table_of
     from tracelens_graph.analyses.performance.unified import unified
 
     core, c = w.core, w.core.columns
@@ -227,7 +226,7 @@ def _op_around(w: Window, row: int) -> int:
     c = w.core.columns
     start = np.array([c.parent[row]])
     is_op = c.kind == Kind.Op
-    best = int(climb(c.parent, start, is_op & _with_schema(w)[c.name])[0])
+    best = int(climb(c.parent, start, is_op & with_schema(w)[c.name])[0])
     return best if best >= 0 else int(climb(c.parent, start, is_op)[0])
 
 
