@@ -21,8 +21,9 @@ from tracelens_graph.cli.options import (
     TableName,
     name_wanted,
 )
+from tracelens_graph.cli.replay_asked import ROWS, Asked
 from tracelens_graph.cli.replay_results import check_is_no_folder, compare_results, verify_folder
-from tracelens_graph.cli.replay_work import ROWS, Asked, replay_trace
+from tracelens_graph.cli.replay_work import replay_trace
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.utils.suggest import hint
 

@@ -22,7 +22,7 @@ from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import cut_end, printable, told_name, wrapped
 
 if TYPE_CHECKING:
-    from tracelens_graph.cli.replay_work import Asked
+    from tracelens_graph.cli.replay_asked import Asked
     from tracelens_graph.graph.window import Window
     from tracelens_graph.replay.collectives import CollectivePlan
     from tracelens_graph.replay.sequence import SequencePlan

@@ -1,0 +1,113 @@
+"""What `tracelens-graph replay` was asked for."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import typer
+
+from tracelens_graph.cli.hints import Call
+from tracelens_graph.cli.options import Format, as_written
+from tracelens_graph.cli.windows import WindowChoice
+
+ROWS = 10
+"""Operations that are taken where nothing else is asked for."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command was asked for; see `cli.replay.replay`."""
+
+    trace: str
+    window: WindowChoice
+    op: str | re.Pattern[str] | None
+    uid: int | None
+    top: int | None
+    by_roof: bool
+    output: Path | None
+    full: bool
+    batch: bool
+    collectives: bool
+    kernel_sources: tuple[Path, ...]
+    table: str | None
+    et: str | None
+    arch: str | None
+    extensions: tuple[str, ...]
+    format: Format
+    cache: bool
+
+    def check(self) -> None:
+        """Refuse options that exclude one another.
+
+        Raises:
+            typer.BadParameter: there are such.
+        """
+        if self.op is not None and self.uid is not None:
+            raise typer.BadParameter("--op and --uid: give one of them")
+        if self.by_roof and (self.op is not None or self.uid is not None):
+            raise typer.BadParameter("--by below-roof chooses operations itself: leave out --op and --uid")
+        if self.table is not None and self.output is not None:
+            raise typer.BadParameter("--table goes without -o")
+        for option in ("--full", "--batch", "--collectives", "--kernel-source"):
+            if option in self.given and self.output is None:
+                raise typer.BadParameter(f"{option} needs -o DIR")
+        if self.collectives and (self.words or self.batch):
+            raise typer.BadParameter("--collectives takes all of them: leave out --batch and what chooses operations")
+
+    def check_is_plain(self, what: str) -> None:
+        """Refuse the options that are for a trace.
+
+        Raises:
+            typer.BadParameter: one was given.
+        """
+        if self.given or self.window != WindowChoice():
+            named = ", ".join(self.given) or "the options of windows"
+            raise typer.BadParameter(f"{what} takes no trace; leave out {named}")
+
+    @property
+    def given(self) -> list[str]:
+        """The options for a trace that were given."""
+        values = {
+            "--op": self.op is not None, "--uid": self.uid is not None, "--top": self.top is not None,
+            "-o": self.output, "--et": self.et, "--arch": self.arch, "--by": self.by_roof, "--cache": self.cache,
+            "--full": self.full, "--batch": self.batch, "--collectives": self.collectives, "--table": self.table,
+            "--kernel-source": self.kernel_sources,
+        }  # fmt: skip
+        return [option for option, value in values.items() if value]
+
+    @cached_property
+    def call(self) -> Call:
+        """What hints keep to."""
+        return Call(self.trace, self.window, self.extensions, et=self.et)
+
+    @property
+    def under(self) -> int | str:
+        """The node that a sequence is below."""
+        assert isinstance(self.window.under, int | str)
+        return self.window.under
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether all operations below one node are meant, as one program."""
+        under = self.window.under
+        return isinstance(under, int | str) and self.window == WindowChoice(under=under) and not self.words
+
+    @property
+    def rows(self) -> int:
+        """How many operations are taken; 0 for all."""
+        if self.top is not None:
+            return self.top
+        return ROWS if self.op is None and self.uid is None else 0
+
+    @property
+    def words(self) -> str:
+        """The options that choose operations, as they were given."""
+        words = {
+            "--op": None if self.op is None else as_written(self.op), "--uid": self.uid,
+            "--by": "below-roof" if self.by_roof else None, "--top": self.top, "--arch": self.arch,
+        }  # fmt: skip
+        return shlex.join(str(word) for option in words.items() if option[1] is not None for word in option)
