@@ -117,14 +117,6 @@ def times_us(call: Callable[[], Any], asked: int | None, usual: int, seconds: fl
     Without a number that is asked for, as many as is usual, on a CPU for some seconds at most.
     """
     runtime, marks = getattr(torch, device("device").type), []
-
-    def now() -> Any:
-        if runtime is torch.cpu:
-            return time.perf_counter_ns()
-        event = runtime.Event(enable_timing=True)
-        event.record()
-        return event
-
     getattr(runtime, "_sleep", int)(20_000_000)  # the host gets ahead of the device, so that its launches do not count
     until = time.perf_counter() + (seconds if asked is None else math.inf)
     for _ in range(usual if asked is None else max(asked, 1)):
@@ -136,9 +128,23 @@ def times_us(call: Callable[[], Any], asked: int | None, usual: int, seconds: fl
         if runtime is torch.cpu and time.perf_counter() > until:
             break
     runtime.synchronize()
+    return [us_between(*pair) for pair in marks]
+
+
+def now() -> Any:
+    """This moment: an event on the device, on a CPU nanoseconds."""
+    runtime = getattr(torch, device("device").type)
     if runtime is torch.cpu:
-        return [(end - begin) / 1000 for begin, end in marks]
-    return [begin.elapsed_time(end) * 1000 for begin, end in marks]
+        return time.perf_counter_ns()
+    event = runtime.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def us_between(begin: Any, end: Any) -> float:
+    """Microseconds between two moments that have come."""
+    took: float = (end - begin) / 1000 if type(begin) is int else begin.elapsed_time(end) * 1000
+    return took
 
 
 def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = "") -> list[tuple[str, float]]:
