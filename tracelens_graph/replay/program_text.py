@@ -163,8 +163,8 @@ def laid_out(value: Any, text: Callable[[Any], str], indent: str = "") -> str:
 
 
 def unquoted(text: str) -> str:
-    """A text that can stand in a docstring: printable ASCII, without what ends one."""
-    return re.sub(r"[^\n !#-[\]-~]", "'", text.rstrip("\n"))
+    """A text that can stand in a docstring: printable ASCII, without what ends one, or what argparse fills in."""
+    return re.sub(r"[^\n !#-[\]-~]", "'", text.rstrip("\n")).replace("%(", "% (")
 
 
 def identifier(text: str) -> str:
@@ -256,7 +256,7 @@ def entry(label: str, text: str, longest: int = _LONGEST, width: int = _HEADING_
         longest: characters from which on it is cut, with a mark.
         width: characters of a line.
     """
-    body = ascii_text(text).replace("%(", "% (").strip()  # argparse fills in what stands behind that
+    body = ascii_text(text).strip()
     body = body if len(body) <= longest else f"{body[: longest - 3]}..."
     behind = " " * _LABEL
     return wrap(body, width, initial_indent=f"{label:<{_LABEL}}", subsequent_indent=behind, break_on_hyphens=False)
