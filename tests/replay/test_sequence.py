@@ -60,7 +60,7 @@ def test_outermost_operations_are_taken_in_their_order() -> None:
     g = module(op("aten::mm", 300), op("aten::matmul", 100, 50), op("aten::mm", 110), op("aten::view", 2000))
     found = sequence(g, "Net_0")
     assert [plan.op for plan in found.plans] == ["aten::matmul", "aten::mm"]
-    assert [step.plan.traced.kernel_us for step in found.steps] == [50, 10]
+    assert [step.plan.traced.host_us for step in found.steps] == [50, 10]
     assert (found.is_gpu, found.linked, found.left_out) == (False, None, ())
     assert found.sharing == "no execution trace was given: each operation has arguments of its own"
 
