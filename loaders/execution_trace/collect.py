@@ -18,8 +18,8 @@ from tracelens_graph.execution.sides import NO_FORM, Sides
 from tracelens_graph.graph.info import NOT_A_NODE
 from tracelens_graph.loaders.execution_trace.records import FACTS, SCHEMA, OldNode, decoders
 from tracelens_graph.loaders.execution_trace.repair import repair_nodes
-from tracelens_graph.loaders.kineto.codes import Codes
 from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
+from tracelens_graph.utils.arrays import Numbering
 
 NO_PARENT = -1
 _ODD_ID = 2**62
@@ -47,7 +47,7 @@ _DIGITS = re.compile(r"-?\d{1,18}")
 class _SideCollector:
     """Arguments on one side, as the columns of `Sides`."""
 
-    def __init__(self, forms: Codes, repairs: Counter[str]) -> None:
+    def __init__(self, forms: Numbering, repairs: Counter[str]) -> None:
         self._forms, self._repairs = forms, repairs
         self._form: array[int] = array("i")
         self._length: array[int] = array("q")
@@ -102,12 +102,12 @@ class NodeCollector:
         self.facts: dict[str, array[int]] = {name: array("q") for name in FACTS}
         self.name: array[int] = array("i")
         self.schema: array[int] = array("i")
-        self.names, self.schemas = Codes(), Codes({"": 0})
-        forms = Codes({NO_FORM: 0})
+        self.names, self.schemas = Numbering(), Numbering({"": 0})
+        forms = Numbering({NO_FORM: 0})
         self.repairs: Counter[str] = Counter()
         self.inputs, self.outputs = (_SideCollector(forms, self.repairs) for _ in range(2))
         self.more: list[tuple[int, str, Any]] = []
-        self.odd_ids = Codes()
+        self.odd_ids = Numbering()
         self.left_out: Counter[str] = Counter()
         self.lost_nodes = self.lost_bytes = 0
         self._known: frozenset[str] = frozenset()

@@ -12,6 +12,7 @@ from tracelens_graph.loaders.execution_trace.collect import NodeCollector
 from tracelens_graph.loaders.execution_trace.layout import NODES
 from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.sources import Source
+from tracelens_graph.utils.arrays import Rows
 from tracelens_graph.utils.gc_pause import garbage_collection_paused
 
 _SPECIAL = "[pytorch|profiler|execution_"
@@ -115,7 +116,7 @@ def _info(found: NodeCollector, told: dict[str, Any], source: Source) -> Executi
     )
 
 
-def _rows_of(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _rows_of(ids: np.ndarray, wanted: np.ndarray) -> Rows:
     """Rows of ids; -1 for those that there are not."""
     if not len(ids):
         return np.full(len(wanted), -1)

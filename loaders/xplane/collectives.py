@@ -21,6 +21,7 @@ from tracelens_graph.hlo.groups import Groups
 from tracelens_graph.hlo.program import Instruction, Program
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Codes, Rows
 
 _LONGEST = 60
 """Characters of the name of a group."""
@@ -56,7 +57,7 @@ class _Part(NamedTuple):
 
 
 def collective_arguments(
-    events: Events, kind: np.ndarray, program: np.ndarray, hlo: np.ndarray, known: Programs
+    events: Events, kind: Codes, program: Codes, hlo: Codes, known: Programs
 ) -> dict[int, dict[str, Any]]:
     """Uid -> arguments of the collective: of kernels, and in a file without devices of instructions on the host.
 
@@ -109,7 +110,7 @@ def collective_arguments(
     return told
 
 
-def _rows(events: Events, kind: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> np.ndarray:
+def _rows(events: Events, kind: Codes, program: Codes, hlo: Codes) -> Rows:
     """Positions of what instructions did on devices."""
     count = len(events)
     kind, program, hlo = kind[:count], program[:count], hlo[:count]
@@ -122,7 +123,7 @@ def _rows(events: Events, kind: np.ndarray, program: np.ndarray, hlo: np.ndarray
     return np.flatnonzero(rows & (hlo >= 0) & (program != ABSENT))
 
 
-def _devices(events: Events, rows: np.ndarray) -> list[int]:
+def _devices(events: Events, rows: Rows) -> list[int]:
     """The device of each."""
     if not len(rows):
         return []
@@ -133,7 +134,7 @@ def _devices(events: Events, rows: np.ndarray) -> list[int]:
     return events.numbers["device_ordinal"][rows].tolist()
 
 
-def _parts(events: Events, rows: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> Iterator[_Part]:
+def _parts(events: Events, rows: Rows, program: Codes, hlo: Codes) -> Iterator[_Part]:
     run = events.numbers["run_id"][rows] if "run_id" in events.numbers else np.full(len(rows), ABSENT, np.int64)
     uid = events.uid[rows]
     for i, (at, device) in enumerate(zip(rows.tolist(), _devices(events, rows), strict=True)):

@@ -23,6 +23,7 @@ from tracelens_graph.loaders.xplane.ops import Instructions
 from tracelens_graph.loaders.xplane.programs import Programs
 from tracelens_graph.loaders.xplane.scopes import NO_SCOPES, Host, Scopes, scopes
 from tracelens_graph.schema import NESTING_RANK, STORED, Kind
+from tracelens_graph.utils.arrays import Codes, Rows
 
 _NEVER = ("external_id", "sequence", "forward_thread")
 """What a profile never tells."""
@@ -47,12 +48,12 @@ class _Told:
         programs: the programs of ops.
     """
 
-    argset: np.ndarray
+    argset: Codes
     argsets: list[InstructionArguments]
-    place: np.ndarray
+    place: Rows
     origins: list[Origin]
     facts: list[dict[str, Any]]
-    program: np.ndarray
+    program: Codes
     programs: tuple[CompiledProgram, ...]
 
 
@@ -138,7 +139,7 @@ def _append(columns: dict[str, np.ndarray], more: Mapping[str, np.ndarray]) -> N
             columns[key] = np.concatenate((columns[key], added.astype(columns[key].dtype)))
 
 
-def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray, origins: list[Origin]) -> Scopes:
+def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: Rows, origins: list[Origin]) -> Scopes:
     if not any(one.scopes for one in origins):
         return NO_SCOPES
     run = events.numbers.get("run_id")
@@ -197,7 +198,7 @@ def _kinds(events: Events, which: Instructions) -> tuple[np.ndarray, np.ndarray]
     return kind, name
 
 
-def _gpu_kinds(events: Events, gpu: np.ndarray) -> np.ndarray:
+def _gpu_kinds(events: Events, gpu: Rows) -> Codes:
     """Kinds of GPU events: copies and fills by their details, else by the name of their launch, else by their own."""
     kind = _per_name(events, gpu, _of_name)
     correlation = events.numbers.get("correlation_id")
@@ -216,7 +217,7 @@ def _gpu_kinds(events: Events, gpu: np.ndarray) -> np.ndarray:
     return kind
 
 
-def _per_name(events: Events, rows: np.ndarray, kind: Callable[[str], Kind]) -> np.ndarray:
+def _per_name(events: Events, rows: Rows, kind: Callable[[str], Kind]) -> Codes:
     """The kind of each of some events, told once per name."""
     kinds = np.zeros(len(events.names), np.uint8)
     for code in distinct(events.name[rows])[0].tolist():
@@ -234,7 +235,7 @@ def _of_name(name: str) -> Kind:
     return Kind.Memset if plain.startswith("memset") else Kind.Memcpy if plain.startswith("memcpy") else Kind.Kernel
 
 
-def _told(events: Events, count: int, ops: np.ndarray, program: np.ndarray, hlo: np.ndarray, known: Programs) -> _Told:
+def _told(events: Events, count: int, ops: Rows, program: Codes, hlo: Codes, known: Programs) -> _Told:
     """What programs tell of ops, found once per instruction.
 
     Args:
@@ -307,7 +308,7 @@ def _facts(program: Program, one: Instruction, origin: Origin) -> dict[str, Any]
     return {key: value for key, value in told.items() if value}
 
 
-def _renamed(events: Events, code: np.ndarray) -> tuple[list[str], np.ndarray]:
+def _renamed(events: Events, code: Codes) -> tuple[list[str], np.ndarray]:
     """Names and their codes, with frames of Python as PyTorch's profiler writes them, and without unused texts."""
     used = np.zeros(len(events.names), bool)
     used[code] = True

@@ -19,6 +19,7 @@ from msgspec import Raw
 
 from tracelens_graph.execution.sides import Argument, Form, Sides, decoded, elements, json_list, raw_list
 from tracelens_graph.execution.trace import ExecutionTrace
+from tracelens_graph.utils.arrays import Rows
 
 ArgumentSet = tuple[str, str, str, str]
 """Dims, types, strides and concrete inputs as compact JSON texts; empty where not recorded."""
@@ -58,7 +59,7 @@ class ArgumentSets:
         """The sets, by code."""
         return list(self._code)
 
-    def codes(self, inputs: Sides, rows: np.ndarray) -> np.ndarray:
+    def codes(self, inputs: Sides, rows: Rows) -> np.ndarray:
         """For the inputs of some nodes, given ascending, the code of their argument set; -1 for nodes without any."""
         found = np.full(len(inputs), -1, np.int32)
         known: dict[int, tuple[ArgumentSet, tuple[int, ...]]] = {}

@@ -41,6 +41,7 @@ import numpy as np
 from tracelens_graph.execution.op_schemas import OpSchema, Result, op_schema
 from tracelens_graph.execution.tensor_uses import TensorUses, tensor_uses
 from tracelens_graph.execution.trace import ExecutionTrace
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 _FORM = ("storage", "offset", "elements", "itemsize", "device", "dtype", "shape", "strides")
 """What stays the same of a tensor unless it is written in place."""
@@ -65,12 +66,12 @@ class Tensors:
 
     id: np.ndarray
     version: np.ndarray
-    producer: np.ndarray
-    view_of: np.ndarray
-    storage: np.ndarray
-    first_use: np.ndarray
+    producer: Rows
+    view_of: Rows
+    storage: Codes
+    first_use: Rows
     first: np.ndarray
-    last: np.ndarray
+    last: Rows
 
     def __len__(self) -> int:
         return len(self.id)
@@ -93,11 +94,11 @@ class Storages:
 
     id: np.ndarray
     version: np.ndarray
-    producer: np.ndarray
+    producer: Rows
     bytes: np.ndarray
     device: np.ndarray
     first: np.ndarray
-    last: np.ndarray
+    last: Rows
 
     def __len__(self) -> int:
         return len(self.id)
@@ -122,11 +123,11 @@ class Lineage:
     execution: ExecutionTrace
     uses: TensorUses
     moment: np.ndarray
-    tensor: np.ndarray
-    storage: np.ndarray
-    makes: np.ndarray
-    writes: np.ndarray
-    reads: np.ndarray
+    tensor: Codes
+    storage: Codes
+    makes: Mask
+    writes: Mask
+    reads: Mask
     tensors: Tensors
     storages: Storages
 
@@ -136,7 +137,7 @@ class Lineage:
         order = np.lexsort((self.moment, self.tensor))
         return order, np.searchsorted(self.tensor[order], np.arange(len(self.tensors) + 1))
 
-    def uses_of(self, tensor: int) -> np.ndarray:
+    def uses_of(self, tensor: int) -> Rows:
         """Places in `uses` of a tensor's uses, in order."""
         order, begin = self.by_tensor
         return order[begin[tensor] : begin[tensor + 1]]
@@ -146,10 +147,10 @@ class _Schemas(NamedTuple):
     """What the schemas say, per use."""
 
     result: np.ndarray
-    written: np.ndarray
-    unread: np.ndarray
-    can_make: np.ndarray
-    sets_storage: np.ndarray
+    written: Mask
+    unread: Mask
+    can_make: Mask
+    sets_storage: Mask
 
 
 class _Begins(NamedTuple):
@@ -164,9 +165,9 @@ class _Begins(NamedTuple):
     """
 
     by_id: _Order
-    starts: np.ndarray
-    in_place: np.ndarray
-    resized: np.ndarray
+    starts: Mask
+    in_place: Mask
+    resized: Mask
     late: np.ndarray
     met: np.ndarray
 
@@ -228,9 +229,7 @@ def lineage(execution: ExecutionTrace) -> Lineage:
 class _Order:
     """Uses by an id, then by moment; answers are in the order of the uses."""
 
-    def __init__(
-        self, id: np.ndarray, moment: np.ndarray, begin: np.ndarray, end: np.ndarray, is_output: np.ndarray
-    ) -> None:
+    def __init__(self, id: np.ndarray, moment: np.ndarray, begin: np.ndarray, end: np.ndarray, is_output: Mask) -> None:
         self._order = order = np.lexsort((moment, id))
         self._is_first = np.ones(len(id), bool)
         self._is_first[1:] = id[order][1:] != id[order][:-1]
@@ -245,7 +244,7 @@ class _Order:
         return told
 
     @property
-    def is_first(self) -> np.ndarray:
+    def is_first(self) -> Mask:
         """Whether a use is the first of its id."""
         return self._told(self._is_first)
 
@@ -256,11 +255,11 @@ class _Order:
         told[self._is_first] = absent
         return self._told(told)
 
-    def differs(self, values: np.ndarray) -> np.ndarray:
+    def differs(self, values: np.ndarray) -> Mask:
         """Whether there is a use before it with another value."""
         return ~self.is_first & ~self.equal([values])
 
-    def equal(self, columns: list[np.ndarray]) -> np.ndarray:
+    def equal(self, columns: list[np.ndarray]) -> Mask:
         """Whether there is a use before it with equal values."""
         told = ~self._is_first
         for column in columns:
@@ -268,25 +267,25 @@ class _Order:
             told[1:] &= ordered[1:] == ordered[:-1]
         return self._told(told)
 
-    def held(self) -> np.ndarray:
+    def held(self) -> Mask:
         """Whether a node that has the id as an argument is open at the use; of a result, its own node among them."""
         until = np.maximum.accumulate(self._group + np.where(self._is_output, 0, self._end + 1))
         return self._told(until >= self._group + self._moment + 1)
 
-    def held_by_others(self, chosen: np.ndarray) -> np.ndarray:
+    def held_by_others(self, chosen: Mask) -> Mask:
         """Whether a node that has the id as an argument, among the uses chosen, is open since before the use."""
         until = np.maximum.accumulate(self._group + np.where(chosen[self._order], self._end + 1, 0))
         when = self._group + self._moment
         before = np.searchsorted(when, when) - 1
         return self._told((before >= 0) & (until[before] >= when + 1))
 
-    def any_inside(self, chosen: np.ndarray) -> np.ndarray:
+    def any_inside(self, chosen: Mask) -> Mask:
         """Whether the id was used since the node of the use began, counting the chosen uses."""
         latest = np.zeros(len(chosen), np.int64)
         latest[1:] = np.maximum.accumulate(self._group + np.where(chosen[self._order], self._moment + 1, 0))[:-1]
         return self._told(latest >= self._group + self._begin + 1)
 
-    def met_inside(self, results: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def met_inside(self, results: np.ndarray, starts: Mask) -> tuple[np.ndarray, np.ndarray]:
         """Of the results given, those that were arguments inside of their node before it gave them out, and these uses.
 
         Of each result the first such use since the id started anew; of several results with one such use, the first.
@@ -302,7 +301,7 @@ class _Order:
         first, chosen = np.unique(first[met], return_index=True)
         return self._order[at[met][chosen]], self._order[first]
 
-    def numbers(self, starts: np.ndarray, moment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def numbers(self, starts: Mask, moment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Runs of uses numbered in the order in which they are met: the number of each use, and their first uses."""
         ordered = starts[self._order]
         run = np.cumsum(ordered) - 1
@@ -333,7 +332,7 @@ def _schemas(execution: ExecutionTrace, uses: TensorUses) -> _Schemas:
     return _Schemas(*(column[back] for column in (result, written, unread, makes, sets)))
 
 
-def _is_argument(uses: TensorUses, ids: np.ndarray) -> np.ndarray:
+def _is_argument(uses: TensorUses, ids: np.ndarray) -> Mask:
     """Whether the id of each use is that of an argument of its node."""
     _, code = np.unique(ids, return_inverse=True)
     key = uses.node * (int(code.max(initial=0)) + 1) + code
@@ -371,7 +370,7 @@ def _storages_of_uses(
     return number
 
 
-def _is_number(uses: TensorUses) -> np.ndarray:
+def _is_number(uses: TensorUses) -> Mask:
     """Whether a tensor has the form that a Python number gets as an argument: no operator makes it."""
     dtypes = [i for i, dtype in enumerate(uses.dtypes) if dtype in _NUMBERS]
     on_host = [i for i, device in enumerate(uses.devices) if device == "cpu"]
@@ -380,7 +379,7 @@ def _is_number(uses: TensorUses) -> np.ndarray:
     return has_form & (uses.elements == 1) & (uses.offset == 0)
 
 
-def _seen_before(number: np.ndarray, moment: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+def _seen_before(number: np.ndarray, moment: np.ndarray, chosen: Mask) -> Mask:
     """Whether a use is not the first one that is chosen of those with its number."""
     places = np.flatnonzero(chosen)
     places = places[np.lexsort((places, moment[places], number[places]))]
@@ -389,9 +388,7 @@ def _seen_before(number: np.ndarray, moment: np.ndarray, chosen: np.ndarray) -> 
     return told
 
 
-def _views(
-    uses: TensorUses, tensor: np.ndarray, storage: np.ndarray, producer: np.ndarray, first_use: np.ndarray
-) -> np.ndarray:
+def _views(uses: TensorUses, tensor: Codes, storage: Codes, producer: Rows, first_use: Rows) -> np.ndarray:
     """What each is a view of: an argument of its producer on its storage, else the first tensor there; -1 for none."""
     count, most = len(first_use), int(storage.max(initial=0)) + 2
     lies = storage >= 0
@@ -426,8 +423,8 @@ def _versions(ids: np.ndarray) -> np.ndarray:
 def _storages(
     uses: TensorUses,
     tensors: Tensors,
-    tensor: np.ndarray,
-    storage: np.ndarray,
+    tensor: Codes,
+    storage: Codes,
     moment: np.ndarray,
     begin: np.ndarray,
     end: np.ndarray,

@@ -19,6 +19,7 @@ from tracelens_graph.execution.tensor_uses import describe
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 from tracelens_graph.utils.texts import file_name
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ class Link:
     """
 
     execution: ExecutionTrace
-    node_of_row: np.ndarray
-    row_of_node: np.ndarray
+    node_of_row: Rows
+    row_of_node: Rows
     method: str
     equal_names_percent: float
     unjoined: Mapping[str, int]
@@ -101,8 +102,8 @@ def _tensors(core: Core, link: Link) -> GraphTensors:
 class Spans(NamedTuple):
     """From when to when things are alive, ns from the trace's start; both -1 where no use is in the graph."""
 
-    start_ns: np.ndarray
-    end_ns: np.ndarray
+    start_ns: Ns
+    end_ns: Ns
 
 
 class GraphTensors:
@@ -119,7 +120,7 @@ class GraphTensors:
         self.row = link.row_of_node[self.lineage.uses.node]
         self._row_of_node = link.row_of_node
 
-    def rows_of_nodes(self, nodes: np.ndarray) -> np.ndarray:
+    def rows_of_nodes(self, nodes: Rows) -> Rows:
         """Rows of nodes of the execution trace; -1 for -1 and for those that did not join."""
         return np.where(nodes >= 0, self._row_of_node[nodes], -1)
 
@@ -247,7 +248,7 @@ class GraphTensors:
         told = self.lineage
         return self._spans(told.storage, len(told.storages), told.storages.producer, True)
 
-    def _spans(self, number: np.ndarray, count: int, producer: np.ndarray, from_start: bool) -> Spans:
+    def _spans(self, number: np.ndarray, count: int, producer: Rows, from_start: bool) -> Spans:
         c = self._columns
         there = (self.row >= 0) & (number >= 0)
         rows, number = self.row[there], number[there]
@@ -301,13 +302,13 @@ class GraphTensors:
         return {"start_ns": int(spans.start_ns[number]), "end_ns": int(spans.end_ns[number])}
 
 
-def _pairs(row: np.ndarray, tensor: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(row: Codes, tensor: Codes, kept: Mask) -> tuple[Codes, Codes]:
     """Distinct pairs of row and tensor."""
     pairs = np.unique(np.stack((row[kept], tensor[kept]), axis=1), axis=0)
     return pairs[:, 0], pairs[:, 1]
 
 
-def _is_reused(ids: np.ndarray) -> np.ndarray:
+def _is_reused(ids: np.ndarray) -> Mask:
     """Whether others have the same id."""
     _, back, count = np.unique(ids, return_inverse=True, return_counts=True)
     return np.asarray(count[back] > 1)

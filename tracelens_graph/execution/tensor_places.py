@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.execution.sides import Form, decoded, elements, json_list, raw_list
+from tracelens_graph.utils.arrays import Numbering, Rows
 
 _TENSOR = "Tensor("
 _UNDEFINED = "Tensor(nullptr"
@@ -51,19 +52,11 @@ class Places(NamedTuple):
 
     steps: list[int | ListPlaces]
     told: int
-    position: np.ndarray
+    position: Rows
     element: np.ndarray
     dtype: np.ndarray
     shape: np.ndarray
     strides: np.ndarray
-
-
-class Codes(dict[Any, int]):
-    """Numbers of values, in the order in which they are first met."""
-
-    def __missing__(self, key: Any) -> int:
-        self[key] = found = len(self)
-        return found
 
 
 class _Columns(NamedTuple):
@@ -84,7 +77,7 @@ class PlaceFinder:
     """
 
     def __init__(self) -> None:
-        self.dtypes, self.shapes, self.all_strides = Codes(), Codes(), Codes({None: 0})
+        self.dtypes, self.shapes, self.all_strides = Numbering(), Numbering(), Numbering({None: 0})
         self._codes: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, int]] = {}
 
     def places(self, form: Form) -> Places:
@@ -144,7 +137,7 @@ class PlaceFinder:
 class _Kinds(dict[str, int]):
     """Types of elements -> code of the type of a tensor's elements; -1 for anything but a tensor that was given."""
 
-    def __init__(self, dtypes: Codes) -> None:
+    def __init__(self, dtypes: Numbering) -> None:
         self._dtypes = dtypes
 
     def __missing__(self, text: str) -> int:

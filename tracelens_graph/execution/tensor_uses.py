@@ -16,8 +16,9 @@ import numpy as np
 from msgspec import Meta, Raw
 
 from tracelens_graph.execution.sides import Form, Sides, decoded, elements, raw_list
-from tracelens_graph.execution.tensor_places import Codes, ListPlaces, PlaceFinder, Places, value_at
+from tracelens_graph.execution.tensor_places import ListPlaces, PlaceFinder, Places, value_at
 from tracelens_graph.execution.trace import ExecutionTrace
+from tracelens_graph.utils.arrays import Mask, Numbering, Rows
 from tracelens_graph.utils.gc_pause import garbage_collection_paused
 
 _MOST_NESTED = 32
@@ -58,9 +59,9 @@ class TensorUses:
         malformed: places where a tensor was announced and something else stood; they are left out.
     """
 
-    node: np.ndarray
-    is_output: np.ndarray
-    position: np.ndarray
+    node: Rows
+    is_output: Mask
+    position: Rows
     element: np.ndarray
     tensor: np.ndarray
     storage: np.ndarray
@@ -89,7 +90,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.finder = PlaceFinder()
-        self.devices = Codes()
+        self.devices = Numbering()
         self.codes: dict[Form, int] = {}
         self.places: list[Places] = []
         self.sides: list[tuple[np.ndarray, bool, int]] = []
@@ -97,7 +98,7 @@ class _Reader:
         self.pending: list[Any] = []
         self.numbers: list[np.ndarray] = []
 
-    def read(self, sides: Sides, rows: np.ndarray, is_output: bool) -> None:
+    def read(self, sides: Sides, rows: Rows, is_output: bool) -> None:
         """Take in one side of some nodes."""
         for group in sides.groups(rows):
             form = sides.forms[group.form]
@@ -113,7 +114,7 @@ class _Reader:
             elif places.steps or not places.told:
                 self._group(places, decoded(group.texts), group.rows, is_output)
 
-    def _group(self, places: Places, found: list[Any], rows: np.ndarray, is_output: bool) -> None:
+    def _group(self, places: Places, found: list[Any], rows: Rows, is_output: bool) -> None:
         told = places.told
         if {type(one) for one in found} != {list} or {len(one) for one in found} != {told}:
             for i, values in enumerate(found):
@@ -204,7 +205,7 @@ class _Reader:
         return self._with_untold(node, output, table, told, malformed)
 
     def _with_untold(
-        self, node: np.ndarray, output: np.ndarray, table: np.ndarray, told: list[np.ndarray], malformed: int
+        self, node: Rows, output: np.ndarray, table: np.ndarray, told: list[np.ndarray], malformed: int
     ) -> TensorUses:
         if self.untold:
             rows, outputs, positions, elements_, self.pending = map(list, zip(*self.untold, strict=True))

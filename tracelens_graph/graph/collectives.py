@@ -21,6 +21,7 @@ from tracelens_graph.graph.collective_kinds import HOST_BACKENDS, UNKNOWN, commu
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Rows
 
 DTYPE_BYTES = {
     "bool": 1, "byte": 1, "char": 1, "uint8": 1, "int8": 1, "qint8": 1, "quint8": 1, "unsigned char": 1,
@@ -121,7 +122,7 @@ class Collectives:
 
     nodes: list[Collective]
     of_row: dict[int, int]
-    unassigned: np.ndarray
+    unassigned: Rows
 
 
 def collectives_of(core: Core) -> Collectives:
@@ -174,7 +175,7 @@ def _kernels(core: Core) -> tuple[np.ndarray, np.ndarray]:
     return found, kernels[named & ~takes_part]
 
 
-def _spans(core: Core) -> np.ndarray:
+def _spans(core: Core) -> Rows:
     """Rows of the spans of collectives on the host: annotations of gloo and MPI, instructions of XLA."""
     rows = core.rows_of(core.collective_args) if core.collective_args else np.empty(0, np.int64)
     rows = rows[rows >= 0]

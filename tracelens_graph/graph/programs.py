@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.utils.arrays import Codes
+
 RUNS = ("any", "once")
 """How often each execution of a program runs an instruction: one in the body of a loop or in a branch any number of
 times, all others once."""
@@ -57,7 +59,7 @@ class CompiledPrograms:
     """
 
     listed: tuple[CompiledProgram, ...]
-    code: np.ndarray
+    code: Codes
     sources: tuple[str, ...] = ()
     source: np.ndarray | None = None
 

@@ -19,6 +19,7 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.kineto.times import epoch_ns
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND, KIND_OF_CATEGORY, KINDS_BY_NAME
+from tracelens_graph.utils.arrays import Mask, Rows
 
 _LARGEST_SHOWN = 60
 """Characters of an id that a message shows."""
@@ -264,7 +265,7 @@ def row_of_identifier(core: Core, identifier: Any) -> int:
     raise NodeNotFoundError(f"no GPU event has {shown}{_nearest(core, rows, near, start)}")
 
 
-def shared_identifiers(core: Core) -> np.ndarray:
+def shared_identifiers(core: Core) -> Mask:
     """For each of `core.gpu_rows` whether its identifier is that of another event, too."""
     c, rows = core.columns, core.gpu_rows
     keys = np.stack([np.asarray(of[rows], np.int64) for of in (c.start_ns, c.dur_ns, c.stream, c.external_id)], axis=1)
@@ -273,7 +274,7 @@ def shared_identifiers(core: Core) -> np.ndarray:
     return shared
 
 
-def _nearest(core: Core, rows: np.ndarray, near: np.ndarray, start: int) -> str:
+def _nearest(core: Core, rows: Rows, near: np.ndarray, start: int) -> str:
     """What there is instead of what was looked for."""
     if not len(rows):
         return "; the trace has no GPU events"

@@ -24,6 +24,7 @@ from tracelens_graph.linkage.traces import row_of_node, shared_identifiers
 from tracelens_graph.linkage.tracing import WAYS, Origins, events_of_op, origins, row_of_event, rows_inside
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 from tracelens_graph.utils.suggest import did_you_mean
 
 RETURNS, NO_NODE, SHARED, ELSEWHERE = range(4)
@@ -85,7 +86,7 @@ class Validation:
         node = np.where(origin >= 0, self.link.node_of_row[origin], -1)
         return np.where(node >= 0, self._nesting[0][node], -1)
 
-    def leads_back(self, row: int, gpu: np.ndarray) -> np.ndarray:
+    def leads_back(self, row: int, gpu: Rows) -> Mask:
         """For each of some GPU events whether its identifier leads to a node, or to one inside it.
 
         Args:
@@ -100,7 +101,7 @@ class Validation:
         return found
 
     @cached_property
-    def verdict(self) -> np.ndarray:
+    def verdict(self) -> Codes:
         """For each of `ops` what becomes of it, as in `VERDICTS`."""
         ops, low, high = self._work
         node, place = self.link.node_of_row[ops], self._place_of_origin

@@ -24,6 +24,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto.times import digits_to_ns, epoch_ns
 from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Mask, Ns, Rows
 
 _PROCESS_NAMES = {b'"process_name"', b'"process_labels"', b'"process_sort_index"'}
 _THREAD_NAMES = {b'"thread_name"', b'"thread_sort_index"'}
@@ -48,7 +49,7 @@ class Piece:
     core: Core
     after_ns: int
     before_ns: int
-    rows: np.ndarray
+    rows: Rows
 
 
 def piece_between(core: Core, after_ns: int, before_ns: int, also: Iterable[int] = ()) -> Piece:
@@ -125,7 +126,7 @@ def write_piece(
     return len(texts)
 
 
-def times_ns(core: Core, texts: Sequence[Raw]) -> np.ndarray:
+def times_ns(core: Core, texts: Sequence[Raw]) -> Ns:
     """Times as the file shows them, in microseconds, as times of its graph in ns."""
     return digits_to_ns(texts) - origin_ns(core)
 
@@ -180,7 +181,7 @@ def write_entries(texts: Iterable[bytes], top: Mapping[str, Any], file: BinaryIO
         out.write(b"\n]}\n")
 
 
-def _with_all_above(keep: np.ndarray, rows: np.ndarray, above: np.ndarray) -> None:
+def _with_all_above(keep: Mask, rows: Rows, above: np.ndarray) -> None:
     """Mark in `keep` all that stands above the rows; `above` gives the row over each row, -1 for none."""
     while len(rows):
         rows = np.unique(above[rows])

@@ -20,6 +20,7 @@ from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.schema import DEVICE_KINDS
 from tracelens_graph.stores.cut import Piece, entries, times_ns, write_entries
+from tracelens_graph.utils.arrays import Rows
 from tracelens_graph.utils.texts import microseconds
 
 ARROW = "collective"
@@ -182,7 +183,7 @@ class _Rank:
         for device in self._used:
             self.device(device)
 
-    def _processes(self, rows: np.ndarray) -> set[Any]:
+    def _processes(self, rows: Rows) -> set[Any]:
         """The processes, as the trace calls them, that some rows are of."""
         return {self.core.threads[code][0] for code in np.unique(self.core.columns.thread[rows]).tolist()}
 
