@@ -129,13 +129,13 @@ class Source:
         Raises:
             TraceError: the environment variable that says so holds no number.
         """
-        told = os.environ.get(UNPACK_LIMIT) or str(_UNPACK_LIMIT)
+        given = os.environ.get(UNPACK_LIMIT) or str(_UNPACK_LIMIT)
         try:
-            ratio = float(told)
+            ratio = float(given)
         except ValueError:
             ratio = math.nan
         if not ratio >= 0:
-            raise TraceError(f"{UNPACK_LIMIT}={told}: is not a number of times; 0 allows any")
+            raise TraceError(f"{UNPACK_LIMIT}={given}: is not a number of times; 0 allows any")
         return max(_ALWAYS_UNPACKED, ratio * self.stored_size) if ratio else math.inf
 
     def check_unchanged(self) -> None:

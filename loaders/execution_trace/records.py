@@ -68,12 +68,12 @@ class Attribute(Struct, gc=False, tag_field="name"):
 @cache
 def attribute_classes(names: frozenset[str]) -> dict[type, str]:
     """Class of an attribute -> its name, for those that are known and some further ones."""
-    told: list[tuple[str, Any]] = [*((name, int) for name in FACTS), (SCHEMA, str)]
-    told += [(name, Any) for name in sorted({*FURTHER, *names} - {name for name, _ in told})]
+    attributes_known: list[tuple[str, Any]] = [*((name, int) for name in FACTS), (SCHEMA, str)]
+    attributes_known += [(name, Any) for name in sorted({*FURTHER, *names} - {name for name, _ in attributes_known})]
     return {
         msgspec.defstruct(f"attribute_{place}", [("value", kind, FACTS.get(name, ""))], bases=(Attribute,), tag=name,
                           gc=False): name
-        for place, (name, kind) in enumerate(told)
+        for place, (name, kind) in enumerate(attributes_known)
     }  # fmt: skip
 
 

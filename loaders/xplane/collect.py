@@ -385,9 +385,9 @@ def programs(data: Buffer, planes: Iterable[Plane]) -> dict[int, Span]:
     for plane in planes:
         if plane.name == PROGRAMS:
             for number, metadata in plane.events.items():
-                told = stats_of(data, metadata.stats, plane.stat_names)
-                span = told.get("Hlo Proto") or told.get("hlo_proto")
+                of_program = stats_of(data, metadata.stats, plane.stat_names)
+                span = of_program.get("Hlo Proto") or of_program.get("hlo_proto")
                 if isinstance(span, tuple):
-                    number = told.get("program_id", number)
+                    number = of_program.get("program_id", number)
                     found[number - (1 << 64) if number >> 63 else number] = span
     return found

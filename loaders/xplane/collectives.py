@@ -36,7 +36,7 @@ class Programs(Protocol):
     def find(self, number: int, name: str) -> tuple[Program, Instruction] | None:
         """An instruction with its program; None if the file does not hold it."""
 
-    def telling(self, number: int, name: str) -> AbstractContextManager[None]:
+    def damage_counted(self, number: int, name: str) -> AbstractContextManager[None]:
         """Let no instruction end the reading of a profile."""
 
 
@@ -80,7 +80,7 @@ def collective_arguments(
         one = int(programs[key // width]), events.names[key % width]
         if not (instruction := known.find(*one)):
             continue
-        with known.telling(*one):
+        with known.damage_counted(*one):
             listed.check()
             collective = collective_of(*instruction, len(devices) if len(devices) > 1 else 0)
             if collective is None:
@@ -101,13 +101,13 @@ def collective_arguments(
     numbers = _numbers(kept, {one: _name(collective.groups) for one, collective in found.items()})
     ordered = sorted(devices)
     shared: dict[tuple[int, tuple[int, str]], dict[str, Any]] = {}
-    told = {}
+    arguments = {}
     for part, number in zip(kept, numbers, strict=True):
         key = part.device, part.instruction
         if key not in shared:
             shared[key] = _arguments(part.device, found[part.instruction], ordered)
-        told[part.uid] = shared[key] if number is None else {**shared[key], "sequence": number}
-    return told
+        arguments[part.uid] = shared[key] if number is None else {**shared[key], "sequence": number}
+    return arguments
 
 
 def _rows(events: Events, kind: Codes, program: Codes, hlo: Codes) -> Rows:
@@ -209,7 +209,7 @@ def _uneven(parts: list[_Part], group: Mapping[tuple[int, str], str]) -> set[str
 def _arguments(device: int, collective: Collective, devices: list[int]) -> dict[str, Any]:
     """What is told of a collective on a device, but for its number: the same for all of its executions."""
     groups = collective.groups or ((tuple(devices),) if len(devices) > 1 else ())
-    told: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "kind": collective.kind,
         "group": _name(collective.groups),
         "group_size": len(groups[0]) if groups else None,
@@ -219,7 +219,7 @@ def _arguments(device: int, collective: Collective, devices: list[int]) -> dict[
         "device": device,
     }
     if max((one for group in groups for one in group), default=0) > devices[-1]:
-        told["groups"] = [list(group) for group in groups]
+        arguments["groups"] = [list(group) for group in groups]
     else:
-        told["ranks"] = next((list(group) for group in groups if device in group), None)
-    return {key: value for key, value in told.items() if value is not None}
+        arguments["ranks"] = next((list(group) for group in groups if device in group), None)
+    return {key: value for key, value in arguments.items() if value is not None}

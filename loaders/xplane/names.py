@@ -70,7 +70,7 @@ def frame_name(name: str) -> str:
 _SIZE = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d{1,18})(?:\s|$)")
 
 
-def bytes_told(details: str) -> int | None:
+def bytes_in(details: str) -> int | None:
     """The size in the details of a copy or fill (`kind:Unknown size:655360 dest:2 async:1`); None if it tells none."""
     found = _SIZE.search(details)
     return int(found[1]) if found else None

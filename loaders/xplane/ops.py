@@ -64,8 +64,8 @@ def instructions(events: Events) -> Instructions:
     )
     free = int(correlation.max()) + 1
     del correlation, has_id
-    told = (found >= 0) & (hlo[with_id] >= 0)
-    kernels, launch = with_id[told], found[told]
+    linked = (found >= 0) & (hlo[with_id] >= 0)
+    kernels, launch = with_id[linked], found[linked]
     # The launch of a command buffer runs kernels of many instructions, and is of none of them.
     least, most = np.full(len(calls), np.iinfo(np.int32).max), np.full(len(calls), -1)
     np.minimum.at(least, launch, hlo[kernels])

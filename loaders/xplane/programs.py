@@ -51,7 +51,7 @@ class Programs:
         return None if program is None or one is None else (program, one)
 
     @contextmanager
-    def telling(self, number: int, name: str) -> Iterator[None]:
+    def damage_counted(self, number: int, name: str) -> Iterator[None]:
         """Let no instruction end the reading of a profile: one that is damaged tells nothing, and is counted.
 
         Args:

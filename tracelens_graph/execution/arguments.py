@@ -95,11 +95,11 @@ def _without_values(form: Form) -> tuple[ArgumentSet, tuple[int, ...]]:
     if not types:
         return ("", "", "", ""), ()
     names = [_type_name(one) for one in types]
-    told = [name not in ("", "Scalar", "ScalarList") for name in names]
+    recorded = [name not in ("", "Scalar", "ScalarList") for name in names]
     texts = [
         _encoded([_sizes(of[i], name) if known and i < len(of) else [] for i, (name, known) in enumerate(pairs)])
         for of in (shapes, strides)
-        if (pairs := list(zip(names, told, strict=True)))
+        if (pairs := list(zip(names, recorded, strict=True)))
     ]
     places = tuple(i for i, name in enumerate(names) if name in ("Scalar", "ScalarList"))
     values = _encoded([""] * len(names))
@@ -126,17 +126,17 @@ def _sizes(of: Raw, name: str) -> list[Any]:
     return found if len(found) <= _LONGEST_LIST else []
 
 
-def _type_name(told: Any) -> str:
+def _type_name(recorded: Any) -> str:
     """The profiler's name of a type: a tensor's element type, `Scalar` and the like; empty for anything else."""
-    if not isinstance(told, str):
+    if not isinstance(recorded, str):
         return ""
-    if told in _SCALARS:
+    if recorded in _SCALARS:
         return "Scalar"
-    if told.startswith("Tensor("):
-        return _element_type(told)
-    if not told.startswith("GenericList[") or not told.endswith("]"):
+    if recorded.startswith("Tensor("):
+        return _element_type(recorded)
+    if not recorded.startswith("GenericList[") or not recorded.endswith("]"):
         return ""
-    elements = told[len("GenericList[") : -1]
+    elements = recorded[len("GenericList[") : -1]
     if not elements:
         return "ScalarList"
     if elements.startswith("Tensor("):
@@ -145,9 +145,9 @@ def _type_name(told: Any) -> str:
     return "ScalarList" if is_short and elements.partition(",")[0] in _SCALARS else ""
 
 
-def _element_type(told: str) -> str:
+def _element_type(recorded: str) -> str:
     """The element type in `Tensor(float)`; empty for a tensor that is not defined."""
-    found = told.removeprefix("Tensor(").removesuffix(")")
+    found = recorded.removeprefix("Tensor(").removesuffix(")")
     return "" if found == _UNDEFINED else found
 
 

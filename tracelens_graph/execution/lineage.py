@@ -178,28 +178,28 @@ def lineage(execution: ExecutionTrace) -> Lineage:
     begin, end = execution.moments
     node, is_output = uses.node, uses.is_output
     moment = np.where(is_output, end[node], begin[node])
-    told = _schemas(execution, uses)
+    by_schema = _schemas(execution, uses)
     by_id = _Order(uses.tensor, moment, begin[node], end[node], is_output)
     own = _is_argument(uses, uses.tensor)
     same_form = by_id.equal([getattr(uses, name) for name in _FORM])
-    in_place = is_output & own & (told.result == Result.written)
-    known = (told.result == Result.fresh) | (told.result == Result.view)
-    new = is_output & ~own & told.can_make
+    in_place = is_output & own & (by_schema.result == Result.written)
+    known = (by_schema.result == Result.fresh) | (by_schema.result == Result.view)
+    new = is_output & ~own & by_schema.can_make
     inside = by_id.any_inside(new)
-    kept = (same_form & (own | inside | (by_id.held() & ~known) | ~told.can_make)) | in_place
+    kept = (same_form & (own | inside | (by_id.held() & ~known) | ~by_schema.can_make)) | in_place
     starts = by_id.is_first | np.where(is_output, ~kept, ~same_form)
-    resized = ~is_output & ~same_form & by_id.held_by_others(told.written & ~told.sets_storage)
+    resized = ~is_output & ~same_form & by_id.held_by_others(by_schema.written & ~by_schema.sets_storage)
     starts[resized] = False
     late, met = by_id.met_inside(np.flatnonzero(new & same_form & (starts | inside)), starts)
     starts[late], starts[met] = False, True
 
     tensors_begin = _Begins(by_id, starts, in_place, resized, late, met)
-    storage = _storages_of_uses(uses, told, moment, begin, end, tensors_begin)
+    storage = _storages_of_uses(uses, by_schema, moment, begin, end, tensors_begin)
     moved = by_id.differs(storage) & (storage >= 0) & (by_id.before(uses.storage, -1) == uses.storage)
     starts |= moved & ~in_place & (by_id.before(storage, -1) >= 0)
 
     tensor, first_use = by_id.numbers(starts, moment)
-    makes = (new | (is_output & starts & told.can_make)) & (moment[first_use][tensor] >= begin[node])
+    makes = (new | (is_output & starts & by_schema.can_make)) & (moment[first_use][tensor] >= begin[node])
     makes &= ~_seen_before(tensor, moment, makes)
     producer = np.full(len(first_use), -1, np.int64)
     producer[tensor[makes]] = node[makes]
@@ -217,12 +217,12 @@ def lineage(execution: ExecutionTrace) -> Lineage:
         last=last,
     )
     around = np.where(execution.is_op[execution.parent[node]], execution.parent[node], -1)
-    allocator = np.where(is_output & told.can_make, node, np.where(resized, around, -1))
+    allocator = np.where(is_output & by_schema.can_make, node, np.where(resized, around, -1))
     storages = _storages(uses, tensors, tensor, storage, moment, begin, end, allocator)
-    written = np.where(is_output, ~told.can_make & ~makes, told.written)
+    written = np.where(is_output, ~by_schema.can_make & ~makes, by_schema.written)
     return Lineage(
         execution=execution, uses=uses, moment=moment, tensor=tensor, storage=storage, makes=makes, writes=written,
-        reads=~is_output & ~told.unread, tensors=tensors, storages=storages,
+        reads=~is_output & ~by_schema.unread, tensors=tensors, storages=storages,
     )  # fmt: skip
 
 
@@ -238,22 +238,22 @@ class _Order:
         self._moment, self._begin, self._end = moment[order], begin[order], end[order]
         self._is_output = is_output[order]
 
-    def _told(self, values: np.ndarray) -> np.ndarray:
-        told = np.empty_like(values)
-        told[self._order] = values
-        return told
+    def _in_order_of_uses(self, values: np.ndarray) -> np.ndarray:
+        answer = np.empty_like(values)
+        answer[self._order] = values
+        return answer
 
     @property
     def is_first(self) -> Mask:
         """Whether a use is the first of its id."""
-        return self._told(self._is_first)
+        return self._in_order_of_uses(self._is_first)
 
     def before(self, values: np.ndarray, absent: int) -> np.ndarray:
         """The value of the use before it of the same id."""
-        told = np.full(len(values), absent, values.dtype)
-        told[1:] = values[self._order][:-1]
-        told[self._is_first] = absent
-        return self._told(told)
+        answer = np.full(len(values), absent, values.dtype)
+        answer[1:] = values[self._order][:-1]
+        answer[self._is_first] = absent
+        return self._in_order_of_uses(answer)
 
     def differs(self, values: np.ndarray) -> Mask:
         """Whether there is a use before it with another value."""
@@ -261,29 +261,29 @@ class _Order:
 
     def equal(self, columns: list[np.ndarray]) -> Mask:
         """Whether there is a use before it with equal values."""
-        told = ~self._is_first
+        answer = ~self._is_first
         for column in columns:
             ordered = column[self._order]
-            told[1:] &= ordered[1:] == ordered[:-1]
-        return self._told(told)
+            answer[1:] &= ordered[1:] == ordered[:-1]
+        return self._in_order_of_uses(answer)
 
     def held(self) -> Mask:
         """Whether a node that has the id as an argument is open at the use; of a result, its own node among them."""
         until = np.maximum.accumulate(self._group + np.where(self._is_output, 0, self._end + 1))
-        return self._told(until >= self._group + self._moment + 1)
+        return self._in_order_of_uses(until >= self._group + self._moment + 1)
 
     def held_by_others(self, chosen: Mask) -> Mask:
         """Whether a node that has the id as an argument, among the uses chosen, is open since before the use."""
         until = np.maximum.accumulate(self._group + np.where(chosen[self._order], self._end + 1, 0))
         when = self._group + self._moment
         before = np.searchsorted(when, when) - 1
-        return self._told((before >= 0) & (until[before] >= when + 1))
+        return self._in_order_of_uses((before >= 0) & (until[before] >= when + 1))
 
     def any_inside(self, chosen: Mask) -> Mask:
         """Whether the id was used since the node of the use began, counting the chosen uses."""
         latest = np.zeros(len(chosen), np.int64)
         latest[1:] = np.maximum.accumulate(self._group + np.where(chosen[self._order], self._moment + 1, 0))[:-1]
-        return self._told(latest >= self._group + self._begin + 1)
+        return self._in_order_of_uses(latest >= self._group + self._begin + 1)
 
     def met_inside(self, results: np.ndarray, starts: Mask) -> tuple[np.ndarray, np.ndarray]:
         """Of the results given, those that were arguments inside of their node before it gave them out, and these uses.
@@ -309,7 +309,7 @@ class _Order:
         order = np.lexsort((first, moment[first]))
         number = np.empty(len(first), np.int64)
         number[order] = np.arange(len(first))
-        return self._told(number[run]) if len(run) else run, first[order]
+        return self._in_order_of_uses(number[run]) if len(run) else run, first[order]
 
 
 def _schemas(execution: ExecutionTrace, uses: TensorUses) -> _Schemas:
@@ -341,7 +341,7 @@ def _is_argument(uses: TensorUses, ids: np.ndarray) -> Mask:
 
 def _storages_of_uses(
     uses: TensorUses,
-    told: _Schemas,
+    by_schema: _Schemas,
     moment: np.ndarray,
     begin: np.ndarray,
     end: np.ndarray,
@@ -352,10 +352,10 @@ def _storages_of_uses(
     has = (uses.storage > 0) & (uses.elements > 0)
     ids = np.where(has, uses.storage, -1)
     by_storage = _Order(ids, moment, begin[uses.node], end[uses.node], uses.is_output)
-    moved = in_place & by_id.differs(uses.storage) & ~told.sets_storage
-    known = (told.result != Result.unknown) & ~told.sets_storage
+    moved = in_place & by_id.differs(uses.storage) & ~by_schema.sets_storage
+    known = (by_schema.result != Result.unknown) & ~by_schema.sets_storage
     shared = _is_argument(uses, ids) | by_storage.any_inside(np.ones(len(uses), bool)) | (by_storage.held() & ~known)
-    allocates = uses.is_output & told.can_make & ((starts & ~in_place) | moved) & ~shared
+    allocates = uses.is_output & by_schema.can_make & ((starts & ~in_place) | moved) & ~shared
     last_used = by_storage.before(moment, -1)
     allocates[met] = (last_used[met] < begin[uses.node[late]]) & ~(by_storage.held() & ~known)[late]
     allocates |= resized & by_id.differs(uses.storage) & (last_used < by_id.before(moment, -1))
@@ -383,9 +383,9 @@ def _seen_before(number: np.ndarray, moment: np.ndarray, chosen: Mask) -> Mask:
     """Whether a use is not the first one that is chosen of those with its number."""
     places = np.flatnonzero(chosen)
     places = places[np.lexsort((places, moment[places], number[places]))]
-    told = np.zeros(len(number), bool)
-    told[places[1:]] = number[places[1:]] == number[places[:-1]]
-    return told
+    answer = np.zeros(len(number), bool)
+    answer[places[1:]] = number[places[1:]] == number[places[:-1]]
+    return answer
 
 
 def _views(uses: TensorUses, tensor: Codes, storage: Codes, producer: Rows, first_use: Rows) -> np.ndarray:

@@ -51,7 +51,7 @@ class Places(NamedTuple):
     """
 
     steps: list[int | ListPlaces]
-    told: int
+    typed: int
     position: Rows
     element: np.ndarray
     dtype: np.ndarray
@@ -83,10 +83,10 @@ class PlaceFinder:
     def places(self, form: Form) -> Places:
         """The tensors of a form."""
         shapes, types, strides = form
-        told, sizes, steps_between = json_list(types), raw_list(shapes), raw_list(strides)
+        typed, sizes, steps_between = json_list(types), raw_list(shapes), raw_list(strides)
         columns = _Columns(*(array("i") for _ in range(5)))
         steps: list[int | ListPlaces] = []
-        for at, text in enumerate(told):
+        for at, text in enumerate(typed):
             if not isinstance(text, str):
                 continue
             sides = [of[at] if at < len(of) else Raw(b"null") for of in (sizes, steps_between)]
@@ -98,7 +98,7 @@ class PlaceFinder:
             elif text.startswith(_LISTS) and _TENSOR in text:
                 steps.append(self._list(columns, at, text, *sides))
             columns.position.extend([at] * (len(columns.element) - len(columns.position)))
-        return Places(steps, len(told), *(np.frombuffer(column, np.int32) for column in columns))
+        return Places(steps, len(typed), *(np.frombuffer(column, np.int32) for column in columns))
 
     def _list(self, columns: _Columns, at: int, text: str, sizes: Raw, strides: Raw) -> ListPlaces:
         paths: list[tuple[int, ...]] = []

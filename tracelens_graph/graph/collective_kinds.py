@@ -130,8 +130,8 @@ def communication(name: str) -> Communication | None:
     for marker, kinds, library in _MARKERS:
         if found := marker.search(plain):
             word = _WORD.search(plain, found.start())
-            told = (kind for pattern, kind in kinds if pattern.search(plain, found.start()))
-            kind = next(told, kind_of(word[0]) if word else UNKNOWN)
+            matching = (kind for pattern, kind in kinds if pattern.search(plain, found.start()))
+            kind = next(matching, kind_of(word[0]) if word else UNKNOWN)
             return Communication(library.name, kind, library.in_timeline)
     return None
 

@@ -277,10 +277,10 @@ class _Part:
         """The kind by the op above, else by the annotation around, else by the kernel's name."""
         kernel = self._core.names[self._core.columns.name[self.row]]
         # One by one: annotations take columns that graphs loaded for collectives alone do not have.
-        told = (kind for kind in map(kind_of, self._telling_names()) if kind != UNKNOWN)
-        return next(told, None) or kind_of_kernel(kernel)
+        kinds = (kind for kind in map(kind_of, self._names_around()) if kind != UNKNOWN)
+        return next(kinds, None) or kind_of_kernel(kernel)
 
-    def _telling_names(self) -> Iterator[str]:
+    def _names_around(self) -> Iterator[str]:
         c, names = self._core.columns, self._core.names
         above = (names[c.name[row]] for row in ancestors(c, self.row) if c.kind[row] == Kind.Op)
         yield from (name.split("::")[-1] for name in above if name.startswith(("c10d::", "_c10d_functional::")))

@@ -63,10 +63,10 @@ def process_of_thread(threads: Sequence[tuple[Any, Any]]) -> Codes:
 def step_rows(columns: Columns, threads: Sequence[tuple[Any, Any]], gpu_only: bool = False) -> Rows:
     """For every row, or for GPU events only, the row of its step, -1 for none."""
     process = process_of_thread(threads)
-    marks = rows_of_kind(columns, (Kind.Step,))
-    ranges = _Ranges(columns, marks, process[columns.thread[marks]])
+    annotations = rows_of_kind(columns, (Kind.Step,))
+    ranges = _Ranges(columns, annotations, process[columns.thread[annotations]])
     host = _launches(columns) if gpu_only else _host(columns)
-    found = _spread(columns, ranges, process[columns.thread], marks, host)
+    found = _spread(columns, ranges, process[columns.thread], annotations, host)
     if gpu_only:
         found[host] = -1
     return found
@@ -77,23 +77,23 @@ def annotation_rows(columns: Columns) -> Rows:
 
     Of an annotation itself, the one that encloses it.
     """
-    marks = rows_of_kind(columns, (Kind.Annotation, Kind.Step))
-    ranges = _Ranges(columns, marks, columns.thread[marks].astype(np.int64))
-    found = _spread(columns, ranges, columns.thread, marks, _host(columns))
+    annotations = rows_of_kind(columns, (Kind.Annotation, Kind.Step))
+    ranges = _Ranges(columns, annotations, columns.thread[annotations].astype(np.int64))
+    found = _spread(columns, ranges, columns.thread, annotations, _host(columns))
     found[ranges.rows] = ranges.enclosing
     return found
 
 
-def inside(columns: Columns, marks: Rows, group: Codes) -> Mask:
+def inside(columns: Columns, annotations: Rows, group: Codes) -> Mask:
     """For every row whether it belongs to one of some annotations.
 
     Args:
         columns: the graph's columns.
-        marks: rows of the annotations; they belong to themselves.
+        annotations: rows of them; they belong to themselves.
         group: per row of the graph a number; an annotation holds host events of its own group only.
     """
-    found = _spread(columns, _Ranges(columns, marks, group[marks]), group, marks, _host(columns)) >= 0
-    found[marks] = True
+    found = _spread(columns, _Ranges(columns, annotations, group[annotations]), group, annotations, _host(columns)) >= 0
+    found[annotations] = True
     return found
 
 
@@ -133,18 +133,18 @@ def _launches(columns: Columns) -> Rows:
     return np.flatnonzero(launched[:-1])
 
 
-def _spread(columns: Columns, ranges: _Ranges, group: Codes, marks: Rows, host: Rows) -> Rows:
+def _spread(columns: Columns, ranges: _Ranges, group: Codes, annotations: Rows, host: Rows) -> Rows:
     """From the ranges to rows of the host, by their starts, and to GPU events, through their launches."""
     found = np.full(len(columns), -1, np.int64)
-    if not len(marks):
+    if not len(annotations):
         return found
     found[host] = ranges.at(group[host], columns.start_ns[host])
     gpu = rows_of_kind(columns, GPU_KINDS)
     launched = columns.parent[gpu] >= 0
     found[gpu[launched]] = found[columns.parent[gpu[launched]]]
     lone = gpu[~launched]
-    over = device_annotations(columns, lone, columns.name[marks])
-    twin = _host_twins(columns, marks)
+    over = device_annotations(columns, lone, columns.name[annotations])
+    twin = _host_twins(columns, annotations)
     found[lone] = twin[over] if len(twin) else -1
     return found
 
@@ -154,11 +154,11 @@ def device_annotations(columns: Columns, rows: Rows, names: np.ndarray) -> Rows:
 
     "Over" means on the same device and stream, and holding the row's start.
     """
-    marks = rows_of_kind(columns, (Kind.DeviceAnnotation,))
-    marks = marks[np.isin(columns.name[marks], names)]
-    lane = _lanes(columns, np.concatenate((marks, rows)))
-    ranges = _Ranges(columns, marks, lane[: len(marks)])
-    return ranges.at(lane[len(marks) :], columns.start_ns[rows])
+    annotations = rows_of_kind(columns, (Kind.DeviceAnnotation,))
+    annotations = annotations[np.isin(columns.name[annotations], names)]
+    lane = _lanes(columns, np.concatenate((annotations, rows)))
+    ranges = _Ranges(columns, annotations, lane[: len(annotations)])
+    return ranges.at(lane[len(annotations) :], columns.start_ns[rows])
 
 
 def _lanes(columns: Columns, rows: Rows) -> Codes:
@@ -168,16 +168,16 @@ def _lanes(columns: Columns, rows: Rows) -> Codes:
     return np.unique(lane, return_inverse=True)[1]
 
 
-def _host_twins(columns: Columns, marks: Rows) -> Rows:
+def _host_twins(columns: Columns, annotations: Rows) -> Rows:
     """For every row of a device annotation the host annotation among `marks` that it mirrors; -1 elsewhere.
 
     The last entry is -1, so that an index of -1 finds nothing. Twins share name and External id, else name alone.
     """
     twin = np.full(len(columns) + 1, -1, np.int64)
-    by_id = {(int(columns.name[m]), int(columns.external_id[m])): m for m in marks.tolist()}
+    by_id = {(int(columns.name[m]), int(columns.external_id[m])): m for m in annotations.tolist()}
     by_name: dict[int, int] = {}
-    for mark in marks.tolist():
-        by_name.setdefault(int(columns.name[mark]), mark)
+    for annotation in annotations.tolist():
+        by_name.setdefault(int(columns.name[annotation]), annotation)
     for row in rows_of_kind(columns, (Kind.DeviceAnnotation,)).tolist():
         name = int(columns.name[row])
         twin[row] = by_id.get((name, int(columns.external_id[row])), by_name.get(name, -1))

@@ -254,8 +254,8 @@ class TraceSet(Sequence[TraceMember]):
         ]
         fitting = exact or [one for one in self._members if one.name == what]
         if len(fitting) != 1:
-            said = f"{what} is the name of several traces" if fitting else f"no trace is called {what!r} among"
-            raise AnalysisError(f"{said}: {', '.join(one.path for one in fitting or self._members)}")
+            restricted = f"{what} is the name of several traces" if fitting else f"no trace is called {what!r} among"
+            raise AnalysisError(f"{restricted}: {', '.join(one.path for one in fitting or self._members)}")
         return fitting[0]
 
     # --- nodes ---------------------------------------------------------------------------------------------------
@@ -334,15 +334,15 @@ def titled(text: str, members: Iterable[TraceMember]) -> str:
     titles = {one.path: one.window.title for one in members}
     if len(set(titles.values())) > 1:
         parts = [f"{path}: {title or 'whole'}" for path, title in titles.items()]
-        said = "; ".join(parts[:_NAMED]) + (f"; and {len(parts) - _NAMED:,} more" if len(parts) > _NAMED else "")
+        restricted = "; ".join(parts[:_NAMED]) + (f"; and {len(parts) - _NAMED:,} more" if len(parts) > _NAMED else "")
     else:
-        said = next(iter(titles.values()), "")
-    return f"{text} ({said})" if said else text
+        restricted = next(iter(titles.values()), "")
+    return f"{text} ({restricted})" if restricted else text
 
 
 def _on_one_clock(members: Iterable[TraceMember]) -> tuple[TraceMember, ...]:
     """The members with their ranks, and with offsets to the earliest of their clocks; 0 where nothing tells."""
-    told = [
+    dated = [
         replace(
             one,
             rank=_rank(one.core) if one.rank is None else one.rank,
@@ -350,8 +350,8 @@ def _on_one_clock(members: Iterable[TraceMember]) -> tuple[TraceMember, ...]:
         )
         for one in members
     ]
-    zero = min((one.clock_ns for one in told if one.clock_ns), default=0)
-    return tuple(replace(one, offset_ns=one.clock_ns - zero if one.clock_ns else 0) for one in told)
+    zero = min((one.clock_ns for one in dated if one.clock_ns), default=0)
+    return tuple(replace(one, offset_ns=one.clock_ns - zero if one.clock_ns else 0) for one in dated)
 
 
 def _default_name(w: Window) -> str:

@@ -204,12 +204,12 @@ def step_number(name: str) -> int | None:
 
 def _in_steps(window: Window, wanted: list[int]) -> Window:
     core = window.core
-    marks = traversals.rows_of_kind(core.columns, (Kind.Step,))
-    numbers = [step_number(core.names[code]) for code in core.columns.name[marks].tolist()]
+    steps = traversals.rows_of_kind(core.columns, (Kind.Step,))
+    numbers = [step_number(core.names[code]) for code in core.columns.name[steps].tolist()]
     if missing := sorted(set(wanted) - set(numbers)):
         there = ", ".join(map(str, _spans(sorted({n for n in numbers if n is not None})))) or "none"
         raise AnalysisError(f"the trace has no step {_listed(missing)}; steps in it: {there}")
-    inside = marks[[number in wanted for number in numbers]]
+    inside = steps[[number in wanted for number in numbers]]
     keep = np.isin(core.step, inside)
     keep[inside] = True
     label = ", ".join(_spans(sorted(set(wanted))))
@@ -218,10 +218,10 @@ def _in_steps(window: Window, wanted: list[int]) -> Window:
 
 def _in_annotations(window: Window, wanted: str | re.Pattern[str], threads: Threads) -> Window:
     core, c = window.core, window.core.columns
-    marks = traversals.rows_of_kind(c, (Kind.Annotation, Kind.Step))
-    marks = marks[_fit(core, wanted)[c.name[marks]]]
+    ranges = traversals.rows_of_kind(c, (Kind.Annotation, Kind.Step))
+    ranges = ranges[_fit(core, wanted)[c.name[ranges]]]
     label = _label(wanted)
-    if not len(marks):
+    if not len(ranges):
         raise AnalysisError(f"the trace has no annotation {label!r}")
     if threads == "own":
         group: Codes = c.thread
@@ -229,7 +229,7 @@ def _in_annotations(window: Window, wanted: str | re.Pattern[str], threads: Thre
         group = membership.process_of_thread(core.threads)[c.thread]
     else:
         raise AnalysisError(f'threads is "own" or "all", not {threads!r}')
-    keep = membership.inside(c, marks, group)
+    keep = membership.inside(c, ranges, group)
     return window.narrowed(keep, f"annotation {label}" + (", all threads" if threads == "all" else ""))
 
 
@@ -289,8 +289,8 @@ def _on(window: Window, what: Literal["device", "stream"], wanted: list[int]) ->
     there = np.unique(column[is_gpu]).tolist()
     if missing := sorted(set(wanted) - set(there)):
         known = f"is only {what} {there[0]}" if len(there) == 1 else f"are {what}s {_listed(there)}"
-        told = f"there {known}" if there else "there are no GPU events"
-        raise AnalysisError(f"no GPU event is on {what} {_listed(missing)}; {told}")
+        instead = f"there {known}" if there else "there are no GPU events"
+        raise AnalysisError(f"no GPU event is on {what} {_listed(missing)}; {instead}")
     on = is_gpu & np.isin(column, wanted)
     keep = on | (~is_gpu & (traversals.subtree_sums(c, on) > 0))
     if what == "device":

@@ -150,8 +150,8 @@ class _Linked:
         core, c = self._core, self._core.columns
         row = int(self._gpu[at])
         # Old profilers wrote arguments of a collective with its op alone.
-        told = map(core.collective_args.get, c.uid[[row, self._origin[at]]].tolist())
-        group = next((args["group"] for args in told if args and args.get("group") is not None), None)
+        recorded = map(core.collective_args.get, c.uid[[row, self._origin[at]]].tolist())
+        group = next((args["group"] for args in recorded if args and args.get("group") is not None), None)
         return {
             "id": above + 1 + place,
             "ctrl_deps": above,

@@ -200,10 +200,10 @@ def metadata_of_gpu_row(core: Core, row: int) -> dict[str, Any]:
 def _launch_shape(args: Mapping[str, Any], launch: Mapping[str, Any], counts_threads: bool) -> dict[str, Any]:
     """Grid, block and resources of a kernel; AMD's profilers write some of them with its launch."""
 
-    def told(key: str) -> Any:
+    def recorded(key: str) -> Any:
         return args.get(key, launch.get(key))
 
-    grid, block = _sizes(told("grid")), _sizes(told("block"))
+    grid, block = _sizes(recorded("grid")), _sizes(recorded("block"))
     if counts_threads and grid and block and all(block):
         grid = [-(-threads // width) for threads, width in zip(grid, block, strict=True)]
     blocks, width = prod(grid) if grid else None, prod(block) if block else None
@@ -213,7 +213,7 @@ def _launch_shape(args: Mapping[str, Any], launch: Mapping[str, Any], counts_thr
         "blocks": blocks,
         "threads_per_block": width,
         "threads": None if blocks is None or width is None else blocks * width,
-        "shared_memory_bytes": _number(told("shared memory")),
+        "shared_memory_bytes": _number(recorded("shared memory")),
         "registers_per_thread": _number(args.get("registers per thread")),
         "blocks_per_sm": _number(args.get("blocks per SM")),
         "warps_per_sm": _number(args.get("warps per SM")),

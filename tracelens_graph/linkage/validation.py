@@ -227,7 +227,7 @@ def least(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
 _MOST_DIGITS = 4000
 """Digits of an id that are read: Python refuses to read more than 4,300."""
 MOST_KERNELS = 3
-"""Kernels of an operator whose configuration is told, the dearest first."""
+"""Kernels of an operator whose configuration is shown, the longest first."""
 
 
 def top_ops(validation: Validation, most: int | None = None) -> dict[int, str]:
@@ -301,7 +301,7 @@ def op_report(validation: Validation, cpu_op_id: int, why: str) -> dict[str, Any
     Returns:
         A dictionary of plain values: `cpu_op_id`, `why`, `uid` of its event; `metadata`, as `operation_metadata_scrape`
         gives, and of each tensor the `name`, `form` and `storage` that lineage tells, such as `t12#2`,
-        `float32[4,8]` and `s13`; `tracing`, as `op_to_kernel_tracing` gives; `kernels`, the dearest GPU events as
+        `float32[4,8]` and `s13`; `tracing`, as `op_to_kernel_tracing` gives; `kernels`, the longest GPU events as
         `kernel_metadata_scrape` gives them; `gpu_events`, how many there are in all; `returning`, how many of these
         lead back to the operator or to one that it called.
     """
@@ -326,15 +326,15 @@ def _with_names(core: Core, row: int, metadata: dict[str, Any]) -> dict[str, Any
     """Metadata of an operator, its tensors with their names."""
     tensors = tensors_of(core)
     assert tensors is not None
-    told = tensors.lineage
+    known = tensors.lineage
     sides = {}
     for side, uses in zip(("inputs", "outputs"), tensors.uses_at(row), strict=True):
         sides[side] = [
             {
                 **tensor,
-                "name": tensors.tensor_name(int(told.tensor[use])),
+                "name": tensors.tensor_name(int(known.tensor[use])),
                 "form": tensors.form(use),
-                "storage": tensors.storage_name(int(told.storage[use])) if told.storage[use] >= 0 else None,
+                "storage": tensors.storage_name(int(known.storage[use])) if known.storage[use] >= 0 else None,
             }
             for tensor, use in zip(metadata[side], uses, strict=True)
         ]

@@ -77,10 +77,10 @@ def piece_between(core: Core, after_ns: int, before_ns: int, also: Iterable[int]
     first = min(c.start_ns[lone], default=after_ns)
     keep |= (c.kind == Kind.DeviceAnnotation) & (c.start_ns <= before_ns) & (end >= first)
     _with_all_above(keep, np.flatnonzero(keep), c.parent)
-    marks = np.concatenate((core.step[keep], core.annotation[keep]))
-    marks = np.unique(marks[marks >= 0])
-    keep[marks] = True
-    _with_all_above(keep, marks, core.annotation)
+    ranges_above = np.concatenate((core.step[keep], core.annotation[keep]))
+    ranges_above = np.unique(ranges_above[ranges_above >= 0])
+    keep[ranges_above] = True
+    _with_all_above(keep, ranges_above, core.annotation)
     return Piece(core, max(after_ns, 0), min(before_ns, int(end.max())), np.flatnonzero(keep))
 
 

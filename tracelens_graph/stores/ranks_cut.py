@@ -290,10 +290,10 @@ def _common(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for key, value in first.items():
         if key in ("generator", "baseTimeNanoseconds", "deviceProperties"):
             continue
-        told = [other.get(key) for other in others]
-        if isinstance(value, dict) and all(isinstance(one, dict) for one in told):
-            found[key] = _common([value, *told])  # type: ignore[list-item]
-        elif all(one == value for one in told):
+        theirs = [other.get(key) for other in others]
+        if isinstance(value, dict) and all(isinstance(one, dict) for one in theirs):
+            found[key] = _common([value, *theirs])  # type: ignore[list-item]
+        elif all(one == value for one in theirs):
             found[key] = value
     return found
 
