@@ -65,7 +65,7 @@ class FileDetails(Details):
 
         Raises:
             ChangedTraceError: the file is no longer the one that was loaded.
-            TraceError: events are not at the places that the cache tells of.
+            TraceError: events are not at the places that the cache names.
         """
         try:
             return super().events(uids)

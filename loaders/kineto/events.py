@@ -116,7 +116,7 @@ def without_strays(table: EventTable) -> int:
 
 
 def event_table(out: Collected) -> EventTable:
-    """One column per property over all events that become nodes, with kinds told by name where names tell."""
+    """One column per property over all events that become nodes, with kinds known by name where names say it."""
     families = [out.columns[family.value] for family in NODE_FAMILIES if family.value in out.columns]
     sizes = [len(family["uid"]) // dtype_of("uid").itemsize for family in families]
     columns: dict[str, np.ndarray] = {}

@@ -2,7 +2,7 @@
 
 A collective has a number in its group that is the same on all devices of a file: its instruction, how many times that
 ran before, and where executions are numbered, which of them it was. Groups that hold devices of other hosts are given
-whole, because a file does not tell which of a job's devices its own are (`graph.device_ranks`).
+whole, because a file does not say which of a job's devices its own are (`graph.device_ranks`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LONGEST = 60
 """Characters of the name of a group."""
 
 _MOST_MEMBERS = 1 << 22
-"""Members of groups that are listed, equal groups of a program once; a file of a few bytes can tell of any number."""
+"""Members of groups that are listed, equal groups of a program once; a file of a few bytes can stand for any number."""
 
 
 class Programs(Protocol):
@@ -207,7 +207,7 @@ def _uneven(parts: list[_Part], group: Mapping[tuple[int, str], str]) -> set[str
 
 
 def _arguments(device: int, collective: Collective, devices: list[int]) -> dict[str, Any]:
-    """What is told of a collective on a device, but for its number: the same for all of its executions."""
+    """What is known of a collective on a device, but for its number: the same for all of its executions."""
     groups = collective.groups or ((tuple(devices),) if len(devices) > 1 else ())
     arguments: dict[str, Any] = {
         "kind": collective.kind,

@@ -28,11 +28,11 @@ _FINGERPRINT = "fingerprint_before_lhs"
 """What XLA notes of a program for GPUs before it schedules it: "lhs" is its scheduler, which hides latencies."""
 
 _OF_PROGRAM = frozenset((8, 11, 18))
-"""Fields of a program that tell it from others as they are written: results that take the memory of parameters, whether
+"""Fields of a program that separate it from others as they are written: results that take parameters' memory, whether
 it has dynamic shapes, parameters that may be overwritten."""
 
 _MOST_DEVICES = 1 << 17
-"""Devices of a job that are listed; what tells of more is damaged."""
+"""Devices of a job that are listed; what names more is damaged."""
 
 
 def read_program(data: Buffer, begin: int, end: int, id: int) -> Program:
@@ -138,7 +138,7 @@ _TEXTS = {1: "name", 2: "opcode", 11: "fusion_kind", 28: "target", 43: "backend_
 _NUMBERS = {9: "parameter", 26: "channel", 35: "id", 50: "groups", 58: "batch_groups"}
 _LISTS = {14: "dimensions", 36: "operands", 37: "after", 38: "called"}
 _NOT_WRITTEN = frozenset((1, 7, 26, 35, 36, 37, 38, 40, 45, 54, 55, 68, 82, 88))
-"""Fields of an instruction that do not tell programs apart as they are written: name, origin, channel, id, references,
+"""Fields of an instruction that do not separate programs as they are written: name, origin, channel, id, references,
 sharding, channel as it was called before, shardings on both sides of a domain, what front ends noted, statistics for
 viewers, original value."""
 
@@ -258,7 +258,7 @@ def _dot(data: Buffer, begin: int, end: int) -> DotDims:
 
 
 def _groups(data: Buffer, number: int, begin: int, end: int) -> tuple[list[tuple[int, ...]], ShortGroups | None]:
-    """Replica groups: field 49 holds one of them, field 87 a message that lists them, or tells them in short."""
+    """Replica groups: field 49 holds one of them, field 87 a message that lists them, or writes them in short."""
     if number == 49:
         return [_by_number(data, begin, end).get(1, ())], None
     found, short = [], None

@@ -101,7 +101,7 @@ def _where_cut(found: list[Plane], size: int) -> str:
 
 
 def _process(plane_stats: Mapping[str, Mapping[str, Any]]) -> Any:
-    """The number of the process, where the file tells it; else the name of the plane of its threads."""
+    """The number of the process, where the file says it; else the name of the plane of its threads."""
     for plane in (HOST, "/host:metadata"):
         number = plane_stats.get(plane, {}).get("process_id")
         if isinstance(number, int):

@@ -1,8 +1,8 @@
 """What names of events on the host's threads tell, and how frames of Python are called elsewhere.
 
 JAX's Python frames are `$file.py:12 function`, `$builtins len` and `$<unknown> append`. What else stands on a thread
-was marked in C++: by XLA, its runtime and its profiler, or through `jax.profiler.TraceAnnotation`, which nothing tells
-apart but the name.
+was marked in C++: by XLA, its runtime and its profiler, or through `jax.profiler.TraceAnnotation`; nothing but the
+name separates these.
 """
 
 from __future__ import annotations

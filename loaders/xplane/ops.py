@@ -1,4 +1,4 @@
-"""Instances of HLO instructions on the host: recorded ones, and those that launches tell of.
+"""Instances of HLO instructions on the host: recorded ones, and those that launches name.
 
 XLA's CPU runtime records every instruction that it runs. On GPUs an instruction is a range on the thread that launches
 its kernels, or nothing but a name in the statistics of kernels; then the launches that follow one another for one

@@ -29,7 +29,7 @@ _NEVER = ("external_id", "sequence", "forward_thread")
 """What a profile never tells."""
 
 _KNOWN = ("parent", "last", "depth", "owner", "owner_rule", "uid", "device", "stream")
-"""What the graph is told by other columns."""
+"""What the graph has from other columns."""
 
 _SLICE = 1 << 18
 """Events that are looked at together where any number will do."""
@@ -37,7 +37,7 @@ _SLICE = 1 << 18
 
 @dataclass(frozen=True)
 class _FromPrograms:
-    """What programs tell of ops.
+    """What programs say of ops.
 
     Attributes:
         argset: per event the code of its argument set.
@@ -58,7 +58,7 @@ class _FromPrograms:
 
 
 def event_table(events: Events, which: Instructions, known: Programs) -> tuple[EventTable, Sources]:
-    """The table of events: recorded ones, instances of instructions that only launches tell of, calls of scopes.
+    """The table of events: recorded ones, instances of instructions that only launches name, calls of scopes.
 
     Uids of what was not recorded follow those of the file's events. Columns of `events` and `which` are taken over, one
     by one, and must not be used again: each is as large as one of the graph's.
@@ -160,7 +160,7 @@ def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: Rows, orig
 
 
 def _bytes(events: Events, count: int) -> np.ndarray:
-    """Bytes of copies and fills, from what is told of them."""
+    """Bytes of copies and fills, from what is known of them."""
     absent = next(prop.absent for prop in STORED if prop.name == "bytes")
     size = np.broadcast_to(np.array(absent, np.int64), count)
     for stat in ("memcpy_details", "memset_details"):
@@ -236,7 +236,7 @@ def _of_name(name: str) -> Kind:
 
 
 def _from_programs(events: Events, count: int, ops: Rows, program: Codes, hlo: Codes, known: Programs) -> _FromPrograms:
-    """What programs tell of ops, found once per instruction.
+    """What programs say of ops, found once per instruction.
 
     Args:
         events: the events.

@@ -169,7 +169,7 @@ def _float_text(value: float) -> str:
 def collective_arguments(execution: ExecutionTrace) -> dict[int, dict[str, Any]]:
     """Row -> arguments of the collective, for operators that record one, in the keys of `Core.collective_args`.
 
-    A process group that is told by a number only has none: the number is an address, different on every rank.
+    A process group that is known by a number only has none: the number is an address, different on every rank.
     """
     codes = [code for code, name in enumerate(execution.names) if name == COMMUNICATION_OP]
     rows = np.flatnonzero(np.isin(execution.name, codes)).tolist()

@@ -36,10 +36,10 @@ _NODES = 2000
 
 
 def other_process(core: Core, execution: ExecutionTrace) -> str:
-    """What tells that they are of two ranks; empty if nothing does.
+    """What says that they are of two ranks; empty if nothing does.
 
     One process id on both sides is one process. Two may be two runs of a program; then ranks may not differ where both
-    sides record them, nor devices where a side tells of a job without its rank.
+    sides record them, nor devices where a side is of a job and has no rank.
     """
     if is_same_process(core, execution):
         return ""

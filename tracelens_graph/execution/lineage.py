@@ -6,7 +6,7 @@ Nothing in the file says so, but order and memory do. Uses are taken in the one 
 
 * a result is a new tensor, made by the operator, unless the operator got it as an argument, or it was made inside of
   it: so the lowest operator that gives a tensor out has made it, and those around only pass it on;
-* where no schema tells what a result is, one that any open operator got as an argument is no new tensor either;
+* where no schema says what a result is, one that any open operator got as an argument is no new tensor either;
 * a result that the operator wrote in place (`Tensor(a!)` in its schema) stays the tensor that it was, whatever became
   of its shape and storage (`resize_`, `set_`). So does an argument of what runs inside of an operator that writes it:
   `index_select` resizes its `out` unseen;

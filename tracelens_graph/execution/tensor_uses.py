@@ -22,7 +22,7 @@ from tracelens_graph.utils.arrays import Mask, Numbering, Rows
 from tracelens_graph.utils.gc_pause import garbage_collection_paused
 
 _MOST_NESTED = 32
-"""Depth of lists in lists that is followed where no type tells."""
+"""Depth of lists in lists that is followed where no type is known."""
 
 _LARGE = 1 << 20
 """Bytes of values of one node from which on they are decoded in pieces."""

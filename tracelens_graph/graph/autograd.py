@@ -173,7 +173,7 @@ def _by_number(core: Core, makers: Rows, runners: Rows, by_arrow: Pairs) -> Pair
 
 
 def _forward_threads(core: Core, process: Codes, candidates: Pairs, by_arrow: Pairs) -> np.ndarray:
-    """Per row the code of the forward thread that its small thread number means, -1 where nothing tells.
+    """Per row the code of the forward thread that its small thread number means, -1 where nothing shows it.
 
     The file does not say which thread has which number, so pairs of ops that would follow vote: arrows first,
     then pairs whose names fit, then all. A number is one thread of its process and a thread has one number.
@@ -200,7 +200,7 @@ def _forward_threads(core: Core, process: Codes, candidates: Pairs, by_arrow: Pa
     taken: set[int] = set()
     for _, equals in groupby(ranked, key=itemgetter(0)):
         free = [(code, thread) for _, (code, thread) in equals if code not in settled and thread not in taken]
-        # What stands equal cannot be told apart, and is left without a thread.
+        # What stands equal cannot be separated, and is left without a thread.
         codes, threads = (Counter(ends) for ends in zip(*free, strict=True)) if free else (Counter(), Counter())
         for code, thread in free:
             settled.add(code)

@@ -58,7 +58,7 @@ class Collective:
         group, group_description: name and description of the process group, None where not recorded.
         ranks: global ranks of the group, None where not recorded, or not in full.
         group_size: number of ranks in the group.
-        kind: PyTorch's name (`allreduce`, `_allgather_base`, …), `unknown` where nothing tells.
+        kind: PyTorch's name (`allreduce`, `_allgather_base`, …), `unknown` where nothing shows it.
         sequence: number of the collective in its group, if recorded.
         index: place among the group's nodes on this rank, by start.
         dtype: PyTorch's name of the element type.

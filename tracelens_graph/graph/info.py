@@ -29,7 +29,7 @@ class TraceInfo:
 
     Attributes:
         source: where it was read from, for messages.
-        start_epoch_ns: absolute time of `start_ns == 0`, in ns since 1970 (0 where the file does not tell).
+        start_epoch_ns: absolute time of `start_ns == 0`, in ns since 1970 (0 where the file does not say).
         lead_ns: how much earlier than `start_ns == 0` the first entry of the file is that viewers draw, such as the
             profiler's own span. Perfetto UI counts from there, and so does whatever people are shown or type.
         metadata: the file's top-level keys, without those that may hold secrets.
@@ -44,7 +44,7 @@ class TraceInfo:
         cut_short: bytes that could be read of a compressed file that ends before its end; 0 of a whole one.
         planes: of a profile of JAX whose end is missing, the parts (devices, the host, programs) that could be read, in
             the order of the file; the last of them in part.
-        has_times: whether it tells times. An execution trace does not: starts and durations of its graph are places in
+        has_times: whether it has times. An execution trace does not: starts and durations of its graph are places in
             the order of all begins and ends, so that calls nest; nobody is shown them.
     """
 

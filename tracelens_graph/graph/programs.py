@@ -21,7 +21,7 @@ class CompiledProgram:
 
     Attributes:
         name: such as `jit_step`.
-        fingerprint: what tells it from all others, in all profiles (`graph.hlo.fingerprint`).
+        fingerprint: what separates it from all others, in all profiles (`graph.hlo.fingerprint`).
         instructions: number of its instructions, those in bodies of fusions and loops included.
         replicas, partitions: it runs on replicas x partitions devices.
         shapes: types and dims of its parameters and results, such as `f32[8,16], 2 x s32[] -> f32[8]`.

@@ -132,7 +132,7 @@ def window_of(graph: Core | Window, *, needs_times: bool = True) -> Window:
         needs_times: whether the question is about time or GPU work, of which an execution trace alone tells nothing.
 
     Raises:
-        AnalysisError: the graph tells no times, and the question needs them.
+        AnalysisError: the graph has no times, and the question needs them.
     """
     w = graph if isinstance(graph, Window) else whole_window(graph)
     if needs_times:

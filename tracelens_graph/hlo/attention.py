@@ -96,7 +96,7 @@ _BACKWARD = (("bmm1_grad_gemm1", "rhs"), ("bmm1_grad_gemm2", "rhs"), ("bmm2_grad
 
 
 def _of_cudnn(program: Program, one: Instruction) -> Attention | None:
-    """The attention of a call of cuDNN; None where its configuration does not tell, or a window leaves out products."""
+    """The attention of a call of cuDNN; None where its configuration does not say, or a window leaves out products."""
     try:
         config = json.loads(one.backend_config)
         config = config.get("cudnn_fmha_backend_config", config)

@@ -34,7 +34,7 @@ def operation_metadata_scrape(cpu_op_id: int, cpu_trace: Any) -> dict[str, Any]:
         cpu_trace: the execution trace: a path, parsed JSON, or a graph that `load_trace` made or that is linked.
 
     Returns:
-        A dictionary of plain values, None for what the trace does not tell:
+        A dictionary of plain values, None for what the trace does not say:
 
         * `id`, `name`, `rf_id` (None for 0, which is no id)
         * `ctrl_deps`: id of the node that it ran in; `ctrl_deps_name`: the name of that
@@ -137,7 +137,7 @@ def kernel_metadata_scrape(identifier: Any, gpu_trace: Any) -> dict[str, Any]:
         gpu_trace: the profiler's trace: a path, parsed JSON or a graph.
 
     Returns:
-        A dictionary of plain values, None for what the trace does not tell:
+        A dictionary of plain values, None for what the trace does not say:
 
         * `uid`, `identifier`, `name`, `category` (`kernel`, `gpu_memcpy`, `gpu_memset`), `device`, `device_name`,
           `context`, `stream`, `correlation`, `external_id`

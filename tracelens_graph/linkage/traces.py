@@ -44,7 +44,7 @@ _JOINED: WeakKeyDictionary[Core, Core] = WeakKeyDictionary()
 
 
 def load_trace(path: Any) -> Core:
-    """Load an execution trace or a profiler's trace; its content tells which it is.
+    """Load an execution trace or a profiler's trace; its content says which it is.
 
     Args:
         path: a path (`.json`, `.json.gz`, `.json.zst`, `.zip` or a saved graph), bytes, a file object or parsed JSON.
@@ -162,7 +162,7 @@ _MOST_SLACK_NS = 500.0
 
 
 class GpuIdentifier(NamedTuple):
-    """What tells a GPU event from the others of its trace.
+    """What separates a GPU event from the others of its trace.
 
     Attributes:
         timestamp: when it began, in us, as `ts` in the trace's file.
@@ -178,7 +178,7 @@ class GpuIdentifier(NamedTuple):
 
 
 def get_gpu_op_identifier(event: Any) -> GpuIdentifier:
-    """What tells a kernel, copy or fill from all others of its trace.
+    """What separates a kernel, copy or fill from all others of its trace.
 
     Args:
         event: an event of the profiler's trace as its JSON has it, a node of its graph, or a GPU event that

@@ -291,7 +291,7 @@ def chosen_ops(validation: Validation, asked: Sequence[str]) -> dict[int, str]:
 
 
 def op_report(validation: Validation, cpu_op_id: int, why: str) -> dict[str, Any]:
-    """What there is to tell of an operator.
+    """What there is to say of an operator.
 
     Args:
         validation: the linked pair.

@@ -1,4 +1,4 @@
-"""Which execution trace belongs to which profiler trace of a set: told by process ids, ranks and names of files.
+"""Which execution trace belongs to which profiler trace of a set: known by process ids, ranks and names of files.
 
 Only the beginnings of files are read. What is told here is proven when a pair is linked.
 """

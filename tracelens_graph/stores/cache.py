@@ -63,7 +63,7 @@ def cached_core(
     Args:
         path: the trace's file.
         load: loads it.
-        warn: told in one line if the cache cannot be written.
+        warn: called with one line if the cache cannot be written.
 
     Raises:
         Whatever `load` raises.

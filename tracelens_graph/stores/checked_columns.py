@@ -1,6 +1,6 @@
 """Columns of a saved graph, which are verified when they are first read.
 
-A checksum tells that bytes are as they were written, but not that what was written is a graph. So the numbers of a
+A checksum says that bytes are as they were written, but not that what was written is a graph. So the numbers of a
 column are held against what they stand for: rows lie in the graph, codes in their tables, callers before those they
 call. What two columns say of the same thing is compared as soon as both are read. Each check is one pass over a column.
 """

@@ -191,7 +191,7 @@ def _with_all_above(keep: Mask, rows: Rows, above: np.ndarray) -> None:
 
 
 class _Head(msgspec.Struct, gc=False):
-    """What tells whether an entry of the event list belongs to a piece."""
+    """What says whether an entry of the event list belongs to a piece."""
 
     ph: str
     pid: int | str | None = None

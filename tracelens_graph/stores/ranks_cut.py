@@ -1,6 +1,6 @@
 """Pieces of the traces of several ranks as one trace for a viewer, on one clock.
 
-What tells events of one rank from those of another in a file of all ranks is made anew: every process and device gets a
+What separates events of one rank from those of another in a file of all is made anew: every process and device gets a
 number of its own, and so do the ids by which launches and arrows find their ends. Threads, streams and all other
 arguments stay as they are. The profiler's own marks stay behind: they span the whole recording.
 """
