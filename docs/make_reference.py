@@ -151,7 +151,7 @@ OTHER_TABLES = {
     ),
     "below_roof": (
         "tracelens-graph roofline TRACE --arch h100-sxm --table below_roof",
-        "from tracelens_graph.analyses.performance.below_roof import below_roof; "
+        "from tracelens_graph.analyses.performance.roofline_points import below_roof; "
         'options = tlg.ReportOptions(arch=tlg.architecture("h100-sxm")); '
         'below_roof(tlg.report_tables(g, options)["unified_perf_summary"])',
     ),
@@ -216,7 +216,7 @@ OTHER_TABLES = {
     **{
         name: (
             f"tracelens-graph report PROFILE --layout tracelens --table {name}",
-            f'from tracelens_graph.compat.jax.sheets import jax_tables; jax_tables(profile)["{name}"]',
+            f'from tracelens_graph.compat.jax.tables import jax_tables; jax_tables(profile)["{name}"]',
         )
         for name, home in HOMES.items()
         if home.module == "compat.jax.schemas"

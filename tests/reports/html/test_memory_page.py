@@ -11,8 +11,7 @@ from html_pages import page_of
 from in_browser import Opened, show, until
 
 from corpus import loaded, parametrize, traces_named
-from tracelens_graph.analyses.memory.over_time import memory_over_time
-from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
+from tracelens_graph.analyses.memory.peak import memory_over_time, memory_peak, memory_summary
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 

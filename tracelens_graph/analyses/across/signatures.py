@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.first_rows import first_rows
+from tracelens_graph.analyses.shared.grouping import first_rows
 from tracelens_graph.graph.arguments import ARGSET_PARTS, argset_text
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.context import content_key

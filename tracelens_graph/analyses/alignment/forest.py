@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.alignment.captures import captured_launches
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arguments import argset_text

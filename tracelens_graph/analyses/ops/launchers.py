@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.categories.ops import OpRules, op_category
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arguments import instructions_of

@@ -8,8 +8,7 @@ import numpy as np
 
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.call_columns import argument_codes
-from tracelens_graph.analyses.shared.columns import GPU_EVENTS, GPU_TIME
-from tracelens_graph.analyses.shared.gpu_work import modules_of, names_of, percent
+from tracelens_graph.analyses.shared.gpu_work import GPU_EVENTS, GPU_TIME, modules_of, names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
 from tracelens_graph.graph.arguments import ARGSET_PARTS
 from tracelens_graph.graph.arrays import distinct

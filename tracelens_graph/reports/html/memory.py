@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.memory.over_time import DeviceMemory, memory_over_time
+from tracelens_graph.analyses.memory.peak import DeviceMemory, memory_over_time
 from tracelens_graph.graph.membership import calls_at
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.names import clean

@@ -10,10 +10,8 @@ import numpy as np
 
 from tracelens_graph.analyses.idle.idle import idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
-from tracelens_graph.analyses.memory.by_module import allocations_by_module
 from tracelens_graph.analyses.memory.instants import instants_of
-from tracelens_graph.analyses.memory.over_time import memory_over_time
-from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
+from tracelens_graph.analyses.memory.peak import allocations_by_module, memory_over_time, memory_peak, memory_summary
 from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.analyses.performance.roofline_points import MOST_POINTS, Point, RooflinePoints
 from tracelens_graph.analyses.places.modules import module_times
