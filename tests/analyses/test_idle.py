@@ -9,9 +9,9 @@ import numpy as np
 import plain_xplane as plain
 import pytest
 from handmade import gpu, span
+from handmade_jax import mlp
 from hypothesis import given
 from hypothesis import strategies as st
-from made_hlo import mlp
 from made_traces import traces
 from plain_xplane import Plane
 from profiles import examples

@@ -12,8 +12,7 @@ import plain_xplane as plain
 import pytest
 from call_trees import FORWARD, frame, load, op
 from call_trees import launch as launched
-from handmade_jax import training_profile
-from made_hlo import mlp
+from handmade_jax import mlp, training_profile
 from plain_xplane import Plane
 
 from corpus import chosen_traces, loaded, parametrize, xplane_files

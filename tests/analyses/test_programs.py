@@ -9,8 +9,17 @@ import numpy as np
 import plain_xplane as plain
 import pytest
 from handmade import small_trace, span
-from handmade_jax import KERNELS, TRIPS, looping_profile, training_profile
-from made_hlo import F32, computation, instruction, program, shape
+from handmade_jax import (
+    F32,
+    KERNELS,
+    TRIPS,
+    computation,
+    instruction,
+    looping_profile,
+    program,
+    shape,
+    training_profile,
+)
 from plain_xplane import Plane
 
 from corpus import loaded, parametrize, xplane_files

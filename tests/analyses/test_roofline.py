@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from extended import with_models
+from extended import TOY as DRAWN_TOY
+from extended import calls_of, with_models
 from handmade import span
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
-from roofs import TOY as DRAWN_TOY
-from roofs import calls_of
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.idle.idle import idle_causes

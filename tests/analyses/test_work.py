@@ -10,7 +10,7 @@ import plain_xplane as plain
 import pytest
 from extended import NORM_MODEL, norm_cost, tables_of, trace
 from handmade import span
-from made_hlo import BF16, F32, computation, instruction, packed, program, shape
+from handmade_jax import BF16, F32, computation, instruction, packed, program, shape
 from plain_xplane import Plane, block, number
 
 from tracelens_graph.analyses.across.compare import compare

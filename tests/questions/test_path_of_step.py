@@ -6,10 +6,10 @@ from functools import cache
 
 import pytest
 from handmade import span
+from lockstep import PRODUCT, call, gpu, trace
+from made_jobs import SimulatedJob, simulated_job
 from placed_traces import dlrm, on_host, placed
 from same_tables import Ask, assert_same
-from simulated_jobs import SimulatedJob, simulated_job
-from two_ranks import PRODUCT, call, gpu, trace
 
 from corpus import needs_corpus
 from tracelens_graph.analyses.critical_path.critical_path import critical_path

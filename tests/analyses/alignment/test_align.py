@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 from alignments import aligned, graph, kernels, unmatched
-from call_trees import BACKWARD, FORWARD, Call, frame, launch, load, module, op, run, trace
+from call_trees import BACKWARD, FORWARD, Call, call_of, frame, launch, load, model, module, op, run, trace
 from growth import cost
 from handmade import span
 from hypothesis import given
 from hypothesis import strategies as st
-from trees_of_calls import call_of, model
 
 from tracelens_graph.analyses.alignment import containers, costs, leaf_matching, sequence
 from tracelens_graph.analyses.alignment.align import Alignment, align

@@ -7,13 +7,30 @@ from random import Random
 
 import numpy as np
 import pytest
-from alignments import aligned, assert_same, cost, graph, pairs, torn, unmatched
-from call_trees import BACKWARD, FORWARD, Call, copy, fill, frame, launch, module, op
-from edited_trees import EDITS, delete, edited, insert, kept, layered, made, rename, repeat, unwrap, wrap
+from alignments import (
+    EDITS,
+    aligned,
+    assert_same,
+    cost,
+    delete,
+    edited,
+    graph,
+    insert,
+    kept,
+    layered,
+    made,
+    pairs,
+    rename,
+    repeat,
+    torn,
+    unmatched,
+    unwrap,
+    wrap,
+)
+from call_trees import BACKWARD, FORWARD, Call, call_of, copy, fill, frame, launch, layer, model, module, op
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import rounds
-from trees_of_calls import call_of, layer, model
 
 from tracelens_graph.analyses.alignment.align import Alignment, align
 from tracelens_graph.analyses.alignment.costs import LeafCosts, LeafTable

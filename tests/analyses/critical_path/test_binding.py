@@ -10,8 +10,8 @@ import pytest
 from handmade import span
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated_jobs import SimulatedJob, simulated_job
-from two_ranks import call, gpu, sync, trace
+from lockstep import call, gpu, sync, trace
+from made_jobs import SimulatedJob, simulated_job
 
 from tracelens_graph.analyses.critical_path.awaited import Said, awaited_parts, waits_partly
 from tracelens_graph.analyses.critical_path.causes import Causes, bind, causes

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from handmade import span
 from hypothesis import given
+from lockstep import ALL_REDUCE, PRODUCT, call, gpu, rank_events, sync, trace, two_ranks
+from made_jobs import simulated_job
 from made_traces import traces
-from simulated_jobs import simulated_job
-from two_ranks import ALL_REDUCE, PRODUCT, call, gpu, rank_events, sync, trace, two_ranks
 
 from corpus import chosen_traces, loaded, parametrize, xplane_files
 from tracelens_graph.analyses.critical_path import path_tables

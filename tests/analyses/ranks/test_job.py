@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_jobs import simulated_job
+from made_jobs import simulated_job
 
 from tracelens_graph.analyses.late_ranks.reasons import UNNAMED
 from tracelens_graph.analyses.ranks.job import Job
