@@ -349,7 +349,7 @@ def test_ranks_write_into_folders_of_their_own_and_are_protected(run: Run, tmp_p
     (tmp_path / "t" / "a.2" / "notes").touch()
     code, _, err = run("report", first, second, "--csv", tmp_path / "t")
     assert code == 1
-    assert "gpu_timeline.csv: is there, and nothing says" in err
+    assert "csv: is there, and nothing says" in err
     assert (tmp_path / "t" / "a.2" / "gpu_timeline.csv").read_text() == "precious"
 
 
