@@ -8,7 +8,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.job_paths import job_paths
+from tracelens_graph.analyses.critical_path.critical_path import job_paths
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.errors import NodeNotFoundError

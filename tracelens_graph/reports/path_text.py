@@ -11,9 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
+from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, steps_of
 from tracelens_graph.analyses.critical_path.path_tables import CLASS_MEANING
-from tracelens_graph.analyses.critical_path.steps import steps_of
 from tracelens_graph.analyses.critical_path.what_if import WhatIf
 from tracelens_graph.reports.views import told
 from tracelens_graph.tables.table import Table

@@ -9,11 +9,11 @@ from typing import Any
 from tracelens_graph.analyses.late_ranks.late_causes import late_arrivals, late_ranks, lateness_line
 from tracelens_graph.analyses.late_ranks.reasons import OTHERS, UNNAMED
 from tracelens_graph.analyses.ranks.attendance import Attendance
-from tracelens_graph.analyses.ranks.collective_tables import collective_kinds, rank_collectives, unmatched_collectives
+from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.lateness import Lateness, lateness
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.rank_tables import rank_balance, rank_steps
+from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps
 from tracelens_graph.analyses.ranks.step_times import StepTimes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
@@ -99,9 +99,9 @@ class Job:
             }
         return {
             "rank_times": self.step_times.table,
-            "rank_balance": lambda: rank_balance(self.figures),
-            "collective_kinds": lambda: collective_kinds(self.figures),
-            "rank_collectives": lambda: rank_collectives(self.figures),
+            "rank_balance": lambda: balance_table(self.figures),
+            "collective_kinds": lambda: kinds_table(self.figures),
+            "rank_collectives": lambda: collectives_table(self.figures),
             "rank_steps": lambda: rank_steps(self.figures),
             "unmatched_collectives": lambda: unmatched_collectives(self.figures),
             **why,
@@ -153,7 +153,7 @@ def collectives(ranks: Any, kind: str | None = None, top: int = 0, arch: Any = N
     Raises:
         AnalysisError: no graphs are given, no device has the name, or `top` is negative.
     """
-    return rank_collectives(_job(ranks, arch, correct).figures, kind, top)
+    return collectives_table(_job(ranks, arch, correct).figures, kind, top)
 
 
 def rank_tables(ranks: Any, arch: Any = None, correct: bool = True) -> dict[str, Table]:

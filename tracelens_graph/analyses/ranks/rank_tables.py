@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from tracelens_graph.analyses.late_ranks.late_causes import ADDED_UP
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
-from tracelens_graph.analyses.ranks.attendance import read_together
-from tracelens_graph.analyses.ranks.collective_tables import made, of_kind, question_notes, run_titled
+from tracelens_graph.analyses.ranks.collective_tables import answered, notes_of, number_of_ranks, of_kind
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.lateness import HELD_UP
-from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Codes
 
 RANK_BALANCE = TableSchema(
     "rank_balance",
@@ -42,6 +40,8 @@ RANK_BALANCE = TableSchema(
             "sum of the time from then on until the first rank left after all had come", "ms", heading="transfer ms"
         ),
         "end_skew_ms": Column.total("sum of the time after that", "ms"),
+        "collective_ms": Column.total("sum of these three: the durations of its collectives", "ms"),
+        "mean_wait_us": Column("waiting per collective; absent where it took part in none", "us", Role.mean),
         "exposed_ms": Column(
             "part of its collectives in which it does not compute, counted once where they overlap",
             "ms",
@@ -49,7 +49,11 @@ RANK_BALANCE = TableSchema(
             drop_priority=0,
         ),
         "exposed_wait_ms": Column("waiting in which it does not compute, counted once where waits overlap", "ms"),
-        "times_last": Column.count("collectives to which no rank came later", heading="last"),
+        "times_last": Column.count(
+            "collectives to which it came last; of several that did the one of the smallest rank", heading="last"
+        ),
+        "times_among_last": Column.count("collectives to which no rank came later"),
+        "times_first": Column.count("collectives to which no rank came earlier"),
         "held_up_ms": Column.total(
             f"sum of how much later than the median of the others it came, where it was the last; {ADDED_UP}",
             "ms",
@@ -73,6 +77,7 @@ RANK_BALANCE = TableSchema(
         "unmatched": Column.count("parts of collectives that are of no other rank's"),
     },
     figure="rank",
+    reads=OF_RANKS,
 )
 
 RANK_STEPS = TableSchema(
@@ -109,49 +114,61 @@ RANK_STEPS = TableSchema(
     ordered=True,
 )
 
-SLOWEST_RANKS = TableSchema(
-    "slowest_ranks",
-    "Which ranks the others wait for.",
-    {
-        "trace": Column.key("name of the rank's trace"),
-        "rank": Column("number of the rank; absent where not recorded", drop_priority=0),
-        "collectives": Column.count("collectives that it took part in together with others"),
-        "times_last": Column.count("collectives to which no rank came later"),
-        "times_first": Column.count("collectives to which no rank came earlier"),
-        "wait_us": Column.total("sum of the time from its own starts to the last starts, or to its own ends", "us"),
-        "mean_wait_us": Column("the same per collective", "us", Role.mean),
-        "collective_us": Column.total("sum of the durations of the collectives, waiting included", "us"),
-    },
-    reads=OF_RANKS,
-)
+
+def rank_balance(traces: TraceSet, run: str | None = None, kind: str | None = None, late_first: bool = False) -> Table:
+    """How evenly the ranks of a run work, wait and communicate, and whom the others waited for.
+
+    One row per rank. Where clocks cannot be compared, go by `collective_ms`: who comes late has the least.
+
+    Args:
+        traces: the traces, in order. Of a window, the kernels in it count.
+        run: name of a run; by default that of the last trace.
+        kind: only collectives of this kind, such as `allreduce`, count.
+        late_first: the ranks that waited least first, because they come late, and none that shared no collective; else
+            ranks by their numbers.
+
+    Raises:
+        AnalysisError: there is no such run.
+    """
+    return answered(traces, run, "Ranks", lambda figures: balance_table(figures, kind, late_first))
 
 
-def rank_balance(figures: Figures) -> Table:
-    """One row per rank, in their order; see `RANK_BALANCE`."""
-    m = figures.meetings
+def balance_table(figures: Figures, kind: str | None = None, late_first: bool = False) -> Table:
+    """`rank_balance` of collectives whose figures are known, by default in the order of the ranks."""
+    m, chosen = figures.meetings, of_kind(figures, kind)
     rows = []
     for trace, rank in enumerate(m.attendances):
         every = np.flatnonzero(m.trace == trace)
-        own = every[m.meeting[every] >= 0]
-        start, end = (times[every] - m.parts.shift_ns[trace] for times in (m.parts.start_ns, m.parts.end_ns))
+        exchanged, bubble = figures.exchanged_bytes[every], figures.bubble_ns(trace)
+        unmatched = every[m.meeting[every] < 0]
+        if kind is not None:
+            unmatched = np.array(
+                [part for part in unmatched.tolist() if m.parts.collective(part).kind == kind], np.int64
+            )
+        own = every[np.isin(m.meeting[every], chosen)]
+        if late_first and not len(own):
+            continue
+        parts = np.concatenate((own, unmatched))
+        start, end = (times[parts] - m.parts.shift_ns[trace] for times in (m.parts.start_ns, m.parts.end_ns))
         computing = rank.gpu.computing
-        bubble, exchanged = figures.bubble_ns(trace), figures.exchanged_bytes[every]
         of_rank = _of_parts(figures, trace, own)
-        times_last = of_rank["times_last"]()
-        named = {
+        rows.append({
+            **of_rank,
             "host": m.hosts[trace],
             "span_ms": (rank.span_ns[1] - rank.span_ns[0]) / 1e6,
             "computing_ms": int((computing[1] - computing[0]).sum()) / 1e6 if rank.has_gpu_work else None,
             "exposed_ms": figures.exposed_ns(trace, start, end) / 1e6,
-            "percent_last": 100 * times_last / len(own) if len(own) else 0.0,
+            "percent_last": 100 * of_rank["times_last"] / len(own) if len(own) else 0.0,
             "bubble_ms": None if bubble is None else bubble / 1e6,
             "exchanged_bytes": None if np.isnan(exchanged).all() else int(np.nansum(exchanged)),
-            "unmatched": len(every) - len(own),
-        }
-        rows.append(named | made(RANK_BALANCE, of_rank, but=named))
-    number = len(m.attendances)
-    title = f"{number:,} rank{'s' * (number != 1)}, over {m.part}"
-    return RANK_BALANCE.of_records(rows, title, [HELD_UP, *m.notes])
+            "unmatched": len(unmatched),
+        })  # fmt: skip
+    notes = notes_of(figures, kind)
+    if late_first:
+        rows.sort(key=lambda row: (row["wait_ms"], row["trace"]))
+    else:
+        notes = [HELD_UP, *notes]
+    return RANK_BALANCE.of_records(rows, f"{number_of_ranks(figures)}, over {m.part}", notes)
 
 
 def rank_steps(figures: Figures) -> Table:
@@ -162,60 +179,31 @@ def rank_steps(figures: Figures) -> Table:
         own = np.flatnonzero((m.trace == trace) & (m.meeting >= 0))
         place = np.array(rank.step_of, np.int64)[m.node[own]]
         for at, step in enumerate(rank.steps):
-            named = {"step": step.number, "device_step_ms": (step.end_ns - step.start_ns) / 1e6}
-            rows.append(named | made(RANK_STEPS, _of_parts(figures, trace, own[place == at]), but=named))
+            known = _of_parts(figures, trace, own[place == at])
+            known |= {"step": step.number, "device_step_ms": (step.end_ns - step.start_ns) / 1e6}
+            rows.append({name: known[name] for name in RANK_STEPS})
     notes = [HELD_UP] if rows else ["the traces have no steps (ProfilerStep#n)"]
     return RANK_STEPS.of_records(rows, "Waiting by rank and step", notes)
 
 
-def slowest_ranks(traces: TraceSet, run: str | None = None, kind: str | None = None) -> Table:
-    """Which ranks of a run the others waited for, and how long each waited itself.
-
-    Over all collectives that two ranks at least took part in, the ranks that waited least first: they come late. Where
-    clocks cannot be compared, go by `collective_us`: who comes late has the least. Of several ranks that come last at
-    the same time all count in `times_last`, unlike in `rank_balance`.
-
-    Args:
-        traces: the traces, in order. Of a window, the kernels in it count.
-        run: name of a run; by default that of the last trace.
-        kind: only collectives of this kind, such as `allreduce`.
-
-    Raises:
-        AnalysisError: there is no such run.
-    """
-    ranks = traces.of_run(run)
-    figures = Figures(Meetings(read_together(ranks)))
-    m = figures.meetings
-    parts = np.flatnonzero(np.isin(m.meeting, of_kind(m, kind)))
-    rows = []
-    for trace in range(len(m.attendances)):
-        own = parts[m.trace[parts] == trace]
-        if len(own):
-            named = {"times_last": int((m.start_ns[own] == m.last_start_ns[m.meeting[own]]).sum())}
-            rows.append(named | made(SLOWEST_RANKS, _of_parts(figures, trace, own), but=named))
-    rows.sort(key=lambda row: (row["wait_us"], row["trace"]))
-    title = run_titled("Ranks", ranks, "who the others waited for")
-    return SLOWEST_RANKS.of_records(rows, title, question_notes(figures, kind))
-
-
-def _of_parts(figures: Figures, trace: int, parts: np.ndarray) -> Mapping[str, Callable[[], Any]]:
+def _of_parts(figures: Figures, trace: int, parts: Codes) -> dict[str, Any]:
     """What some matched parts of a rank come to, by name."""
     m, rank = figures.meetings, figures.meetings.attendances[trace]
     at = m.meeting[parts]
     last, later = figures.held_up_ns
     wait, transfer, end_skew = (int(ns[parts].sum()) for ns in (m.wait_ns, m.transfer_ns, m.end_skew_ns))
     return {
-        "trace": lambda: rank.name,
-        "rank": lambda: rank.rank,
-        "collectives": lambda: len(parts),
-        "wait_ms": lambda: wait / 1e6,
-        "wait_us": lambda: wait / 1e3,
-        "mean_wait_us": lambda: wait / len(parts) / 1e3,
-        "transfer_ms": lambda: transfer / 1e6,
-        "end_skew_ms": lambda: end_skew / 1e6,
-        "collective_us": lambda: (wait + transfer + end_skew) / 1e3,
-        "exposed_wait_ms": lambda: figures.exposed_wait_ns(trace, parts) / 1e6,
-        "times_first": lambda: int((m.start_ns[parts] == m.first_start_ns[at]).sum()),
-        "times_last": lambda: int((last[at] == trace).sum()),
-        "held_up_ms": lambda: int(later[at][last[at] == trace].sum()) / 1e6,
+        "trace": rank.name,
+        "rank": rank.rank,
+        "collectives": len(parts),
+        "wait_ms": wait / 1e6,
+        "transfer_ms": transfer / 1e6,
+        "end_skew_ms": end_skew / 1e6,
+        "collective_ms": (wait + transfer + end_skew) / 1e6,
+        "mean_wait_us": wait / len(parts) / 1e3 if len(parts) else None,
+        "exposed_wait_ms": figures.exposed_wait_ns(trace, parts) / 1e6,
+        "times_last": int((last[at] == trace).sum()),
+        "times_among_last": int((m.start_ns[parts] == m.last_start_ns[at]).sum()),
+        "times_first": int((m.start_ns[parts] == m.first_start_ns[at]).sum()),
+        "held_up_ms": int(later[at][last[at] == trace].sum()) / 1e6,
     }

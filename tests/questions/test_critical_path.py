@@ -51,7 +51,7 @@ def test_segments_lie_end_to_end_and_add_up_to_the_step() -> None:
     ends = last_gpu_ends(ran)
     assert list(ends) == [FIRST_STEP, FIRST_STEP + 1, FIRST_STEP + 2]
     for step in list(ends)[1:]:
-        rows = QUESTIONS["path_of_step"](ranks, step=step).records()
+        rows = QUESTIONS["critical_path"](ranks, step=step).records()
         assert sum(row["dur_ns"] for row in rows) == ends[step] - ends[step - 1]
         assert [row["place"] for row in rows] == list(range(1, len(rows) + 1))
         at = 0
@@ -60,32 +60,21 @@ def test_segments_lie_end_to_end_and_add_up_to_the_step() -> None:
             at += row["dur_ns"]
 
 
-def test_it_is_the_path_of_python() -> None:
-    ran, ranks = job()
-    for step in (None, FIRST_STEP + 1):
-        table = QUESTIONS["path_of_step"](ranks, step=step)
-        segments = critical_path(ran.traces, step).segments()
-        for name in ("class", "rank", "dur_ns", "uid", "from_rank"):
-            assert list(table[name]) == list(segments[name])
-        assert table.notes == segments.notes
-    assert {"host", "launch", "computation", "communication"} <= set(table["class"])
-
-
 def test_ranks_are_taken_in_their_order() -> None:
     _, ranks = job()
-    turned = QUESTIONS["path_of_step"](ranks[::-1], step=FIRST_STEP + 1)
-    assert list(turned.rows()) == list(QUESTIONS["path_of_step"](ranks, step=FIRST_STEP + 1).rows())
+    turned = QUESTIONS["critical_path"](ranks[::-1], step=FIRST_STEP + 1)
+    assert list(turned.rows()) == list(QUESTIONS["critical_path"](ranks, step=FIRST_STEP + 1).rows())
 
 
 def test_a_run_that_is_not_there() -> None:
     with pytest.raises(AnalysisError, match="no run is called 'another'"):
-        QUESTIONS["path_of_step"](job()[1], run="another")
+        QUESTIONS["critical_path"](job()[1], run="another")
 
 
 @pytest.mark.parametrize("step", [None, FIRST_STEP, FIRST_STEP + 2])
 def test_the_database_has_the_same_path(ask: Ask, step: int | None) -> None:
     ran, ranks = job()
-    query, twin = ask(ranks, "path_of_step", run=RUN, step=step)
+    query, twin = ask(ranks, "critical_path", run=RUN, step=step)
     assert_same(query, twin)
     assert list(query["place"]) == list(range(1, len(twin) + 1))
     assert sum(query["dur_ns"]) == critical_path(ran.traces, step).length_ns
@@ -101,13 +90,13 @@ def test_the_database_has_the_same_path(ask: Ask, step: int | None) -> None:
 )
 def test_both_say_why_there_is_none(ask: Ask, step: int | None, note: str) -> None:
     ranks = on_host() if step is None else job()[1]
-    for table in ask(ranks, "path_of_step", run=ranks[0].run, step=step):
+    for table in ask(ranks, "critical_path", run=ranks[0].run, step=step):
         assert (len(table), table.notes) == (0, [note])
 
 
 @needs_corpus
 def test_the_database_has_the_same_path_of_eight_real_ranks(ask: Ask) -> None:
-    query, twin = ask(dlrm(), "path_of_step", run="across dlrm")
+    query, twin = ask(dlrm(), "critical_path", run="across dlrm")
     assert_same(query, twin)
     assert sum(query["dur_ns"]) == critical_path(dlrm()).length_ns
 
@@ -120,7 +109,7 @@ def test_time_that_nothing_explains_has_no_rank(ask: Ask) -> None:
         gpu(PRODUCT, 20.0, 30.0, 7, 1),
     ]
     ranks = [placed(load_core({**trace(events, rank, 2), "run": RUN}), "path begun", f"r{rank}") for rank in range(2)]
-    query, twin = ask(ranks, "path_of_step", run="path begun", step=1)
+    query, twin = ask(ranks, "critical_path", run="path begun", step=1)
     assert_same(query, twin)
     rows = [tuple(row[name] for name in ("class", "name", "dur_ns", "trace")) for row in twin.records()]
     assert rows == [
