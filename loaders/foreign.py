@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from tracelens_graph.errors import NotATraceError
+from tracelens_graph.errors import ExecutionTraceError, NotATraceError
 
 HEAD = 65536
 """Bytes that are enough to tell."""
@@ -108,14 +108,6 @@ _CATEGORIES = {
 
 
 IS_EXECUTION_TRACE = "is a PyTorch execution trace, which has no times and no kernels, not a profiler trace"
-
-
-class ExecutionTraceError(NotATraceError):
-    """The file is an execution trace, for which there is a loader of its own."""
-
-
-class XplaneError(NotATraceError):
-    """The file is a JAX/XLA profile, for which there is a loader of its own."""
 
 
 def not_a_trace(name: str, found: str, head: bytes) -> NotATraceError:

@@ -19,9 +19,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from tracelens_graph.errors import ChangedTraceError, MissingExtraError, NotATraceError, TraceError
+from tracelens_graph.errors import ChangedTraceError, MissingExtraError, NotATraceError, TraceError, XplaneError
 from tracelens_graph.loaders.damaged_gzip import CHECKSUM, GZIP_MAGIC, salvage
-from tracelens_graph.loaders.foreign import HEAD, IS_XPLANE, XplaneError, is_utf_16, what_is
+from tracelens_graph.loaders.foreign import HEAD, IS_XPLANE, is_utf_16, what_is
 from tracelens_graph.output.markers import GRAPH_MAGIC
 
 _ZSTD, _ZIP = b"\x28\xb5\x2f\xfd", b"PK\x03\x04"

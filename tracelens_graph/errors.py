@@ -3,6 +3,8 @@
 TraceLensGraphError
 ├── TraceError            the input is not a usable trace
 │   ├── NotATraceError    the file is something else; the message says what was found
+│   │   ├── ExecutionTraceError  an execution trace, for which there is a loader of its own
+│   │   └── XplaneError          a profile of JAX, for which there is a loader of its own
 │   └── ChangedTraceError the file is no longer the one that was loaded
 ├── LinkError             a trace and an execution trace are not of one run, or not of one rank
 ├── NodeNotFoundError     no node answers the question (also a KeyError)
@@ -17,6 +19,10 @@ TraceLensGraphError
 
 IncompleteSetWarning      a set of traces lacks something; the message says what
 DamagedTraceWarning       a trace was repaired or is not whole; the message counts what
+
+Exception, to leave a computation; whoever began it knows what to do
+├── CannotModel           a performance model does not apply to a call, and why
+└── DamagedBytesError     bytes are not as any writer leaves them
 """
 
 from __future__ import annotations
@@ -32,6 +38,14 @@ class TraceError(TraceLensGraphError):
 
 class NotATraceError(TraceError):
     """The input is readable but is no profiler trace; the message says what it is."""
+
+
+class ExecutionTraceError(NotATraceError):
+    """The file is an execution trace, for which there is a loader of its own."""
+
+
+class XplaneError(NotATraceError):
+    """The file is a JAX/XLA profile, for which there is a loader of its own."""
 
 
 class ChangedTraceError(TraceError):
@@ -106,3 +120,11 @@ class IncompleteSetWarning(UserWarning):
 
 class DamagedTraceWarning(UserWarning):
     """A trace was broken: it was loaded as far as possible, and the message counts what was repaired and lost."""
+
+
+class CannotModel(Exception):  # noqa: N818  (no error: a model says that it does not apply, and why)
+    """A model does not apply to a call; the message says why, in words for a table."""
+
+
+class DamagedBytesError(Exception):
+    """Bytes cannot be those that were written; who walks through them knows what is lost."""

@@ -18,6 +18,7 @@ from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import Details
+from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.sources import Source
@@ -31,7 +32,7 @@ _BLOCK = 1024
 """Nodes whose details are made at a time."""
 
 
-def execution_graph(execution: ExecutionTrace, source: Source) -> Core:
+def execution_graph(execution: ExecutionTrace, source: Source) -> Graph:
     """The graph of an execution trace: an op for each operator, an annotation for each range of the program's.
 
     Uids are positions in the file's list of nodes. `Core.link` leads to the execution trace itself.

@@ -422,7 +422,7 @@ class Collector:
         if family in (Family.gpu, Family.memory):
             columns["bytes"] = _byte_counts([a.bytes for a in args])
         if family is Family.op:
-            keys = [b"\x1f".join((a.dims, a.types, a.strides, a.concrete)) for a in args]
+            keys = [b"\x1f".join((a.dims, a.types, a.strides, a.concrete, a.instruction)) for a in args]
             columns["argset"] = np.fromiter(map(self.out.argsets.__getitem__, keys), np.int32, len(args))
         return columns
 

@@ -129,7 +129,8 @@ def event_table(out: Collected) -> EventTable:
     for name in ("sequence", "forward_thread", "external_id", "correlation"):
         _drop_zeros(columns, name)
     argsets = _canonical_argsets(columns, list(out.argsets))
-    return EventTable(columns=columns, names=names, threads=list(out.threads), argsets=argsets)
+    instructions = [one[4] for one in argsets] if any(one[4] for one in argsets) else []
+    return EventTable(columns, names, list(out.threads), [one[:4] for one in argsets], instructions=instructions)
 
 
 def _filled(prop: Property, parts: list[np.ndarray | None], sizes: list[int]) -> np.ndarray:
@@ -168,8 +169,8 @@ def _drop_zeros(columns: dict[str, np.ndarray], name: str) -> None:
         values[values == 0] = -1
 
 
-def _canonical_argsets(columns: dict[str, np.ndarray], raw: list[bytes]) -> list[tuple[str, str, str, str]]:
-    """Distinct argument sets without white space: (dims, types, strides, concrete inputs) as JSON text."""
+def _canonical_argsets(columns: dict[str, np.ndarray], raw: list[bytes]) -> list[tuple[str, str, str, str, str]]:
+    """Distinct argument sets without white space: (dims, types, strides, concrete inputs, instruction) as JSON text."""
     table = Codes()
     codes = np.empty(len(raw) + 1, np.int32)
     codes[-1] = -1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tracelens_graph.errors import DamagedBytesError
 from tracelens_graph.hlo.groups import ShortGroups
 from tracelens_graph.hlo.program import (
     Computation,
@@ -15,7 +16,7 @@ from tracelens_graph.hlo.program import (
     WindowDimension,
 )
 from tracelens_graph.hlo.shapes import Shape
-from tracelens_graph.loaders.xplane.wire import BYTES, VARINT, Buffer, Damaged, fields, numbers, signed, text
+from tracelens_graph.loaders.xplane.wire import BYTES, VARINT, Buffer, fields, numbers, signed, text
 
 _DEEPEST = 16
 """Tuples within tuples that are read; real programs have two or three."""
@@ -77,7 +78,7 @@ def _sound(data: Buffer, begin: int, end: int) -> Iterator[tuple[int, int, int, 
     """The fields of a message up to damage."""
     try:
         yield from fields(data, begin, end)
-    except Damaged:
+    except DamagedBytesError:
         return
 
 
@@ -182,7 +183,7 @@ def _instruction(data: Buffer, begin: int, end: int, places: dict[int, tuple[str
 def _listed(data: Buffer, wire: int, value: int, after: int) -> list[int]:
     try:
         return numbers(data, wire, value, after)
-    except Damaged:
+    except DamagedBytesError:
         return []
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tracelens_graph.errors import NotATraceError
+from tracelens_graph.errors import DamagedBytesError, NotATraceError
 from tracelens_graph.frameworks import XLA
 from tracelens_graph.graph.build import build_core
-from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import GPU, HOST, PROGRAMS, TASK, Collector, Events, programs
@@ -18,7 +18,7 @@ from tracelens_graph.loaders.xplane.ops import instructions
 from tracelens_graph.loaders.xplane.programs import Programs
 from tracelens_graph.loaders.xplane.space import Plane, planes, stats_of
 from tracelens_graph.loaders.xplane.table import event_table
-from tracelens_graph.loaders.xplane.wire import Buffer, Damaged
+from tracelens_graph.loaders.xplane.wire import Buffer
 from tracelens_graph.utils.gc_pause import MANY, give_memory_back
 from tracelens_graph.utils.texts import cut_end, printable
 
@@ -26,7 +26,7 @@ _LONGEST = 100
 """Columns of a name in a message."""
 
 
-def load_xplane(source: Source, progress: Callable[[int, int], None] | None = None) -> Core:
+def load_xplane(source: Source, progress: Callable[[int, int], None] | None = None) -> Graph:
     """The graph of a JAX or XLA profile.
 
     Args:
@@ -85,7 +85,7 @@ def _planes(data: Buffer) -> tuple[list[Plane], bool, dict[str, int]]:
                 return found, False, {"second_trace": 1}
             names.add(plane.name)
             found.append(plane)
-    except Damaged:
+    except DamagedBytesError:
         return found, True, {"truncated": 1}
     return found, False, {}
 

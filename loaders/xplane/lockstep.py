@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, Damaged, varint
+from tracelens_graph.errors import DamagedBytesError
+from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, varint
 
 BLOCK = 1 << 22
 """Bytes that are read at a time: about as many events as arrays of numpy pay for and caches hold."""
@@ -113,7 +114,7 @@ def _bounds(piece: bytes) -> tuple[np.ndarray, int]:
                 at += size
             else:
                 at += size + 2
-    except (IndexError, Damaged):
+    except (IndexError, DamagedBytesError):
         # The piece ends here, or within a tag or a size.
         if tags and at == tags[-1]:
             tags.pop()

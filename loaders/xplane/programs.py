@@ -10,9 +10,8 @@ from dataclasses import replace
 from tracelens_graph.graph.programs import CompiledProgram
 from tracelens_graph.hlo.fingerprint import fingerprint
 from tracelens_graph.hlo.program import Instruction, Program
-from tracelens_graph.hlo.rules import XLA
 from tracelens_graph.hlo.shapes import LARGEST, Shape
-from tracelens_graph.hlo.work import Work, entry_work
+from tracelens_graph.hlo.work import XLA, Work, entry_work
 from tracelens_graph.loaders.xplane.hlo import read_program
 from tracelens_graph.loaders.xplane.space import Span
 from tracelens_graph.loaders.xplane.wire import Buffer

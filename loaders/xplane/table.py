@@ -13,7 +13,7 @@ from tracelens_graph.graph.build import EventTable
 from tracelens_graph.graph.programs import CompiledProgram, code_type, source_type
 from tracelens_graph.hlo.origin import Origin, common_origin, origin_of
 from tracelens_graph.hlo.program import Instruction, Program
-from tracelens_graph.loaders.xplane.arguments import ArgumentSet, argument_set
+from tracelens_graph.loaders.xplane.arguments import InstructionArguments, instruction_arguments
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
 from tracelens_graph.loaders.xplane.collectives import collective_arguments
 from tracelens_graph.loaders.xplane.command_buffers import NODE
@@ -40,7 +40,7 @@ class _Told:
 
     Attributes:
         argset: per event the code of its argument set.
-        argsets: argument sets.
+        argsets: argument sets, with the facts of instructions.
         place: per event the position of its instruction in the lists below; -1 for what is none of a known program.
         origins, facts: of instructions.
         program: per event the code of its program, as in `CompiledPrograms`.
@@ -48,7 +48,7 @@ class _Told:
     """
 
     argset: np.ndarray
-    argsets: list[ArgumentSet]
+    argsets: list[InstructionArguments]
     place: np.ndarray
     origins: list[Origin]
     facts: list[dict[str, Any]]
@@ -125,9 +125,9 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
             absent = np.array(prop.absent or 0, prop.dtype)
             columns[prop.name] = np.broadcast_to(absent, count) if prop.name in _NEVER else np.full(count, absent)
     return EventTable(
-        columns, names, events.threads, told.argsets, autograd_flows=found.arrows,
+        columns, names, events.threads, [one.argset for one in told.argsets], autograd_flows=found.arrows,
         collectives=list(collectives.items()), of_graphs=parts.kernels, programs=told.programs,
-        sources=lines,
+        sources=lines, instructions=[one.facts for one in told.argsets],
     ), sources  # fmt: skip
 
 
@@ -250,7 +250,7 @@ def _told(events: Events, count: int, ops: np.ndarray, program: np.ndarray, hlo:
     new = np.ones(len(order), bool)
     new[1:] = (program[1:] != program[:-1]) | (hlo[1:] != hlo[:-1])
     first = np.flatnonzero(new)
-    sets: dict[ArgumentSet, int] = {}
+    sets: dict[InstructionArguments, int] = {}
     origins: list[Origin] = []
     facts: list[dict[str, Any]] = []
     codes = np.full((2, len(first)), -1, np.int32)
@@ -261,7 +261,7 @@ def _told(events: Events, count: int, ops: np.ndarray, program: np.ndarray, hlo:
             continue
         of_program[i] = known.code(*found)
         with known.telling(*named):
-            arguments, origin = argument_set(*found), _origin(*found)
+            arguments, origin = instruction_arguments(*found), _origin(*found)
             codes[:, i] = sets.setdefault(arguments, len(sets)), len(origins)
             origins.append(origin)
             facts.append(_facts(*found, origin))

@@ -15,7 +15,7 @@ from made_traces import traces
 from parity.cases import Case, cases, graph, parameters
 from profiles import examples
 
-from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_detail
+from tracelens_graph.analyses.kernels.kernels import kernel_category_detail
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.compat.models import TRACELENS_MODELS

@@ -18,13 +18,11 @@ import pytest
 from extended import KERNEL_US, NORM_KERNEL, NORM_MODEL, categories, norm_cost, tables_of, trace
 from handmade import small_trace
 
-from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_summary
-from tracelens_graph.analyses.kernels.kernels import kernel_summary
+from tracelens_graph.analyses.kernels.kernels import kernel_category_summary, kernel_summary
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
-from tracelens_graph.analyses.report.extension_tables import as_table
-from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
+from tracelens_graph.analyses.report.report_tables import ReportOptions, as_table, report_tables
 from tracelens_graph.categories.kernels import KernelRule
 from tracelens_graph.categories.ops import OP_RULES, OpRules, Rule, call_category, op_category
 from tracelens_graph.errors import AnalysisError, ExtensionError

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from calls_to_replay import calls
+from msgspec.structs import replace
 
 from tracelens_graph.errors import OutputError, TraceLensGraphError
 from tracelens_graph.loading.one import load_core

@@ -16,6 +16,7 @@ from tracelens_graph.cli.traces import check_pipes, say_copies, warn
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.graph import Graph
     from tracelens_graph.tables.table import Table
 
 ASCII_BRANCHES = str.maketrans("└├│─", "`||-")
@@ -34,7 +35,7 @@ def load(
     wants_gpu: bool = False,
     needs_times: bool = True,
     et: str | None = None,
-) -> Core:
+) -> Graph:
     """The graph of the trace that a command was given, with progress on a terminal.
 
     Args:
@@ -62,7 +63,7 @@ def load(
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
-    def loaded() -> Core:
+    def loaded() -> Graph:
         with progress_on_terminal(f"reading {shorten(printable(Path(trace).name), 40)}") as progress:
             return load_core(trace, progress=progress, processes=processes)
 

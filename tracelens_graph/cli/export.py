@@ -16,14 +16,12 @@ from tracelens_graph.cli.common import load
 from tracelens_graph.cli.options import CacheOption, Traces, Written
 from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.cli.traces import say, traces_named
-from tracelens_graph.graph.collectives import collectives_of
-from tracelens_graph.graph.window import whole_window
 from tracelens_graph.output.files import is_stdout, replacing
 from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.utils.texts import file_name, stem
 
 if TYPE_CHECKING:
-    from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.graph import Graph
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class _Way:
         seen: how to look at it.
     """
 
-    write: Callable[[Core, BinaryIO], str]
+    write: Callable[[Graph, BinaryIO], str]
     seen: str
 
 
@@ -163,7 +161,7 @@ def _write_ranks(files: list[str], rank: str | None, output: Path) -> None:
     say_written(f"wrote {output}: {said}{size_of(output)}; to see it: {_PERFETTO.seen}", output)
 
 
-def _graph(core: Core, output: Path, format: str | None, is_quiet: bool) -> None:
+def _graph(core: Graph, output: Path, format: str | None, is_quiet: bool) -> None:
     from tracelens_graph.stores.export import export_graph
 
     done = export_graph(core, output, format)
@@ -187,39 +185,39 @@ def _opened(path: Path, way: _Way) -> Iterator[BinaryIO]:
             yield packed  # type: ignore[misc]
 
 
-def _folded(core: Core, file: BinaryIO) -> str:
+def _folded(core: Graph, file: BinaryIO) -> str:
     from tracelens_graph.reports.folded import write_folded
 
-    return f"{write_folded(whole_window(core), file):,} stacks, {_gpu_ms(core)} of GPU time in ns"
+    return f"{write_folded(core.everything, file):,} stacks, {_gpu_ms(core)} of GPU time in ns"
 
 
-def _speedscope(core: Core, file: BinaryIO) -> str:
+def _speedscope(core: Graph, file: BinaryIO) -> str:
     from tracelens_graph.reports.speedscope import write_speedscope
 
-    return f"{write_speedscope(whole_window(core), _title(core), file):,} frames, {_gpu_ms(core)} of GPU time"
+    return f"{write_speedscope(core.everything, _title(core), file):,} frames, {_gpu_ms(core)} of GPU time"
 
 
-def _perfetto(core: Core, file: BinaryIO) -> str:
+def _perfetto(core: Graph, file: BinaryIO) -> str:
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.reports.tracks import track_entries, tracks
     from tracelens_graph.stores.cut import entries, origin_ns, whole, write_entries
 
     with progress_on_terminal("copying") as progress:
         texts = entries(whole(core), progress)
-    if collectives_of(core).nodes and core.info.world_size != 1:
+    if core.collectives.nodes and core.info.world_size != 1:
         say(["waits in collectives need the traces of the other ranks: name their folder, with --rank for one of them"])
-    found = tracks(whole_window(core))
-    ours = track_entries(whole_window(core), found, origin_ns(core))
+    found = tracks(core.everything)
+    ours = track_entries(core.everything, found, origin_ns(core))
     write_entries([*texts, *ours], {**core.info.metadata, "generator": GENERATOR}, file, packed=False)
     return f"{len(texts):,} entries of the trace, {len(found)} tracks of {len(ours):,} entries beside them"
 
 
-def _title(core: Core) -> str:
+def _title(core: Graph) -> str:
     rank = "" if core.info.rank is None else f", rank {core.info.rank}"
     return f"GPU time of {stem(file_name(core.info.source))}{rank}"
 
 
-def _gpu_ms(core: Core) -> str:
+def _gpu_ms(core: Graph) -> str:
     return f"{core.columns.dur_ns[core.gpu_rows].sum() / 1e6:,.3f} ms"
 
 

@@ -88,7 +88,7 @@ def _joined(et: str, trace: str) -> Validation:
 
 
 def _reports(validation: Validation, ops: Sequence[str]) -> list[dict[str, Any]]:
-    from tracelens_graph.linkage.op_reports import chosen_ops, op_report, top_ops
+    from tracelens_graph.linkage.validation import chosen_ops, op_report, top_ops
 
     warn_of_unread_tensors(validation.core)
     chosen = chosen_ops(validation, ops) if ops else top_ops(validation, KINDS)

@@ -52,7 +52,7 @@ def sheets_asked(
     from tracelens_graph.compat.sheets import Asked, sheets
     from tracelens_graph.errors import AnalysisError
 
-    if w.framework.tracelens_report == "jax" and (unknown := _beyond_default(options)):
+    if w.framework.compiles_programs and (unknown := _beyond_default(options)):
         tell([f"TraceLens's report of JAX has no option like {', '.join(unknown)}: left out"])
     asked = Asked(
         replace(options, linked_only=True, overlap=False, call_stack=False),

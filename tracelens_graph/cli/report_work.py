@@ -423,9 +423,8 @@ def _comment(
     trace: str, against: Baseline | None,
 ) -> str:  # fmt: skip
     """The report as a comment on GitHub."""
-    from tracelens_graph.analyses.diagnosis.op_advice import op_advice
-    from tracelens_graph.analyses.memory.over_time import memory_over_time
-    from tracelens_graph.analyses.memory.peak import memory_summary
+    from tracelens_graph.analyses.diagnosis.families import op_advice
+    from tracelens_graph.analyses.memory.peak import memory_over_time, memory_summary
     from tracelens_graph.analyses.ops.top_ops import top_ops
     from tracelens_graph.reports.comment import Against, report_comment
     from tracelens_graph.reports.memory_text import peaks

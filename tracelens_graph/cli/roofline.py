@@ -81,8 +81,8 @@ def roofline(
     core = load(trace, cache, wants_gpu=True)
     device = device or _of_profile(core) or architecture_of(core, None)
     w, call = window.of(core, added), Call(trace, window, extension or [])
-    from tracelens_graph.analyses.performance.below_roof import below_roof
     from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+    from tracelens_graph.analyses.performance.roofline_points import below_roof
     from tracelens_graph.analyses.performance.roofline_summary import roofline_summary, unmodelled
     from tracelens_graph.reports.views import top as first_rows
     from tracelens_graph.reports.views import view

@@ -127,7 +127,7 @@ def load_set(
 
 def ranks_in(traces: TraceSet) -> TraceSet:
     """The ranks of a job: its traces, or the devices in profiles of JAX; what is to be said of these goes along."""
-    from tracelens_graph.analyses.shared.executions import recorded_executions
+    from tracelens_graph.analyses.ops.programs import recorded_executions
 
     divided = traces.by_device()
     if divided is not traces:

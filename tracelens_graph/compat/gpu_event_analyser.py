@@ -48,10 +48,12 @@ class GPUEventAnalyser:
 
 
 def _gpu_rows(events: list[Mapping[str, Any]]) -> tuple[Core, np.ndarray]:
-    cores = {id(event.node.graph): event.node.graph for event in events if isinstance(event, TraceEvent)}
+    cores: dict[int, Core] = {
+        id(event.node.graph): event.node.graph for event in events if isinstance(event, TraceEvent)
+    }
     if not cores:
-        core = load_core({"traceEvents": events})
-        return core, core.gpu_rows
+        loaded = load_core({"traceEvents": events})
+        return loaded, loaded.gpu_rows
     if len(cores) > 1 or not all(isinstance(event, TraceEvent) for event in events):
         raise AnalysisError("the events are of several trees")
     (core,) = cores.values()

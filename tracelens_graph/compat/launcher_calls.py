@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tracelens_graph.analyses.ops.kernel_details import overlap
 from tracelens_graph.analyses.ops.launchers import OpCalls
-from tracelens_graph.analyses.ops.overlap import overlap
 from tracelens_graph.analyses.shared.call_columns import thread_labels
 from tracelens_graph.analyses.shared.call_stacks import module_stacks, parent_modules
 from tracelens_graph.compat.cells import as_tuples

@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 
 from tracelens_graph.analyses.ops.launchers import OpCalls, busy_by_group
-from tracelens_graph.analyses.performance.modelled import arguments_of, context_of
 from tracelens_graph.analyses.performance.perf_rows import CostedCalls, work_columns
-from tracelens_graph.analyses.performance.unified import unified
+from tracelens_graph.analyses.performance.unified import arguments_of, context_of, unified
 from tracelens_graph.analyses.shared.call_columns import thread_labels
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.compat.gemm_tiles import tile_columns
 from tracelens_graph.compat.launcher_calls import argument_tuples, kernel_details, kernel_names

@@ -54,7 +54,7 @@ def generate_perf_report_jax(
     workbook = workbook_for(profile_path, output_xlsx_path, output_csvs_dir)
     core = profile_path if isinstance(profile_path, Core) else load_core(profile_path)
     warn_of_damage(core)
-    if core.framework.tracelens_report != "jax":
+    if not core.framework.compiles_programs:
         raise AnalysisError(f"{core.info.source}: no profile of JAX; generate_perf_report_pytorch reports on it")
     tables = jax_sheets(whole_window(core))
     write_sheets(tables, workbook, output_csvs_dir)

@@ -62,7 +62,7 @@ def sheets(w: Window, asked: Asked) -> dict[str, Table]:
         w: the graph, or a window of it.
         asked: what it contains; of that, sheets of JAX know the tables of an extension only.
     """
-    return jax_sheets(w) if w.framework.tracelens_report == "jax" else pytorch_sheets(w, asked)[0]
+    return jax_sheets(w) if w.framework.compiles_programs else pytorch_sheets(w, asked)[0]
 
 
 def jax_sheets(w: Window) -> dict[str, Table]:

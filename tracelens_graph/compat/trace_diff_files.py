@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from tracelens_graph.analyses.alignment.common_ancestors import SOURCES, TraceLensDiff
-from tracelens_graph.analyses.shared.call_columns import ARGUMENTS
 from tracelens_graph.compat.cells import as_tuples, in_python
+from tracelens_graph.graph.arguments import ARGUMENTS
 from tracelens_graph.reports.csv import write_folder
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import printable

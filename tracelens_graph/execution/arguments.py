@@ -17,8 +17,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
-from tracelens_graph.execution.json_texts import decoded, elements, json_list, raw_list
-from tracelens_graph.execution.sides import Argument, Form, Sides
+from tracelens_graph.execution.sides import Argument, Form, Sides, decoded, elements, json_list, raw_list
 from tracelens_graph.execution.trace import ExecutionTrace
 
 ArgumentSet = tuple[str, str, str, str]

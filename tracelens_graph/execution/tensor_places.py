@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Raw
 
-from tracelens_graph.execution.json_texts import decoded, elements, json_list, raw_list
-from tracelens_graph.execution.sides import Form
+from tracelens_graph.execution.sides import Form, decoded, elements, json_list, raw_list
 
 _TENSOR = "Tensor("
 _UNDEFINED = "Tensor(nullptr"

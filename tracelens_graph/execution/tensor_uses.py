@@ -15,8 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta, Raw
 
-from tracelens_graph.execution.json_texts import decoded, elements, raw_list
-from tracelens_graph.execution.sides import Form, Sides
+from tracelens_graph.execution.sides import Form, Sides, decoded, elements, raw_list
 from tracelens_graph.execution.tensor_places import Codes, ListPlaces, PlaceFinder, Places, value_at
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.utils.gc_pause import garbage_collection_paused

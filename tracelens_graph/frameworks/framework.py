@@ -32,7 +32,6 @@ class Framework:
         uncharged: what GPU work under no operation is: reason, and what would help; None for the usual ones.
         advice: what is suggested for PyTorch -> what is suggested instead, by names in `diagnosis.finding.ADVICE`.
         recording: which options of a recording it has (`analyses.report.inventory`).
-        tracelens_report: which of TraceLens's reports shows its traces.
         host_collective: kind of the events on the host that stand for a collective.
         devices_are_ranks: whether one process drives several devices, each of which is a rank.
         compiles_programs: whether its ops are instructions of programs that are compiled during a run.
@@ -60,7 +59,6 @@ class Framework:
     no_allocations: str
     no_programs: str
     recording: Literal["profiler", "xla", "observer"]
-    tracelens_report: Literal["pytorch", "jax"]
     host_collective: Kind
     uncharged: tuple[str, str] | None = None
     advice: Mapping[str, str] = field(default_factory=dict)

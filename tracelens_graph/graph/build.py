@@ -54,6 +54,7 @@ class EventTable:
         programs: compiled programs that ops are of.
         sources: lines of source that their instructions come from.
         first_ns: earliest start of what viewers draw and is no event here, as in `start_ns`; None without any.
+        instructions: for each argument set the facts of its instruction as JSON; none of PyTorch's traces.
     """
 
     columns: dict[str, np.ndarray]
@@ -69,6 +70,7 @@ class EventTable:
     programs: tuple[CompiledProgram, ...] = ()
     sources: tuple[str, ...] = ()
     first_ns: int | None = None
+    instructions: list[str] = field(default_factory=list)
 
 
 def build_core(table: EventTable) -> Graph:
@@ -136,6 +138,7 @@ def build_core(table: EventTable) -> Graph:
         info=table.info,
         details=table.details,
         programs=programs,
+        instructions=table.instructions,
     )
 
 

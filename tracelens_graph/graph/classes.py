@@ -15,6 +15,7 @@ from hashlib import blake2b
 
 import numpy as np
 
+from tracelens_graph.graph.arguments import argset_text
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node, nodes_at
 from tracelens_graph.graph.traversals import rows_of_kind
@@ -142,11 +143,6 @@ def distinct_classes(lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     number = np.empty(len(order), np.int64)
     number[order] = np.cumsum(new) - 1
     return order[new], number
-
-
-def argset_text(core: Core, code: int) -> str:
-    """An argument set as one text, the same however its JSON was spaced."""
-    return "\n".join("".join(text.split()) for text in core.argsets[code])
 
 
 def _classes(core: Core, shapes: bool, kernel_names: bool) -> np.ndarray:

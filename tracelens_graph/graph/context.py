@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tracelens_graph.graph.arguments import ARGSET_PARTS, argset_text, instructions_of
 from tracelens_graph.graph.classes import (
-    argset_text,
     class_rows,
     distinct_classes,
     hex_of,
@@ -29,8 +29,10 @@ from tracelens_graph.graph.programs import RUNS, CompiledPrograms
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import DEVICE_KINDS, Kind
 
-ARGSET_PARTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
-"""Attributes of a signature: the parts of its argument set, as JSON."""
+SHOWN_FACTS = (
+    "kind", "flops", "transcendentals", "bytes", "xla_flops", "xla_transcendentals", "xla_bytes", "departs",
+)  # fmt: skip
+"""Facts of instructions that signatures have as properties of their own, behind `hlo_`."""
 
 
 class EventProperty(NamedTuple):
@@ -201,7 +203,10 @@ def _add_signatures(context: Context, core: Core) -> None:
         name, argset = core.names[code // width], code % width - 1
         if argset < 0:
             return context.add(content_key("sig", name), "Signature", name=name)
-        known = dict(zip(ARGSET_PARTS, core.argsets[argset], strict=True))
+        known: dict[str, Any] = dict(zip(ARGSET_PARTS, core.argsets[argset], strict=True))
+        if (facts := instructions_of(core).get(argset)) is not None:
+            known["instruction"] = core.instructions[argset]
+            known |= {f"hlo_{key}": getattr(facts, key) for key in SHOWN_FACTS}
         return context.add(content_key("sig", name, argset_text(core, argset)), "Signature", name=name, **known)
 
     codes = c.name[rows].astype(np.int64) * width + c.argset[rows] + 1

@@ -186,7 +186,7 @@ _READ: Mapping[str, tuple[str, ...]] = {
 
 
 def columns_read(conditions: Mapping[str, Any]) -> frozenset[str]:
-    """The columns of `schema.STORED` that a window with these conditions reads; see `graph.graph.lean`.
+    """The columns of `schema.STORED` that a window with these conditions reads; see `Graph.lean`.
 
     Args:
         conditions: arguments of `Core.window`; those that are None count as not given.

@@ -40,9 +40,8 @@ from tracelens_graph.execution.sides import Arguments
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.core import Core
-from tracelens_graph.linkage.identifiers import clock_ns
-from tracelens_graph.linkage.kernel_ops import origins
-from tracelens_graph.linkage.records import CATEGORIES
+from tracelens_graph.linkage.traces import CATEGORIES, clock_ns
+from tracelens_graph.linkage.tracing import origins
 from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.schema import Kind
 

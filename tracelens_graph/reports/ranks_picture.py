@@ -249,7 +249,7 @@ def step_bars(lanes: StepLanes, job: Job) -> list[tuple[str, str, float, np.ndar
 def collective_starts(lanes: StepLanes, job: Job) -> tuple[np.ndarray, np.ndarray]:
     """Lines through the starts of collectives, from the first lane to the last: ms and lanes; NaN ends a line."""
     part = {name: column.values for name, column in part_columns(lanes, job).items()}
-    number, lane = part["part.meeting"] - 1, part["part.lane"]
+    number, lane = part["part.collective"] - 1, part["part.lane"]
     order = np.lexsort((lane, number))
     order = order[np.isin(number[order], lanes.joined)]
     ends = np.flatnonzero(np.diff(number[order])) + 1

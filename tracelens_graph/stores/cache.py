@@ -31,7 +31,7 @@ from tracelens_graph.errors import OutputError, TraceError
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NO_TEXT, Details
-from tracelens_graph.graph.graph import changed
+from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.sources import Source
@@ -53,8 +53,8 @@ _ABANDONED_S = 3600
 
 
 def cached_core(
-    path: str | os.PathLike[str], load: Callable[[], Core], warn: Callable[[str], Any] = warnings.warn
-) -> Core:
+    path: str | os.PathLike[str], load: Callable[[], Graph], warn: Callable[[str], Any] = warnings.warn
+) -> Graph:
     """The graph of a trace, from the cache if it is there, else loaded and kept.
 
     Standard input, pipes and saved graphs are loaded and not kept.
@@ -79,7 +79,7 @@ def cached_core(
         return load()
 
     @cache
-    def anew() -> Core:
+    def anew() -> Graph:
         core = load()
         _keep(core, entry, source, warn)
         return core
@@ -104,7 +104,7 @@ def _digest(text: bytes) -> str:
 class _Reloaded(Details):
     """Events of a trace that holds none of them as text: the first one that is asked for loads the trace again."""
 
-    def __init__(self, source: Source, load: Callable[[], Core], first: np.ndarray, count: np.ndarray) -> None:
+    def __init__(self, source: Source, load: Callable[[], Graph], first: np.ndarray, count: np.ndarray) -> None:
         super().__init__(first, count)
         self._source, self._load = source, load
         source.is_loaded = True
@@ -131,7 +131,7 @@ class _Reloaded(Details):
 
 
 def _events(
-    source: Source, load: Callable[[], Core], first: np.ndarray, count: np.ndarray, places: np.ndarray
+    source: Source, load: Callable[[], Graph], first: np.ndarray, count: np.ndarray, places: np.ndarray
 ) -> Details:
     """The original events of an entry, by the places of their blocks."""
     if (places[:, 2] == NO_TEXT).any():
@@ -139,7 +139,7 @@ def _events(
     return FileDetails.at(source, first, count, places)
 
 
-def _read(entry: Path, source: Source, load: Callable[[], Core]) -> Core | None:
+def _read(entry: Path, source: Source, load: Callable[[], Graph]) -> Graph | None:
     """The graph of an entry; None if it is absent, damaged or somebody else's."""
     try:
         if hasattr(os, "getuid") and entry.stat().st_uid != os.getuid():
@@ -154,7 +154,7 @@ def _read(entry: Path, source: Source, load: Callable[[], Core]) -> Core | None:
     return core
 
 
-def _mended(core: Core, source: Source, anew: Callable[[], Core]) -> Core:
+def _mended(core: Core, source: Source, anew: Callable[[], Graph]) -> Graph:
     """The graph of an entry, with parts of the graph that is made anew in the place of those that are damaged."""
     columns = _MendedColumns(core, source, anew)
     return changed(
@@ -168,7 +168,7 @@ def _mended(core: Core, source: Source, anew: Callable[[], Core]) -> Core:
 class _MendedColumns(Mapping[str, np.ndarray]):
     """Columns of an entry, each read on request; one that is damaged is taken from the graph made anew."""
 
-    def __init__(self, core: Core, source: Source, anew: Callable[[], Core]) -> None:
+    def __init__(self, core: Core, source: Source, anew: Callable[[], Graph]) -> None:
         self._core, self._source, self._anew = core, source, anew
         self._given: dict[str, np.ndarray] = {}
 

@@ -83,6 +83,7 @@ def _begun(core: Core, file: BinaryIO) -> SectionWriter:
     writer.array("depends_on", core.depends_on)
     writer.strings("names", core.names)
     writer.strings("argsets", list(chain.from_iterable(core.argsets)))
+    writer.strings("instructions", core.instructions)
     writer.json("autograd_flows", list(core.autograd_flows))
     write_collectives(writer, core.collective_args)
     writer.array("events.first", core.details.first)
@@ -116,7 +117,7 @@ def _packed(details: Details, progress: Callable[[int, int], None] | None) -> It
 def read_graph(
     source: Source | str | os.PathLike[str] | bytes,
     events_at: Callable[[np.ndarray, np.ndarray, np.ndarray], Details] | None = None,
-) -> Core:
+) -> Graph:
     """The graph of a file that `write_graph` wrote.
 
     Args:
@@ -179,11 +180,14 @@ class _Facts:
     programs: bool = False
 
 
-def _core(sections: Sections, name: str, events_at: Callable[..., Details] | None) -> Core:
+def _core(sections: Sections, name: str, events_at: Callable[..., Details] | None) -> Graph:
     facts = _facts(sections)
     names, texts = sections.strings("names"), sections.strings("argsets")
     if len(texts) % 4:
         raise sections.damaged("argsets")
+    instructions = sections.strings("instructions")
+    if instructions and len(instructions) != len(texts) // 4:
+        raise sections.damaged("instructions")
     threads = len(facts.threads)  # what is deferred must not keep the facts
     tables = {"names": len(names), "threads": threads, "argsets": len(texts) // 4}
     there = [prop.name for prop in STORED if prop.name not in facts.lacking]
@@ -203,6 +207,7 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
         details=_details(sections, facts.trace, name, events_at),
         link=read_link(sections, columns.rows) if facts.linked else None,
         programs=read_programs(sections, columns["kind"]) if facts.programs else None,
+        instructions=instructions,
     )
 
 

@@ -18,7 +18,6 @@ from rank_traces import BASE_NS, collective, job, kernel
 
 from tracelens_graph.compat.ranks.tables import COLUMNS, RankTables, tracelens_tables
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.graph import lean
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.registry import schema_of
@@ -475,7 +474,7 @@ def test_lean_graphs_serve() -> None:
         {0: [kernel(0, 10, name)], 1: [kernel(5, 5, name)]},
     ):
         ranks = job(events)
-        fewer = ranks.with_graphs(lambda core: lean(core, COLUMNS))
+        fewer = ranks.with_graphs(lambda core: core.lean(COLUMNS))
         found, whole = tracelens_tables(fewer), tracelens_tables(ranks)
         # As text, for what is not known is not equal to itself.
         assert {name: str(table.records()) for name, table in found.items()} == {

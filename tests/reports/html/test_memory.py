@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import loaded, parametrize, traces_named
-from tracelens_graph.analyses.memory.over_time import DeviceMemory, memory_over_time
-from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
+from tracelens_graph.analyses.memory.peak import DeviceMemory, memory_over_time, memory_peak, memory_summary
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html import memory as module
 from tracelens_graph.reports.html.memory import kept

@@ -69,7 +69,7 @@ def test_splits_add_up_to_the_table_of_collectives(late: Job) -> None:
     columns = read(ranks_page(late, "job")).columns
     m = late.meetings
     for row in late.table("rank_collectives").records():
-        mine = columns["split.meeting"] == row["collective"]
+        mine = columns["split.collective"] == row["collective"]
         assert int(columns["split.wait"][mine].sum()) == round(1e3 * row["wait_us"])
         assert int(mine.sum()) == row["ranks"]
     whole = sum(int(columns[f"split.{name}"].sum()) for name in ("wait", "transfer", "skew"))

@@ -18,8 +18,7 @@ import numpy as np
 from tracelens_graph.analyses.performance.perf_rows import RATES, stats, work_columns
 from tracelens_graph.analyses.performance.perf_sheets import PERF_SHEET
 from tracelens_graph.analyses.shared.call_columns import by_time, thread_labels
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, text_codes
 from tracelens_graph.compat.jax.instructions import Instruction, arrays
 from tracelens_graph.compat.jax.kernels import Kernels
 from tracelens_graph.compat.jax.launchers import STATISTICS, details
@@ -88,8 +87,9 @@ def _of_product(one: Instruction, cost: Cost) -> Mapping[str, Any]:
 
 def _of_convolution(one: Instruction) -> Mapping[str, Any]:
     """The sizes of the forward pass, whatever of it is computed."""
-    told, target = one.by_name, one.by_name.get("target", "")
-    operands = [found[0] if (found := arrays(told.get(name, ""))) else ("", []) for name in ("input", "filter")]
+    target = one.target
+    texts = (one.facts.input, one.facts.filter) if one.facts else ("", "")
+    operands = [found[0] if (found := arrays(text)) else ("", []) for text in texts]
     made = one.results[0] if one.results else ("", [])
     source, kernel, result = (*operands, made)
     if target.endswith("BackwardInput"):
@@ -113,11 +113,11 @@ empty where they are packed into one another."""
 
 
 def _of_attention(one: Instruction, cost: Cost) -> Mapping[str, Any]:
-    told = dict(cost.params)
-    causal = told.pop("causal", None)
+    sizes = dict(cost.params)
+    causal = sizes.pop("causal", None)
     dtype = one.types[0] if one.types else ""
     return {
-        **told,
+        **sizes,
         "bias": len(one.dims) > _BIAS and prod(one.dims[_BIAS]) > 0,
         "dtype_A_B": [dtype] * 2,
         "causal": causal,

@@ -10,7 +10,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from tracelens_graph.hlo.told import told_in
+from tracelens_graph.hlo.facts import Facts
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel
 
@@ -29,32 +29,29 @@ class Instruction:
     Attributes:
         name: such as `cudnn-conv.1`; "" for kernels of none.
         argset: its argument set; empty texts for kernels of none.
+        facts: what else is known of it; None for kernels of none.
         op_name: where it comes from in the Python program; "" if that is not known.
     """
 
     name: str = ""
-    argset: tuple[str, ...] = ("", "", "", "")
+    argset: tuple[str, str, str, str] = ("", "", "", "")
+    facts: Facts | None = None
     op_name: str = ""
 
     @cached_property
     def arguments(self) -> Arguments:
         """Its argument set, as models read it."""
-        return Arguments(*self.argset)
-
-    @cached_property
-    def told(self) -> list[str]:
-        """The attributes among its arguments: the name of its kind, its result, then the others."""
-        return told_in(self.argset[3])
-
-    @cached_property
-    def by_name(self) -> dict[str, str]:
-        """The attributes that have names."""
-        return dict(text.split("=", 1) for text in self.told[2:] if "=" in text)
+        return Arguments(*self.argset, self.facts)
 
     @property
     def does(self) -> str:
         """The name by which the table of ops knows it."""
-        return self.told[0] if self.told else ""
+        return self.facts.table_name if self.facts else ""
+
+    @property
+    def target(self) -> str:
+        """What a custom call calls; "" for anything else."""
+        return self.facts.target if self.facts else ""
 
     @cached_property
     def _operands(self) -> list[tuple[str, list[int], list[int]]]:
@@ -90,7 +87,7 @@ class Instruction:
     @property
     def result(self) -> str:
         """Its result as HLO writes it; of a tuple all parts."""
-        return self.told[1] if len(self.told) > 1 else ""
+        return self.facts.result if self.facts else ""
 
     @cached_property
     def results(self) -> list[tuple[str, list[int]]]:
@@ -109,10 +106,9 @@ class Instruction:
 
     def details(self) -> dict[str, Any]:
         """What stands in the details of its kernels, as TraceLens spells it."""
-        target = self.by_name.get("target", "")
         return {
-            "custom_call_target": f'custom_call_target="{target}"' if target else NOT_KNOWN,
-            "operands": self.operands if self.told else NOT_KNOWN,
+            "custom_call_target": f'custom_call_target="{self.target}"' if self.target else NOT_KNOWN,
+            "operands": self.operands if self.facts else NOT_KNOWN,
             "outputs": self.result or NOT_KNOWN,
             "metadata": self.op_name or NOT_KNOWN,
         }

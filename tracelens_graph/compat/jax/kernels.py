@@ -15,6 +15,7 @@ from tracelens_graph.analyses.shared.grouping import text_codes
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.compat.jax.instructions import Instruction, key_of
 from tracelens_graph.compat.jax.rules import JAX_RULES
+from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
@@ -122,8 +123,9 @@ def _kernels(w: Window) -> Kernels:
     events = core.details.events(c.uid[owner[has[first]]].tolist())
     uids = c.uid[owner[has[first]]].tolist()
     origins = [str(events.get(uid, {}).get("args", {}).get("op_name", "")) for uid in uids]
+    facts = instructions_of(core)
     instructions = [
-        Instruction(core.names[name], tuple(core.argsets[argset]), origin)
+        Instruction(core.names[name], core.argsets[argset], facts.get(argset), origin)
         for (name, argset), origin in zip(found.tolist(), origins, strict=True)
     ]
     return Kernels(w, rows, [Instruction(), *instructions], instruction)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.shared.call_columns import by_time, statistic
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, shares, text_codes
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, shares, text_codes
 from tracelens_graph.compat.jax.kernels import Kernels
 from tracelens_graph.compat.jax.rules import XLA
 from tracelens_graph.graph.window import Window

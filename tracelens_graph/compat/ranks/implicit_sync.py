@@ -10,8 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.ranks.nodes import Nodes
 from tracelens_graph.analyses.ranks.sizes import bus_factors, rule_of
 from tracelens_graph.analyses.shared.call_columns import statistic
-from tracelens_graph.analyses.shared.grouping import Cells, picked
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked
 from tracelens_graph.compat.ranks.instances import Instances
 from tracelens_graph.compat.ranks.kernels import Arguments
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.ranks.nodes import Nodes
-from tracelens_graph.analyses.shared.collective_arguments import KEYS
-from tracelens_graph.analyses.shared.grouping import Cells, picked, text_codes
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked, text_codes
+from tracelens_graph.analyses.timeline.collectives import KEYS
 from tracelens_graph.compat.ranks.instances import collective_id, spans_of_groups
 from tracelens_graph.compat.ranks.kernels import RankKernels
 

@@ -41,7 +41,7 @@ from tracelens_graph.utils.suggest import hint
 DEFAULT_STATISTICS = ("mean", "median", "min", "max")
 
 COLUMNS = ("owner", "stream")
-"""The columns that lean graphs have to have for these tables; see `graph.graph.lean`."""
+"""The columns that lean graphs have to have for these tables; see `Graph.lean`."""
 
 _SHARED = ("Collective name", "Group size", "dtype")
 _EVENLY = (*_SHARED, "In msg nelems", "Out msg nelems")

@@ -19,19 +19,12 @@ from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.html.diff_flame import Called, diff_stacks
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.reports.html.overview import chosen, in_window, parts, recorded
-from tracelens_graph.reports.html.planes import packed
 from tracelens_graph.reports.html.shell import Code, page
 from tracelens_graph.reports.html.tables import Texts, table_objects
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import list_text
 
-CODE = Code(
-    scripts=(
-        "planes.js", "dom.js", "matching.js", "views.js", "bars.js", "paint.js", "stacks.js", "flame.js", "grid.js",
-        "tables.js", "diff-flame.js", "diff-places.js", "diff-tables.js", "diff-overview.js", "diff-main.js",
-    ),
-    styles=("colors.css", "page.css", "views.css", "grid.css", "figures.css", "diff.css", "narrow.css", "print.css"),
-)  # fmt: skip
+CODE = Code("page-diff.js", ("diff.css",))
 
 MOST_PLACES = 200
 """Places that are drawn, those with most of the change; all are in the table."""
@@ -57,10 +50,9 @@ def diff_page(
         commands: makes the commands that tell more of a place.
     """
     stacks, texts = diff_stacks(difference), Texts()
-    described, planes = packed(stacks.columns())
     first, second = difference.names
     title = clean(f"GPU work: {second} against {first}")
-    head = {"overview": _overview(difference, tables, said), "columns": described, "title": title}
+    head = {"overview": _overview(difference, tables, said), "title": title}
     rows = tables["diff_places"].records()[:MOST_PLACES]
     places = [
         _place(difference, place, row, commands, stacks.names)
@@ -76,7 +68,7 @@ def diff_page(
         "tables": table_objects(tables, texts),
     }
     body["texts"] = texts.listed
-    return page(title, head, body, planes, CODE)
+    return page(title, head, body, stacks.columns(), CODE)
 
 
 def _overview(difference: Diff, tables: Mapping[str, Table], said: Sequence[str]) -> dict[str, Any]:
@@ -84,7 +76,7 @@ def _overview(difference: Diff, tables: Mapping[str, Table], said: Sequence[str]
     windows = difference.a, difference.b
     return {
         "headline": clean(headline(tables["diff_totals"], bool(changed)), _LONGEST),
-        "said": [clean(line, _LONGEST) for line in said],
+        "notes": [clean(line, _LONGEST) for line in said],
         "sides": [
             {
                 "letter": letter, "name": clean(name), "text": clean(line, _LONGEST), "gpu_ns": ns,

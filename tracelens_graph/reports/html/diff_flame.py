@@ -17,7 +17,7 @@ from tracelens_graph.analyses.alignment.merged import MergedNodes
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.reports.html.names import clean
-from tracelens_graph.reports.html.planes import Packed
+from tracelens_graph.reports.html.shell import Packed
 from tracelens_graph.reports.html.stacks import Frames
 from tracelens_graph.tables.names import short_name
 

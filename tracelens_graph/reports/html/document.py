@@ -10,10 +10,8 @@ import numpy as np
 
 from tracelens_graph.analyses.idle.idle import idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
-from tracelens_graph.analyses.memory.by_module import allocations_by_module
 from tracelens_graph.analyses.memory.instants import instants_of
-from tracelens_graph.analyses.memory.over_time import memory_over_time
-from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
+from tracelens_graph.analyses.memory.peak import allocations_by_module, memory_over_time, memory_peak, memory_summary
 from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.analyses.places.modules import module_times
 from tracelens_graph.analyses.places.python_lines import python_lines
@@ -24,25 +22,19 @@ from tracelens_graph.reports.html import drawn as timeline
 from tracelens_graph.reports.html import stacks
 from tracelens_graph.reports.html.memory import Memory, memory
 from tracelens_graph.reports.html.names import CLASSES, Names
-from tracelens_graph.reports.html.overview import overview
-from tracelens_graph.reports.html.planes import Packed, packed
+from tracelens_graph.reports.html.overview import heading_of, overview
 from tracelens_graph.reports.html.roofline import roofline
-from tracelens_graph.reports.html.shell import Code, page
+from tracelens_graph.reports.html.shell import Code, Packed, page
 from tracelens_graph.reports.html.tables import Texts, table_objects
 from tracelens_graph.schema import KIND_MEANING, Kind
 from tracelens_graph.tables.table import Table
 
-WORKER = ("planes.js", "levels.js", "worker.js")
-"""Scripts that run beside the page; they come first in it, too, for where it may have no worker."""
-SCRIPTS = (
-    "planes.js", "levels.js", "dom.js", "matching.js", "views.js", "events.js", "lanes.js", "paint.js", "drawing.js",
-    "timeline.js", "stacks.js", "flame.js", "grid.js", "tables.js", "roofline.js", "bars.js", "holders.js",
-    "moments.js", "memory.js", "overview.js", "main.js",
+CODE = Code("page-report.js", worker="worker.js")
+WITH_MEMORY = Code(
+    "page-report-memory.js", ("memory.css",), worker="worker.js",
+    vendored=("vendor/uPlot.LICENSE", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css"),
 )  # fmt: skip
-WITH_MEMORY = ("vendor/uPlot.LICENSE", "vendor/uPlot.iife.min.js")
-"""Scripts of others that draw memory over time; only in pages of traces that tell of it."""
-MEMORY_STYLES = ("vendor/uPlot.min.css",)
-STYLES = ("colors.css", "page.css", "views.css", "grid.css", "figures.css", "memory.css", "narrow.css", "print.css")
+"""What others wrote draws memory over time; only in pages of traces that record it."""
 
 
 def report_page(
@@ -66,14 +58,9 @@ def report_page(
     every = {**tables, **_further(w)}
     largest = top_ops(w, linked_only=bool(about.options.get("linked_only")))
     first = overview(w, about, findings, {**every, "top_ops": largest}, complete)
-    layout, body, planes = _data(w, every, arch)
-    return page(first["title"], {"overview": first, **layout}, body, planes, _code("memory" in layout))
-
-
-def _code(has_memory: bool) -> Code:
-    if not has_memory:
-        return Code(SCRIPTS, STYLES, WORKER)
-    return Code((*WITH_MEMORY, *SCRIPTS), (*MEMORY_STYLES, *STYLES), WORKER)
+    layout, body, columns = _data(w, every, arch)
+    head = {"heading": heading_of(about), "overview": first, **layout}
+    return page(first["title"], head, body, columns, WITH_MEMORY if "memory" in layout else CODE)
 
 
 def _drawn(d: timeline.Drawn, held: Memory | None) -> dict[str, Any]:
@@ -98,8 +85,8 @@ def _further(w: Window) -> dict[str, Table]:
 
 def _data(
     w: Window, tables: Mapping[str, Table], arch: Architecture | None
-) -> tuple[dict[str, Any], dict[str, Any], str]:
-    """How columns are to be read; and what is unpacked while the first view stands: a body, and columns, compressed."""
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Packed]]:
+    """How columns are to be read; and what is unpacked while the first view stands: a body, and columns."""
     d, names, texts = timeline.drawn(w), Names(w, timeline.DRAWN_KINDS), Texts()
     merged = stacks.stacks(w, names)
     columns = timeline.columns(w, d, names)
@@ -109,8 +96,7 @@ def _data(
     held = memory(w, d)
     if held:
         columns |= held.columns
-    described, planes = packed(columns)
-    layout = {"columns": described, "lanes": timeline.lanes(w, d), "call": CLASSES.index("call")}
+    layout: dict[str, Any] = {"lanes": timeline.lanes(w, d), "call": CLASSES.index("call")}
     if held:
         layout["memory"] = held.devices
     body: dict[str, Any] = {
@@ -129,4 +115,4 @@ def _data(
         ],
     }  # fmt: skip
     body["texts"] = texts.listed
-    return layout, body, planes
+    return layout, body, columns

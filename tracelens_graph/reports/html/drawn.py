@@ -18,7 +18,7 @@ from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.names import Names, clean
-from tracelens_graph.reports.html.planes import Packed, zigzag
+from tracelens_graph.reports.html.shell import Packed, zigzag
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, KIND_MEANING, Kind
 
 ANNOTATIONS = (Kind.Step, Kind.Annotation)
@@ -202,10 +202,15 @@ def cause_label(cause: Cause) -> str:
     return f"unknown ({name.removeprefix('unknown ')})" if cause in UNKNOWN else name
 
 
+def cause_class(cause: Cause) -> str:
+    """What gives a cause its colour."""
+    return "unknown" if cause in (*UNKNOWN, Cause.outside, Cause.profiler) else cause.name
+
+
 def causes() -> list[dict[str, str]]:
     """What idle time is due to, by number: name and meaning."""
     return [
         {"name": cause_label(cause), "meaning": CAUSE_MEANING[cause],
-         "class": "unknown" if cause in (*UNKNOWN, Cause.outside, Cause.profiler) else cause.name}
+         "class": cause_class(cause)}
         for cause in Cause
     ]  # fmt: skip

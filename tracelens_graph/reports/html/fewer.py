@@ -15,7 +15,7 @@ from tracelens_graph.analyses.idle.idle import Idle
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.drawn import Drawn, laid_out
 from tracelens_graph.reports.html.names import Names, clean
-from tracelens_graph.reports.html.planes import Packed
+from tracelens_graph.reports.html.shell import Packed
 
 _HOST, _LONG, _BESIDE = 5 / 8, 1 / 8, 1 / 16
 """Shares of calls of the host, the longest ones among them; and of annotations, and of idle gaps."""

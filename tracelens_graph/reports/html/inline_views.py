@@ -11,11 +11,9 @@ import numpy as np
 
 from tracelens_graph.analyses.kernels.kernels import kernel_summary
 from tracelens_graph.analyses.ops.ops import ops_summary
-from tracelens_graph.analyses.performance.below_roof import BELOW_ROOF
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
-from tracelens_graph.analyses.performance.reached import reached
+from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF, RooflinePoints, reached
 from tracelens_graph.analyses.performance.roofline_points import MOST_POINTS as MOST_IN_FILE
-from tracelens_graph.analyses.performance.roofline_points import RooflinePoints
 from tracelens_graph.analyses.performance.work_summary import WORK_SUMMARY
 from tracelens_graph.analyses.places.modules import modules
 from tracelens_graph.analyses.places.python_lines import python_lines

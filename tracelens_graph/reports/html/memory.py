@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.memory.over_time import DeviceMemory, memory_over_time
+from tracelens_graph.analyses.memory.peak import DeviceMemory, memory_over_time
 from tracelens_graph.graph.membership import calls_at
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.drawn import Drawn
 from tracelens_graph.reports.html.names import clean
-from tracelens_graph.reports.html.planes import Packed, zigzag
+from tracelens_graph.reports.html.shell import Packed, zigzag
 
 MOST_POINTS = 100_000
 """Moments of a device on a page. Of more, runs of neighbours are told by their ends, extremes, and largest change."""

@@ -14,7 +14,7 @@ from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.document import Facts, Finding, facts
-from tracelens_graph.reports.html.drawn import cause_label
+from tracelens_graph.reports.html.drawn import cause_class, cause_label
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.reports.memory_text import peaks
 from tracelens_graph.reports.report_text import heading
@@ -48,7 +48,6 @@ def overview(
     narrowed = f"only {about.window}" if about.window else ""
     return {
         "title": clean(f"{narrowed}: {about.source}" if narrowed else about.source, _LONGEST),
-        "heading": clean(": ".join(filter(None, (narrowed, heading(replace(about, window=""))))), _LONGEST),
         "window": clean(about.window, _LONGEST),
         "damage": clean(about.damage, _LONGEST),
         "findings": [
@@ -61,7 +60,7 @@ def overview(
         ],
         "parts": parts(w),
         "memory": [clean(one) for one in peaks(tables["memory_summary"])] if "memory_summary" in tables else [],
-        "dearest": _largest(tables.get("top_ops")),
+        "top_ops": _largest(tables.get("top_ops")),
         "steps": _steps(tables) if len(w.gpu_rows) else [],
         "facts": [[label, clean(value)] for label, value in recorded(facts(w.core), held)],
         "of_window": [[label, clean(value)] for label, value in in_window(w)],
@@ -75,6 +74,12 @@ def overview(
     }  # fmt: skip
 
 
+def heading_of(about: Facts) -> str:
+    """What stands above a report: the window, if it is of one, and then what the whole is."""
+    narrowed = f"only {about.window}" if about.window else ""
+    return clean(": ".join(filter(None, (narrowed, heading(replace(about, window=""))))), _LONGEST)
+
+
 def parts(w: Window) -> list[dict[str, Any]]:
     """What the GPU's span is made of: work, and idle time by cause; of several devices added up. In ns."""
     devices, device = np.unique(w.core.columns.device[w.gpu_rows], return_inverse=True)
@@ -84,7 +89,7 @@ def parts(w: Window) -> list[dict[str, Any]]:
     found = [{"label": label, "class": of, "ns": int(times[kind].sum())} for kind, (label, of) in _BUSY.items()]
     idle = idle_parts(w).parts.sum(axis=1)
     found += [
-        {"label": f"idle: {cause_label(cause)}", "class": f"idle-{cause.name}", "ns": int(idle[cause])}
+        {"label": f"idle: {cause_label(cause)}", "class": f"idle-{cause_class(cause)}", "ns": int(idle[cause])}
         for cause in sorted(Cause, key=lambda cause: -int(idle[cause]))
     ]
     return [part for part in found if part["ns"]]

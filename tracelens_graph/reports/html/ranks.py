@@ -17,20 +17,12 @@ from tracelens_graph.analyses.rank_pictures.wait_map import WHOLE, WaitMap, rank
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.lateness import ADDED_UP, HELD_UP
 from tracelens_graph.reports.html.names import clean
-from tracelens_graph.reports.html.planes import packed
 from tracelens_graph.reports.html.ranks_columns import lane_columns, part_columns, split_columns
 from tracelens_graph.reports.html.shell import Code, page
 from tracelens_graph.reports.html.tables import Texts, table_objects
 from tracelens_graph.reports.ranks_text import head, headline, late_lines
 
-CODE = Code(
-    scripts=(
-        "planes.js", "dom.js", "matching.js", "views.js", "bars.js", "grid.js", "tables.js", "ranks-overview.js",
-        "ranks-canvas.js", "ranks-waits.js", "ranks-step.js", "ranks-bandwidth.js", "ranks-collectives.js",
-        "ranks-main.js",
-    ),
-    styles=("colors.css", "page.css", "views.css", "grid.css", "figures.css", "ranks.css", "narrow.css", "print.css"),
-)  # fmt: skip
+CODE = Code("page-ranks.js", ("ranks.css",))
 
 _LONGEST = 2000
 _LONGEST_LABEL = 60
@@ -52,7 +44,7 @@ def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
     title, texts = clean(f"Ranks of {source}"), Texts()
     lanes = StepLanes.of(job)
     split, left = split_columns(job.meetings)
-    described, planes = packed({**split, **lane_columns(lanes), **part_columns(lanes, job)})
+    columns = {**split, **lane_columns(lanes), **part_columns(lanes, job)}
     body: dict[str, Any] = {
         "waits": _waits(WaitMap.of(job)),
         "bandwidths": _bandwidths(BandwidthPoints.of(job)),
@@ -61,7 +53,7 @@ def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
         "tables": table_objects(job.tables(), texts),
     }
     body["texts"] = texts.listed
-    return page(title, {"title": title, "columns": described, "overview": _overview(job, commands)}, body, planes, CODE)
+    return page(title, {"title": title, "overview": _overview(job, commands)}, body, columns, CODE)
 
 
 def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from tracelens_graph.analyses.rank_pictures.step_lanes import StepLanes
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.reports.html.planes import Packed
+from tracelens_graph.reports.html.shell import Packed
 
 MOST_SPLIT = 200_000
 """Parts of ranks in collectives, those of the collectives with most waiting."""
@@ -48,7 +48,7 @@ def part_columns(lanes: StepLanes, job: Job) -> Mapping[str, Packed]:
         "part.start": Packed(m.start_ns[parts] - lanes.begin_ns, True),
         "part.wait": Packed(m.wait_ns[parts]),
         "part.dur": Packed(m.end_ns[parts] - m.start_ns[parts]),
-        "part.meeting": Packed(m.meeting[parts] + 1, True),
+        "part.collective": Packed(m.meeting[parts] + 1, True),
         "part.size": Packed(np.where(np.isnan(size), 0, np.nan_to_num(size) + 1).astype(np.int64)),
     }
 
@@ -65,7 +65,7 @@ def split_columns(m: Meetings) -> tuple[Mapping[str, Packed], int]:
     parts = parts[np.lexsort((m.trace[parts], m.meeting[parts]))]
     of = m.meeting[parts]
     columns = {
-        "split.meeting": Packed(of, True),
+        "split.collective": Packed(of, True),
         "split.rank": Packed(m.trace[parts]),
         "split.start": Packed(m.start_ns[parts] - (m.first_start_ns[of] if len(of) else 0)),
         "split.wait": Packed(m.wait_ns[parts]),

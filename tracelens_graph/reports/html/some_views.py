@@ -10,26 +10,14 @@ import numpy as np
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.reports.html import drawn as timeline
-from tracelens_graph.reports.html.document import SCRIPTS, STYLES
 from tracelens_graph.reports.html.fewer import used_names
 from tracelens_graph.reports.html.names import CLASSES, Names, clean
-from tracelens_graph.reports.html.planes import Packed, packed
 from tracelens_graph.reports.html.roofline import roofline
-from tracelens_graph.reports.html.shell import Code, page
+from tracelens_graph.reports.html.shell import Code, Packed, page
 from tracelens_graph.reports.html.tables import Texts, table_objects
 from tracelens_graph.tables.table import Table
 
 LONGEST_NAME = 200
-
-_OF_ALL = {"planes.js", "levels.js", "dom.js", "matching.js", "views.js", "events.js", "grid.js", "main.js"}
-_SCRIPTS: Mapping[str, set[str]] = {
-    "flame": {"paint.js", "stacks.js", "flame.js"},
-    "timeline": {"lanes.js", "paint.js", "drawing.js", "timeline.js"},
-    "roofline": {"roofline.js"},
-    "tables": {"tables.js"},
-}
-"""View -> scripts that only some views need."""
-INLINE_STYLES = (*STYLES, "inline.css")
 
 
 def page_of_views(
@@ -55,18 +43,13 @@ def page_of_views(
     if names is None:
         names = Names(w, timeline.DRAWN_KINDS if "timeline" in views else ())
     numbered, texts = used_names({**timeline.columns(w, drawn, names), **(columns or {})}, names, LONGEST_NAME)
-    described, planes = packed(numbered)
-    head = {
-        "views": views, "overview": {"heading": heading}, "columns": described, "lanes": timeline.lanes(w, drawn),
-        "call": CLASSES.index("call"),
-    }  # fmt: skip
+    head = {"heading": heading, "lanes": timeline.lanes(w, drawn), "call": CLASSES.index("call")}
     told = {
         "causes": timeline.causes(), "arguments": timeline.argument_texts(w, drawn),
         "lead_ns": w.core.info.lead_ns, "classes": CLASSES, "texts": [], **texts, **(body or {}),
     }  # fmt: skip
-    needed = _OF_ALL.union(*(_SCRIPTS[view] for view in views))
-    scripts = [name for name in SCRIPTS if name in needed]
-    return page(heading, head, told, planes, Code(scripts, INLINE_STYLES if len(views) == 1 else STYLES))
+    code = Code(f"page-{'-'.join(views)}.js", last_styles=("inline.css",) if len(views) == 1 else ())
+    return page(heading, head, told, numbered, code)
 
 
 def roofline_page(w: Window, ops: Table, tables: Mapping[str, Table], arch: Architecture, source: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER, charged, of_optimizer
+from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, charged, of_optimizer
 from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
 from tracelens_graph.analyses.places.python_lines import NO_LINE, frames_with_line
 from tracelens_graph.categories.kernels import kernel_category
@@ -24,7 +24,7 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, subtree_sums
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.names import Names, clean
-from tracelens_graph.reports.html.planes import Packed
+from tracelens_graph.reports.html.shell import Packed
 from tracelens_graph.schema import Kind
 
 MOST_FRAMES = 60_000
