@@ -26,7 +26,7 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
       the graph of its trace, the `rank` and the name of the `trace`. `start_ns` is on the common clock of the ranks.
     * What the ranks share has numbers as if it were of one more trace. `Collective` nodes have the attributes of the
       table `rank_collectives`, times in ns; `ProcessGroup` nodes stand for the ranks of a group. A `CriticalPath` is
-      what bounds a step, or everything there is; its `PathSegment` nodes are what the table `path_of_step` lists.
+      what bounds a step, or everything there is; its `PathSegment` nodes are what the table `critical_path` lists.
     * The edges of each trace stay inside of it. Kernels are `MEMBER_OF` a collective, with the `wait_ns`,
       `transfer_ns` and `end_skew_ns` of their rank; a collective is `IN_GROUP` of a process group; a kernel `SENDS` to
       the one that receives. GPU work and calls on the host are `ON_PATH` of the segments that they account for; a

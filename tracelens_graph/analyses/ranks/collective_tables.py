@@ -325,8 +325,8 @@ def answered(traces: TraceSet, run: str | None, what: str, table_of: Callable[[F
         table_of: makes the table of what their collectives cost.
     """
     ranks = traces.of_run(run)
-    name = ranks[0].run or f"{len(ranks):,} rank{'s' * (len(ranks) != 1)}"
-    return replace(table_of(Figures(Meetings(read_together(ranks)))), title=ranks.titled(f"{what} of {name}"))
+    title = ranks.titled(f"{what} of {ranks[0].run}" if ranks[0].run else what)
+    return replace(table_of(Figures(Meetings(read_together(ranks)))), title=title)
 
 
 def of_kind(figures: Figures, kind: str | None) -> Codes:

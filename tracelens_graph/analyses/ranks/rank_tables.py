@@ -40,8 +40,10 @@ RANK_BALANCE = TableSchema(
             "sum of the time from then on until the first rank left after all had come", "ms", heading="transfer ms"
         ),
         "end_skew_ms": Column.total("sum of the time after that", "ms"),
-        "collective_ms": Column.total("sum of these three: the durations of its collectives", "ms"),
-        "mean_wait_us": Column("waiting per collective; absent where it took part in none", "us", Role.mean),
+        "collective_ms": Column.total("sum of these three: the durations of its collectives", "ms", drop_priority=3),
+        "mean_wait_us": Column(
+            "waiting per collective; absent where it took part in none", "us", Role.mean, drop_priority=3
+        ),
         "exposed_ms": Column(
             "part of its collectives in which it does not compute, counted once where they overlap",
             "ms",
@@ -52,8 +54,8 @@ RANK_BALANCE = TableSchema(
         "times_last": Column.count(
             "collectives to which it came last; of several that did the one of the smallest rank", heading="last"
         ),
-        "times_among_last": Column.count("collectives to which no rank came later"),
-        "times_first": Column.count("collectives to which no rank came earlier"),
+        "times_among_last": Column.count("collectives to which no rank came later", drop_priority=3),
+        "times_first": Column.count("collectives to which no rank came earlier", drop_priority=3),
         "held_up_ms": Column.total(
             f"sum of how much later than the median of the others it came, where it was the last; {ADDED_UP}",
             "ms",
