@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracelens_graph.analyses.ranks.attendance import Attendance
+from tracelens_graph.analyses.ranks.rank_collectives import Attendance
 from tracelens_graph.graph.collectives import Collective
 
 Held = tuple[Collective, int, int]

@@ -10,7 +10,7 @@ import numpy as np
 from tracelens_graph._version import __version__
 from tracelens_graph.analyses.critical_path.critical_path import JobPaths, job_paths
 from tracelens_graph.analyses.ranks.figures import Figures, transfers
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.db.context_image import cast
 from tracelens_graph.db.event_image import kept_rows
 from tracelens_graph.db.image import Edges, Nodes, Options

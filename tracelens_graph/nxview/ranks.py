@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.critical_path import job_paths
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceSet
 from tracelens_graph.nxview.index import SetIndex

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from simulated_jobs import simulated_job
 
-from tracelens_graph.analyses.critical_path.awaited import Said, awaited_parts, waits_partly
+from tracelens_graph.analyses.critical_path.collective_points import Said, awaited_parts, waits_partly
 
 KINDS = ("broadcast", "reduce", "gather", "scatter", "send", "all_to_all", "all_to_allv")
 

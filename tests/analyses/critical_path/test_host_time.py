@@ -9,7 +9,7 @@ from handmade import span
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelens_graph.analyses.critical_path.host_time import longest_calls
+from tracelens_graph.analyses.critical_path.path_nodes import longest_calls
 from tracelens_graph.loading.one import load_core
 
 calls = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), min_size=1, max_size=12)

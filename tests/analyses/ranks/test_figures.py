@@ -14,11 +14,11 @@ from made_jobs import Held, collective, job, rank
 from corpus import CORPUS, needs_corpus
 from tracelens_graph import collectives
 from tracelens_graph.analyses.ranks import COLUMNS
-from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, shown_bytes
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.rank_collectives import Attendance, GpuTime, Step
 from tracelens_graph.analyses.ranks.rank_tables import balance_table
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import element_bytes

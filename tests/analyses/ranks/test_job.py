@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from simulated_jobs import simulated_job
 
-from tracelens_graph.analyses.late_ranks.reasons import UNNAMED
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.stragglers.reasons import UNNAMED
 
 LATE = {"ranks": 4, "steps": 3, "layers": 1, "dataloader_rank": 2, "dataloader_us": 12_000.0}
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import Run, simulate

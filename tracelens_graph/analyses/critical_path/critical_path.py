@@ -23,7 +23,7 @@ from tracelens_graph.analyses.critical_path.causes import Causes, causes
 from tracelens_graph.analyses.critical_path.path_tables import SEGMENTS, segment_columns
 from tracelens_graph.analyses.critical_path.points import Role
 from tracelens_graph.analyses.critical_path.walk import Path, walk
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core

@@ -11,7 +11,7 @@ from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of, rank_of
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.points import Role as EdgeRole
-from tracelens_graph.analyses.critical_path.replay import NEVER, slack
+from tracelens_graph.analyses.critical_path.rerun import NEVER, slack
 from tracelens_graph.analyses.critical_path.walk import Class, Path
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.graph.arrays import positions_by

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
-from tracelens_graph.analyses.ranks.attendance import read_together
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.rank_collectives import read_together
 from tracelens_graph.analyses.shared.grouping import first_rows
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import TraceSet

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.analyses.ranks.sizes import Messages, bus_factors, gb_per_s
 from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, merge

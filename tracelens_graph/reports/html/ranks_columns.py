@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tracelens_graph.analyses.rank_pictures.step_lanes import StepLanes
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.pictures import StepLanes
 from tracelens_graph.reports.html.shell import Packed
 
 MOST_SPLIT = 200_000
