@@ -78,8 +78,7 @@ _OTHERS = {
     "analyses.performance.work_summary": "work_summary",
     "analyses.places.modules": "module_tree",
     "analyses.ranks.collective_tables": "unmatched_collectives",
-    "analyses.ranks.rank_tables": "rank_steps",
-    "analyses.ranks.step_times": "rank_times",
+    "analyses.ranks.rank_tables": "rank_times rank_steps",
     "analyses.structure.calls": "calls_by_category calls_by_op calls_by_arguments",
     "analyses.tensors.life": "tensor_life tensor_versions",
     "compat.jax.schemas": (
@@ -91,7 +90,7 @@ _OTHERS = {
         "nccl_implicit_sync nccl_all2allv straggler_summary"
     ),
     "linkage.tables": "link_counts link_ways link_ops",
-    "reports.html.lane_table": "lanes",
+    "reports.html.timeline": "lanes",
     "replay.tables": "replay_signatures replay_coverage replay_verify replay_results",
 }
 """Module -> the tables that other commands and reports show."""

@@ -11,7 +11,7 @@ import numpy as np
 from tracelens_graph.analyses.ranks.collective_tables import shown_bytes
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, StepLanes, WaitMap, rank_labels
-from tracelens_graph.reports.html.ranks_columns import lane_columns, part_columns
+from tracelens_graph.reports.html.ranks import lane_columns, part_columns
 from tracelens_graph.reports.picture import GREY, bare, drawing_library, legend, literal, look, save
 from tracelens_graph.reports.ranks_text import headline, late_lines
 from tracelens_graph.utils.texts import shorten, wrapped
