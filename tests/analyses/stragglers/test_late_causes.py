@@ -192,8 +192,9 @@ def simulated(**settings: Any) -> tuple[Figures, Rows, Rows]:
     return figures, table.records(), late_ranks(table, figures).records()
 
 
-@pytest.mark.parametrize("recorded", [False, True])
-@pytest.mark.parametrize("reason", list(WHAT))
+@pytest.mark.parametrize(
+    ("reason", "recorded"), [*((reason, True) for reason in WHAT), ("allocation", False), ("data_loader", False)]
+)
 def test_planted_host_time(reason: str, recorded: bool) -> None:
     """With waits recorded or not; and with hosts that wait for the loss of each step, or run ahead."""
     _, rows, ranks = simulated(late_rank=2, late_us=3000.0, late_reason=reason, read_loss=recorded, cuda_sync=recorded)
@@ -207,8 +208,7 @@ def test_planted_host_time(reason: str, recorded: bool) -> None:
     assert ranks[0]["percent_reason"] > 99
 
 
-@pytest.mark.parametrize("only", [None, 0, 2])
-@pytest.mark.parametrize("reason", list(WHAT))
+@pytest.mark.parametrize(("reason", "only"), zip(WHAT, (None, 0, 2, None), strict=True))
 def test_planted_host_time_where_recordings_begin_in_mid_step(reason: str, only: int | None) -> None:
     """What a recording holds is explained; hosts that run ahead may be beyond the marks of their steps by then."""
     settings: dict[str, Any] = {"late_rank": 2, "late_us": 3000.0, "late_reason": reason, "steps": 4}
