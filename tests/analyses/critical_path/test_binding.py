@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from lockstep import call, gpu, sync, trace
 from made_jobs import SimulatedJob, simulated_job
 
-from tracelens_graph.analyses.critical_path.awaited import Said, awaited_parts, waits_partly
 from tracelens_graph.analyses.critical_path.causes import Causes, bind, causes
-from tracelens_graph.analyses.critical_path.host_time import longest_calls
+from tracelens_graph.analyses.critical_path.collective_points import Said, awaited_parts, waits_partly
+from tracelens_graph.analyses.critical_path.path_nodes import longest_calls
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
