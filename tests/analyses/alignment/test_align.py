@@ -311,8 +311,6 @@ def test_no_gap() -> None:
     assert slid(a, [0, 1], 2) == ([0, 1], [0, 1])
 
 
-pytestmark = pytest.mark.proof
-
 CALLS = 10_000
 
 
@@ -346,6 +344,7 @@ CASES = {
 }
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("case", CASES)
 def test_ten_thousand_calls_below_one_frame(case: str) -> None:
     first, second, least = CASES[case]
@@ -359,6 +358,7 @@ def test_ten_thousand_calls_below_one_frame(case: str) -> None:
     assert _peak_memory() - memory < 400e6
 
 
+@pytest.mark.proof
 def test_long_chains_of_other_names_need_no_table() -> None:
     first, second = tuple(range(20_000)), tuple(range(20_000, 40_000))
     assert cost(lambda: common_places(first, second)).peak < 8 << 20
@@ -381,7 +381,7 @@ def test_many_threads_and_streams_are_paired_with_their_like(link: bool, monkeyp
     few, many = lanes(60), lanes(61)
     found = align(few, many)
     assert (found.leaves[0] >= 0).all()
-    names = [kernels(wide_side) for wide_side in found.sides]
+    names = [kernels(one) for one in found.sides]
     assert all(names[0][i] == names[1][j] for i, j in enumerate(found.leaves[0].tolist()))
 
 
