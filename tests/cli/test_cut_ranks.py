@@ -14,7 +14,7 @@ from handmade import Run, span
 
 from corpus import needs_corpus
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.cli.cut_ranks import collective_named
+from tracelens_graph.cli.cut import collective_named
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core

@@ -11,7 +11,8 @@ from pathlib import Path
 import typer
 
 from tracelens_graph.cli.hints import Call
-from tracelens_graph.cli.options import Format, as_written
+from tracelens_graph.cli.options import as_written
+from tracelens_graph.cli.outputs import Outputs
 from tracelens_graph.cli.windows import WindowChoice
 
 TABLES = ("replay_signatures", "replay_coverage")
@@ -37,8 +38,7 @@ class Asked:
     et: str | None
     arch: str | None
     extensions: tuple[str, ...]
-    format: Format
-    cache: bool
+    outputs: Outputs
 
     def check(self) -> None:
         """Refuse options that exclude one another.
@@ -70,7 +70,7 @@ class Asked:
         chosen = {
             "--op": self.op, "--uid": self.uid, "--top": self.top, "-o": self.output, "--et": self.et,
             "--arch": self.arch, "--by": self.by_roof or None,
-            "--cache": self.cache or None, "--batch": self.batch or None, "--collectives": self.collectives or None,
+            "--batch": self.batch or None, "--collectives": self.collectives or None,
             "--table": self.table, "--kernel-source": self.kernel_sources or None,
         }  # fmt: skip
         given = [option for option, value in chosen.items() if value is not None]

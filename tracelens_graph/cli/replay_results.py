@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tracelens_graph.cli.common import write_table, write_with_way_out
-from tracelens_graph.cli.options import Format, extension_of
+from tracelens_graph.cli.outputs import Outputs
+from tracelens_graph.cli.shown import Shown, print_table
+from tracelens_graph.cli.traces import extension_of
 from tracelens_graph.errors import AnalysisError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _HEAD = 1 << 20
 """Bytes of a file in which a trace shows as one."""
 
 
-def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequence[str], form: Format) -> None:
+def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequence[str], outputs: Outputs) -> None:
     """Run the programs of a folder, and print how each compares with the trace.
 
     Programs may call, besides those of PyTorch, operations of the extensions' replayers, and import their modules.
@@ -46,8 +47,8 @@ def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequen
     replayers = list(extension.replayers.values()) if extension else []
     with progress_on_terminal("running programs") as progress:
         table = verify(folders[0], python=python, replayers=replayers, progress=progress)
-    _print(table, form)
-    if form in (Format.table, Format.md):
+    _print(table, outputs)
+    if outputs.to_screen or outputs.format == "md":
         for line in verify_lines(table, terminal_width(sys.stdout)):
             print(line)
     if not set(table["outcome"]) <= set(_AS_TRACED):
@@ -56,7 +57,7 @@ def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequen
         raise AnalysisError("nothing was verified: none of these programs runs by itself")
 
 
-def compare_results(files: Sequence[str], form: Format) -> None:
+def compare_results(files: Sequence[str], outputs: Outputs) -> None:
     """Print the results that programs wrote on two machines side by side.
 
     Raises:
@@ -78,7 +79,7 @@ def compare_results(files: Sequence[str], form: Format) -> None:
             if all(map(_is_trace, files))
             else f"{next(filter(_is_trace, files))}: is a trace; replay takes one trace, or two files of results"
         ) from None
-    _print(table, form)
+    _print(table, outputs)
     if not table["op"]:
         raise AnalysisError("nothing was compared: no operation ran with the same arguments in both")
 
@@ -122,10 +123,7 @@ def _is_trace(file: str) -> bool:
         return False
 
 
-def _print(table: Table, form: Format) -> None:
+def _print(table: Table, outputs: Outputs) -> None:
     from tracelens_graph.reports.views import told
 
-    if form is Format.table:
-        write_with_way_out(told(table))
-    else:
-        write_table(told(table) if form is Format.md else table, form)
+    print_table(Shown(table, view=told), outputs)

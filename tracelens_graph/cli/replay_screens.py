@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracelens_graph.cli.common import write_with_way_out
-from tracelens_graph.cli.outputs import say_written
 from tracelens_graph.cli.replay_asked import ROWS, Asked
+from tracelens_graph.cli.shown import Shown
 from tracelens_graph.utils.texts import cut_end, printable, wrapped
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
     from tracelens_graph.reports.terminal import terminal_width
 
     width = terminal_width(sys.stdout)
-    write_with_way_out(shown(table))
+    print(Shown(table, view=shown).text(), end="")
     for line in coverage_lines(covered, width):
         print(line)
     if any(state != "no" for state in table["plan"]):
@@ -92,7 +91,7 @@ def tell_sequence(found: SequencePlan, file: Path) -> None:
     """Say of a program of several operations what it holds, and how to run it."""
     from tracelens_graph.reports.terminal import terminal_width
 
-    say_written(f"wrote {_operations(len(found.steps))} as {file}", file)
+    print(printable(f"wrote {_operations(len(found.steps))} as {file}"))
     for line in _sequence_lines(found, terminal_width(sys.stdout)):
         print(line)
     _say_how_to_run(file, True)
@@ -103,7 +102,7 @@ def tell_collectives(found: CollectivePlan, file: Path) -> None:
     from tracelens_graph.reports.terminal import terminal_width
 
     count = sum(call.calls for call in found.calls)
-    say_written(f"wrote {count:,} collective{'s' * (count != 1)} as {file}", file)
+    print(printable(f"wrote {count:,} collective{'s' * (count != 1)} as {file}"))
     told = [f"assumed: {text}" for text in found.assumed] + [f"left out: {one.line}" for one in found.left_out]
     for line in told:
         for part in wrapped(printable(f"  {line}"), min(terminal_width(sys.stdout), _WIDEST), "    "):
@@ -120,7 +119,7 @@ def tell_written(folder: Path, table: Table, covered: Table, can_be_verified: bo
     files = list(dict.fromkeys(name for name in table["file"] if name))
     share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
     programs = "program" if len(files) == 1 else "programs"
-    say_written(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time", folder)
+    print(printable(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time"))
     for line in (*left_out_lines(table, width), *coverage_lines(covered, width)):
         print(line)
     _say_how_to_run(folder / files[0], len(files) == 1)

@@ -13,10 +13,9 @@ from tracelens_graph.analyses.idle.idle import Cause, idle_parts
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.window import Window
-from tracelens_graph.reports.document import Facts, Finding, facts
+from tracelens_graph.reports.document import Facts, Finding, facts, peaks
 from tracelens_graph.reports.html.drawn import cause_label
 from tracelens_graph.reports.html.names import clean
-from tracelens_graph.reports.memory_text import peaks
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.tables.table import Table
 
