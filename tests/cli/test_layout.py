@@ -78,7 +78,7 @@ def test_names_of_a_trace_stay_on_their_line(run: Run, trace_file: Path, tmp_pat
     ("options", "said"),
     [
         (["--layout", "tracelens"], "name a folder with --csv"),
-        (["--layout", "tracelens", "--csv", "out", "--tree"], "for files, not --tree"),
+        (["--layout", "tracelens", "--csv", "out", "--tree"], "for files: name a folder with --csv, and nothing else"),
         (["--layout", "other"], "'other' is not one of"),
     ],
 )

@@ -29,7 +29,6 @@ from tracelens_graph.reports.comparison import brief
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.reports.json import table_object
 from tracelens_graph.reports.views import column_named, view
-from tracelens_graph.reports.xlsx import workbook
 from tracelens_graph.schema import tables as schema
 from tracelens_graph.schema.tables import REPORT_TABLES, TABLES, tracelens_jax, tracelens_ranks
 from tracelens_graph.stores.csv_tables import read_table

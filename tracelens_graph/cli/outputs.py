@@ -106,9 +106,9 @@ class Outputs:
         """
         for name in self.formats:
             if name not in known:
-                raise typer.BadParameter(f"{what} is not written as {name}; {_either([*known])}")
+                raise typer.BadParameter(f"no {name}: {what} is written as {', '.join(known)}")
         if self.folder is not None and not has_folder:
-            raise typer.BadParameter(f"--csv writes all tables, and {what} is not several")
+            raise typer.BadParameter(f"--csv writes all tables, not {what}")
 
     def write(self, answer: Any, forms: Forms, tables: Callable[[], Mapping[str, Table]] | None = None) -> None:
         """Write an answer wherever it was asked for, but for the screen, and say so.
@@ -237,12 +237,16 @@ class Writes(Group):
         """
         said = given.get("format")
         wanted = "" if said is None or said.value == self._screen else str(said.value)
-        named = [("--output", name, self._format(name, wanted)) for name in given.get("output") or ()]
+        named = [
+            ("--output", path, self._format(_checked("--output", path), wanted)) for path in given.get("output") or ()
+        ]
         for name, option in self._old.items():
             if (path := given[name]) is not None:
-                _check_ending(option, path, name)
+                if wanted and wanted != name:
+                    raise typer.BadParameter(f"-f {wanted} and {option}: give one of them")
+                _check_ending(option, _checked(option, path), name)
                 named.append((option, path, name))
-        files = tuple((Path(_checked(option, path)), name) for option, path, name in named)
+        files = tuple((Path(path), name) for _, path, name in named)
         csv = given.get("csv")
         folder = None if csv is None else Path(_checked("--csv", csv, is_folder=True))
         _check_apart([option for option, *_ in named], [path for path, _ in files], folder)
@@ -262,22 +266,18 @@ class Writes(Group):
             return wanted
         if wanted or (not known and len(self.formats) > 1):
             what = f"-f says {wanted}" if wanted else "its name says no format"
-            usual = _either([FORMATS[name][1] for name in ([wanted] if wanted else self.formats)])
+            usual = ", ".join(dict.fromkeys(FORMATS[name][1] for name in ([wanted] if wanted else self.formats)))
             raise typer.BadParameter(f"{path}: {what}; name a file {usual}", param_hint="--output")
         if not known:
             _check_ending("--output", path, self.formats[0])
         return known[0] if known else self.formats[0]
 
 
-def _either(words: list[str]) -> str:
-    return " or ".join(dict.fromkeys(words))
-
-
 def _check_ending(option: str, path: str, name: str) -> None:
     """Refuse a name whose ending stands for another format."""
     ending = Path(path).suffix.lower()
     usual, own = FORMATS[name][1], [end for end in FORMATS[name][1:] if path.lower().endswith(end)]
-    others = {end: what for what, *ends in FORMATS.values() for end in ends} | _OTHERS
+    others = {end: what for what, *ends in reversed(FORMATS.values()) for end in ends if end != ".txt"} | _OTHERS
     if not own and ending in others:
         why = f"{ending} stands for {others[ending]}, and this is {FORMATS[name][0]}; name a file {usual}"
         raise typer.BadParameter(f"{path}: {why}", param_hint=option)

@@ -70,9 +70,8 @@ def answer_path(
 
     Ends with the exit code of failed conditions.
     """
-    what = "a critical path"
     if outputs.formats and table is None:
-        outputs.check(FORMS, f"{what}, for which --path and --what-if stand,")
+        outputs.check(FORMS, "a critical path (--path, --what-if)")
     # A step of a path begins where that before it ended, on whatever rank: it is no window of a trace.
     files, step = traces_named(traces), asked.step
     ranks = ranks_in(load_set(files, scheduler=scheduler))

@@ -184,7 +184,7 @@ def report(
     elif is_theirs:
         outputs.check(Theirs.forms, "--layout tracelens")
     else:
-        outputs.check(Report.forms, "a report, which is several tables, of which --table names one,")
+        outputs.check(Report.forms, "a report (--csv DIR writes its tables, --table NAME chooses one)")
     conditions = []
     if fail_if:
         from tracelens_graph.cli import baseline, gate
