@@ -182,7 +182,7 @@ def _write_all(runs: Mapping[str, Run], outputs: Outputs, top: int | None) -> Ma
             shown.notes = [note for note in shown.notes if note not in said and note != NOTE]
             said += [note for note in shown.notes if note.startswith(of_runs)]
             rows = (0, 0) if name == "gpu_timeline" else (top, _ROWS_FOR_PEOPLE)
-            print(Shown(shown, *rows).text(), end="")
+            print(Shown(shown, *rows, way_out=f"--table {name} -f csv").text(), end="")
     rest = [name for name, without in lacked(runs).items() if not without and name not in shown_tables]
     if rest:
         print()

@@ -277,7 +277,7 @@ def _check_ending(option: str, path: str, name: str) -> None:
     """Refuse a name whose ending stands for another format."""
     ending = Path(path).suffix.lower()
     usual, own = FORMATS[name][1], [end for end in FORMATS[name][1:] if path.lower().endswith(end)]
-    others = {end: what for what, *ends in reversed(FORMATS.values()) for end in ends if end != ".txt"} | _OTHERS
+    others = {end: what for what, *ends in reversed([*FORMATS.values()]) for end in ends if end != ".txt"} | _OTHERS
     if not own and ending in others:
         why = f"{ending} stands for {others[ending]}, and this is {FORMATS[name][0]}; name a file {usual}"
         raise typer.BadParameter(f"{path}: {why}", param_hint=option)

@@ -108,7 +108,8 @@ class _Roofline:
         is_summary = name == "roofline_summary"
         rows = (0, 0) if is_summary else (self.top, _ROWS_FOR_PEOPLE)
         hints = self._to_replay if name == "below_roof" else no_hints
-        return Shown(self.table(name), *rows, lambda table: view(table, self.part.core), hints)
+        way_out = f"--table {name} -f csv"
+        return Shown(self.table(name), *rows, lambda table: view(table, self.part.core), hints, way_out=way_out)
 
     def text(self) -> str:
         """The two tables that people see first."""

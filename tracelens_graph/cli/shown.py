@@ -74,6 +74,7 @@ class Shown:
         view: makes the columns of it that people see.
         hints: makes lines below it for people, which are never broken.
         ordered: whether rows are cut off also of what is in an order of its own.
+        way_out: options that show the columns for which there is no room.
     """
 
     table: Table
@@ -82,6 +83,7 @@ class Shown:
     view: Callable[[Table], Table] = as_it_is
     hints: Callable[[Table], Sequence[str]] = no_hints
     ordered: bool = False
+    way_out: str = "-f csv"
 
     def first(self, rows: int = 0) -> Table:
         """The rows that are asked for, else so many; 0 for all."""
@@ -92,7 +94,7 @@ class Shown:
     def text(self, of: Screen | None = None) -> str:
         """For the screen; by default that of standard output."""
         first = self.first(self.rows)
-        table = self.view(first).text(*(of or screen()), "a wider terminal or -f csv shows them")
+        table = self.view(first).text(*(of or screen()), f"a wider terminal or {self.way_out} shows them")
         return table + "".join(f"{line}\n" for line in self.hints(first))
 
 
