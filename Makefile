@@ -24,6 +24,9 @@ HYPOTHESIS ?= few
 PYTEST := -m pytest -n auto --maxprocesses 4 --dist loadgroup --no-loadscope-reorder --hypothesis-profile $(HYPOTHESIS)
 QUICK := not (neo4j or browser or corpus or slow)
 
+# Programs that tests start compile the package once, not at each start, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo quick slow test proof test-torch test-jax quick-wheel bench lint build pairs
 
 demo: $(VENV)/.installed

@@ -13,6 +13,7 @@ from itertools import groupby
 from pages import DOCS, publish
 
 from tracelens_graph.cypher import Query, library
+from tracelens_graph.registry import THEMES
 
 HEAD = """# Library of queries
 
@@ -26,25 +27,13 @@ Each is to answer within two seconds on a graph of 200,000 nodes once it was ask
 measures them. On graphs of 218,000 nodes the slowest, `kernel_choices`, took 0.18 of that, and none is beyond it.
 """
 
-ABOUT = {
-    "timeline": "When the GPU worked, and when not",
-    "attribution": "What the GPU's time is charged to",
-    "shapes": "Arguments, kernels, copies",
-    "structure": "Calls that are alike, and calls that are not",
-    "tensors": "Tensors and storages, of traces that are linked with an execution trace",
-    "memory": "Allocations and releases, of traces that were recorded with `profile_memory=True`",
-    "across": "Across traces, runs and platforms",
-    "quality": "What the traces do not tell",
-}
-THEMES = list(ABOUT)
-
 
 def queries_page() -> str:
     """The page."""
-    by_theme = sorted(library().values(), key=lambda query: THEMES.index(query.theme))
+    by_theme = sorted(library().values(), key=lambda query: list(THEMES).index(query.theme))
     parts = [HEAD]
     for theme, queries in groupby(by_theme, key=lambda query: query.theme):
-        parts.append(f"## {ABOUT[theme]}\n")
+        parts.append(f"## {THEMES[theme]}\n")
         parts += [part for query in queries for part in _section(query)]
     return "\n".join(parts)
 

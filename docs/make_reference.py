@@ -31,7 +31,6 @@ from tracelens_graph.analyses.idle.idle import CAUSE_MEANING
 from tracelens_graph.analyses.places.attribution import LEVELS
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.inventory import inventory
-from tracelens_graph.analyses.report.report_tables import TABLES as REPORT_TABLES
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING
 from tracelens_graph.cli.app import app
@@ -41,9 +40,8 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.registry import sheets
+from tracelens_graph.registry import HOMES, REPORT, schemas
 from tracelens_graph.schema import REPAIR_MEANING
-from tracelens_graph.schema.tables import TABLES, tracelens_jax, tracelens_ranks
-from tracelens_graph.schema.tables.performance import PERF_SHEET
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.tables.table import Column
 
@@ -211,14 +209,16 @@ OTHER_TABLES = {
             "tracelens-graph ranks TRACE TRACE --layout tracelens --csv ranks",
             f'tlg.tracelens_tables(ranks)["{name}"]',
         )
-        for name in tracelens_ranks.SCHEMAS
+        for name, home in HOMES.items()
+        if home.module == "compat.ranks.schemas"
     },
     **{
         name: (
             f"tracelens-graph report PROFILE --layout tracelens --table {name}",
             f'from tracelens_graph.compat.jax.sheets import jax_tables; jax_tables(profile)["{name}"]',
         )
-        for name in tracelens_jax.SCHEMAS
+        for name, home in HOMES.items()
+        if home.module == "compat.jax.schemas"
     },
     **{
         f"critical_path{name}": (
@@ -299,6 +299,7 @@ def tables() -> str:
 
 
 def _tables(g: tlg.TraceGraph) -> Iterator[str]:
+    declared = schemas()
     yield _MADE + "# Tables\n\n"
     yield (
         "Every analysis gives a `Table`: `table.columns`, `table.records()`, `table.to_pandas()`. Units and\n"
@@ -313,9 +314,9 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "[jax.md](jax.md). *With* names the option of\n"
         "`tracelens-graph report` that adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
     )
-    yield from _rows(("table", "says"), ((f"[{name}](#{name})", TABLES[name].answers) for name in TABLES))
+    yield from _rows(("table", "says"), ((f"[{name}](#{name})", one.answers) for name, one in declared.items()))
     reported = list(report_tables(g, ReportOptions(short_kernels_us=1)))
-    by_name = [name for name in REPORT_TABLES if name not in (*reported, "programs")]
+    by_name = [name for name in REPORT if name not in (*reported, "programs")]
     yield (
         "\n## In a report\n\n"
         "`g.tables` has all of these as DataFrames, `tlg.report_tables(g, tlg.ReportOptions(...))` as Tables.\n"
@@ -323,10 +324,10 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         f"profile of JAX, {', '.join(map(_c, by_name))} only by name.\n"
     )
     optional = _optional_columns(g)
-    for name in REPORT_TABLES:
+    for name in REPORT:
         command = f"tracelens-graph report TRACE --table {name}"
         call = f"tlg.{name}(g)" if name in tlg.__all__ else f'tlg.report_tables(g)["{name}"]'
-        yield from _table(name, TABLES[name].answers, command, call, TABLES[name].columns, optional[name])
+        yield from _table(name, declared[name].answers, command, call, declared[name].columns, optional[name])
         if name in ROW_MEANINGS:
             yield "\nIts rows:\n\n"
             yield from _rows(("row", "meaning"), ((_c(row), what) for row, what in ROW_MEANINGS[name].items()))
@@ -338,11 +339,11 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         f"{families}.",
         "tracelens-graph report TRACE --table GEMM",
         'tlg.report_tables(g)["GEMM"]',
-        PERF_SHEET,
+        declared["perf_sheet"],
     )
     yield "\n## Of other commands and calls\n"
     for name, access in OTHER_TABLES.items():
-        yield from _table(name, TABLES[name].answers, *access, TABLES[name].columns)
+        yield from _table(name, declared[name].answers, *access, declared[name].columns)
         if name == "attribution":
             yield f"\nLevels: {', '.join(map(_c, LEVELS))}; see [attribution.md](attribution.md).\n"
         if name == "diff_places":
@@ -356,10 +357,10 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "about several traces take a `TraceSet`, such as `tlg.load_set(FOLDER)` gives, or graphs in a list.\n"
     )
     for name, question in QUESTIONS.items():
-        if name not in (*REPORT_TABLES, *OTHER_TABLES):
+        if name not in (*REPORT, *OTHER_TABLES):
             command = f"tracelens-graph ask {name} {'TRACE TRACE' if question.several else 'TRACE'}"
             call = f'tlg.QUESTIONS["{name}"]({"[g, g]" if question.several else "g"})'
-            yield from _table(name, question.answers, command, call, TABLES[name].columns)
+            yield from _table(name, question.answers, command, call, declared[name].columns)
     yield from _table("classes", "Classes of equal call subtrees with GPU work.", "", "g.classes()", g.classes().about)
     yield (
         "\n## Verdict\n\n"
@@ -377,7 +378,7 @@ def _optional_columns(g: tlg.TraceGraph) -> dict[str, dict[str, str]]:
     """Table of the report -> column -> the option with which the table has it."""
     plain = report_tables(g)
     switches: dict[str, Any] = {field.name: True for field in fields(ReportOptions) if field.default is False}
-    found: dict[str, dict[str, str]] = {name: {} for name in REPORT_TABLES}
+    found: dict[str, dict[str, str]] = {name: {} for name in REPORT}
     for switch, value in (switches | {"arch": architecture("h100-sxm"), "compare_with": g.everything}).items():
         with_it = report_tables(g, ReportOptions(**{switch: value}))
         for name, by_column in found.items():

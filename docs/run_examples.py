@@ -7,7 +7,7 @@ A ```console block holds shell commands (`$ command`), a ```pycon block a dialog
 ```python block statements without output. All Python of a page shares one namespace. Examples run in a folder
 that holds `examples/` and the `demo/` that `make demo` writes, so they need nothing else; pages about databases find
 an empty one by NEO4J_URI, of a server that is started for them. Seconds, times of day and ports may differ from what
-a page shows.
+a page shows. The package's own programs run in this process, which saves a start of Python for each of them.
 """
 
 from __future__ import annotations
@@ -16,24 +16,34 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 import traceback
 import warnings
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 from pages import CHECKOUT, PAGES, publish
 
+from tracelens_graph.cli.app import app
 from tracelens_graph.db.connection import Connection
 from tracelens_graph.db.database import Database
 
 _DATABASE = re.compile(r"^(\$ .*tracelens-graph db (?!queries)|>>> .*\bconnect\()", re.MULTILINE)
 _VOLATILE = re.compile(r"\d+\.\d s\b|\d{4}-\d\d-\d\dT[\d:]+Z|127\.0\.0\.1:\d+")
 _BLOCK = re.compile(r"^```(console|pycon|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_OURS = re.compile(
+    r"(?P<program>tracelens-graph|python -m (?P<module>tracelens_graph[\w.]*))"
+    r"(?P<words>(?: +(?!\d>)(?:'[^']*'|\"[^\"$`\\]*\"|[\w./:=,@%+^-])+)*)"
+    r"(?P<rest>| *(?:[|;>&]|\d>).*)"
+)
+"""One of the package's programs with words that mean nothing to a shell, and what the shell is to do behind it."""
+
 _WIDTH = 100
 """Characters of a line: of commands, and of tables that Python shows at the prompt."""
 
@@ -108,19 +118,62 @@ def _commands(text: str) -> Iterator[str]:
 def _shell(command: str, folder: Path) -> str:
     """What a command prints, on both streams."""
     programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    environment = os.environ | {"PATH": programs, "COLUMNS": str(_WIDTH), "NO_COLOR": "1", "TERM": "dumb"}
-    run = subprocess.run(
-        ["bash", "-c", command],
-        cwd=folder,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    if run.returncode:
-        raise ExampleError(f"$ {command}\n{run.stdout}ends with {run.returncode}")
-    return run.stdout
+    environment = {"PATH": programs, "COLUMNS": str(_WIDTH), "NO_COLOR": "1", "TERM": "dumb"}
+    code, output = _run(command, folder, environment)
+    if code:
+        raise ExampleError(f"$ {command}\n{output}ends with {code}")
+    return output
+
+
+def _run(command: str, folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """Exit code and output of a command."""
+    ours = _OURS.fullmatch(command)
+    if ours is None:
+        run = subprocess.run(
+            ["bash", "-c", command],
+            cwd=folder,
+            env=os.environ | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return run.returncode, run.stdout
+    rest = ours["rest"]
+    apart = re.search(r"(?<!\|)\|(?!\|)|>", rest) is not None
+    code, *streams = _in_this_process(ours["module"], shlex.split(ours["words"]), environment, apart)
+    if not rest:
+        return code, streams[0].decode()
+    with tempfile.TemporaryDirectory() as place:
+        out, err = (Path(place, name) for name in ("out", "err"))
+        out.write_bytes(streams[0])
+        err.write_bytes(streams[1])
+        return _run(f"{{ cat {err} >&2; cat {out}; (exit {code}); }}{rest}", folder, environment)
+
+
+def _in_this_process(
+    module: str | None, words: list[str], environment: dict[str, str], apart: bool
+) -> tuple[int, bytes, bytes]:
+    """Exit code and both outputs of a program; unless they are to be apart, all in the first, as on a terminal."""
+    out = io.BytesIO()
+    err = io.BytesIO() if apart else out
+    code = None
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.dict(os.environ, environment))
+        stack.enter_context(mock.patch.object(sys, "stdin", stack.enter_context(open(os.devnull))))
+        stack.enter_context(contextlib.redirect_stdout(io.TextIOWrapper(out, "utf-8", write_through=True)))
+        stack.enter_context(contextlib.redirect_stderr(io.TextIOWrapper(err, "utf-8", write_through=True)))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("default")
+        try:
+            if module is None:
+                app(words, prog_name="tracelens-graph")
+            else:
+                code = import_module(f"{module}.__main__").main(words)
+        except SystemExit as end:
+            code = end.code
+        sys.stdout.flush()
+        return int(code or 0), out.getvalue(), b"" if err is out else err.getvalue()
 
 
 def _statements(text: str) -> Iterator[str]:

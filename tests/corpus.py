@@ -132,6 +132,13 @@ def parametrize(argument: str, paths: Iterable[Path]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(argument, cases((trace_id(path), path) for path in paths))
 
 
+def parametrize_all(argument: str, paths: Iterable[Path]) -> pytest.MarkDecorator:
+    """Like `parametrize`, for what takes long: the traces that are not chosen are left to `make proof`."""
+    marks = {True: (needs_corpus,), False: (needs_corpus, pytest.mark.proof)}
+    found = [pytest.param(path, id=trace_id(path), marks=marks[trace_id(path) in CHOSEN]) for path in paths]
+    return pytest.mark.parametrize(argument, found or cases([]))
+
+
 def cases(
     found: Iterable[tuple[object, ...]], *, needs: pytest.MarkDecorator = needs_corpus, width: int = 1
 ) -> list[object]:

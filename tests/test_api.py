@@ -20,7 +20,7 @@ from hypothesis import given
 from made_traces import traces
 
 import tracelens_graph as tlg
-from corpus import chosen_traces, kineto_traces, loaded, parametrize
+from corpus import chosen_traces, kineto_traces, loaded, parametrize, parametrize_all
 from tracelens_graph.api import from_networkx, load
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError, OutputError, TraceError
 from tracelens_graph.graph.core import Core
@@ -253,7 +253,7 @@ def test_generated_graphs_agree_and_come_back(trace: dict[str, Any]) -> None:
     assert from_networkx(again.to_networkx()).equals(again)
 
 
-@parametrize("path", [path for path in kineto_traces() if path.stat().st_size < 200_000])
+@parametrize_all("path", [path for path in kineto_traces() if path.stat().st_size < 200_000])
 def test_real_graphs_come_back(path: Path) -> None:
     graph = load(path)
     again = from_networkx(graph.to_networkx())

@@ -11,6 +11,7 @@ Names are imported on first use, so that `import tracelens_graph` costs next to 
 from __future__ import annotations
 
 from tracelens_graph._lazy import on_first_use as _on_first_use
+from tracelens_graph.registry import public_questions as _public_questions
 
 _NAMES = {
     "_version": "__version__",
@@ -19,24 +20,14 @@ _NAMES = {
     "analyses.critical_path.what_if": "what_if",
     "analyses.diagnosis.finding": "Finding",
     "analyses.diagnosis.verdict": "verdict",
-    "analyses.idle.idle": "idle_causes",
-    "analyses.kernels.kernel_categories": "kernel_category_detail kernel_category_summary",
-    "analyses.kernels.kernels": "kernel_summary",
-    "analyses.kernels.short_kernels": "short_kernel_histogram short_kernels_summary",
-    "analyses.launches.runtime": "runtime_summary",
+    "analyses.kernels.short_kernels": "short_kernel_histogram",
     "analyses.memory.over_time": "memory_over_time",
-    "analyses.ops.ops": "ops_summary ops_summary_by_category ops_unique_args",
     "analyses.performance.perf_sheets": "perf_sheets",
-    "analyses.performance.perf_tables": "unified_perf_summary",
-    "analyses.performance.roofline_summary": "roofline_summary unmodelled",
-    "analyses.places.attribution": "attribution",
+    "analyses.performance.roofline_summary": "roofline_summary",
     "analyses.places.modules": "modules",
     "analyses.questions": "QUESTIONS Question",
     "analyses.ranks.job": "collectives rank_tables",
     "analyses.report.report_tables": "ReportOptions report_tables",
-    "analyses.timeline.collectives": "coll_analysis",
-    "analyses.timeline.steps": "step_summary",
-    "analyses.timeline.timeline": "gpu_timeline",
     "api": "diff from_networkx load load_set",
     "categories.kernels": "KernelRule",
     "categories.ops": "OpRules Rule",
@@ -73,6 +64,9 @@ _NAMES = {
     "tables.column": "Column Role",
     "tables.table": "Table",
 }
-"""Module -> the public names that are imported from it, the only list of them; `__init__.pyi` is made of it."""
+"""Module -> the public names that are imported from it; `__init__.pyi` is made of it."""
+
+for _module, _names in _public_questions().items():
+    _NAMES[_module] = f"{_NAMES.get(_module, '')} {_names}"
 
 __getattr__, __dir__, __all__ = _on_first_use(__name__, _NAMES)

@@ -16,13 +16,12 @@ from made_traces import traces
 
 from corpus import cases, chosen_traces, loaded, needs_goldens, parametrize, reference_tables
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
-from tracelens_graph.analyses.timeline.collectives import coll_analysis
+from tracelens_graph.analyses.timeline.collectives import COLL_ANALYSIS, coll_analysis
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.timeline import COLL_ANALYSIS
 from tracelens_graph.tables.table import Table
 
 ARGUMENTS = {

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import CORPUS, GOLDENS, chosen_traces, loaded, needs_goldens, parametrize
-from tracelens_graph.analyses.across.compare import COMPARISONS, compare
+from tracelens_graph.analyses.across.compare import compare, comparison_of
 from tracelens_graph.analyses.across.outer_join import canonical, fold
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.compat.compare import compare_as_tracelens
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.schema.tables import TABLES, about_columns
+from tracelens_graph.registry import about_columns, schema_of
 from tracelens_graph.stores.csv_tables import CsvTables
 from tracelens_graph.tables.table import Table
 
@@ -250,8 +250,8 @@ def test_differences_add_up_on_real_traces(path: Path) -> None:
     core = loaded(path)
     runs = {"all": report_tables(core), "linked": report_tables(core, ReportOptions(linked_only=True))}
     for name, table in compare(runs).items():
-        for column in COMPARISONS[name].compared:
-            if TABLES[name].columns[column].adds_up and f"all::{column}" in table.columns and name != "gpu_timeline":
+        for column in comparison_of(name).compared:
+            if schema_of(name)[column].adds_up and f"all::{column}" in table.columns and name != "gpu_timeline":
                 totals = [np.nansum(np.asarray(run[name][column], float)) for run in runs.values()]
                 found = np.nansum(np.asarray(table[f"{column}__linked_diff"], float))
                 assert found == pytest.approx(totals[1] - totals[0], rel=1e-9, abs=1e-6)

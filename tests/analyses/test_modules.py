@@ -19,7 +19,7 @@ from corpus import chosen_traces, kineto_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.attribution import attribution
 from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER
-from tracelens_graph.analyses.places.modules import PASSES, WHOLE, modules
+from tracelens_graph.analyses.places.modules import MODULE_TREE, PASSES, WHOLE, modules
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.frameworks import PYTORCH
 from tracelens_graph.graph.core import Core
@@ -27,7 +27,6 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.places import MODULE_TREE
 from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 

@@ -13,8 +13,8 @@ from calls_to_replay import calls
 from handmade import HOSTILE, Run
 
 from corpus import CORPUS, needs_corpus, traces_named
+from tracelens_graph.registry import schema_of
 from tracelens_graph.replay.folder import INDEX, read_folder
-from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.utils.texts import width_of
 
@@ -241,7 +241,7 @@ def test_collectives_are_one_program(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("table", ["replay_signatures", "replay_coverage"])
 def test_a_table_alone(run: Run, trace: Path, table: str) -> None:
     found = rows(run("replay", trace, "--table", table, "-f", "csv")[1])
-    assert list(found[0]) == list(TABLES[table].columns)
+    assert list(found[0]) == list(schema_of(table))
     code, out, _ = run("replay", trace, "--table", table, "--top", "2")
     assert code == 0
     assert "ask next" not in out

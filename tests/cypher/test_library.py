@@ -70,7 +70,7 @@ def test_it_sees_complete_traces_only(query: Query) -> None:
 def test_its_twin_takes_its_parameters_with_its_defaults(query: Query) -> None:
     given = QUESTIONS[query.name].parameters
     wanted = {name: value for name, value in query.defaults.items() if name != "trace"}
-    assert {name: _literal(one.default) for name, one in given.items()} == wanted
+    assert {name: _literal(given[name].default) for name in wanted} == wanted
 
 
 def _literal(value: object) -> str:

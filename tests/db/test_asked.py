@@ -34,11 +34,11 @@ TRACES = [*RANKS, ALONE]
 @pytest.mark.parametrize(
     ("question", "given", "said"),
     [
-        ("steps", {}, "bert"),
-        ("steps", {"trace": RANKS[0]["id"]}, "job/rank0"),
-        ("divergences", {}, "job/rank1 (a), bert (b)"),
-        ("divergences", {"b": RANKS[1]["id"]}, "job/rank0 (a), job/rank1 (b)"),
-        ("divergences", {"b": RANKS[0]["id"]}, "job/rank0 (b)"),
+        ("step_summary", {}, "bert"),
+        ("step_summary", {"trace": RANKS[0]["id"]}, "job/rank0"),
+        ("diff_places", {}, "job/rank1 (a), bert (b)"),
+        ("diff_places", {"b": RANKS[1]["id"]}, "job/rank0 (a), job/rank1 (b)"),
+        ("diff_places", {"b": RANKS[0]["id"]}, "job/rank0 (b)"),
         ("slowest_ranks", {}, "bert"),
         ("slowest_ranks", {"run": "job"}, "run job"),
         ("run_history", {}, ""),
@@ -73,7 +73,7 @@ def test_what_is_no_trace_is_known() -> None:
 
 def test_no_rows_have_a_reason(neo4j: Connection) -> None:
     with neo4j.driver() as driver:
-        said = why_empty(driver, neo4j.database, library()["steps"], [], {})
+        said = why_empty(driver, neo4j.database, library()["step_summary"], [], {})
     assert said.startswith("the database holds no complete trace; `tracelens-graph db push")
     with pytest.raises(DatabaseError, match="it holds none: `tracelens-graph db push"):
         resolve([], "x")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reference import host_parents, launches
 
-from corpus import kineto_traces, loaded, parametrize
+from corpus import kineto_traces, loaded, parametrize, parametrize_all
 from tracelens_graph.graph import forest
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
@@ -60,7 +60,7 @@ def check_structure(core: Core) -> None:
         host = above[climbing]
 
 
-@parametrize("path", kineto_traces())
+@parametrize_all("path", kineto_traces())
 def test_real_forests_and_links_equal_the_plain_rules(path: Path) -> None:
     events = read(path)
     core = loaded(path)

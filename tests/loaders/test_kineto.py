@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus import kineto_traces, needs_corpus, parametrize
+from corpus import kineto_traces, needs_corpus, parametrize_all
 from tracelens_graph.errors import ChangedTraceError, NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto import chunks, loader
@@ -442,7 +442,7 @@ def test_a_second_process_that_dies_is_not_missed(tmp_path: Path, monkeypatch: p
     assert load_core(path).equals(one)
 
 
-@parametrize("path", kineto_traces())
+@parametrize_all("path", kineto_traces())
 def test_original_arguments_of_real_events_are_found_again(path: Path) -> None:
     parsed = json.loads(gzip.decompress(path.read_bytes()))
     events = parsed["traceEvents"] if isinstance(parsed, dict) else parsed

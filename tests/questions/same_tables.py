@@ -33,6 +33,8 @@ def _file(table: Table, columns: list[str]) -> str:
     return file.getvalue()
 
 
-def of_theme(theme: str) -> dict[str, Question]:
-    """The questions of a theme that have a query."""
-    return {name: one for name, one in QUESTIONS.items() if one.query and one.query.theme == theme}
+def twins(names: str) -> dict[str, Question]:
+    """Questions by name, each of which has a query."""
+    found = {name: QUESTIONS[name] for name in names.split()}
+    assert all(one.query for one in found.values())
+    return found

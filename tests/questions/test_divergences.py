@@ -24,7 +24,7 @@ from tracelens_graph.tables.table import Table
 
 Ask = Callable[..., tuple[Table, Table]]
 Pair = tuple[TraceMember, TraceMember]
-NAMES = ("divergences", "kernel_replacements", "layer_differences")
+NAMES = ("diff_places", "kernel_replacements", "layer_differences")
 
 
 def model(layers: Sequence[Sequence[tuple[str, list[str], float]]], **more: Any) -> Any:
@@ -110,7 +110,7 @@ def test_layers_that_differ() -> None:
 def test_places_add_up_to_the_change() -> None:
     for pair in (handmade(), simulated_pair()):
         windows = median_steps(pair[0].window, pair[1].window)
-        table = QUESTIONS["divergences"](pair, top=0)
+        table = QUESTIONS["diff_places"](pair, top=0)
         change = [int(w.core.columns.dur_ns[w.gpu_rows].sum()) for w in windows]
         assert round(sum(table["change_ms"]) * 1e6) == change[1] - change[0]
 
@@ -119,14 +119,14 @@ def test_the_other_way_round_turns_the_changes() -> None:
     for pair in (handmade(), simulated_pair()):
         for name in NAMES:
             there, back = QUESTIONS[name](pair, top=0), QUESTIONS[name](pair[::-1], top=0)
-            change = "change_ms" if name == "divergences" else "change_us"
+            change = "change_ms" if name == "diff_places" else "change_us"
             assert sorted(there[change]) == sorted(-x for x in back[change])
 
 
 def test_a_trace_against_its_copy_has_no_differences() -> None:
     core, again = (model([[MM, RELU]] * 3, copy=number) for number in (1, 2))
     same = {"a": core, "b": again}
-    assert not any(QUESTIONS["divergences"](same)["change_ms"])
+    assert not any(QUESTIONS["diff_places"](same)["change_ms"])
     for name, said in (("kernel_replacements", "no other kernel took"), ("layer_differences", "no layer differs")):
         table = QUESTIONS[name](same)
         assert len(table) == 0
@@ -135,7 +135,7 @@ def test_a_trace_against_its_copy_has_no_differences() -> None:
 
 def test_windows_are_taken_as_they_are() -> None:
     steps = TraceSet(simulated_pair()).narrowed(step=3)
-    table = QUESTIONS["divergences"](steps, top=0)
+    table = QUESTIONS["diff_places"](steps, top=0)
     assert "step 3" in table.title
     ns = [int(one.core.columns.dur_ns[one.window.gpu_rows].sum()) for one in steps]
     assert round(sum(table["change_ms"]) * 1e6) == ns[1] - ns[0]

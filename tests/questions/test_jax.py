@@ -31,7 +31,7 @@ Ask = Callable[..., tuple[Table, Table]]
 
 OF_ONE = [name for name, question in QUESTIONS.items() if question.query and not question.several]
 OF_TWO = [name for name, question in QUESTIONS.items() if question.query and {"a", "b"} <= set(question.parameters)]
-STEPPED = [name for name in OF_ONE if "step" in QUESTIONS[name].parameters]
+STEPPED = [name for name in OF_ONE if "step" in QUESTIONS[name].query.parameters]  # type: ignore[union-attr]
 ANSWERED = (
     "steps", "ops_unique_args", "programs", "modules", "python_lines", "launch_delay", "forward_backward", "copies",
     "op_signatures", "instruction_costs", "path_to_python", "unlinked",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from handmade import span
 from memory_traces import instant, training
-from same_tables import assert_same, of_theme
+from same_tables import assert_same, twins
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.db.database import Database
@@ -18,7 +18,7 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
-QUERIES = of_theme("memory")
+QUERIES = twins("allocations_by_module memory_peak")
 Ask = Callable[..., tuple[Table, Table]]
 
 UNSEEN = [

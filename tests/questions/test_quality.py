@@ -14,7 +14,7 @@ from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from made_traces import traces
 from placed_traces import placed
-from same_tables import assert_same, of_theme
+from same_tables import assert_same, twins
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.performance.roofline_summary import unmodelled
@@ -29,12 +29,12 @@ from tracelens_graph.schema import Flag
 from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
-QUERIES = of_theme("quality")
+QUERIES = twins("incomplete_traces outliving_events unlinked unmodelled")
 
 incomplete_traces = QUESTIONS["incomplete_traces"]
 outliving_events = QUESTIONS["outliving_events"]
 unlinked = QUESTIONS["unlinked"]
-unmodelled_time = QUESTIONS["unmodelled_time"]
+unmodelled_time = QUESTIONS["unmodelled"]
 
 Ask = Callable[..., tuple[Table, Table]]
 
@@ -185,7 +185,7 @@ def test_damaged_traces_are_incomplete() -> None:
     assert [row["run"] for row in incomplete_traces(found, run="b").records()] == ["b"]
 
 
-@pytest.mark.parametrize("name", ["unlinked", "unmodelled_time"])
+@pytest.mark.parametrize("name", ["unlinked", "unmodelled"])
 def test_a_step_that_is_not_there(name: str) -> None:
     with pytest.raises(AnalysisError, match="no step 9"):
         QUESTIONS[name](work(), step=9)
@@ -227,7 +227,7 @@ def test_the_database_says_the_same_of_real_traces(ask: Ask, path: Path, name: s
     assert_same(*ask(loaded(path), name))
 
 
-@pytest.mark.parametrize("name", ["unlinked", "unmodelled_time"])
+@pytest.mark.parametrize("name", ["unlinked", "unmodelled"])
 @pytest.mark.parametrize(("trace", "number"), [("work", 1), ("simulated", 4)])
 def test_the_database_says_the_same_of_a_step(ask: Ask, trace: str, number: int, name: str) -> None:
     assert_same(*ask(MADE[trace](), name, step=number))

@@ -13,7 +13,7 @@ from call_trees import BACKWARD, FORWARD, Call, frame, op, run, trace
 from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from made_traces import traces
-from same_tables import assert_same, of_theme
+from same_tables import assert_same, twins
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.kernels.copies import SIZES
@@ -27,7 +27,10 @@ from tracelens_graph.perf.devices import architecture
 from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
-QUERIES = of_theme("shapes")
+QUERIES = twins(
+    "category_shares copies graph_launches instruction_costs kernels_by_tile modules_of_signature op_signatures "
+    "short_kernels"
+)
 
 category_shares = QUESTIONS["category_shares"]
 copies = QUESTIONS["copies"]

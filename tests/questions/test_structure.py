@@ -13,7 +13,7 @@ from call_trees import BACKWARD, FORWARD, Call, annotation, frame, launch, load,
 from handmade import small_trace, span
 from hypothesis import given
 from made_traces import traces
-from same_tables import assert_same, of_theme
+from same_tables import assert_same, twins
 
 from corpus import loaded, needs_corpus, parametrize, traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
@@ -23,7 +23,7 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
-QUERIES = of_theme("structure")
+QUERIES = twins("odd_layers path_to_python recomputed_share repeated_subtrees unusual_kernels")
 
 odd_layers = QUESTIONS["odd_layers"]
 path_to_python = QUESTIONS["path_to_python"]

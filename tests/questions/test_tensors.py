@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from same_tables import assert_same, of_theme
+from same_tables import assert_same, twins
 
 from corpus import CHECKOUT
 from tracelens_graph.analyses.questions import QUESTIONS
@@ -18,7 +18,7 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
-QUERIES = of_theme("tensors")
+QUERIES = twins("bytes_alive copy_chains peak_bytes_by_module shared_reads storage_kernels tensor_makers")
 SMALL: dict[str, Any] = {"batch": 2, "tokens": 16, "width": 32, "heads": 2, "vocabulary": 64}
 
 Ask = Callable[..., tuple[Table, Table]]

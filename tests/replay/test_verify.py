@@ -18,12 +18,12 @@ from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.replay.arguments import Argument, TensorValue
 from tracelens_graph.replay.folder import INDEX, Program, write_folder
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced
+from tracelens_graph.replay.tables import OUTCOMES
 from tracelens_graph.replay.verify import verify as verifying
 from tracelens_graph.replay.verify.batches import Ran
 from tracelens_graph.replay.verify.observed import Observed
 from tracelens_graph.replay.verify.outcomes import compared
 from tracelens_graph.replay.verify.verify import verify
-from tracelens_graph.schema.tables.replay import OUTCOMES
 from tracelens_graph.tables.table import Table
 
 DIMS = ((4, 8), (8, 2))

@@ -21,13 +21,13 @@ from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.registry import HOMES
 from tracelens_graph.reports.comment import ROOM, report_comment
 from tracelens_graph.reports.csv import write_csv, write_folder
 from tracelens_graph.reports.document import facts, report_json
 from tracelens_graph.reports.json import table_json
 from tracelens_graph.reports.markdown import table_markdown
 from tracelens_graph.reports.xlsx import MAX_CELL, workbook
-from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import width_of
 
@@ -175,4 +175,4 @@ def test_terminal_obeys_nothing(tables: dict[str, Table]) -> None:
 
 
 def test_names_of_tables_are_ours(tables: dict[str, Table]) -> None:
-    assert set(tables) - {"hostile"} <= set(TABLES)
+    assert set(tables) - {"hostile"} <= set(HOMES)

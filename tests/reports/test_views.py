@@ -8,8 +8,8 @@ from handmade import small_trace
 
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.registry import about_columns
 from tracelens_graph.reports.views import column_named, sort, top, view
-from tracelens_graph.schema.tables import about_columns
 from tracelens_graph.tables.table import Table
 
 

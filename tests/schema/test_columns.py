@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,46 +14,47 @@ import openpyxl
 import pytest
 from handmade import small_trace
 
-from tracelens_graph.analyses.across import compare as comparing
-from tracelens_graph.analyses.across.compare import Comparison, compare
+from tracelens_graph.analyses.across.compare import Comparison, compare, comparison_of
 from tracelens_graph.analyses.across.outer_join import fold
 from tracelens_graph.analyses.ops import ops
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.analyses.report import report_tables as reports
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.cli import gate
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture
+from tracelens_graph.registry import HOMES, REPORT, schema_of, schemas
 from tracelens_graph.reports.comparison import brief
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.reports.json import table_object
 from tracelens_graph.reports.views import column_named, view
-from tracelens_graph.schema import tables as schema
-from tracelens_graph.schema.tables import REPORT_TABLES, TABLES, tracelens_jax, tracelens_ranks
 from tracelens_graph.stores.csv_tables import read_table
-from tracelens_graph.tables.column import Column, Role, TableSchema, headings, instance_column, keys, main_column
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables import schema
+from tracelens_graph.tables.column import Column, Role, headings, instance_column, keys, main_column
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
 
 NEW = "registers_sum"
 DECLARED = Column("registers of all kernels", "", Role.sum, "regs", compared="diff", figure="regs")
 
 
 @pytest.fixture
-def with_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A column more in `ops_summary`: declared in the schema, and filled by the analysis."""
-    old = TABLES["ops_summary"]
+def with_column(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A column more in `ops_summary`: declared, and filled by the analysis."""
+    old = schema_of("ops_summary")
+    monkeypatch.setitem(schema.DECLARED, "ops_summary", old)
     new = replace(old, columns={**old.columns, NEW: DECLARED})
-    monkeypatch.setitem(schema.TABLES, "ops_summary", new)  # type: ignore[arg-type]
-    monkeypatch.setitem(comparing.COMPARISONS, "ops_summary", Comparison.of(new))  # type: ignore[arg-type]
+    comparison_of.cache_clear()
+    compute = ops.ops_summary
 
     def filled(*given: Any, **options: Any) -> Table:
-        table = ops.ops_summary(*given, **options)
-        columns = {**table.columns, NEW: np.arange(len(table)) * 100.0 + 7}
-        return Table(table.name, columns, {name: new.columns[name] for name in columns}, table.title, table.notes)
+        table = compute(*given, **options)
+        return new.table({**table.columns, NEW: np.arange(len(table)) * 100.0 + 7}, table.title, table.notes)
 
-    monkeypatch.setitem(reports.TABLES, "ops_summary", lambda w, o: filled(w))  # type: ignore[arg-type]
+    monkeypatch.setattr(ops, "ops_summary", filled)
+    yield
+    comparison_of.cache_clear()
 
 
 @pytest.fixture
@@ -102,10 +104,6 @@ def test_one_declaration_serves_them_all(core: Core, tmp_path: Path, monkeypatch
     assert f"| `{NEW}` |  | {DECLARED.definition} |" in make_reference.tables()
 
 
-def test_the_tables_of_a_report_are_those_that_the_schema_names() -> None:
-    assert tuple(reports.TABLES) == REPORT_TABLES
-
-
 EVERYTHING = ReportOptions(
     micro_idle_us=5, short_kernels_us=100, overlap=True, first_occurrence=True, call_stack=True, recompute=True,
     by_kernel_count=True, by_module=True, kernel_categories=True, arch=architecture("h100-sxm"),
@@ -117,22 +115,26 @@ def test_every_column_that_is_filled_is_declared(core: Core) -> None:
     tables = dict(report_tables(core))
     tables |= {f"{name} with all options": table for name, table in report_tables(core, EVERYTHING).items()}
     for name, question in QUESTIONS.items():
-        tables[name] = question.function(several if question.several else core.everything, **question.fixed)
+        tables[name] = question.function(several if question.several else core.everything)
     undeclared = {name: [column for column in one.columns if column not in one.about] for name, one in tables.items()}
     assert {name: columns for name, columns in undeclared.items() if columns} == {}
 
 
-def test_a_cell_of_no_declared_column_is_an_error() -> None:
-    about = {"a": Column("it")}
-    assert columns_of([{"a": 1}, {"a": 2}], about) == {"a": [1, 2]}
-    with pytest.raises(ValueError, match="columns that are not declared: b, c"):
-        columns_of([{"a": 1, "c": 2}, {"b": 1, "a": 1}], about)
+def test_a_cell_of_no_declared_column_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "DECLARED", {})
+    made = TableSchema("made", "What is it.", {"a": Column("it")})
+    assert made.of_records([{"a": 1}, {"a": 2}]).columns == {"a": [1, 2]}
+    assert made.empty().columns == {"a": []}
+    with pytest.raises(ValueError, match="made: columns that are not declared: b, c"):
+        made.of_records([{"a": 1, "c": 2}, {"b": 1, "a": 1}])
+    with pytest.raises(ValueError, match="made: columns that are not declared: b"):
+        made.table({"a": [1], "b": [2]})
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", HOMES)
 def test_declarations_are_sound(name: str) -> None:
-    about = TABLES[name].columns
-    assert TABLES[name].answers.endswith(".")
+    about = schema_of(name)
+    assert schema_of(name).answers.endswith(".")
     assert all(column.definition for column in about.values())
     assert sum(column.compared == "main" for column in about.values()) <= 1
     assert sum(column.role is Role.instance for column in about.values()) <= 1
@@ -140,15 +142,15 @@ def test_declarations_are_sound(name: str) -> None:
         assert keys(about)
     told = [heading for heading in headings(about).values() if heading]
     assert len(set(told)) == len(told), "two columns with one heading"
-    if TABLES[name].figure:
+    if schema_of(name).figure:
         assert {column.figure for column in about.values() if column.figure}
 
 
 def test_shares_of_different_wholes_have_headings_of_their_own() -> None:
     """People see these side by side in a report."""
     wholes: dict[str, set[str]] = {}
-    for name in REPORT_TABLES:
-        for column in TABLES[name].columns.values():
+    for name in REPORT:
+        for column in schema_of(name).columns.values():
             if column.unit == "%" and column.heading:
                 wholes.setdefault(column.heading, set()).add(column.definition)
     assert all(len(definitions) == 1 for definitions in wholes.values()), wholes
@@ -160,15 +162,16 @@ def test_names_that_only_we_have_are_snake_case() -> None:
     theirs = {"gpu_timeline", "ops_summary_by_category", "ops_summary", "ops_unique_args", "unified_perf_summary",
               "kernel_summary", "kernel_category_detail", "kernel_category_summary", "coll_analysis",
               "short_kernels_summary", "short_kernels", "comparison", "diff_stats", "diff_stats_unique_args_summary",
-              "perf_summary_by_lca", *tracelens_ranks.SCHEMAS, *tracelens_jax.SCHEMAS}  # fmt: skip
+              "perf_summary_by_lca", "perf_sheet",
+              *(name for name, home in HOMES.items() if home.module.startswith("compat."))}  # fmt: skip
     suffixes = {"ms": "_ms", "us": "_us", "%": "percent"}
-    for name, table in TABLES.items():
+    for name, table in schemas().items():
         if name in theirs:
             continue
         for column, about in table.columns.items():
             assert column == column.lower(), (name, column)
             assert column.isidentifier(), (name, column)
-            if about.unit in suffixes and table is not TABLES["short_kernel_histogram"]:
+            if about.unit in suffixes and name != "short_kernel_histogram":
                 assert suffixes[about.unit] in column, (name, column)
 
 
@@ -203,13 +206,14 @@ def test_roles_fold() -> None:
     ]  # fmt: skip
 
 
-def test_what_a_schema_says() -> None:
+def test_what_a_schema_says(monkeypatch: pytest.MonkeyPatch) -> None:
     about = {
         "name": Column("", role=Role.key, heading="op"),
         "time": Column("", "ms", Role.sum, compared="main"),
         "uid": Column("", role=Role.instance),
     }
-    how = Comparison.of(TableSchema("Times.", about, counts="kernel"))
+    monkeypatch.setattr(schema, "DECLARED", {})
+    how = Comparison.of(TableSchema("made", "Times.", about, counts="kernel"))
     assert (how.keys, how.main, how.unit, how.label, how.counted) == (("name",), "time", "ms", ("name",), "kernel")
     assert headings(about) == {"name": "op"}
     assert instance_column(about) == "uid"

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
 
-from corpus import kineto_traces, loaded, parametrize
+from corpus import kineto_traces, loaded, parametrize, parametrize_all
 from tracelens_graph.errors import AnalysisError, ChangedTraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
@@ -84,7 +84,7 @@ def assert_same_places(piece: Piece, small: Core) -> None:
     assert expected <= Counter((phase, key, small.threads[t], time) for phase, key, t, time in small.autograd_flows)
 
 
-@parametrize("path", kineto_traces())
+@parametrize_all("path", kineto_traces())
 def test_pieces_of_real_traces_keep_every_place(path: Path) -> None:
     core = loaded(path)
     draw = random.Random(path.name)

@@ -17,7 +17,7 @@ from hypothesis import given
 from made_traces import traces
 from profiles import examples
 
-from corpus import kineto_traces, loaded, parametrize
+from corpus import kineto_traces, loaded, parametrize, parametrize_all
 from tracelens_graph.errors import MissingExtraError, OutputError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
@@ -67,7 +67,7 @@ def assert_graphml_is(file: Path, core: Core) -> None:
         assert {key: str(theirs[key]) for key in text} == {key: str(ours[key]) for key in text}
 
 
-@parametrize("path", SMALL)
+@parametrize_all("path", SMALL)
 def test_graphml_of_real_traces_is_the_networkx_graph(path: Path, tmp_path: Path) -> None:
     core = loaded(path)
     done = export_graph(core, tmp_path / "graph.graphml")

@@ -20,7 +20,7 @@ from graph_damage import index_of, span_of
 from hypothesis import given
 from made_traces import traces
 
-from corpus import kineto_traces, parametrize
+from corpus import kineto_traces, parametrize_all
 from tracelens_graph.errors import ChangedTraceError, NotATraceError, OutputError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
@@ -59,7 +59,7 @@ def saved(tmp_path: Path) -> Path:
     return tmp_path / "trace.tlg"
 
 
-@parametrize("path", kineto_traces())
+@parametrize_all("path", kineto_traces())
 def test_real_graphs_come_back_with_all_their_events(path: Path, tmp_path: Path) -> None:
     trace = tmp_path / path.name
     shutil.copyfile(path, trace)

@@ -1,30 +1,28 @@
-"""All questions that can be asked of a trace or of several, by name: one registry for Python, the command line, Cypher.
+"""All questions that can be asked of a trace or of several, by name: for Python, the command line, and Cypher.
 
 `QUESTIONS["idle_gaps"](graph, top=5)` is a `Table`, and so is what the query `idle_gaps` gives of the same trace in a
 database: where there is a query of a question's name, both have the same rows, and the table all of its columns.
 
-To add a question, write a function of a window (or of a `TraceSet`) that returns a `Table`, declare the table's columns
-in `tracelens_graph.schema.tables`, and give it a line here. A Cypher file of its name in `cypher/` is its twin.
+To add a question, write a function of a window (or of `traces`, a `TraceSet`) in a folder of `analyses`, declare its
+table beside it, and name it in `tracelens_graph.registry`. A Cypher file of its name in `cypher/` is its twin.
 """
 
 from __future__ import annotations
 
 import builtins
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.cypher import Query, library
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window, narrow, window_of
-from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.registry import HOMES, RENAMED, Home, Renamed, current, schema_of
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
 from tracelens_graph.utils.texts import whole_number
@@ -108,51 +106,63 @@ class Question:
 
     Attributes:
         name: its name, also that of its table and of its query.
-        theme: what it is about, in a word.
-        home: module below `tracelens_graph.analyses`, and function.
-        several: whether it is asked of several traces.
-        columns: of several traces, the columns of `schema.STORED` that it reads; None for all.
-        fixed: arguments that it gives to the function.
+        renamed: what it is called now, if the name is an old one.
     """
 
     name: str
-    theme: str
-    home: str
-    several: bool = False
-    columns: tuple[str, ...] | None = None
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    renamed: Renamed | None = None
+
+    @property
+    def _home(self) -> Home:
+        return HOMES[self.renamed.name if self.renamed else self.name]
+
+    @property
+    def theme(self) -> str:
+        """What it is about, in a word."""
+        return self._home.theme
 
     @cached_property
     def function(self) -> Callable[..., Table]:
         """What answers it; imported when it is first needed."""
-        module, _, name = self.home.rpartition(".")
-        found: Callable[..., Table] = getattr(import_module(f"tracelens_graph.analyses.{module}"), name)
+        found: Callable[..., Table] = getattr(self._home.load(), self._home.function)
         return found
+
+    @cached_property
+    def several(self) -> bool:
+        """Whether it is asked of several traces."""
+        return next(iter(inspect.signature(self.function).parameters)) == "traces"
+
+    @property
+    def columns(self) -> Sequence[str] | None:
+        """Of several traces, the columns of `schema.STORED` that it reads; None for all."""
+        return schema_of(self.name).reads
 
     @property
     def query(self) -> Query | None:
         """Its twin in Cypher."""
-        return library().get(self.name)
+        return library().get(current(self.name))
 
     @property
     def answers(self) -> str:
         """What it answers, in a sentence."""
-        return TABLES[self.name].answers if self.name in TABLES else inspect.getdoc(self.function) or ""
+        return schema_of(self.name).answers
 
     @cached_property
     def parameters(self) -> Mapping[str, Parameter]:
-        """Its parameters by name. Those of a query, where it has one; else the plain ones of its function."""
-        told = {} if self.several else {STEP: Parameter(STEP, (int, type(None)), None)}
+        """Its parameters by name: the plain ones of its function."""
+        found = {} if self.several else {STEP: Parameter(STEP, (int, type(None)), None)}
         hints = get_type_hints(self.function, localns=_Known(vars(builtins) | self.function.__globals__))
         _, *own = inspect.signature(self.function).parameters.values()
         for one in own:
             types = _types(hints[one.name])
             is_plain = any(kind in _PLAIN or isinstance(kind, str) for kind in types)
-            if one.name not in self.fixed and is_plain and one.default is not inspect.Parameter.empty:
-                told[one.name] = Parameter(one.name, types, one.default)
-        if self.query:
-            return {name: one for name, one in told.items() if name in self.query.parameters}
-        return told
+            if one.name not in self._given and is_plain and one.default is not inspect.Parameter.empty:
+                found[one.name] = Parameter(one.name, types, one.default)
+        return found
+
+    @property
+    def _given(self) -> Mapping[str, Any]:
+        return self.renamed.given if self.renamed else {}
 
     def __call__(self, given: Any, **parameters: Any) -> Table:
         """The answer.
@@ -171,11 +181,11 @@ class Question:
             self.parameters[name].check(parameters[name])
         if self.several:
             traces = TraceSet.of(given)
-            table = self._named(self.function(traces, **self.fixed, **parameters))
+            table = self._under_its_name(self.function(traces, **self._given, **parameters))
             table.notes = [*table.notes, *self._remarks(table, traces, parameters)]
             return table
         w = narrow(self._window(given), step=parameters.pop(STEP, None))
-        return self._named(self.function(w, **self.fixed, **parameters))
+        return self._under_its_name(self.function(w, **self._given, **parameters))
 
     def _window(self, given: Any) -> Window:
         """The window that a question about one trace is asked of; the analysis says whether it needs times."""
@@ -195,12 +205,14 @@ class Question:
         if not (len(table) or table.notes) and (note := why_empty(self.name, traces, given)):
             yield note
 
-    def _named(self, table: Table) -> Table:
-        """The table under the question's name; where arguments are fixed, without columns that say nothing then."""
-        declared = TABLES[self.name].columns if self.fixed else table.columns
-        names = [name for name in table.columns if name in declared]
-        about = {name: table.about[name] for name in names}
-        return Table(self.name, {name: table[name] for name in names}, about, table.title, table.notes)
+    def _under_its_name(self, table: Table) -> Table:
+        """The table under the question's name, with the columns that it had under an old one."""
+        table = replace(table, name=self.name)
+        if not (self.renamed and self.renamed.columns):
+            return table
+        names = {old: new for old, new in self.renamed.columns.items() if new in table.columns}
+        columns = {old: table[new] for old, new in names.items()}
+        return replace(table, columns=columns, about={old: table.about[new] for old, new in names.items()})
 
 
 _PLAIN = {int, float, str, bool}
@@ -227,7 +239,8 @@ def parameters_of(query: Query) -> Mapping[str, Parameter]:
     A number takes the place of a whole number too, but for a number of rows.
     """
     if query.theme:
-        return QUESTIONS[query.name].parameters if query.name in QUESTIONS else {}
+        known = QUESTIONS[query.name].parameters if query.name in QUESTIONS else {}
+        return {name: one for name, one in known.items() if name in query.parameters}
     told = {}
     for name, default in query.asked.defaults.items():
         if name == STEP and default.kind in (int, type(None)):
@@ -239,86 +252,25 @@ def parameters_of(query: Query) -> Mapping[str, Parameter]:
     return told
 
 
-def _questions() -> Mapping[str, Question]:
-    one = [
-        ("timeline", "gpu_timeline", "timeline.timeline.gpu_timeline"),
-        ("timeline", "steps", "timeline.steps.step_summary"),
-        ("timeline", "step_summary", "timeline.steps.step_summary"),
-        ("timeline", "exposed_communication", "timeline.streams.exposed_communication"),
-        ("timeline", "coll_analysis", "timeline.collectives.coll_analysis"),
-        ("timeline", "idle_gaps", "idle.idle_gaps.idle_gaps"),
-        ("timeline", "idle_causes", "idle.idle.idle_causes"),
-        ("timeline", "stream_overlap", "timeline.streams.stream_overlap"),
-        ("attribution", "ops_summary_by_category", "ops.ops.ops_summary_by_category"),
-        ("attribution", "ops_summary", "ops.ops.ops_summary"),
-        ("attribution", "ops_unique_args", "ops.ops.ops_unique_args"),
-        ("attribution", "kernel_summary", "kernels.kernels.kernel_summary"),
-        ("attribution", "unified_perf_summary", "performance.perf_tables.unified_perf_summary"),
-        ("attribution", "runtime_summary", "launches.runtime.runtime_summary"),
-        ("attribution", "attribution", "places.attribution.attribution"),
-        ("attribution", "programs", "ops.programs.programs"),
-        ("attribution", "modules", "places.modules.module_times"),
-        ("attribution", "gpu_time_under", "places.python_lines.gpu_time_under"),
-        ("attribution", "python_lines", "places.python_lines.python_lines"),
-        ("attribution", "launch_delay", "launches.launch_delay.launch_delay"),
-        ("attribution", "forward_backward", "ops.passes.forward_backward"),
-        ("attribution", "unlaunched_gpu_time", "launches.unlinked.unlaunched_gpu_time"),
-        ("shapes", "category_shares", "kernels.shares.category_shares"),
-        ("shapes", "kernel_category_summary", "kernels.kernel_categories.kernel_category_summary"),
-        ("shapes", "kernel_category_detail", "kernels.kernel_categories.kernel_category_detail"),
-        ("shapes", "kernels_by_tile", "kernels.shares.kernels_by_tile"),
-        ("shapes", "short_kernels", "kernels.short_kernels.short_kernels"),
-        ("shapes", "short_kernels_summary", "kernels.short_kernels.short_kernels_summary"),
-        ("shapes", "copies", "kernels.copies.copies"),
-        ("shapes", "graph_launches", "kernels.graph_launches.graph_launches"),
-        ("shapes", "op_signatures", "ops.signatures.op_signatures"),
-        ("shapes", "instruction_costs", "ops.instruction_costs.instruction_costs"),
-        ("shapes", "modules_of_signature", "ops.signatures.modules_of_signature"),
-        ("structure", "repeated_subtrees", "structure.structure.repeated_subtrees"),
-        ("structure", "odd_layers", "structure.layers.odd_layers"),
-        ("structure", "path_to_python", "structure.structure.path_to_python"),
-        ("structure", "unusual_kernels", "structure.structure.unusual_kernels"),
-        ("structure", "recomputed_share", "structure.structure.recomputed_share"),
-        ("tensors", "storage_kernels", "tensors.storages.storage_kernels"),
-        ("tensors", "tensor_makers", "tensors.copies.tensor_makers"),
-        ("tensors", "copy_chains", "tensors.copies.copy_chains"),
-        ("tensors", "bytes_alive", "tensors.storages.bytes_alive"),
-        ("tensors", "peak_bytes_by_module", "tensors.storages.peak_bytes_by_module"),
-        ("tensors", "shared_reads", "tensors.storages.shared_reads"),
-        ("memory", "memory_summary", "memory.peak.memory_summary"),
-        ("memory", "memory_peak", "memory.peak.memory_peak"),
-        ("memory", "allocations_by_module", "memory.by_module.allocations_by_module"),
-        ("quality", "unlinked", "launches.unlinked.unlinked"),
-        ("quality", "outliving_events", "structure.outliving.outliving_events"),
-        ("quality", "unmodelled_time", "performance.roofline_summary.unmodelled"),
-    ]
-    charged = ("argset", "owner", "thread")
-    several: list[tuple[str, str, str, tuple[str, ...] | None]] = [
-        ("across", "common_signatures", "across.signatures.common_signatures", charged),
-        ("across", "kernel_choices", "across.signatures.kernel_choices", charged),
-        ("across", "ops_only_in_one", "across.signatures.ops_only_in_one", charged),
-        ("across", "divergences", "across.divergences.divergences", None),
-        ("across", "kernel_replacements", "across.divergences.kernel_replacements", None),
-        ("across", "layer_differences", "across.divergences.layer_differences", None),
-        ("across", "run_history", "across.history.run_history", ("device", "stream", "thread")),
-        ("across", "collective_spread", "ranks.collective_tables.collective_spread", OF_RANKS),
-        ("across", "slowest_ranks", "ranks.rank_tables.slowest_ranks", OF_RANKS),
-        ("across", "waits_by_group", "ranks.collective_tables.waits_by_group", OF_RANKS),
-        ("across", "path_of_step", "critical_path.job_paths.path_of_step", None),
-        ("quality", "incomplete_traces", "across.history.incomplete_traces", ()),
-    ]
-    fixed: Mapping[str, Mapping[str, Any]] = {"steps": {"top_ops": 0}}
-    of_one = {name: Question(name, theme, home, fixed=fixed.get(name, {})) for theme, name, home in one}
-    of_several = {name: Question(name, theme, home, True, columns) for theme, name, home, columns in several}
-    return _Questions(of_one | of_several)
+class _Questions(Mapping[str, Question]):
+    """Questions by name; old names are understood, and a name that none has gets a hint."""
+
+    def __init__(self) -> None:
+        self._current = {name: Question(name) for name, home in HOMES.items() if home.is_question}
+
+    def __getitem__(self, name: str) -> Question:
+        if name in RENAMED:
+            return Question(name, RENAMED[name])
+        if name not in self._current:
+            raise KeyError(f"there is no question {name!r}; {hint(str(name), self)}")
+        return self._current[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._current)
+
+    def __len__(self) -> int:
+        return len(self._current)
 
 
-class _Questions(dict[str, Question]):
-    """Questions by name, with a hint for a name that none has."""
-
-    def __missing__(self, name: str) -> Question:
-        raise KeyError(f"there is no question {name!r}; {hint(str(name), self)}")
-
-
-QUESTIONS: Mapping[str, Question] = _questions()
+QUESTIONS: Mapping[str, Question] = _Questions()
 """All questions by name; `QUESTIONS[name](graph)` is the answer, a `Table`."""

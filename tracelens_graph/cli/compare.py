@@ -133,9 +133,11 @@ def _check_output(table: str | None, outputs: Outputs, layout: Layout) -> None:
          "--layout tracelens needs --csv or --table"),
     )  # fmt: skip
     if layout is Layout.own and table is not None:
-        from tracelens_graph.analyses.across.compare import COMPARISONS
+        from tracelens_graph.analyses.across.compare import can_be_compared
+        from tracelens_graph.registry import HOMES
 
-        check_name("--table", table, COMPARISONS)
+        if not can_be_compared(table):
+            check_name("--table", table, dict.fromkeys(filter(can_be_compared, HOMES)))
 
 
 def _conditions(texts: Sequence[str], options: ReportOptions) -> list[gate.Condition]:

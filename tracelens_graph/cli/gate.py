@@ -285,9 +285,9 @@ def _timeline_figures() -> dict[str, Figure]:
 
 def figures_of_report() -> Figures:
     """The figures of a report."""
-    from tracelens_graph.schema.tables import REPORT_TABLES
+    from tracelens_graph.registry import REPORT
 
-    return Figures(_timeline_figures(), _named(REPORT_TABLES), has_unlinked=True)
+    return Figures(_timeline_figures(), _named(REPORT), has_unlinked=True)
 
 
 def figures_of_diff() -> Figures:
@@ -308,7 +308,7 @@ def figures_of_ranks() -> Figures:
 
 def figures_of_link() -> Figures:
     """The figures of a linked pair of traces: how much links, and how much round-trips."""
-    from tracelens_graph.schema.tables.linkage import COUNTED
+    from tracelens_graph.linkage.tables import COUNTED
 
     return Figures(_fixed("link_counts", COUNTED), {})
 
@@ -324,7 +324,8 @@ def _fixed(table: str, rows: Iterable[str]) -> dict[str, Figure]:
 
 def figures_of_path() -> Figures:
     """The figures of a critical path: its length, the classes of its time, and the ranks that it leads over."""
-    from tracelens_graph.schema.tables.paths import CLASS_MEANING
+
+    from tracelens_graph.analyses.critical_path.path_tables import CLASS_MEANING
 
     table = "critical_path_classes"
     fields = _fields(table)
@@ -356,24 +357,24 @@ def _forms(of: Figures) -> str:
 
 def _named(tables: Iterable[str]) -> dict[str, str]:
     """What a row is called in a figure -> which of some tables it stands in."""
-    from tracelens_graph.schema.tables import TABLES
+    from tracelens_graph.registry import schema_of
 
-    return {TABLES[name].figure: name for name in tables if TABLES[name].figure}
+    return {schema.figure: schema.name for schema in map(schema_of, tables) if schema.figure}
 
 
 def _fields(table: str) -> dict[str, str]:
     """What a number of a row is called in a figure -> its column."""
-    from tracelens_graph.schema.tables import TABLES
+    from tracelens_graph.registry import schema_of
 
-    return {column.figure: name for name, column in TABLES[table].columns.items() if column.figure}
+    return {column.figure: name for name, column in schema_of(table).items() if column.figure}
 
 
 def _key(table: str) -> str:
     """The column with the names of rows."""
-    from tracelens_graph.schema.tables import TABLES
+    from tracelens_graph.registry import schema_of
     from tracelens_graph.tables.column import keys
 
-    return keys(TABLES[table].columns)[0]
+    return keys(schema_of(table))[0]
 
 
 def _refused(text: str, why: str) -> typer.BadParameter:

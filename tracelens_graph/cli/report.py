@@ -242,15 +242,16 @@ def _present(answer: Answer, asked: Asked, outputs: Outputs) -> None:
 
 
 def _check_tables(names: list[str], options: ReportOptions) -> None:
-    from tracelens_graph.analyses.report.report_tables import OF_COMPARISON, TABLES
+    from tracelens_graph.analyses.report.report_tables import OF_COMPARISON
+    from tracelens_graph.registry import REPORT
 
-    unknown = [name for name in names if name not in TABLES and name not in OF_COMPARISON]
+    unknown = [name for name in names if name not in REPORT and name not in OF_COMPARISON]
     extension = options.extension
     if not unknown or (extension and extension.table_sets):
         return
     from tracelens_graph.perf.registry import sheets
     from tracelens_graph.reports.calls_text import CALL_TABLES
 
-    known = [*TABLES, *OF_COMPARISON, *CALL_TABLES, *sheets(), *(extension.table_names if extension else ())]
+    known = [*REPORT, *OF_COMPARISON, *CALL_TABLES, *sheets(), *(extension.table_names if extension else ())]
     for name in unknown:
         check_name("--table", name, known)

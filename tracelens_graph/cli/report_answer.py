@@ -208,9 +208,9 @@ class Report(Answer):
             self._check(name)
 
     def _check(self, name: str) -> None:
-        from tracelens_graph.analyses.report.report_tables import TABLES
+        from tracelens_graph.registry import REPORT
 
-        if name in TABLES or name in self._every:
+        if name in REPORT or name in self._every:
             return
         extension = self._every.options.extension
         if extension and extension.table_sets:

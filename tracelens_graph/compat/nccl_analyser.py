@@ -20,7 +20,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.schema.tables.tracelens_ranks import SCHEMAS
+from tracelens_graph.registry import schema_of
 from tracelens_graph.tables.table import Table
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _frame(table: Table, detailed: bool = True) -> pd.DataFrame:
         table: the table.
         detailed: with columns of each rank.
     """
-    declared = SCHEMAS[table.name].columns
+    declared = schema_of(table.name)
     kept = [name for name in table.columns if name not in _NODES and (detailed or name in declared)]
     columns = {name: table.columns[name] for name in kept}
     return in_python(Table(table.name, columns, table.about, table.title, table.notes)).to_pandas()

@@ -39,9 +39,9 @@ from tracelens_graph.execution.link import add_tensors
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.registry import HOMES, current, schema_of
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import DATABASE_VERSION
-from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.utils.texts import file_name, stem
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ class Database:
                 answer = query.ask(driver, database, named, parameters, timeout_s)
                 if not len(answer):
                     answer.notes = [*answer.notes, *_older(catalog.traces(driver, database))]
-                return with_lists(answer, TABLES[question].columns if question in TABLES else {})
+                return with_lists(answer, schema_of(question) if question in HOMES else {})
             own = query.statement_of(question)
             _check_types(own, parameters)
             statement, given = query.prepared(driver, database, own, parameters)
@@ -356,7 +356,7 @@ class Database:
 
 def _in_library(question: str) -> str:
     """The name of the query of the library whose text a statement is, word for word; else the statement."""
-    return next((one.name for one in library().values() if one.text.strip() == question.strip()), question)
+    return next((one.name for one in library().values() if one.text.strip() == question.strip()), current(question))
 
 
 def _check_types(asked: Query, parameters: Mapping[str, Any]) -> None:

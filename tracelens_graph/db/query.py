@@ -14,8 +14,8 @@ from tracelens_graph.db.connection import WRITE_ALLOWS, PrefixedError, reach
 from tracelens_graph.db.parameters import check_values
 from tracelens_graph.db.unknown import unknown_names
 from tracelens_graph.errors import DatabaseError
+from tracelens_graph.registry import HOMES, schema_of
 from tracelens_graph.schema.database import EVENT, GPU_EVENT, HEAT
-from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.tables.table import Column, Table
 from tracelens_graph.utils.suggest import did_you_mean
 
@@ -146,7 +146,7 @@ def ask(driver: Driver, database: str, query: Query, parameters: Mapping[str, An
 
 def declared(query: Query, answer: Table) -> dict[str, Column]:
     """What the columns of an answer say about themselves: as the table of the question does, in the query's words."""
-    known = TABLES[query.name].columns if query.name in TABLES else {}
+    known = schema_of(query.name) if query.name in HOMES else {}
     return {
         name: replace(known.get(name, Column("")), definition=meaning)
         for name, meaning in query.columns.items()

@@ -28,7 +28,7 @@ from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.perf.registry import MODELS, sheets
 from tracelens_graph.perf.time_model import TimeModel
-from tracelens_graph.schema.tables import REPORT_TABLES
+from tracelens_graph.registry import REPORT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -141,7 +141,7 @@ class Extension:
         Raises:
             ExtensionError: the name is taken.
         """
-        if table in REPORT_TABLES or table in sheets():
+        if table in REPORT or table in sheets():
             raise ExtensionError(f"{self.name}: {table} is the name of a built-in table; choose another")
 
     # --- rules and registries, the built-in ones included --------------------------------------------------------

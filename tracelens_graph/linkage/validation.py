@@ -15,8 +15,8 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.linkage.identifiers import shared_identifiers
 from tracelens_graph.linkage.kernel_ops import WAYS, Origins, origins
+from tracelens_graph.linkage.tables import COUNTED, LINK_COUNTS, LINK_OPS, LINK_WAYS
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.linkage import COUNTED, LINK_COUNTS, LINK_OPS, LINK_WAYS
 from tracelens_graph.tables.table import Table
 
 RETURNS, NO_NODE, SHARED, ELSEWHERE = range(4)
@@ -124,7 +124,7 @@ class Validation:
             "percent": np.where(of > 0, 100 * count / np.maximum(of, 1), np.nan),
         }
         note = f"joined by: {link.method}; {link.equal_names_percent:.4g} % of the names are equal"
-        return Table("link_counts", columns, LINK_COUNTS, "What links", [note])
+        return LINK_COUNTS.table(columns, "What links", [note])
 
     @cached_property
     def ways(self) -> Table:
@@ -143,7 +143,7 @@ class Validation:
             "count": np.array([count for *_, count, _ in rows], np.int64),
             "leads": [leads for *_, leads in rows],
         }
-        return Table("link_ways", columns, LINK_WAYS, "Ways, and why the rest has none")
+        return LINK_WAYS.table(columns, "Ways, and why the rest has none")
 
     @cached_property
     def by_name(self) -> Table:
@@ -170,7 +170,7 @@ class Validation:
             "uid": c.uid[ops[largest[order]]],
         }
         title = "Ops with GPU work; GPU time of an op is that of all it calls"
-        return Table("link_ops", columns, LINK_OPS, title)
+        return LINK_OPS.table(columns, title)
 
     def _id(self, node: int) -> int | None:
         return int(self.link.execution.id[node]) if node >= 0 else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.kernels.graph_launches import GRAPH_LAUNCHES
+from tracelens_graph.analyses.kernels.graph_launches import GRAPH_LAUNCH_CALLS
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.graph.core import Core
@@ -15,7 +15,7 @@ from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.planned import Plans
 from tracelens_graph.replay.signatures import Charged, charge_all, signatures
-from tracelens_graph.schema.tables.replay import REPLAY_COVERAGE
+from tracelens_graph.replay.tables import REPLAY_COVERAGE
 from tracelens_graph.tables.table import Table
 
 BY_GRAPH = "(launched by a graph)"
@@ -89,7 +89,7 @@ def coverage(charged: Charged, plans: Plans) -> Table:
         "remedy": [row.remedy for row in kept],
     }
     title = charged.window.titled("GPU time that can be replayed, and what keeps the rest from it")
-    return Table("replay_coverage", columns, REPLAY_COVERAGE, title)
+    return REPLAY_COVERAGE.table(columns, title)
 
 
 @dataclass
@@ -105,7 +105,7 @@ class _Row:
 def _origins(core: Core, gpu: np.ndarray) -> np.ndarray:
     """For each GPU event under no operation the position in `UNDER_NO_OP` of where it comes from."""
     c = core.columns
-    is_graph = np.array([name.startswith(GRAPH_LAUNCHES) for name in core.names], bool)
+    is_graph = np.array([name.startswith(GRAPH_LAUNCH_CALLS) for name in core.names], bool)
     if not len(gpu):
         return np.zeros(0, np.int64)
     above = climb(c.parent, c.parent[gpu], is_graph[c.name])

@@ -12,7 +12,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.planned import Plans
 from tracelens_graph.replay.signatures import charge_all, signatures
-from tracelens_graph.schema.tables.replay import REPLAY_SIGNATURES
+from tracelens_graph.replay.tables import REPLAY_SIGNATURES
 from tracelens_graph.tables.table import Table
 
 
@@ -57,7 +57,7 @@ def listing(plans: Plans, files: Mapping[int, str] | None = None) -> Table:
         "remedy": [plans[place].remedy for place in every],
         "file": [(files or {}).get(place, "") for place in every],
     }
-    return Table("replay_signatures", columns, REPLAY_SIGNATURES, found.window.titled("Operations to replay"))
+    return REPLAY_SIGNATURES.table(columns, found.window.titled("Operations to replay"))
 
 
 def _gpu_below(core: Core, row: int) -> np.ndarray:

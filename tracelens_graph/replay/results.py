@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import msgspec
 
 from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.schema.tables.replay import REPLAY_RESULTS
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.replay.tables import REPLAY_RESULTS
+from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import cut_end, distinct_names, told_name
 
 _LARGEST = 64 << 20
@@ -127,8 +127,7 @@ def compared_results(first: str | os.PathLike[str], second: str | os.PathLike[st
     devices = ["; ".join(sorted({_machine(one) for one in side.values()})) or "nothing" for side in found]
     title = f"Results of {names[0]} (A: {devices[0]}) and {names[1]} (B: {devices[1]})"
     notes = [*_alone(names, found), *_failed(names, sides), *_twice(names, sides, found), *_unread([*bad, *more_bad])]
-    columns = columns_of([_row(*pair) for pair in both], REPLAY_RESULTS)
-    return Table("replay_results", columns, REPLAY_RESULTS, title, notes)
+    return REPLAY_RESULTS.of_records([_row(*pair) for pair in both], title, notes)
 
 
 def _row(a: Result, b: Result) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.across.compare import COMPARISONS, number
+from tracelens_graph.analyses.across.compare import comparison_of, number
 from tracelens_graph.tables.column import headings
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
@@ -68,7 +68,7 @@ def ops_of_one(tables: Mapping[str, Table], first: str, run: str) -> list[str]:
         return []
     table, lines = tables["ops_summary"], []
     _, change, here = _of_ops(table, first, run)
-    names, unit = list(table["name"]), COMPARISONS[table.name].unit
+    names, unit = list(table["name"]), comparison_of(table.name).unit
     for tag, other in ((first, run), (run, first)):
         lone = np.flatnonzero(here[tag] & ~here[other])
         if len(lone):
@@ -85,7 +85,7 @@ def ops_of_one(tables: Mapping[str, Table], first: str, run: str) -> list[str]:
 
 def _of_ops(table: Table, first: str, run: str) -> tuple[str, np.ndarray, dict[str, np.ndarray]]:
     """The column of times, how they changed, and for each of two runs which ops it has."""
-    main = COMPARISONS[table.name].main
+    main = comparison_of(table.name).main
     change = np.asarray(table[f"{main}__{run}_diff"], float)
     return (
         main,
@@ -148,7 +148,7 @@ def brief(table: Table, runs: Sequence[str]) -> Table:
         table: what `compare` made.
         runs: names of the runs, as they were given to it.
     """
-    how = COMPARISONS[table.name]
+    how = comparison_of(table.name)
     differs = np.array([only != "" for only in table["only_in"]], bool)
     for column in how.compared:
         for run in runs[1:]:

@@ -15,8 +15,8 @@ from typing import Any, TextIO
 
 from tracelens_graph.errors import OutputError
 from tracelens_graph.output.folder import writing_folder
+from tracelens_graph.registry import HOMES
 from tracelens_graph.reports.json import json_text
-from tracelens_graph.schema.tables import TABLES
 from tracelens_graph.tables.table import Table
 
 _FILE_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
@@ -112,7 +112,7 @@ def _file_name(folder: str | os.PathLike[str], name: str) -> str:
 
 def _is_table(path: Path) -> bool:
     """Whether a file has the name of one of our tables, or is one for a family of ops."""
-    if path.suffix != ".csv" or path.is_dir() or path.stem in TABLES:
+    if path.suffix != ".csv" or path.is_dir() or path.stem in HOMES:
         return path.suffix == ".csv" and not path.is_dir()
     with path.open("rb") as file:
         return bool(_OF_FAMILY.match(file.read(4096)))

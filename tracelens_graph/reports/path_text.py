@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
+from tracelens_graph.analyses.critical_path.path_tables import CLASS_MEANING
 from tracelens_graph.analyses.critical_path.steps import steps_of
 from tracelens_graph.analyses.critical_path.what_if import WhatIf
 from tracelens_graph.reports.views import told
-from tracelens_graph.schema.tables.paths import CLASS_MEANING
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
 from tracelens_graph.utils.texts import printable, wrapped

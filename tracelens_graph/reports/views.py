@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.graph.core import Core
-from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.registry import HOMES, schema_of
 from tracelens_graph.tables.column import Column, Role, headings, instance_column
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
@@ -24,7 +24,7 @@ _LONGEST = 80
 
 def for_people(table: Table) -> bool:
     """Whether a table has columns that were chosen for people."""
-    return table.name in TABLES and any(column.heading for column in TABLES[table.name].columns.values())
+    return table.name in HOMES and any(column.heading for column in schema_of(table.name).values())
 
 
 def view(table: Table, core: Core | None = None) -> Table:
@@ -35,7 +35,7 @@ def view(table: Table, core: Core | None = None) -> Table:
         core: the graph, which knows where Perfetto UI finds an instance; None shows its uid alone.
     """
     names = list(table.columns)
-    leads = TABLES[table.name].leads if table.name in TABLES else ""
+    leads = schema_of(table.name).leads if table.name in HOMES else ""
     if leads in table.columns:
         names.sort(key=lambda name: name != leads)
     about = {name: table.about.get(name, Column("")) for name in names}
@@ -137,7 +137,7 @@ def top(table: Table, count: int, ordered: bool = False) -> Table:
         count: how many rows; 0 for all.
         ordered: whether rows are cut off also of what is in an order of its own.
     """
-    if not count or len(table) <= count or (table.name in TABLES and TABLES[table.name].ordered and not ordered):
+    if not count or len(table) <= count or (table.name in HOMES and schema_of(table.name).ordered and not ordered):
         return table
     labels = next(iter(table.columns.values()))
     brackets = [row for row, label in enumerate(labels) if isinstance(label, str) and label.startswith("(")]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import TraceError
-from tracelens_graph.schema.tables import about_columns
+from tracelens_graph.registry import about_columns
 from tracelens_graph.tables.table import Table
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|inf|nan)", re.ASCII)

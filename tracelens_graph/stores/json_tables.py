@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from tracelens_graph.errors import TraceError
-from tracelens_graph.schema.tables import about_columns
+from tracelens_graph.registry import about_columns
 from tracelens_graph.tables.table import Table
 
 _HEAD = re.compile(rb'\A\s*\{\s*"schema_version"\s*:')

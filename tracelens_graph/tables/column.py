@@ -1,16 +1,15 @@
 """What a column of a table says about itself: everything that reports, comparisons and gates need to know of it.
 
-To add a column, declare it with its table in `tracelens_graph.schema.tables` and fill it in the analysis. Nothing else
-has to be told: CSV files, workbooks, JSON, the terminal, comparisons, `--fail-if` and the reference pages read what is
-declared here.
+To add a column, declare it with its table, beside the function that computes it, and fill it there. CSV files,
+workbooks, JSON, the terminal, comparisons, `--fail-if` and the reference pages read what is declared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal, Self
 
 
 class Role(Enum):
@@ -102,6 +101,59 @@ class Column:
     drop_priority: int | None = None
     wraps: bool = False
 
+    @classmethod
+    def key(cls, definition: str, heading: str | None = None, cells: Cells | None = None, **more: Any) -> Self:
+        """A column that tells rows apart."""
+        return cls(definition, role=Role.key, heading=heading, cells=cells, **more)
+
+    @classmethod
+    def text(cls, definition: str, heading: str | None = None, compared: Compared = "", **more: Any) -> Self:
+        """A column of names."""
+        return cls(definition, role=Role.text, heading=heading, compared=compared, **more)
+
+    @classmethod
+    def count(cls, definition: str, heading: str | None = None, figure: str = "", **more: Any) -> Self:
+        """A column that counts."""
+        return cls(definition, role=Role.count, heading=heading, figure=figure, **more)
+
+    @classmethod
+    def total(
+        cls,
+        definition: str,
+        unit: str,
+        heading: str | None = None,
+        compared: Compared = "",
+        figure: str = "",
+        **more: Any,
+    ) -> Self:
+        """A column of a quantity that adds up."""
+        return cls(definition, unit, Role.sum, heading, compared, figure, **more)
+
+    @classmethod
+    def share(cls, definition: str, heading: str | None = None, figure: str = "", **more: Any) -> Self:
+        """A column of percentages of one whole."""
+        return cls(definition, "%", Role.share, heading, figure=figure, **more)
+
+    @classmethod
+    def moment(cls, definition: str, unit: str, **more: Any) -> Self:
+        """A column of moments, counted from the zero of Perfetto UI; see `TraceInfo.lead_ns`."""
+        return cls(definition, unit, Role.time, **more)
+
+    @classmethod
+    def uid(cls, definition: str, **more: Any) -> Self:
+        """A column of nodes."""
+        return cls(definition, role=Role.uid, **more)
+
+    @classmethod
+    def instance(cls, definition: str, **more: Any) -> Self:
+        """A column of nodes that stand for their rows."""
+        return cls(definition, role=Role.instance, **more)
+
+    @classmethod
+    def listed(cls, definition: str, heading: str | None = None, **more: Any) -> Self:
+        """A column of lists."""
+        return cls(definition, heading=heading, cells="list", **more)
+
     @property
     def fold(self) -> Fold:
         """What becomes of its cells when rows are merged into one."""
@@ -136,27 +188,6 @@ About = Mapping[str, Column]
 """Name of a column -> what it says about itself."""
 
 
-@dataclass(frozen=True)
-class TableSchema:
-    """A table: the question that it answers, and its columns.
-
-    Attributes:
-        answers: the question, as a sentence.
-        columns: its columns, in order; a table may lack those that were not asked for.
-        ordered: whether its rows have an order of their own, and all of them belong together.
-        counts: what one of its count is, in a word.
-        figure: what `--fail-if` calls a row of it, such as `op` in `op:aten::mm:ms`.
-        leads: the column that people are shown first, where that is not the first one.
-    """
-
-    answers: str
-    columns: About
-    ordered: bool = False
-    counts: str = "call"
-    figure: str = ""
-    leads: str = ""
-
-
 def keys(about: About) -> list[str]:
     """The columns that tell rows apart."""
     return [name for name, column in about.items() if column.role is Role.key]
@@ -188,3 +219,34 @@ def heading_of(name: str, column: Column | None = None) -> str:
     if column and column.heading:
         return column.heading
     return name.replace("_", " ") if name.islower() and name.isidentifier() else name
+
+
+_STATISTICS: Mapping[str, tuple[str, Role]] = {
+    "sum": ("sum", Role.sum),
+    "mean": ("mean", Role.mean),
+    "median": ("median", Role.spread),
+    "std": ("standard deviation (one degree of freedom less; none for a single value)", Role.spread),
+    "min": ("smallest", Role.min),
+    "max": ("greatest", Role.max),
+    "count": ("number", Role.count),
+}
+
+FIVE = ("mean", "median", "std", "min", "max")
+
+
+def statistics(name: str, of: str, unit: str, which: Iterable[str]) -> dict[str, Column]:
+    """Columns `name.format(which)` for some statistics of one quantity."""
+    return {
+        name.format(w): Column(f"{_STATISTICS[w][0]} of {of}", "" if w == "count" else unit, _STATISTICS[w][1])
+        for w in which
+    }
+
+
+def shown(columns: Mapping[str, Column], **headings: str) -> dict[str, Column]:
+    """The columns, some of them with a heading for people; names are given with `_` for all that is no letter or digit.
+
+    `shown(statistics("dur_{}", ...), dur_sum="sum us")`.
+    """
+    plain = {"".join(c if c.isalnum() and c.isascii() else "_" for c in name): name for name in columns}
+    headed = {plain[name]: heading for name, heading in headings.items()}
+    return {name: replace(one, heading=headed[name]) if name in headed else one for name, one in columns.items()}

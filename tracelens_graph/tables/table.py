@@ -142,17 +142,6 @@ class Table:
         return short_html(self.title or self.name, self.columns, self.about)
 
 
-def columns_of(records: Sequence[Mapping[str, Any]], about: Mapping[str, Column]) -> dict[str, list[Any]]:
-    """The columns of a table from its rows.
-
-    Raises:
-        ValueError: a row has a cell of a column that is not declared, which nobody would see.
-    """
-    if undeclared := {name for record in records for name in record if name not in about}:
-        raise ValueError(f"columns that are not declared: {', '.join(sorted(undeclared))}")
-    return {name: [record[name] for record in records] for name in about}
-
-
 def _series(values: np.ndarray | Sequence[Any]) -> Any:
     """Values for a DataFrame: whole numbers some of which are absent stay whole."""
     whole = isinstance(values, list) and {type(v) for v in values} == {int, type(None)}

@@ -21,8 +21,8 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.graph import lean
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.registry import schema_of
 from tracelens_graph.reports.csv import write_csv
-from tracelens_graph.schema.tables.tracelens_ranks import SCHEMAS
 from tracelens_graph.tables.table import Table
 
 
@@ -65,7 +65,7 @@ def test_known_answer() -> None:
     for name, table in tables.items():
         assert list(table.about) == list(table.columns)
         assert not table.notes
-        assert next(iter(SCHEMAS[name].columns)) == next(iter(table.columns))
+        assert next(iter(schema_of(name))) == next(iter(table.columns))
 
 
 @pytest.mark.parametrize(

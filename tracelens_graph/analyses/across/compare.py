@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,25 @@ from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.analyses.shared.compiled_apart import NOTE
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.schema.tables import TABLES, about_columns
-from tracelens_graph.schema.tables.across import COMPARISON
-from tracelens_graph.tables.column import About, Compared, TableSchema, count_column, heading_of, keys, main_column
-from tracelens_graph.tables.table import Column, Table
+from tracelens_graph.registry import HOMES, REPORT, about_columns, schema_of
+from tracelens_graph.tables.column import About, Column, Compared, count_column, heading_of, keys, main_column
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
+
+COMPARISON = TableSchema(
+    "comparison",
+    "One table of several runs side by side, with the differences of each run from the first.",
+    {
+        "only_in": Column.text("the runs that have the row, where others do not; else empty"),
+        "RUN::COLUMN": Column("a column of the table that is compared, in one run"),
+        "COLUMN__RUN_diff": Column(
+            "its value in a run less that in the first; a row that a run lacks counts as 0 in sums"
+        ),
+        "COLUMN__RUN_pct": Column("that difference as share of the value in the first run", "%"),
+    },
+)
+
 
 Run = Mapping[str, Table]
 """The tables of a report by name."""
@@ -83,15 +98,27 @@ class Comparison:
         return [column for column in (self.main, *self.others, self.count) if column]
 
 
-COMPARISONS: Mapping[str, Comparison] = {
-    name: Comparison.of(schema) for name, schema in TABLES.items() if main_column(schema.columns)
-}
-"""Name of a table -> how it is compared."""
+def can_be_compared(name: str) -> bool:
+    """Whether runs can be compared by a table of this name."""
+    return name in HOMES and bool(main_column(schema_of(name)))
+
+
+@cache
+def comparison_of(name: str) -> Comparison:
+    """How a table is compared.
+
+    Raises:
+        AnalysisError: it cannot be.
+    """
+    if not can_be_compared(name):
+        raise AnalysisError(f"there is no comparison of {name!r}; {hint(name, filter(can_be_compared, REPORT))}")
+    return Comparison.of(schema_of(name))
 
 
 def lacked(runs: Mapping[str, Run]) -> dict[str, list[str]]:
-    """Table that can be compared -> the runs that do not have it."""
-    return {name: [tag for tag, run in runs.items() if name not in run] for name in COMPARISONS}
+    """Table of a run that can be compared -> the runs that do not have it."""
+    without = {name: [tag for tag, run in runs.items() if name not in run] for name in HOMES}
+    return {name: tags for name, tags in without.items() if len(tags) < len(runs) and can_be_compared(name)}
 
 
 def notes_on_lacked(runs: Mapping[str, Run]) -> list[str]:
@@ -138,7 +165,7 @@ def compare(*runs: Any, tables: Iterable[str] | None = None) -> dict[str, Table]
     `compare(a, b)` compares two graphs, `compare({"before": a, "after": b})` gives them names, and so does a
     `TraceSet`. A run may also be a mapping of tables by name, such as `report_tables` or a folder of CSV files give.
 
-    Rows are joined on what they are about (`COMPARISONS[name].keys`), after those of one run that share it were
+    Rows are joined on what they are about (their keys), after those of one run that share it were
     summed. For every compared column `c` and run `r` there is `r::c`, and from the second run on `c__r_diff`
     (value less that of the first run; a sum or count that a run does not have is 0, a mean is unknown) and
     `c__r_pct` (that difference in percent of the first run's value). `only_in` names the runs that have a row
@@ -148,7 +175,7 @@ def compare(*runs: Any, tables: Iterable[str] | None = None) -> dict[str, Table]
 
     Args:
         runs: the runs, or one object that holds them all.
-        tables: which to compare; by default all of `COMPARISONS` that every run has.
+        tables: which to compare; by default all that every run has.
 
     Raises:
         AnalysisError: there are less than two runs, a table is not there or none is, or their rows cannot be
@@ -162,15 +189,14 @@ def compare(*runs: Any, tables: Iterable[str] | None = None) -> dict[str, Table]
     lacking = lacked(named)
     wanted = [name for name, without in lacking.items() if not without] if tables is None else list(tables)
     for name in wanted:
-        if name not in COMPARISONS:
-            raise AnalysisError(f"there is no comparison of {name!r}; {hint(name, COMPARISONS)}")
-        if lacking[name]:
-            raise AnalysisError(f"{lacking[name][0]} has no table {name}")
+        comparison_of(name)
+        if without := lacking.get(name, list(named)):
+            raise AnalysisError(f"{without[0]} has no table {name}")
     if not wanted:
         raise AnalysisError("there is no table that all runs have")
     compared = {name: _compared(name, {tag: run[name] for tag, run in named.items()}) for name in wanted}
     for name, table in compared.items():
-        if is_apart and {*INSTRUCTIONS} & {*COMPARISONS[name].keys}:
+        if is_apart and {*INSTRUCTIONS} & {*comparison_of(name).keys}:
             table.notes = [*table.notes, NOTE]
     if tables is None:
         first = compared[wanted[0]]
@@ -191,7 +217,7 @@ def join(name: str, by: Sequence[str], tables: Mapping[str, Table]) -> tuple[lis
     for tag, table in tables.items():
         if len(table) and by[0] not in table.columns:
             raise AnalysisError(f"{tag}: table {name} has no column {by[0]!r}")
-    if name in COMPARISONS and COMPARISONS[name].ordered:
+    if can_be_compared(name) and comparison_of(name).ordered:
         for key in by:
             if key not in shared and any(key in columns for columns in held):
                 raise AnalysisError(f"only some of the timelines are split by {key}, so they cannot be compared")
@@ -222,7 +248,7 @@ def _mapped(table: Table, column: str, names: Mapping[Any, str]) -> Table:
 
 
 def _compared(name: str, tables: Mapping[str, Table]) -> Table:
-    how = COMPARISONS[name]
+    how = comparison_of(name)
     by, joined = join(name, how.keys, tables)
     tags = list(tables)
     if not how.ordered:

@@ -15,7 +15,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.difference import Diff, has_gpu_work
 from tracelens_graph.analyses.alignment.matches import kind_name
 from tracelens_graph.analyses.alignment.steps import median_steps
-from tracelens_graph.analyses.alignment.tables import places_table
+from tracelens_graph.analyses.alignment.tables import DIFF_PLACES, places_table
 from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.classes import class_rows, normal_name
@@ -23,8 +23,46 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet, titled
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.schema import GPU_KINDS, Kind
-from tracelens_graph.schema.tables import TABLES
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.column import About, Column
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+_TIMES: About = {
+    "gpu_time_a_us": Column.total("sum of the durations of the GPU events there in a", "us"),
+    "gpu_time_b_us": Column.total("the same in b", "us"),
+    "change_us": Column.total("GPU time of b less that of a", "us"),
+}
+
+KERNEL_REPLACEMENTS = TableSchema(
+    "kernel_replacements",
+    "Which kernels of one trace took the place of which of another.",
+    {
+        "op": Column.key("op that the GPU work is charged to, in a if it is there; absent for none"),
+        "kernel_a": Column.key("name of the GPU event in a; absent where only b has one"),
+        "kernel_b": Column.key("name of what belongs to it in b; absent where only a has one"),
+        "events_a": Column.count("GPU events of that name in a, as far as the row is about them"),
+        "events_b": Column.count("the same in b"),
+        **_TIMES,
+    },
+)
+
+LAYER_DIFFERENCES = TableSchema(
+    "layer_differences",
+    "Which layers of two traces are not the same.",
+    {
+        "layer_a": Column.key("the layer in a; absent where only b has it"),
+        "layer_b": Column.key("what belongs to it in b; absent where only a has it"),
+        "inside": Column.text("the module around it, in a if it is there; absent for none"),
+        "kind": Column.text(
+            "how they resemble each other: identical, same structure, renamed, other arguments, "
+            "wrapped, changed (what is below differs), only in a, only in b"
+        ),
+        **_TIMES,
+        "uid_a": Column.uid("the layer in a"),
+        "uid_b": Column.uid("what belongs to it in b"),
+    },
+)
+
 
 _IDENTICAL = "identical"
 
@@ -43,7 +81,7 @@ def divergences(traces: TraceSet, a: str | None = None, b: str | None = None, to
     """
     difference, title = _compared(traces, a, b, "Where GPU work differs by structure")
     rows = [] if difference is None else places_table(difference).records()
-    return _table("divergences", title, rows, top)
+    return _table(DIFF_PLACES, title, rows, top)
 
 
 def kernel_replacements(
@@ -66,7 +104,7 @@ def kernel_replacements(
     difference, title = _compared(traces, a, b, "Kernels in the place of others")
     rows = [] if difference is None else list(_replacements(difference, kernel))
     rows.sort(key=lambda row: (-abs(row["change_us"]), row["kernel_a"] or "", row["kernel_b"] or "", row["op"] or ""))
-    return _table("kernel_replacements", title, rows, top)
+    return _table(KERNEL_REPLACEMENTS, title, rows, top)
 
 
 def layer_differences(traces: TraceSet, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
@@ -88,7 +126,7 @@ def layer_differences(traces: TraceSet, a: str | None = None, b: str | None = No
     rows = [] if difference is None else [*_layers_of_a(difference), *_layers_only_in_b(difference)]
     rows = [row for row in rows if row["kind"] != _IDENTICAL or row["change_us"]]
     rows.sort(key=lambda row: (-abs(row["change_us"]), row["uid_a"] is None, row["uid_a"] or row["uid_b"]))
-    return _table("layer_differences", title, rows, top)
+    return _table(LAYER_DIFFERENCES, title, rows, top)
 
 
 def _compared(traces: TraceSet, a: str | None, b: str | None, what: str) -> tuple[Diff | None, str]:
@@ -224,7 +262,6 @@ def _layers(core: Core, rows: np.ndarray) -> tuple[np.ndarray, list[str | None]]
     return at[is_layer], inside
 
 
-def _table(name: str, title: str, rows: list[dict[str, Any]], top: int) -> Table:
-    about = TABLES[name].columns
+def _table(schema: TableSchema, title: str, rows: list[dict[str, Any]], top: int) -> Table:
     shown, notes = first_rows(rows, top)
-    return Table(name, columns_of(shown, about), about, title, notes)
+    return schema.of_records(shown, title, notes)

@@ -12,7 +12,7 @@ from tracelens_graph.utils.suggest import hint
 _NOTHING = {
     "common_signatures": "no op with the same arguments has GPU time in both traces",
     "kernel_choices": "where both traces ran an op with the same arguments, they ran kernels of the same names",
-    "divergences": "one of the traces has no GPU work",
+    "diff_places": "one of the traces has no GPU work",
     "kernel_replacements": "no other kernel took the place of one",
     "layer_differences": "no layer differs, or the traces have none",
     "ops_only_in_one": "both traces have ops of the same names",

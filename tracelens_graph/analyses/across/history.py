@@ -10,8 +10,46 @@ from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet, titled
-from tracelens_graph.schema.tables.across import INCOMPLETE_TRACES, RUN_HISTORY
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+RUN_HISTORY = TableSchema(
+    "run_history",
+    "How long the GPU took, trace after trace.",
+    {
+        "label_value": Column.text("value of the label asked for"),
+        "run": Column.text("name of the run"),
+        "trace": Column.text("name of the trace"),
+        "gpu_total_ms": Column("from the first start to the last end of a GPU event", "ms"),
+        "gpu_busy_ms": Column("any GPU event runs", "ms"),
+        "computation_ms": Column("a computation kernel or a fill runs", "ms"),
+        "exposed_comm_ms": Column("communication runs and no computation", "ms"),
+        "idle_percent": Column("share of the total in which nothing runs", "%"),
+        "total_change_percent": Column("change of the total against the trace before", "%"),
+        "busy_change_percent": Column("change of the busy time against the trace before", "%"),
+    },
+    ordered=True,
+    reads=("device", "stream", "thread"),
+)
+
+INCOMPLETE_TRACES = TableSchema(
+    "incomplete_traces",
+    "Which traces lack something.",
+    {
+        "run": Column.key("name of the run"),
+        "trace": Column.key("name of the trace"),
+        "rank": Column("rank in its job"),
+        "state": Column.text("loading, complete or dropping"),
+        "damage": Column.text("what was repaired in the file and what was lost; absent for a sound file"),
+        "lean": Column("whether events were left out when it was pushed", role=Role.flag),
+        "options": Column.text("of a lean push, what was pushed, JSON"),
+        "entries": Column("entries of the file's event list"),
+        "nodes": Column("events that were pushed"),
+    },
+    reads=(),
+)
+
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
@@ -64,9 +102,8 @@ def run_history(traces: TraceSet, label: str | None = None, run: str | None = No
             }
         )
         before = times
-    columns = columns_of(rows, RUN_HISTORY)
     windows = [trace for *_, trace in chosen]
-    return Table("run_history", columns, RUN_HISTORY, titled("GPU time, trace after trace", windows))
+    return RUN_HISTORY.of_records(rows, titled("GPU time, trace after trace", windows))
 
 
 def _change(column: str, times: Mapping[str, float], before: Mapping[str, float]) -> float | None:
@@ -103,4 +140,4 @@ def incomplete_traces(traces: TraceSet, run: str | None = None) -> Table:
         "entries": [one.core.info.events for one in found],
         "nodes": [len(one.core.columns) for one in found],
     }
-    return Table("incomplete_traces", columns, INCOMPLETE_TRACES, "Traces that lack something")
+    return INCOMPLETE_TRACES.table(columns, "Traces that lack something")

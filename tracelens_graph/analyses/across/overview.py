@@ -18,8 +18,34 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.across import OVERVIEW
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+OVERVIEW = TableSchema(
+    "overview",
+    "Several traces side by side, one row each.",
+    {
+        "trace": Column.key("name of the file", "trace"),
+        "rank": Column("rank in the job, from the metadata, else from the name of the file", heading="rank"),
+        "file": Column.text("`cut short` if the end of the file is missing; the column is there only if one is"),
+        "kind": Column.text("what kind of run it is, as the headline of its verdict says", heading="kind of run"),
+        "steps": Column("steps", heading="steps"),
+        "host_step_ms": Column(
+            "mean duration of a step on the host, that of its `ProfilerStep`; on the device it may "
+            "last longer or shorter, see `device_step_ms` of `rank_steps`",
+            "ms",
+            heading="host step ms",
+        ),
+        "total_ms": Column("from the first to the last GPU event", "ms", heading="total ms"),
+        "busy_percent": Column("share of that time with a GPU event", "%", heading="busy % of total"),
+        "computation_ms": Column("computation runs", "ms", heading="compute ms"),
+        "communication_ms": Column("communication runs", "ms", heading="comm ms"),
+        "exposed_communication_ms": Column("communication runs and no computation", "ms", heading="exposed comm ms"),
+        "idle_ms": Column("nothing runs", "ms", heading="idle ms"),
+    },
+)
+
 
 Line = Mapping[str, Any]
 

@@ -22,9 +22,74 @@ from tracelens_graph.graph.trace_set import TraceMember, TraceSet, titled
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.tables.column import About, Column
 from tracelens_graph.tables.names import short_name
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+_NAME: About = {"name": Column.key("name of the op")}
+
+_SIGNATURE: About = {
+    **_NAME,
+    "input_dims": Column.key("dims of the inputs, JSON"),
+    "input_types": Column.key("types of the inputs, JSON"),
+    "input_strides": Column.key("strides of the inputs, JSON"),
+    "concrete_inputs": Column.key("values of the inputs that are no tensors, JSON"),
+}
+
+_COUNTS: About = {
+    "count_a": Column.count("calls in a that led to GPU work"),
+    "count_b": Column.count("calls in b that led to GPU work"),
+}
+
+COMMON_SIGNATURES = TableSchema(
+    "common_signatures",
+    "Ops with the same arguments in two traces: how often, and how long the GPU worked for them.",
+    {
+        **_SIGNATURE,
+        **_COUNTS,
+        "gpu_time_a_us": Column.total(
+            "sum of the durations of the GPU events that are charged to the calls in a", "us"
+        ),
+        "gpu_time_b_us": Column.total("the same in b", "us"),
+        "ratio": Column("GPU time of b over that of a; absent where a has none"),
+        "difference_us": Column.total("GPU time of b less that of a", "us"),
+    },
+    reads=("argset", "owner", "thread"),
+)
+
+KERNEL_CHOICES = TableSchema(
+    "kernel_choices",
+    "Where two traces run different kernels for the same op and arguments.",
+    {
+        **_SIGNATURE,
+        "kernels_a": Column(
+            "kernels, copies and fills charged to the calls in a, those with the most time first; "
+            "short names, or whole ones where the short names of a and b are the same",
+            cells="list",
+        ),
+        "kernels_b": Column("the same in b", cells="list"),
+        **_COUNTS,
+        "call_time_a_us": Column("GPU time charged to a call in a, on average", "us"),
+        "call_time_b_us": Column("the same in b", "us"),
+        "cost_us": Column.total(
+            "GPU time of the calls in b beyond what as many took in a; negative where b gained", "us"
+        ),
+    },
+    reads=("argset", "owner", "thread"),
+)
+
+OPS_ONLY_IN_ONE = TableSchema(
+    "ops_only_in_one",
+    "Which ops only one of two traces has.",
+    {
+        "only_in": Column.key("the trace that has the op, `run/name`"),
+        **_NAME,
+        "count": Column.count("calls"),
+        "gpu_time_us": Column.total("sum of the durations of the GPU events that are charged to the calls", "us"),
+    },
+    reads=("argset", "owner", "thread"),
+)
 
 
 @dataclass
@@ -160,7 +225,7 @@ def common_signatures(traces: TraceSet, a: str | None = None, b: str | None = No
                 "difference_us": (ns_b - ns_a) / 1e3,
             }
             rows.append(((-abs(ns_b - ns_a), said["name"], key), said))
-    return _table("common_signatures", two.title("GPU time by signature"), rows, top)
+    return _table(COMMON_SIGNATURES, two.title("GPU time by signature"), rows, top)
 
 
 def kernel_choices(traces: TraceSet, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
@@ -198,7 +263,7 @@ def kernel_choices(traces: TraceSet, a: str | None = None, b: str | None = None,
             "cost_us": cost,
         }
         rows.append(((-abs(cost), said["name"], key), said))
-    return _table("kernel_choices", two.title("Different kernels for the same signature"), rows, top)
+    return _table(KERNEL_CHOICES, two.title("Different kernels for the same signature"), rows, top)
 
 
 def ops_only_in_one(traces: TraceSet, a: str | None = None, b: str | None = None) -> Table:
@@ -222,7 +287,7 @@ def ops_only_in_one(traces: TraceSet, a: str | None = None, b: str | None = None
                     ((-ns, -calls, name), {"only_in": path, "name": name, "count": calls, "gpu_time_us": ns / 1e3})
                 )
     title = titled(f"Ops that only {one.path} or only {other.path} has", (one, other))
-    return _table("ops_only_in_one", title, rows)
+    return _table(OPS_ONLY_IN_ONE, title, rows)
 
 
 def _ops(w: Window) -> dict[str, tuple[int, int]]:
@@ -238,8 +303,7 @@ def _ops(w: Window) -> dict[str, tuple[int, int]]:
     return {core.names[code]: (int(calls[code]), int(ns[code])) for code in np.flatnonzero(calls).tolist()}
 
 
-def _table(name: str, title: str, rows: list[tuple[tuple[Any, ...], dict[str, Any]]], top: int = 0) -> Table:
+def _table(schema: TableSchema, title: str, rows: list[tuple[tuple[Any, ...], dict[str, Any]]], top: int = 0) -> Table:
     """The table of the first rows in the order of their keys; `top` 0 for all."""
-    about = TABLES[name].columns
     shown, notes = first_rows(sorted(rows, key=lambda row: row[0]), top)
-    return Table(name, columns_of([row for _, row in shown], about), about, title, notes)
+    return schema.of_records([row for _, row in shown], title, notes)

@@ -22,8 +22,63 @@ from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window, narrow
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.across import DIFF_RUNS, DIFF_WITHIN
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+DIFF_RUNS = TableSchema(
+    "diff_runs",
+    "Several traces against the first by structure.",
+    {
+        "run": Column.key("the trace", "run"),
+        "structure": Column(
+            "number of the structure: runs of one number make the same calls with the same shapes and kinds of kernels",
+            heading="structure",
+        ),
+        "gpu_ms": Column("sum of the durations of its GPU events", "ms", heading="GPU ms"),
+        "change_ms": Column("that less that of the first run", "ms", heading="change ms"),
+        "change_percent": Column("that as share of the first run", "%", heading="%"),
+        "total_ms": Column("time from its first to its last GPU event", "ms", heading="total ms"),
+        "shared_percent": Column("share of its GPU time in work that the first run has, too", "%", heading="shared %"),
+        "most": Column.text("the place with the most of the change", "most of the change"),
+        "why": Column.text("why that place differs", drop_priority=2),
+    },
+    ordered=True,
+)
+
+DIFF_WITHIN = TableSchema(
+    "diff_within",
+    "Which of equal layers, steps or ranks is not like the others.",
+    {
+        "part": Column.key("layer, step or rank", "part"),
+        "name": Column.key("which of them", "name"),
+        "times": Column.count(
+            "how many are odd in this way; the row tells of the one that is farthest off", heading="times"
+        ),
+        "parts": Column("how many there are side by side", heading="of"),
+        "alike": Column("how many of them have the usual structure", heading="alike"),
+        "differs": Column.text(
+            "structure: other calls, shapes, types or kinds of kernels; time: the same in another "
+            "time; spread: most share no structure, none is odd by its time, and the row compares "
+            "the slowest with the fastest",
+            "differs in",
+        ),
+        "gpu_ms": Column("sum of the durations of its GPU events", "ms", heading="GPU ms"),
+        "usual_ms": Column(
+            "the same of the usual one that it is compared with, the one of median time; for a spread the fastest",
+            "ms",
+            heading="usual ms",
+        ),
+        "change_ms": Column("the difference", "ms", heading="change ms"),
+        "usual": Column.text("that usual one"),
+        "where": Column.text("the place with the most of the change", "where"),
+        "why": Column.text("why that place differs", "why", drop_priority=0),
+        "uid": Column.uid("the layer; absent for steps and ranks"),
+        "usual_uid": Column.uid("the usual layer; absent for steps and ranks"),
+    },
+    counts="part",
+)
+
 
 SPREAD = "spread"
 """In place of what differs: no structure is that of most, and the row compares the slowest with the fastest."""
@@ -77,12 +132,11 @@ def runs_table(runs: Iterable[tuple[str, Window]], chosen: bool = False) -> Tabl
         if sides[1] is not window:
             compared.setdefault(sides[1].title, []).append(name)
         records.append(_run(diff(*sides, (first[0], name)), structures))
-    columns = columns_of(records, DIFF_RUNS)
     notes = []
     if compared:
         steps = "; ".join(f"{', '.join(names)}: {title}" for title, names in compared.items())
         notes = [f"One step of each is compared: --step N takes another, --from 0ms all. {steps}"]
-    return Table("diff_runs", columns, DIFF_RUNS, f"Runs against {first[0] if first else 'none'}", notes)
+    return DIFF_RUNS.of_records(records, f"Runs against {first[0] if first else 'none'}", notes)
 
 
 def _run(difference: Diff, structures: Structures) -> dict[str, Any]:
@@ -178,7 +232,7 @@ def _given(window: Window) -> Window:
 def _within(records: list[dict[str, Any]], title: str, notes: list[str]) -> Table:
     records.sort(key=lambda row: -abs(row["change_ms"]))
     told = list(dict.fromkeys(notes)) or ["There are no three parts side by side: steps, or modules of one class."]
-    return Table("diff_within", columns_of(records, DIFF_WITHIN), DIFF_WITHIN, title, told)
+    return DIFF_WITHIN.of_records(records, title, told)
 
 
 def _layers(w: Window) -> list[tuple[str, list[_Part]]]:

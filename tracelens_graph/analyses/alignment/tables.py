@@ -29,9 +29,83 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import LAYER_KINDS, Kind
-from tracelens_graph.schema.tables.across import DIFF_PLACES, DIFF_TIMES, DIFF_TOTALS
+from tracelens_graph.tables.column import About, Column
 from tracelens_graph.tables.names import short_name
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+DIFF_PLACES = TableSchema(
+    "diff_places",
+    "Where the GPU work of two traces differs by structure, and why; changes add up to that of all GPU time.",
+    {
+        "place": Column("number of the place, as `--point` takes it", heading="#", cells="number"),
+        "change_ms": Column.total("GPU time of b less that of a", "ms", heading="change ms", figure="ms"),
+        "a_ms": Column.total(
+            "sum of the durations of the GPU events there in a", "ms", heading="A ms", drop_priority=1
+        ),
+        "b_ms": Column.total("the same in b", "ms", heading="B ms", drop_priority=1),
+        "times": Column.count(
+            "points of divergence: how often the program comes there", heading="times", drop_priority=1
+        ),
+        "op": Column.key("op, or what else launched the work; `x -> y` where b calls y in place of x", "op"),
+        "module": Column.key("classes of the modules around it, the outermost first", "module"),
+        "reason": Column.text("why they differ: one word", "reason", drop_priority=0),
+        "why": Column.text("why they differ: the evidence"),
+        "events_a": Column.count("GPU events there in a", drop_priority=2),
+        "events_b": Column.count("GPU events there in b", drop_priority=2),
+        "kernels_a": Column(
+            "short names of its kernels in a, those with the most time first", cells="list", drop_priority=2
+        ),
+        "kernels_b": Column("the same in b", cells="list", drop_priority=2),
+        "line_a": Column.text("innermost line of Python around what launched the longest of them in a"),
+        "line_b": Column.text("the same in b"),
+        "shapes_a": Column.text("dims of the arguments of the op that launched it in a, JSON"),
+        "shapes_b": Column.text("the same in b"),
+        "types_a": Column.text("types of these arguments in a, JSON"),
+        "types_b": Column.text("the same in b"),
+        "uid_a": Column.uid("what launched the longest of them in a"),
+        "uid_b": Column.uid("the same in b"),
+    },
+    counts="point",
+    figure="place",
+)
+
+_CHANGE: About = {
+    "change_ms": Column("the second less the first", "ms", heading="change ms", figure="ms"),
+    "change_percent": Column("that as share of the first; absent where the first is 0", "%", figure="percent"),
+}
+
+DIFF_TOTALS = TableSchema(
+    "diff_totals",
+    "How long two traces take in all.",
+    {
+        "time": Column.key("what is measured", "time"),
+        "a_ms": Column("of a", "ms", heading="A ms"),
+        "b_ms": Column("of b", "ms", heading="B ms"),
+        **_CHANGE,
+        "meaning": Column.text("what it is, in words"),
+    },
+    ordered=True,
+)
+
+DIFF_TIMES = TableSchema(
+    "diff_times",
+    "What the change of the time from first to last GPU event is made of: GPU work and idle time by cause.",
+    {
+        "part": Column.key(
+            "computation, exposed_communication, exposed_copies and idle add up to the time from the "
+            "first to the last GPU event of a device; around: what of the steps lies before and "
+            "behind it"
+        ),
+        "cause": Column.key("what time without GPU work is due to; empty for GPU work"),
+        "change_ms": Column.total("time of b less that of a", "ms", heading="change ms"),
+        "a_ms": Column.total("time in a, over all devices", "ms", heading="A ms"),
+        "b_ms": Column.total("the same in b", "ms", heading="B ms"),
+        "why": Column.text("what it is, and what of it changed", drop_priority=0),
+    },
+    ordered=True,
+)
+
 
 TOTALS: Mapping[str, str] = {
     "gpu_time": "sum of the durations of GPU events",
@@ -59,7 +133,7 @@ def totals_table(difference: Diff) -> Table:
         "change_percent": [percent(change, one) for change, one in zip(changes, first, strict=True)],
         "meaning": list(TOTALS.values()),
     }
-    return Table("diff_totals", columns, DIFF_TOTALS, f"{difference.names[1]} against {difference.names[0]}", [])
+    return DIFF_TOTALS.table(columns, f"{difference.names[1]} against {difference.names[0]}", [])
 
 
 def percent(change: int, of: int) -> float | None:
@@ -87,7 +161,7 @@ def places_table(difference: Diff) -> Table:
         columns[f"kernels_{side}"] = [list(map(short_name, place.kernels[k])) for place in places]
         columns |= _launchers(difference, k, side)
     ordered = {name: columns[name] for name in DIFF_PLACES}
-    return Table("diff_places", ordered, DIFF_PLACES, _title(difference), [])
+    return DIFF_PLACES.table(ordered, _title(difference), [])
 
 
 def op_of(place: Place) -> str:
@@ -209,7 +283,7 @@ def times_table(difference: Diff) -> Table:
         "b_ms": np.array([one.ns[1] / 1e6 for one in parts], float),
         "why": [one.why for one in parts],
     }
-    return Table("diff_times", columns, DIFF_TIMES, "What the change of the time is made of", [])
+    return DIFF_TIMES.table(columns, "What the change of the time is made of", [])
 
 
 class _Side:

@@ -9,9 +9,13 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.common_ancestors import Ancestor, TraceLensDiff, ratio
 from tracelens_graph.analyses.alignment.difference import diff
-from tracelens_graph.analyses.performance.perf_tables import attributed_calls, example_uids, rows_of_calls
+from tracelens_graph.analyses.performance.perf_tables import (
+    UNIFIED_COMPARISON,
+    attributed_calls,
+    example_uids,
+    rows_of_calls,
+)
 from tracelens_graph.graph.window import Window
-from tracelens_graph.schema.tables.performance import UNIFIED_COMPARISON
 from tracelens_graph.tables.table import Table
 
 _BEHIND = "Kernel Time (µs)_sum"

@@ -12,12 +12,30 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import causes
 from tracelens_graph.analyses.critical_path.critical_path import COLUMNS, CriticalPath, critical_path, step_paths
-from tracelens_graph.analyses.critical_path.path_tables import class_names, from_ranks
+from tracelens_graph.analyses.critical_path.path_tables import CLASS, RANK, SEGMENTS, class_names, from_ranks
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.schema.tables.paths import PATH_OF_STEP
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+PATH_OF_STEP = TableSchema(
+    "path_of_step",
+    "What bounds a step of a run over all of its ranks, segment by segment.",
+    {
+        "place": Column("place on the path, from 1", heading="place"),
+        "class": CLASS,
+        "rank": RANK,
+        "trace": Column.text("name of the trace of the rank"),
+        "name": Column.key(
+            "GPU work; of host time the innermost call with most of it; of launches and waits the call; else the class",
+            "name",
+        ),
+        **{name: SEGMENTS[name] for name in ("op", "start_us", "dur_ns", "from_rank", "uid")},
+    },
+    ordered=True,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +146,8 @@ def path_of_step(traces: TraceSet, run: str | None = None, step: int | None = No
         path = critical_path(ranks, step)
     except AnalysisError as error:
         title = ranks.titled("Critical path" if step is None else f"Critical path of step {step}")
-        return Table("path_of_step", {name: [] for name in PATH_OF_STEP}, PATH_OF_STEP, title, [str(error)])
+        return PATH_OF_STEP.empty(title, [str(error)])
     known = segment_columns(path)
     start = np.array(known["start_ns"], np.int64)
     known |= {"trace": known["trace_name"], "start_us": ((start - start[:1]) / 1e3).tolist()}
-    return Table("path_of_step", {name: known[name] for name in PATH_OF_STEP}, PATH_OF_STEP, path.title, path.notes)
+    return PATH_OF_STEP.table({name: known[name] for name in PATH_OF_STEP}, path.title, path.notes)

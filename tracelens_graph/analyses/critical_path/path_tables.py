@@ -9,14 +9,167 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of, rank_of
-from tracelens_graph.analyses.critical_path.points import Edge, Role
+from tracelens_graph.analyses.critical_path.points import Edge
+from tracelens_graph.analyses.critical_path.points import Role as EdgeRole
 from tracelens_graph.analyses.critical_path.replay import NEVER, slack
 from tracelens_graph.analyses.critical_path.walk import Class, Path
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.schema.tables.paths import CLASSES, NAMES, RANKS, SEGMENTS, SLACK, STEPS, TIES
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+CLASS_MEANING = {
+    "host": "the host worked, or waited for something that is not GPU work",
+    "launch": "from the launching call to the start of the GPU work",
+    "computation": "a kernel or fill computed",
+    "communication": "a collective moved data, after the last rank had come",
+    "peer": "a collective waited for ranks that are not in the set: what it took longer than its shortest equal",
+    "copy": "data was copied",
+    "stream": "from the end of GPU work to the start of the next on its stream",
+    "event": "from the end of GPU work to the start of work on a stream that waited for it",
+    "sync": "from the end of GPU work to the return of a call that waited for it",
+    "unrecorded": "nothing is recorded that explains it, such as before the first event",
+}
+"""Class of time on a critical path -> what happened."""
+
+_PATH_TIME = Column.total("time on the path", "ms", "time ms", figure="ms")
+
+_PERCENT = Column.share("share of the length of the path", "% of path", "percent")
+
+CLASS = Column.key(
+    "what the time is: " + "; ".join(f"`{name}`: {meaning}" for name, meaning in CLASS_MEANING.items()), "class"
+)
+
+RANK = Column("rank in the job, its place in the set where it is not known", heading="rank")
+
+_SEGMENTS = Column.count("segments of the path", "segments")
+
+_UID = Column.instance("node of the longest segment, in the trace of its rank")
+
+SEGMENTS = TableSchema(
+    "critical_path",
+    "What bounds a step over all ranks: the critical path, segment by segment.",
+    {
+        "class": CLASS,
+        "rank": RANK,
+        "name": Column.key(
+            "GPU work; of host time the innermost call with most of it; of launches and waits the call", "name"
+        ),
+        "op": Column.text("op that it is charged to, or that is around the call", "op"),
+        "module": Column.text("innermost module around that", "module"),
+        "start_us": Column("when it begins, from the beginning of the path", "us", Role.time, heading="start us"),
+        "dur_ns": Column.total("how long it lasts", "ns", "ns"),
+        "from_rank": Column("rank that the path comes from, where that is another one", heading="from rank"),
+        "uid": Column.instance("node, in the trace of its rank"),
+    },
+    ordered=True,
+)
+
+CLASSES = TableSchema(
+    "critical_path_classes",
+    "What the critical path of a step consists of, by class of time.",
+    {
+        "class": CLASS,
+        "time_ms": _PATH_TIME,
+        "percent": _PERCENT,
+        "segments": _SEGMENTS,
+        "longest_us": Column("the longest segment", "us", Role.max, heading="longest us"),
+        "longest_name": Column("name of the longest segment", heading="longest", cells="text"),
+        "rank": Column("rank of the longest segment", heading="on rank"),
+        "uid": _UID,
+    },
+)
+
+RANKS = TableSchema(
+    "critical_path_ranks",
+    "On which ranks the critical path of a step lies.",
+    {
+        "rank": Column.key("rank in the job, its place in the set where it is not known", "rank", "number"),
+        "trace": Column.text("name of the trace"),
+        "time_ms": _PATH_TIME,
+        "percent": _PERCENT,
+        "segments": _SEGMENTS,
+        **{
+            f"{name}_ms": Column.total(f"of that: {meaning}", "ms", f"{name} ms")
+            for name, meaning in CLASS_MEANING.items()
+        },
+    },
+    figure="rank",
+)
+
+NAMES = TableSchema(
+    "critical_path_names",
+    "Which work the critical path of a step consists of.",
+    {
+        "class": CLASS,
+        "name": Column.key("name, as in the segments of the path", "name"),
+        "op": Column.key("op, as there", "op"),
+        "time_ms": _PATH_TIME,
+        "percent": _PERCENT,
+        "segments": _SEGMENTS,
+        "ranks": Column("ranks that they are on", heading="ranks", cells="list"),
+        "uid": _UID,
+    },
+)
+
+STEPS = TableSchema(
+    "critical_path_steps",
+    "How long the critical path of each step is, and of what.",
+    {
+        "step": Column.key("number of the step", "step", "number"),
+        "length_ms": Column.total(
+            "length of the path step: from the last GPU end of the steps before it to its own, over all ranks",
+            "ms",
+            "length ms",
+        ),
+        **{
+            f"{name}_ms": Column.total(f"on its path: {meaning}", "ms", f"{name} ms")
+            for name, meaning in CLASS_MEANING.items()
+        },
+        "near_ties": Column.count("points of its path with another cause close behind", "near ties"),
+        "rank": Column("rank with most of its path", heading="most on rank"),
+    },
+    ordered=True,
+)
+
+TIES = TableSchema(
+    "critical_path_ties",
+    "Where the critical path might as well run otherwise.",
+    {
+        "rank": RANK,
+        "name": Column.key("what started or returned there", "name"),
+        "bound_by": Column.text("what it followed from", "bound by"),
+        "bound_name": Column.text("name of that"),
+        "bound_rank": Column("rank of that", heading="bound on rank"),
+        "other": Column.text("what came nearly as late", "nearly by"),
+        "other_name": Column.text("name of that"),
+        "other_rank": Column("rank of that", heading="on other rank"),
+        "margin_us": Column("how much sooner that would have allowed it", "us", Role.min, heading="margin us"),
+        "uid": Column.instance("node, in the trace of its rank"),
+    },
+)
+
+SLACK = TableSchema(
+    "critical_path_slack",
+    "Which GPU work could end later without delaying the step, and by how much.",
+    {
+        "name": Column.key("name of the GPU work", "name"),
+        "gpu_events": Column.count("its GPU events in the step, over all ranks", "GPU events"),
+        "time_ms": Column.total("sum of their durations", "ms", "time ms"),
+        "on_path_ms": Column.total("of that on the path", "ms", "on path ms"),
+        "least_slack_us": Column(
+            "how much later the most urgent of them could have ended without delaying the end of the path",
+            "us",
+            Role.min,
+            heading="least slack us",
+        ),
+        "median_slack_us": Column("median over them; none where most delay nothing", "us", Role.spread, "median us"),
+        "rank": Column("rank of the most urgent", heading="on rank"),
+        "uid": Column.uid("the most urgent"),
+    },
+)
 
 
 def segments(path: Path) -> Table:
@@ -33,7 +186,7 @@ def segments(path: Path) -> Table:
         "from_rank": from_ranks(path),
         "uid": nodes.uid,
     }
-    return Table("critical_path", columns, SEGMENTS, path.title, path.notes)
+    return SEGMENTS.table(columns, path.title, path.notes)
 
 
 def class_names(path: Path) -> list[str]:
@@ -53,17 +206,17 @@ def from_ranks(path: Path) -> list[int | None]:
 
 def classes(path: Path) -> Table:
     """One row per class of time, the greatest first; they add up to the length of the path."""
-    return _grouped(path, path.kind.astype(np.int64), "critical_path_classes", CLASSES, path.notes)
+    return _grouped(CLASSES, path, path.kind.astype(np.int64), path.notes)
 
 
 def names(path: Path) -> Table:
     """One row per class, name and op, the greatest sum first; they add up to the length of the path."""
     nodes = path.nodes
     group = text_codes(list(zip(path.kind.tolist(), nodes.name, nodes.op, strict=True)))
-    return _grouped(path, group, "critical_path_names", NAMES, path.notes)
+    return _grouped(NAMES, path, group, path.notes)
 
 
-def _grouped(path: Path, group: np.ndarray, name: str, about: Any, notes: Sequence[str]) -> Table:
+def _grouped(schema: TableSchema, path: Path, group: np.ndarray, notes: Sequence[str]) -> Table:
     nodes, length = path.nodes, path.end_ns - path.start_ns
     records: list[dict[str, Any]] = []
     for _, of in positions_by(group):
@@ -82,9 +235,9 @@ def _grouped(path: Path, group: np.ndarray, name: str, about: Any, notes: Sequen
             "ranks": sorted({rank for place in of.tolist() if (rank := nodes.rank[place]) is not None}),
             "uid": nodes.uid[longest],
         }
-        records.append({column: known[column] for column in about})
+        records.append({column: known[column] for column in schema})
     records.sort(key=lambda record: -record["time_ms"])
-    return Table(name, columns_of(records, about), about, path.title, notes)
+    return schema.of_records(records, path.title, notes)
 
 
 def _percent(ns: int, path: Path) -> float:
@@ -105,7 +258,7 @@ def by_rank(path: Path) -> Table:
             **{f"{one.name}_ms": int(spent[one]) / 1e6 for one in Class},
         })  # fmt: skip
     records.sort(key=lambda record: -record["time_ms"])
-    return Table("critical_path_ranks", columns_of(records, RANKS), RANKS, path.title, path.notes)
+    return RANKS.of_records(records, path.title, path.notes)
 
 
 def steps(paths: Sequence[Path]) -> Table:
@@ -119,7 +272,7 @@ def steps(paths: Sequence[Path]) -> Table:
             "near_ties": path.ties.points, "rank": by["rank"][0] if len(by) else None,
         })  # fmt: skip
     notes = list(dict.fromkeys(note for path in paths for note in path.causes.notes))
-    return Table("critical_path_steps", columns_of(records, STEPS), STEPS, "Critical paths of steps", notes)
+    return STEPS.of_records(records, "Critical paths of steps", notes)
 
 
 def near_ties(path: Path) -> Table:
@@ -141,7 +294,7 @@ def near_ties(path: Path) -> Table:
         "margin_us": path.ties.margin_ns / 1e3,
         "uid": at.uid,
     }
-    return Table("critical_path_ties", columns, TIES, f"Near ties: {path.title}", path.notes)
+    return TIES.table(columns, f"Near ties: {path.title}", path.notes)
 
 
 def _point_nodes(causes: Causes, points: np.ndarray) -> Nodes:
@@ -157,7 +310,7 @@ def slack_by_name(path: Path) -> Table:
     end = int(causes.time[path.sink])
     start = end - path.length_ns
     late = slack(causes, path.sink)
-    points = np.flatnonzero((causes.role == Role.gpu_end) & (causes.time > start) & (causes.time <= end))
+    points = np.flatnonzero((causes.role == EdgeRole.gpu_end) & (causes.time > start) & (causes.time <= end))
     length = np.zeros(len(causes.time), np.int64)
     on_path = np.zeros(len(causes.time), np.int64)
     for ordinal, of in positions_by(causes.ordinal[points]):
@@ -178,7 +331,7 @@ def slack_by_name(path: Path) -> Table:
     records.sort(
         key=lambda record: (record["least_slack_us"] is None, record["least_slack_us"] or 0.0, -record["time_ms"])
     )
-    return Table("critical_path_slack", columns_of(records, SLACK), SLACK, f"Slack: {path.title}", path.notes)
+    return SLACK.of_records(records, f"Slack: {path.title}", path.notes)
 
 
 def _us(ns: float) -> float | None:

@@ -28,9 +28,34 @@ from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import rank_called
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.paths import WHAT_IF
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
+
+WHAT_IF = TableSchema(
+    "what_if",
+    "How long a step would be if something took another time.",
+    {
+        "change": Column.key("what is changed", "change"),
+        "changed_durations": Column.count(
+            "how many durations are changed, in all steps and on all ranks: of GPU work, of "
+            "transfers of collectives, and for a repaired rank of its host time between two calls",
+            "durations changed",
+        ),
+        "recorded_ms": Column("length of the path step, or of the recording, as recorded", "ms", heading="now ms"),
+        "changed_ms": Column("length with the change", "ms", heading="then ms", figure="changed_ms"),
+        "saved_ms": Column("what is gained", "ms", heading="saved ms", figure="saved_ms"),
+        "saved_percent": Column("share of the length as recorded", "%", heading="saved %", figure="saved_percent"),
+        "least_ms": Column("length if causes that did not bind are as fast as the fastest", "ms", heading="least ms"),
+        "most_ms": Column("length if they are as slow as the slowest that bound", "ms", heading="most ms"),
+        "begins_earlier_ms": Column(
+            "how much sooner the path step begins with the change, since the step before ends "
+            "sooner; negative for later, absent without a step",
+            "ms",
+        ),
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +104,7 @@ class WhatIf:
             "begins_earlier_ms": None if self.begins_earlier_ns is None else self.begins_earlier_ns / 1e6,
         }  # fmt: skip
         title = f"What if: {self.change} ({self.path.title[0].lower()}{self.path.title[1:]})"
-        return Table("what_if", columns_of([record], WHAT_IF), WHAT_IF, title, [*self.notes, *self.path.notes])
+        return WHAT_IF.of_records([record], title, [*self.notes, *self.path.notes])
 
 
 def what_if(

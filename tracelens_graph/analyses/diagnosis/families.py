@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.finding import percent
-from tracelens_graph.analyses.kernels.graph_launches import GRAPH_LAUNCHES
+from tracelens_graph.analyses.kernels.graph_launches import GRAPH_LAUNCH_CALLS
 from tracelens_graph.analyses.shared.gpu_class import COMPUTATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.categories.kernels import kernel_categories
@@ -130,6 +130,6 @@ def _added(keys: list[str], ns: np.ndarray) -> dict[str, int]:
 
 def _graph_ns(w: Window) -> int:
     core, c, rows = w.core, w.core.columns, w.gpu_rows
-    replays = np.array([name.startswith(GRAPH_LAUNCHES) for name in core.names] or [False])
+    replays = np.array([name.startswith(GRAPH_LAUNCH_CALLS) for name in core.names] or [False])
     call = c.parent[rows]
     return int(c.dur_ns[rows[(call >= 0) & replays[c.name[call]]]].sum())

@@ -44,7 +44,7 @@ def on_host(w: Window) -> Iterator[Finding]:
         yield Finding(
             "host_steps", f"{len(steps):,} {'steps' if len(steps) > 1 else 'step'} on the host: {took}",
             {"steps": len(steps), "median_ms": median / 1e6, "longest_ms": longest / 1e6},
-            ask_next="tracelens-graph ask steps TRACE",
+            ask_next="tracelens-graph ask step_summary TRACE",
         )  # fmt: skip
     devices = max((row["devices"] for row in found), default=1)
     if devices > 1 and not w.title:

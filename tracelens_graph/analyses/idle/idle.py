@@ -36,8 +36,39 @@ from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.window import Window, whole_window, window_of
 from tracelens_graph.output.markers import TOOL
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.timeline import IDLE_CAUSES
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+IDLE_CAUSES = TableSchema(
+    "idle_causes",
+    "What the host did in every gap in which the GPU had nothing to do.",
+    {
+        "cause": Column.key(
+            "what the idle time is due to; the causes add up to the idle time, those unknown included", "cause"
+        ),
+        "gaps": Column.count("gaps between GPU events of which a part is due to it", "gaps", figure="count"),
+        "idle_ms": Column.total("idle time due to it, over all devices", "ms", "idle ms", compared="main", figure="ms"),
+        "percent_of_idle": Column.share("share of the idle time", "% of idle", drop_priority=2),
+        "percent_of_total": Column.share(
+            "share of the GPU span, from the first to the last GPU event, or of the sum of those of "
+            "several devices; what of the steps lies before and behind it does not count, as it does "
+            "in the causes of a report",
+            "% of GPU span",
+            figure="percent",
+        ),
+        "longest_ms": Column("the longest part of one gap that is due to it", "ms", Role.max, heading="longest ms"),
+        "gap_start_ms": Column(
+            "where that gap begins, as Perfetto UI shows it", "ms", heading="gap start ms", drop_priority=2
+        ),
+        "ends_with_uid": Column.uid("the GPU event that ends it", heading="ends with uid"),
+        "because": Column.text("call or frame to which that part is due most", "because", drop_priority=0),
+        "because_uid": Column.uid("that call or frame", heading="because uid", drop_priority=0),
+        "meaning": Column.text("the cause in words", "meaning"),
+    },
+    counts="gap",
+    figure="idle",
+)
 
 
 class Cause(IntEnum):
@@ -400,7 +431,7 @@ def idle_causes(g: Core | Window) -> Table:
                  f"{beyond if beyond_ns else ''}"]  # fmt: skip
     texts = ("cause", "because", "because_uid", "meaning")
     arrays = {name: cells if name in texts else np.array(cells) for name, cells in columns.items()}
-    return Table("idle_causes", arrays, IDLE_CAUSES, w.titled("Idle GPU time by cause"), notes)
+    return IDLE_CAUSES.table(arrays, w.titled("Idle GPU time by cause"), notes)
 
 
 def culprit(core: Core, idle: Idle, gap: int, cause: Cause) -> int:

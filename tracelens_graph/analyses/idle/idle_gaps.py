@@ -13,8 +13,42 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import HOST_KINDS, PYTHON_KINDS, Kind
-from tracelens_graph.schema.tables.timeline import IDLE_GAPS
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+_PART = Column("its part in the gap", "us", drop_priority=2)
+
+IDLE_GAPS = TableSchema(
+    "idle_gaps",
+    "The longest gaps in which a device did nothing, one by one.",
+    {
+        "device": Column("index of the device", drop_priority=0),
+        "gap_start_ms": Column.moment("start of the gap, as Perfetto UI shows it", "ms"),
+        "gap_us": Column("its length", "us", drop_priority=0),
+        "next": Column.text("the GPU event that ends it"),
+        "next_uid": Column.uid("that GPU event", drop_priority=0),
+        "launch": Column.text(
+            "the runtime call that launched it; absent where its launch is not in the trace", drop_priority=4
+        ),
+        "launch_begin_us": Column(
+            "start of the launch, from the start of the gap; negative before the gap", "us", drop_priority=4
+        ),
+        "launch_end_us": Column(
+            "end of the launch, from the start of the gap; negative where the work had been queued before",
+            "us",
+            drop_priority=4,
+        ),
+        "call": Column.text("runtime call on the launching thread in the gap", drop_priority=0),
+        "call_us": _PART,
+        "op": Column.text("op on the launching thread in the gap", drop_priority=0),
+        "op_us": _PART,
+        "frame": Column.text("module or Python function on the launching thread in the gap", drop_priority=0),
+        "frame_us": _PART,
+    },
+    leads="gap_us",
+)
+
 
 HOST_PARTS = {"call": (Kind.RuntimeCall,), "op": (Kind.Op,), "frame": PYTHON_KINDS}
 """What is said of the host in a gap -> the kinds that it is looked for among."""
@@ -59,7 +93,7 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
     for what, (at, part) in host_parts(core, row, start, end).items():
         columns[what] = names_of(core, at)
         columns[f"{what}_us"] = [ns / 1e3 if found >= 0 else None for found, ns in zip(at, part.tolist(), strict=True)]
-    return Table("idle_gaps", columns, IDLE_GAPS, w.titled("The longest gaps in which a device did nothing"), notes)
+    return IDLE_GAPS.table(columns, w.titled("The longest gaps in which a device did nothing"), notes)
 
 
 def gap_order(idle: Idle) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.columns import GPU_TIME, PERCENT
 from tracelens_graph.analyses.shared.gpu_class import MEMCPY, gpu_classes
 from tracelens_graph.analyses.shared.gpu_work import gpu_time_columns, most_time_first
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
@@ -12,7 +13,25 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.host_copies import copy_direction
 from tracelens_graph.schema import Kind
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+COPIES = TableSchema(
+    "copies",
+    "What is copied and filled, in which direction, and how fast.",
+    {
+        "direction": Column.key("H is the host, D a device, P another device; fill for fills, else unknown"),
+        "name": Column.key("name of the copies, which also tells the kind of memory"),
+        "size_class": Column.key("size of a single copy; absent where it was not recorded"),
+        "count": Column.count("number of copies"),
+        "bytes": Column.total("their bytes", "B"),
+        "gpu_time_us": GPU_TIME,
+        "gb_per_s": Column("bytes per time", "GB/s"),
+        "percent": PERCENT,
+    },
+)
+
 
 SIZES = (
     (4096, "below 4 KiB"),
@@ -56,4 +75,4 @@ def copies(g: Core | Window) -> Table:
         "gb_per_s": rate,
         "percent": times["percent"],
     }
-    return most_time_first("copies", columns, ["name", "size_class"], "Copies and fills", w)
+    return most_time_first(COPIES, columns, ["name", "size_class"], "Copies and fills", w)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.columns import PERCENT
 from tracelens_graph.analyses.shared.gpu_work import known, most_time_first, percent
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.graph.classes import distinct_classes, subtree_classes
@@ -11,9 +12,31 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 
-GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
+DIFFERENT_NAMES = Column("number of different names")
+
+GRAPH_LAUNCHES = TableSchema(
+    "graph_launches",
+    "Which captured graphs are launched, and what they replay.",
+    {
+        "call": Column.key("the runtime call"),
+        "launches": Column.count("number of launches"),
+        "gpu_events": Column("GPU events that one launch replays; 0 where the trace holds none of them"),
+        "names": DIFFERENT_NAMES,
+        "gpu_time_us": Column.total("sum of their durations in all launches", "us"),
+        "mean_gpu_time_us": Column("the same per launch", "us", Role.mean),
+        "percent": PERCENT,
+        "longest": Column.text("name with the most time"),
+        "longest_time_us": Column("its time in all launches", "us"),
+        "uid": Column.uid("the first of the launches"),
+    },
+)
+
+
+GRAPH_LAUNCH_CALLS = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
 """How names of calls that launch a graph begin."""
 
 
@@ -25,7 +48,7 @@ def graph_launches(g: Core | Window) -> Table:
     w = window_of(g)
     core, c = w.core, w.core.columns
     calls = w.rows_of_kind(Kind.RuntimeCall)
-    begins = np.array([name.startswith(GRAPH_LAUNCHES) for name in core.names], bool)
+    begins = np.array([name.startswith(GRAPH_LAUNCH_CALLS) for name in core.names], bool)
     holds = np.array(["GraphLaunch" in name for name in core.names], bool)
     above = c.parent[calls]
     inner = (above >= 0) & (c.kind[above] == Kind.RuntimeCall) & holds[c.name[above]]
@@ -47,7 +70,7 @@ def graph_launches(g: Core | Window) -> Table:
         "longest_time_us": known(np.array([time / 1e3 for _, _, time in replayed])),
         "uid": np.array([c.uid[calls[group == n]].min() for n in range(len(first))], np.int64),
     }
-    return most_time_first("graph_launches", columns, ["uid"], "Launches of graphs", w)
+    return most_time_first(GRAPH_LAUNCHES, columns, ["uid"], "Launches of graphs", w)
 
 
 def _replayed(core: Core, low: np.ndarray, high: np.ndarray) -> tuple[int, str | None, float]:

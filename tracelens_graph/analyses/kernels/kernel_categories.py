@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracelens_graph.analyses.kernels.kernels import KERNEL_SUMMARY
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, launchers
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
@@ -19,8 +20,41 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.kernels import KERNEL_CATEGORY_DETAIL, KERNEL_CATEGORY_SUMMARY
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+KERNEL_CATEGORY_DETAIL = TableSchema(
+    "kernel_category_detail",
+    "Which kernels each launching op runs, and of which category they are.",
+    {
+        "cpu_op": Column.key(
+            "op nearest above the launch; the runtime call where no op is, `graph` for graph launches"
+        ),
+        "kernel_category": Column.key(KERNEL_SUMMARY["kernel_category"].definition),
+        "kernel_name": Column.key("name of the kernel"),
+        "count": Column.count("kernels"),
+        "total_time_ms": Column.total("sum of their durations", "ms", compared="main"),
+        "avg_time_us": Column("mean of their durations", "us", Role.mean),
+    },
+    counts="kernel",
+    leads="kernel_name",
+)
+
+KERNEL_CATEGORY_SUMMARY = TableSchema(
+    "kernel_category_summary",
+    "What the kernels of each launching op do, by category: GEMM, attention, copies, ...",
+    {
+        "cpu_op": KERNEL_CATEGORY_DETAIL["cpu_op"],
+        "kernel_category": KERNEL_CATEGORY_DETAIL["kernel_category"],
+        "count": KERNEL_CATEGORY_DETAIL["count"],
+        "total_time_ms": KERNEL_CATEGORY_DETAIL["total_time_ms"],
+        "% of parent time": Column("share of the sum over all kernels of the cpu_op", "%"),
+        "% of graph time": Column("the same, so called where the only cpu_op is a graph launch", "%"),
+    },
+    counts="kernel",
+)
+
 
 GRAPH = "graph"
 """Parent of kernels that a graph launch replays."""
@@ -45,7 +79,7 @@ def kernel_category_detail(g: Core | Window) -> Table:
         "avg_time_us": found.sum_ns / np.maximum(found.count, 1) / 1e3,
     }
     title = w.titled("Kernels by op and category")
-    return Table("kernel_category_detail", columns, KERNEL_CATEGORY_DETAIL, title, _notes(w, found))
+    return KERNEL_CATEGORY_DETAIL.table(columns, title, _notes(w, found))
 
 
 def kernel_category_summary(g: Core | Window) -> Table:
@@ -70,9 +104,8 @@ def kernel_category_summary(g: Core | Window) -> Table:
         "total_time_ms": sum_ns / 1e6,
         share: 100 * sum_ns / np.maximum(whole, 1),
     }
-    about = {name: KERNEL_CATEGORY_SUMMARY[name] for name in columns}
     title = w.titled("GPU time by op and category of kernels")
-    return Table("kernel_category_summary", columns, about, title, _notes(w, found))
+    return KERNEL_CATEGORY_SUMMARY.table(columns, title, _notes(w, found))
 
 
 @dataclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, OpCalls, launchers
@@ -13,8 +15,39 @@ from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.kernels import KERNEL_SUMMARY
+from tracelens_graph.tables.column import Column, statistics
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+_DURATIONS = statistics("Kernel duration (µs)_{}", "the durations", "us", ("sum", "count", "mean", "min", "max"))
+
+KERNEL_SUMMARY = TableSchema(
+    "kernel_summary",
+    "How long the kernels ran, one row per launching op, kernel and stream.",
+    {
+        "Parent op category": Column.text(
+            "category of the launching op; graph or runtime where no op is above the launch",
+            "category",
+            compared="carried",
+        ),
+        "Parent cpu_op": Column.key("op nearest above the launch; the runtime call where no op is", "op"),
+        "kernel_category": Column.text("what the kernel does, told by its name and the op that launched it", "does"),
+        "Kernel name": Column.key("name of the kernel", "kernel"),
+        "Kernel stream": Column("stream on the device", heading="stream"),
+        "Kernel duration (µs)_sum": replace(_DURATIONS["Kernel duration (µs)_sum"], heading="sum us", compared="main"),
+        "Kernel duration (µs)_count": replace(_DURATIONS["Kernel duration (µs)_count"], heading="kernels"),
+        "Kernel duration (µs)_mean": replace(
+            _DURATIONS["Kernel duration (µs)_mean"], heading="mean us", compared="diff"
+        ),
+        "Kernel duration (µs)_min": replace(_DURATIONS["Kernel duration (µs)_min"], compared="beside"),
+        "Kernel duration (µs)_max": replace(_DURATIONS["Kernel duration (µs)_max"], compared="beside"),
+        "Percent of kernels time (%)": Column.share("share of the sum over all kernels", "% of kernel time"),
+        "Percent of total time (%)": Column.share("sum as share of the time from the first to the last GPU event"),
+        "ex_UID": Column.instance("uid of the first kernel"),
+    },
+    counts="kernel",
+    leads="Kernel name",
+)
 
 
 def kernel_summary(g: Core | Window, kernel_categories: bool = False) -> Table:
@@ -58,8 +91,7 @@ def kernel_summary(g: Core | Window, kernel_categories: bool = False) -> Table:
     }
     order = np.lexsort((c.uid[kernels[first]], -times.sum))
     columns = {name: picked(cells, order) for name, cells in columns.items()}
-    about = {name: KERNEL_SUMMARY[name] for name in columns}
-    return Table("kernel_summary", columns, about, w.titled("GPU time by kernel"), unlinked_notes(w, False))
+    return KERNEL_SUMMARY.table(columns, w.titled("GPU time by kernel"), unlinked_notes(w, False))
 
 
 def _categories(w: Window, kernels: list[str], parents: list[tuple[str, str]]) -> list[str]:

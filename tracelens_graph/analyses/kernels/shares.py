@@ -5,8 +5,12 @@ GPU time is the sum of the durations of GPU events.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from tracelens_graph.analyses.kernels.graph_launches import DIFFERENT_NAMES
+from tracelens_graph.analyses.shared.columns import GPU_EVENTS, GPU_TIME, MEAN_TIME, PERCENT
 from tracelens_graph.analyses.shared.gpu_work import gpu_time_columns, most_time_first
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.categories.kernel_names import properties
@@ -14,7 +18,43 @@ from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+CATEGORY_SHARES = TableSchema(
+    "category_shares",
+    "What kinds of kernels the GPU time goes to.",
+    {
+        "category": Column.key("kind of kernel, by its name; Memcpy and Memset for copies and fills"),
+        "names": DIFFERENT_NAMES,
+        "count": GPU_EVENTS,
+        "gpu_time_us": replace(GPU_TIME, compared="main"),
+        "mean_time_us": MEAN_TIME,
+        "percent": PERCENT,
+    },
+    counts="kernel",
+)
+
+KERNELS_BY_TILE = TableSchema(
+    "kernels_by_tile",
+    "How kernels are tiled, as their names say.",
+    {
+        "operation": Column.key("what is computed, as the name says"),
+        "family": Column.key("whose naming it is"),
+        "dtype": Column.key("type of the first operand's elements"),
+        **{
+            f"tile_{axis}": Column.key(f"size of a thread block's tile along {axis.upper()}", cells="number")
+            for axis in "mnk"
+        },
+        "names": DIFFERENT_NAMES,
+        "count": Column.count("number of kernels"),
+        "gpu_time_us": GPU_TIME,
+        "mean_time_us": MEAN_TIME,
+        "percent": PERCENT,
+    },
+)
+
 
 _TILE = ("operation", "family", "dtype", "tile_m", "tile_n", "tile_k")
 
@@ -35,7 +75,7 @@ def category_shares(g: Core | Window) -> Table:
         "names": np.bincount(code, minlength=len(place)),
         **gpu_time_columns(w, gpu, code[group], len(place)),
     }
-    return most_time_first("category_shares", columns, ["category"], "GPU time by kind of kernel", w)
+    return most_time_first(CATEGORY_SHARES, columns, ["category"], "GPU time by kind of kernel", w)
 
 
 def kernels_by_tile(
@@ -71,7 +111,7 @@ def kernels_by_tile(
     columns["names"] = np.bincount(code, minlength=len(place))
     columns |= gpu_time_columns(w, kernels[of_kernel >= 0], of_kernel[of_kernel >= 0], len(place))
     return most_time_first(
-        "kernels_by_tile",
+        KERNELS_BY_TILE,
         columns,
         ["family", "operation", "dtype", "tile_m", "tile_n", "tile_k"],
         "Kernels by tile and type",

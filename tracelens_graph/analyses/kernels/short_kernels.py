@@ -16,8 +16,51 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import launcher, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.kernels import SHORT_KERNEL_HISTOGRAM, SHORT_KERNELS, SHORT_KERNELS_SUMMARY
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+SHORT_KERNEL_HISTOGRAM = TableSchema(
+    "short_kernel_histogram",
+    "How many kernels are shorter than a threshold, by length.",
+    {
+        "bin_start": Column("shortest length in the bin", "us"),
+        "bin_end": Column("end of the bin; only in the last bin a length in it", "us"),
+        "count": Column.count("kernels"),
+    },
+)
+
+SHORT_KERNELS_SUMMARY = TableSchema(
+    "short_kernels_summary",
+    "Which kernels are shorter than a threshold, and which ops launch them.",
+    {
+        "Parent cpu_op": Column.key("op nearest above the launch; the runtime call where no op is"),
+        "Input dims": Column.key("sizes of the parent's inputs, one list per argument", cells="list"),
+        "Input strides": Column.key("strides of the parent's inputs, in elements", cells="list"),
+        "Concrete Inputs": Column.key("values of the parent's inputs that are no tensors, as text", cells="list"),
+        "Kernel name": Column.key("name of the kernel"),
+        "Short Kernel duration (µs) sum": Column.total("sum of the durations", "us"),
+        "Short Kernel count": Column.count("kernels"),
+        "Short Kernel duration (µs) mean": Column("mean of the durations", "us", Role.mean),
+        "Short Kernel duration (µs) percent of total time": Column.share(
+            "sum as share of the time from the first to the last GPU event"
+        ),
+        "ex_UID": Column.uid("uid of the first kernel"),
+    },
+    leads="Kernel name",
+)
+
+SHORT_KERNELS = TableSchema(
+    "short_kernels",
+    "Which kernels are shorter than a threshold, by op and name.",
+    {
+        name: column
+        for name, column in SHORT_KERNELS_SUMMARY.items()
+        if name not in ("Input dims", "Input strides", "Concrete Inputs", "ex_UID")
+    },
+    leads="Kernel name",
+)
+
 
 ARGUMENTS = {"Input dims": 0, "Input strides": 2, "Concrete Inputs": 3}
 """Column -> part of the argument set of the parent."""
@@ -44,10 +87,8 @@ def short_kernel_histogram(g: Core | Window, threshold_us: float = 10, bins: int
     short = _shorter_than(w, threshold_us)
     lengths = w.core.columns.dur_ns[short] / 1e3
     count, edge = np.histogram(lengths, bins) if len(short) else (np.zeros(0, np.int64), np.zeros(1))
-    return Table(
-        "short_kernel_histogram",
+    return SHORT_KERNEL_HISTOGRAM.table(
         {"bin_start": edge[:-1], "bin_end": edge[1:], "count": count},
-        SHORT_KERNEL_HISTOGRAM,
         w.titled(f"Kernels shorter than {threshold_us:g} us by length"),
         _notes(w, short, threshold_us),
     )
@@ -134,7 +175,7 @@ def short_kernels(g: Core | Window, threshold_us: float = 10) -> Table:
     order = cell_order(times.sum, columns["Parent cpu_op"], columns["Kernel name"])
     columns = {name: picked(cells, order) for name, cells in columns.items()}
     title = w.titled(f"Kernels shorter than {threshold_us:g} us")
-    return Table("short_kernels", columns, SHORT_KERNELS, title, _notes(w, short, threshold_us))
+    return SHORT_KERNELS.table(columns, title, _notes(w, short, threshold_us))
 
 
 def _shorter_than(w: Window, threshold_us: float) -> np.ndarray:

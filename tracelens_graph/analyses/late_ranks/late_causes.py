@@ -31,8 +31,76 @@ from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.schema.tables.ranks import LATE_ARRIVALS, LATE_RANKS
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+ADDED_UP = (
+    "one delay counts in each collective that it delays, so this is not time to win, which `ranks --what-if "
+    "repair=RANK` tells"
+)
+
+LATE_ARRIVALS = TableSchema(
+    "late_arrivals",
+    "Who came late to each collective, and why.",
+    {
+        "collective": Column.key("number of the collective, by first start", heading="#"),
+        "kind": Column.text("kind of collective", heading="kind"),
+        "step": Column("number of the step in which most ranks launched it; absent outside of steps", heading="step"),
+        "trace": Column.text("name of the trace of the rank that came last"),
+        "rank": Column("number of that rank; absent where not recorded", heading="rank", drop_priority=0),
+        "late_us": Column(
+            "how much later it came than the median of the others", "us", heading="late us", drop_priority=0
+        ),
+        "new_us": Column.total("the part of it that was not there at the collective before", "us", heading="new us"),
+        "reason": Column.text("one word for the reason: see the docs", heading="reason", drop_priority=0),
+        "what": Column.text(
+            "what the rank did that the median rank did not, or did longer", heading="what", drop_priority=0, wraps=True
+        ),
+        "evidence": Column.text("its time against that of the median rank"),
+        "median_trace": Column.text("name of the trace of the rank with the median start, which it is compared with"),
+        "key": Column.text("key of the collective on the rank that came last"),
+        "uid": Column.instance(
+            "the call or GPU event on the late rank with most of the difference; without one, its kernel"
+        ),
+    },
+)
+
+LATE_RANKS = TableSchema(
+    "late_ranks",
+    "Which ranks come late to which collectives, how often, by how much, and why.",
+    {
+        "trace": Column.key("name of the rank's trace"),
+        "rank": Column("number of the rank; absent where not recorded", heading="rank", drop_priority=0),
+        "kind": Column.key("kind of collective", "kind"),
+        "times_late": Column.count(
+            "collectives of the kind to which it came last, and later than ranks differ anyhow", heading="late"
+        ),
+        "collectives": Column("collectives of the kind that it took part in together with others", heading="of"),
+        "percent_late": Column("share of these to which it came late", "%", heading="% late"),
+        "median_late_us": Column(
+            "median of how much later than the median of the others it came",
+            "us",
+            Role.spread,
+            heading="median late us",
+        ),
+        "late_ms": Column.total(f"sum of how much later it came; {ADDED_UP}", "ms"),
+        "new_ms": Column.total(
+            "sum of the parts of it that were not there at the collective before", "ms", heading="new ms"
+        ),
+        "reason": Column.text("the reason with most of this new lateness", heading="reason", drop_priority=0),
+        "percent_reason": Column("its share of the new lateness", "%", heading="% of new"),
+        "times_reason": Column.count("late arrivals for this reason", heading="times", drop_priority=1),
+        "median_new_us": Column("median of their new lateness", "us", Role.spread, heading="median new us"),
+        "what": Column.text(
+            "what the rank did in the worst case of this reason", heading="what", drop_priority=0, wraps=True
+        ),
+        "evidence": Column.text("its time there against that of the median rank"),
+        "collective": Column("number of the collective of this case"),
+        "uid": Column.instance("the call or GPU event of this case"),
+    },
+)
+
 
 MOST_EXPLAINED = 2_000
 """So many late arrivals are explained, the latest first."""
@@ -55,8 +123,7 @@ def late_arrivals(figures: Figures, traces: TraceSet, top: int = 0, shown: Meeti
     first, more = first_rows(rows, top)
     number = len(traces)
     title = f"Late arrivals of {number:,} rank{'s' * (number != 1)}"
-    return Table("late_arrivals", columns_of(first, LATE_ARRIVALS), LATE_ARRIVALS, title,
-                 [*more, *notes, *(shown or figures.meetings).notes])  # fmt: skip
+    return LATE_ARRIVALS.of_records(first, title, [*more, *notes, *(shown or figures.meetings).notes])  # fmt: skip
 
 
 def _numbers_in(shown: Meetings, meetings: Meetings) -> dict[int, int]:
@@ -170,7 +237,7 @@ def late_ranks(arrivals: Table, figures: Figures) -> Table:
             }
         )
     rows.sort(key=lambda row: (-row["new_ms"], -row["late_ms"], row["trace"], row["kind"]))
-    return Table("late_ranks", columns_of(rows, LATE_RANKS), LATE_RANKS, "Late ranks", arrivals.notes)
+    return LATE_RANKS.of_records(rows, "Late ranks", arrivals.notes)
 
 
 def _weight(row: dict[str, Any]) -> tuple[bool, float]:

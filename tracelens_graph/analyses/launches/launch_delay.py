@@ -12,8 +12,37 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema.tables.places import LAUNCH_DELAY
+from tracelens_graph.tables.column import Column, Role, statistics
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+LAUNCH_DELAY = TableSchema(
+    "launch_delay",
+    "How long GPU work takes to start after its launch.",
+    {
+        "name": Column.key("op that the work is charged to, or call that launched it"),
+        "launches": Column.count("calls that launched GPU work"),
+        **statistics(
+            "delay_{}_us",
+            "the times from the start of a call to the start of its first GPU event",
+            "us",
+            ("mean", "median"),
+        ),
+        "delay_p99_us": Column("99 of 100 of these times are not longer", "us", Role.spread),
+        "delay_max_us": Column("greatest of these times", "us", Role.max),
+        **statistics(
+            "after_{}_us",
+            "the times from the end of a call to the start of its first GPU event; negative where "
+            "that starts before the call returns",
+            "us",
+            ("mean", "median"),
+        ),
+        "after_p99_us": Column("99 of 100 of these times are not longer", "us", Role.spread),
+        "after_max_us": Column("greatest of these times", "us", Role.max),
+        "longest_uid": Column.uid("uid of the call with the longest delay"),
+    },
+)
+
 
 NO_OP = "(no op)"
 
@@ -55,5 +84,5 @@ def launch_delay(g: Core | Window, by: Literal["op", "call"] = "op") -> Table:
         },
         "longest_uid": c.uid[longest],
     }  # fmt: skip
-    table = Table("launch_delay", columns, LAUNCH_DELAY, w.titled(f"Launch delay by {by}"))
+    table = LAUNCH_DELAY.table(columns, w.titled(f"Launch delay by {by}"))
     return table.take(np.argsort(-delay.sum, kind="stable"))

@@ -14,8 +14,37 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import HOST_KINDS, Kind
-from tracelens_graph.schema.tables.places import RUNTIME_SUMMARY
+from tracelens_graph.tables.column import Column, Role, shown, statistics
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+RUNTIME_SUMMARY = TableSchema(
+    "runtime_summary",
+    "What the runtime and driver calls cost the host, what they launched, and how long that took to start.",
+    {
+        "name": Column.key(
+            "runtime or driver call; a line in brackets stands for GPU events without a launch in the trace",
+            "runtime call",
+        ),
+        "calls": Column.count("calls", "calls"),
+        **shown(
+            statistics("host_{}_us", "the durations of the calls", "us", ("sum", "mean", "median", "max")),
+            host_sum_us="host us",
+            host_mean_us="mean us",
+        ),
+        "host_self_us": Column.total("sum of the durations without that of calls inside them", "us"),
+        "gpu_events": Column.count("GPU events that the calls launched", "GPU events"),
+        "gpu_sum_us": Column.total("sum of the durations of these", "us", "GPU us"),
+        "calls_without_gpu": Column.count("calls that launched no GPU event"),
+        "delay_min_us": Column(
+            "smallest delay from the start of a call to the start of its first GPU event", "us", Role.min
+        ),
+        "delay_median_us": Column("median of these delays", "us", Role.spread, "median delay us"),
+        "delay_p90_us": Column("nine tenths of these delays are not longer", "us", Role.spread, "p90 us"),
+        "delay_max_us": Column("greatest of these delays", "us", Role.max),
+        "longest_uid": Column.instance("uid of the longest call"),
+    },
+)
 
 
 def runtime_summary(g: Core | Window) -> Table:
@@ -85,7 +114,7 @@ def runtime_summary(g: Core | Window) -> Table:
         notes.append(f"{outside:,} GPU events were launched by calls outside of the window")
     if early := int(np.count_nonzero(delay < 0)):
         notes.append(f"{early:,} of {len(delay):,} delays are negative: the clocks of host and device differ")
-    return Table("runtime_summary", columns, RUNTIME_SUMMARY, w.titled("Runtime and driver calls"), notes)
+    return RUNTIME_SUMMARY.table(columns, w.titled("Runtime and driver calls"), notes)
 
 
 _COMPILED = "PjitFunction("

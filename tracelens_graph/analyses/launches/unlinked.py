@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.columns import GPU_SUM
 from tracelens_graph.analyses.shared.gpu_work import percent
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.analyses.shared.statistics import Groups
@@ -14,8 +15,45 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.places import UNLAUNCHED_GPU_TIME, UNLINKED
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+UNLAUNCHED_GPU_TIME = TableSchema(
+    "unlaunched_gpu_time",
+    "Which GPU work has no launch in the trace, by name.",
+    {
+        "kind": Column.key("Kernel, Memcpy or Memset"),
+        "name": Column.key("name of the GPU events"),
+        "streams": Column("streams that they are on"),
+        "gpu_events": Column.count("GPU events without a launch in the trace"),
+        "gpu_sum_us": GPU_SUM,
+        "percent": Column.share("share of the sum over all GPU events"),
+        "early_events": Column.count(
+            "those that began before the first runtime call of the trace: launched before recording"
+        ),
+        "first_start_ms": Column.moment("start of the first of them, as Perfetto UI shows it", "ms"),
+        "last_end_ms": Column("end of the last of them", "ms", Role.max),
+        "uid": Column.uid("the one that starts first"),
+    },
+)
+
+UNLINKED = TableSchema(
+    "unlinked",
+    "How much of each stream's time has no launch in the trace.",
+    {
+        "device": Column("index of the device"),
+        "stream": Column("number of the stream"),
+        "gpu_events": Column.count("GPU events of the stream"),
+        "unlinked_events": Column.count("those without a launch in the trace"),
+        "gpu_sum_us": Column.total("sum of the durations of all of them", "us"),
+        "unlinked_us": Column.total("sum of the durations of those without a launch", "us"),
+        "percent_of_stream": Column("unlinked_us as share of gpu_sum_us", "%"),
+        "percent": Column.share("unlinked_us as share of the sum over all GPU events"),
+        "first_linked_ms": Column.moment("start of the first that has a launch, as Perfetto UI shows it", "ms"),
+        "last_unlinked_ms": Column("start of the last that has none", "ms", Role.max),
+    },
+)
 
 
 def unlinked(g: Core | Window) -> Table:
@@ -54,7 +92,7 @@ def unlinked(g: Core | Window) -> Table:
         "last_unlinked_ms": np.where(np.isfinite(last_lone), core.info.shown_ms(last_lone), np.nan),
     }
     order = np.lexsort((c.stream[rows[first]], c.device[rows[first]], -lost))
-    return Table("unlinked", columns, UNLINKED, w.titled("GPU work without a launch by stream")).take(order)
+    return UNLINKED.table(columns, w.titled("GPU work without a launch by stream")).take(order)
 
 
 def unlaunched_gpu_time(g: Core | Window) -> Table:
@@ -83,7 +121,5 @@ def unlaunched_gpu_time(g: Core | Window) -> Table:
         "last_end_ms": core.info.shown_ms(Groups(group, c.end_ns[rows], groups).max),
         "uid": c.uid[lead],
     }
-    table = Table(
-        "unlaunched_gpu_time", columns, UNLAUNCHED_GPU_TIME, w.titled("GPU work whose launch is not in the trace")
-    )
+    table = UNLAUNCHED_GPU_TIME.table(columns, w.titled("GPU work whose launch is not in the trace"))
     return table.take(np.argsort(-sums, kind="stable"))

@@ -9,14 +9,42 @@ import numpy as np
 from tracelens_graph.analyses.memory.blocks import Blocks, blocks_of, whose_work
 from tracelens_graph.analyses.memory.instants import instants_of
 from tracelens_graph.analyses.memory.notes import notes_on, without_instants
-from tracelens_graph.analyses.memory.peak import device_key
+from tracelens_graph.analyses.memory.peak import DEVICE, device_key
 from tracelens_graph.analyses.places.modules import PASSES
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema.tables.memory import ALLOCATIONS_BY_MODULE
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+ALLOCATIONS_BY_MODULE = TableSchema(
+    "allocations_by_module",
+    "What modules allocate, forward and backward, for how long, and what they leave.",
+    {
+        "device": DEVICE,
+        "module_path": Column.key(
+            "names of the modules around what allocates, joined by /; in brackets what is of no "
+            "module, or of the optimizer"
+        ),
+        "pass": Column.key("forward, backward or optimizer"),
+        "allocations": Column.count("number of allocations"),
+        "allocated_bytes": Column.total("sum of their sizes", "B", drop_priority=-1),
+        "released_bytes": Column.total(
+            "part of it that is released in the recording, whoever releases it", "B", drop_priority=3
+        ),
+        "net_bytes": Column.total("the rest of it", "B", drop_priority=1),
+        "peak_bytes": Column("most bytes of these that are in use at one moment", "B", Role.max, drop_priority=0),
+        "unreleased": Column.count("number of those that are not released in the recording", drop_priority=3),
+        "mean_lifetime_us": Column(
+            "mean time from allocation to release of those that are released", "us", drop_priority=2
+        ),
+        "uid": Column.uid(
+            "the call of the module, or the step of the optimizer, that allocates first; absent for none"
+        ),
+    },
+)
 
 
 def allocations_by_module(g: Core | Window) -> Table:
@@ -32,7 +60,7 @@ def allocations_by_module(g: Core | Window) -> Table:
     found, blocks = instants_of(core), blocks_of(core)
     inside = np.flatnonzero(w.holds(found.rows)[blocks.begin])
     if not len(inside):
-        return without_instants("allocations_by_module", ALLOCATIONS_BY_MODULE, title, w)
+        return without_instants(ALLOCATIONS_BY_MODULE, title, w)
     whose, begin, size = whose_work(core), blocks.begin[inside], blocks.bytes[inside]
     path = text_codes(whose.paths)[whose.path[begin]]
     group = text_codes(
@@ -63,7 +91,7 @@ def allocations_by_module(g: Core | Window) -> Table:
         ))  # fmt: skip
     rows.sort(key=lambda row: (device_key(row[0]), -row[4], row[1], row[2]))
     columns: dict[str, Cells] = {name: [row[i] for row in rows] for i, name in enumerate(ALLOCATIONS_BY_MODULE)}
-    return Table("allocations_by_module", columns, ALLOCATIONS_BY_MODULE, title, notes_on(w))
+    return ALLOCATIONS_BY_MODULE.table(columns, title, notes_on(w))
 
 
 def _peaks(blocks: Blocks, inside: np.ndarray, group: np.ndarray, groups: int, behind: int) -> np.ndarray:

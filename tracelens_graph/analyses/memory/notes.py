@@ -6,15 +6,15 @@ import numpy as np
 
 from tracelens_graph.analyses.memory.instants import NO_VALUE, Instants, instants_of
 from tracelens_graph.graph.window import Window
-from tracelens_graph.tables.column import About
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 
 _NOT_HERE = "no allocation or release is in this part of the trace"
 
 
-def without_instants(name: str, about: About, title: str, w: Window) -> Table:
+def without_instants(schema: TableSchema, title: str, w: Window) -> Table:
     """The empty table of a window without allocations."""
-    return Table(name, {column: [] for column in about}, about, title, [_why_none(w), *notes_on(w)])
+    return schema.empty(title, [_why_none(w), *notes_on(w)])
 
 
 def _why_none(w: Window) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,62 @@ from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema.tables.memory import MEMORY_PEAK, MEMORY_SUMMARY
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+_ALLOCATED = Column("bytes in use then", "B")
+
+_RESERVED = Column("bytes that the allocator holds of the device then; absent where that is not recorded", "B")
+
+_FRAGMENTATION = Column("what of it is not in use: reserved_bytes less allocated_bytes", "B")
+
+DEVICE = Column.key("whose memory: cuda:0, hip:0, cpu", drop_priority=1)
+
+MEMORY_PEAK = TableSchema(
+    "memory_peak",
+    "What is in use when most memory of a device is, by the module and the op that allocated it.",
+    {
+        "device": DEVICE,
+        "module_path": Column.key(
+            "names of the modules around what allocated it, joined by /; in brackets what is of no module, of the "
+            "optimizer, or was allocated before the recording"
+        ),
+        "op": Column.key("outermost op around the allocation; absent for none"),
+        "blocks": Column.count("number of blocks alive then; absent for what was there before"),
+        "bytes": Column.total("sum of their sizes", "B"),
+        "percent": Column.share("share of all bytes in use then on the device"),
+        "unreleased_bytes": Column.total("part of bytes that is not released in the recording", "B", drop_priority=3),
+        "line": Column.text("innermost line of Python around the allocation of the largest of them", drop_priority=2),
+        "peak_us": Column.moment("the first moment at which most bytes are in use", "us"),
+        "allocated_bytes": replace(_ALLOCATED, drop_priority=4),
+        "reserved_bytes": replace(_RESERVED, drop_priority=4),
+        "fragmentation_bytes": replace(_FRAGMENTATION, drop_priority=4),
+        "uid": Column.uid("the op, else the call, that allocated the largest of them"),
+    },
+)
+
+MEMORY_SUMMARY = TableSchema(
+    "memory_summary",
+    "How much memory of each device is in use, and at most.",
+    {
+        "device": replace(DEVICE, drop_priority=-1),
+        "events": Column.count("number of allocations and releases"),
+        "start_bytes": Column("bytes in use before the first of them", "B", drop_priority=1),
+        "peak_bytes": Column("most bytes in use", "B", drop_priority=-1),
+        "end_bytes": Column("bytes in use behind the last of them", "B", drop_priority=1),
+        "peak_us": Column.moment("the first moment at which most bytes are in use", "us"),
+        "peak_reserved_bytes": Column("most bytes that the allocator holds of the device", "B", drop_priority=0),
+        "fragmentation_bytes": Column(
+            "bytes that it holds at peak_us and that are not in use then", "B", drop_priority=0
+        ),
+        "unreleased": Column.count("number of allocations that are not released in the recording", drop_priority=2),
+        "unreleased_bytes": Column.total("sum of their sizes", "B"),
+        "earlier": Column.count("number of releases of what was allocated before the recording", drop_priority=3),
+        "earlier_bytes": Column.total("sum of their sizes", "B", drop_priority=3),
+    },
+)
+
 
 BEFORE = "(before the recording)"
 """What was in use at the peak, but not allocated in the recording."""
@@ -63,7 +118,7 @@ def memory_peak(g: Core | Window) -> Table:
     core, title = w.core, w.titled("Memory in use at the peak")
     found, blocks = instants_of(core), blocks_of(core)
     if not w.holds(found.rows).any():
-        return without_instants("memory_peak", MEMORY_PEAK, title, w)
+        return without_instants(MEMORY_PEAK, title, w)
     whose = whose_work(core)
     rows: list[tuple[Any, ...]] = []
     notes: list[str] = []
@@ -97,7 +152,7 @@ def memory_peak(g: Core | Window) -> Table:
             )  # fmt: skip
     rows.sort(key=lambda row: (device_key(row[0]), -row[4], row[1], row[2] or ""))
     columns: dict[str, Cells] = {name: [row[i] for row in rows] for i, name in enumerate(MEMORY_PEAK)}
-    return Table("memory_peak", columns, MEMORY_PEAK, title, [*notes, *notes_on(w)])
+    return MEMORY_PEAK.table(columns, title, [*notes, *notes_on(w)])
 
 
 def memory_summary(g: Core | Window) -> Table:
@@ -110,7 +165,7 @@ def memory_summary(g: Core | Window) -> Table:
     core, title = w.core, w.titled("Memory")
     found, blocks = instants_of(core), blocks_of(core)
     if not w.holds(found.rows).any():
-        return without_instants("memory_summary", MEMORY_SUMMARY, title, w)
+        return without_instants(MEMORY_SUMMARY, title, w)
     rows: list[tuple[Any, ...]] = []
     for peak in peaks(w):
         first, last, most = peak.held[0], peak.held[-1], int(found.allocated[peak.at])
@@ -124,7 +179,7 @@ def memory_summary(g: Core | Window) -> Table:
         )  # fmt: skip
     rows.sort(key=lambda row: device_key(row[0]))
     columns: dict[str, Cells] = {name: [row[i] for row in rows] for i, name in enumerate(MEMORY_SUMMARY)}
-    return Table("memory_summary", columns, MEMORY_SUMMARY, title, notes_on(w))
+    return MEMORY_SUMMARY.table(columns, title, notes_on(w))
 
 
 def device_key(name: str) -> tuple[bool, int, str]:

@@ -13,8 +13,41 @@ from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.hlo.shapes import LARGEST
 from tracelens_graph.hlo.told import PREFIX, told_in
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.ops import INSTRUCTION_COSTS
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+INSTRUCTION_COSTS = TableSchema(
+    "instruction_costs",
+    "What instructions of XLA should cost, by our rules and by those of XLA's own analysis.",
+    {
+        "instruction": Column.key("name of the instruction", "instruction"),
+        "program": Column.key("name of its compiled program", "program", drop_priority=2),
+        "kind": Column.key(
+            "what it is called for: its opcode, of a fusion and a custom call also what it does",
+            "kind",
+            drop_priority=2,
+        ),
+        "calls": Column.count("how often it ran", "calls", drop_priority=2),
+        "flops": Column("operations of a run but for transcendental ones", heading="FLOPs", drop_priority=-1),
+        "transcendentals": Column("transcendental operations of a run", heading="transc.", drop_priority=3),
+        "bytes": Column("least traffic of a run to and from memory", "B", heading="bytes", drop_priority=-1),
+        "xla_flops": Column(
+            "the operations by XLA's rules; -1 for what it does not know", heading="XLA FLOPs", drop_priority=0
+        ),
+        "xla_transcendentals": Column(
+            "the transcendental operations by XLA's rules", heading="XLA transc.", drop_priority=3
+        ),
+        "xla_bytes": Column(
+            "the traffic by XLA's rules; -1 for what it does not know", "B", heading="XLA bytes", drop_priority=-1
+        ),
+        "departs": Column.text(
+            "what our rules depart in, where that makes a difference", "departs in", drop_priority=-1
+        ),
+        "uid": Column.uid("the first run"),
+    },
+)
+
 
 _FIGURES = ("flops", "transcendentals", "bytes")
 _LONGEST = 20
@@ -65,7 +98,7 @@ def instruction_costs(g: Core | Window) -> Table:
     notes = [_of_program(listed[at]) for at in np.unique(place[place >= 0]).tolist()]
     if not told:
         notes = ["no arguments of instructions of XLA are recorded"]
-    return Table("instruction_costs", columns, INSTRUCTION_COSTS, w.titled("Costs of instructions"), notes)
+    return INSTRUCTION_COSTS.table(columns, w.titled("Costs of instructions"), notes)
 
 
 def _said(texts: list[str], begin: str) -> str | None:

@@ -7,6 +7,7 @@ of single calls, added up over calls.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from tracelens_graph.analyses.shared.call_columns import (
     thread_labels,
 )
 from tracelens_graph.analyses.shared.call_stacks import entry_points, module_stacks, parent_modules
+from tracelens_graph.analyses.shared.columns import CALL_STACK_FIRST, IS_RECOMPUTE, PARENT_MODULE, SHARE
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, shares, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
@@ -33,9 +35,135 @@ from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema.tables.ops import OPS_SUMMARY, OPS_SUMMARY_BY_CATEGORY, OPS_UNIQUE_ARGS
-from tracelens_graph.tables.column import About
+from tracelens_graph.tables.column import FIVE, About, Column, Role, statistics
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+IN_CALL = "the busy time of the GPU events charged to a call"
+
+_BELOW = "the busy time of all GPU events below a call"
+
+OPS_SUMMARY_BY_CATEGORY = TableSchema(
+    "ops_summary_by_category",
+    "Which kinds of operation the GPU time is charged to: GEMM, elementwise, ...",
+    {
+        "op category": Column.key(
+            "kind of operation: told by its name, else by the name of its first kernel", "category"
+        ),
+        "parent_module": PARENT_MODULE,
+        "is_recompute": IS_RECOMPUTE,
+        "call_stack_first": replace(CALL_STACK_FIRST, heading=None),
+        "Count": Column.count("calls that launched GPU work", "calls", "count"),
+        "total_direct_kernel_time_ms": Column.total(
+            f"sum over calls of {IN_CALL}", "ms", "GPU ms", compared="main", figure="ms"
+        ),
+        **SHARE,
+    },
+    figure="category",
+)
+
+OPS_SUMMARY = TableSchema(
+    "ops_summary",
+    "Which ops the GPU time is charged to.",
+    {
+        "name": Column.key("op nearest above the launch; the runtime call where no op is", "op"),
+        "parent_module": PARENT_MODULE,
+        "is_recompute": IS_RECOMPUTE,
+        "call_stack_first": CALL_STACK_FIRST,
+        "total_direct_kernel_time_sum": Column.total(f"sum over calls of {IN_CALL}", "us"),
+        "total_subtree_kernel_time_sum": Column.total(f"sum over calls of {_BELOW}", "us"),
+        "total_direct_kernel_time_ms": Column.total(
+            f"sum over calls of {IN_CALL}", "ms", "GPU ms", compared="main", figure="ms"
+        ),
+        "total_subtree_kernel_time_ms": Column.total(f"sum over calls of {_BELOW}", "ms", "below ms", compared="diff"),
+        "Count": Column.count("calls that launched GPU work", "calls", "count"),
+        "Categories": Column(
+            "categories of the calls, sorted", role=Role.text, heading="category", compared="carried", cells="list"
+        ),
+        **SHARE,
+    },
+    figure="op",
+)
+
+ARGUMENTS: About = {
+    "Input Dims": Column.key("sizes of the inputs, one list per argument", "shapes", cells="list"),
+    "Input type": Column.key("types of the inputs", cells="list"),
+    "Input Strides": Column.key("strides of the inputs, in elements", cells="list"),
+    "Concrete Inputs": Column.key("values of inputs that are no tensors, as text", cells="list"),
+}
+
+PLACE: About = {
+    "process_name": Column.text("name of the process, from the trace's metadata"),
+    "process_label": Column.text("label of the process, from the trace's metadata"),
+    "thread_name": Column.text("name of the thread, from the trace's metadata"),
+}
+
+KERNEL_DETAILS = Column.listed("GPU events of a call by their place in it, durations in us over all calls")
+
+KERNEL_DETAILS_SHORT = Column.listed("the same, short")
+
+ENTRY_POINT = Column.text("Python function that the first call comes from", "called from")
+
+_DIRECT = statistics("total_direct_kernel_time_{}", IN_CALL, "us", (*FIVE, "sum"))
+_DIRECT |= {
+    "total_direct_kernel_time_sum": replace(_DIRECT["total_direct_kernel_time_sum"], heading="sum us", compared="main"),
+    "total_direct_kernel_time_mean": replace(
+        _DIRECT["total_direct_kernel_time_mean"], heading="mean us", compared="diff"
+    ),
+    "total_direct_kernel_time_min": replace(_DIRECT["total_direct_kernel_time_min"], compared="beside"),
+    "total_direct_kernel_time_max": replace(_DIRECT["total_direct_kernel_time_max"], compared="beside"),
+}
+
+_SUBTREE = statistics("total_subtree_kernel_time_{}", _BELOW, "us", (*FIVE, "sum"))
+_SUBTREE |= {
+    "total_subtree_kernel_time_sum": replace(_SUBTREE["total_subtree_kernel_time_sum"], compared="diff"),
+}
+
+_OVERLAP = statistics("overlap_pct_{}", "the share of the call's busy time with a kernel beside it, 0 to 1", "", FIVE)
+_OVERLAP |= {"overlap_pct_mean": replace(_OVERLAP["overlap_pct_mean"], heading="overlap")}
+
+TENSORS: About = {
+    "et_node": Column("id of the first call's node in the execution trace"),
+    "input_tensors": Column.listed("ids of the tensors that the first call read, in the execution trace"),
+    "input_storages": Column.listed("ids of the storages that these are on"),
+    "output_tensors": Column.listed("ids of the tensors that the first call gave out"),
+    "output_storages": Column.listed("ids of the storages that these are on"),
+}
+"""Of graphs that are linked with an execution trace only."""
+
+OPS_UNIQUE_ARGS = TableSchema(
+    "ops_unique_args",
+    "Which calls the GPU time is charged to, one row per op, thread and set of arguments, with the kernels of a call.",
+    {
+        "name": OPS_SUMMARY["name"],
+        "op category": Column.text(OPS_SUMMARY_BY_CATEGORY["op category"].definition, compared="carried"),
+        **PLACE,
+        **ARGUMENTS,
+        "parent_module": PARENT_MODULE,
+        "is_recompute": IS_RECOMPUTE,
+        "num_kernels": Column("GPU events charged to each of the calls", heading="kernels"),
+        "overlapping_kernel_names": Column(
+            "kernels of other ops that run at the same time on other streams", heading="beside", cells="list"
+        ),
+        "operation_count": Column.count("calls", "calls"),
+        "first_occurrence_time": Column(
+            "start of the first call, from the first call in the table", "us", Role.time, "first us"
+        ),
+        **_DIRECT,
+        **_SUBTREE,
+        "ex_UID": Column.instance("uid of the first call", compared="beside"),
+        **TENSORS,
+        "kernel_details_summary": KERNEL_DETAILS,
+        "trunc_kernel_details": KERNEL_DETAILS_SHORT,
+        "overlapping_kernels_details_summary": Column.listed("the overlapping kernels with their durations in us"),
+        "trunc_overlapping_kernels_details": Column.listed("the same, short"),
+        **_OVERLAP,
+        "call_stack": Column.text("names of the modules around the first call, the outermost first", "modules"),
+        "entry_point": ENTRY_POINT,
+        **SHARE,
+    },
+)
+
 
 STATISTICS = ("mean", "median", "std", "min", "max", "sum")
 
@@ -72,8 +200,8 @@ def ops_summary_by_category(
     _append_unlinked(columns, found, {"op category": UNLINKED, "Count": len(found.unlinked)})
     time = numbers(columns["total_direct_kernel_time_ms"])
     columns["total_direct_kernel_time_ms"] = time / 1e6
-    table = _table("ops_summary_by_category", "GPU time by category of operation", columns | shares(time),
-                   OPS_SUMMARY_BY_CATEGORY, w, linked_only)  # fmt: skip
+    title = "GPU time by category of operation"
+    table = _table(OPS_SUMMARY_BY_CATEGORY, title, columns | shares(time), w, linked_only)
     other = float(sum(t for t, name in zip(time, table["op category"], strict=True) if name == OP_RULES.other))
     if other:
         share = 100 * other / float(time.sum())
@@ -120,7 +248,7 @@ def ops_summary(
     for name in ("total_direct_kernel_time", "total_subtree_kernel_time"):
         for suffix, unit in (("sum", 1e3), ("ms", 1e6)):
             columns[f"{name}_{suffix}"] = numbers(columns[f"{name}_{suffix}"]) / unit
-    return _table("ops_summary", "GPU time by operation", columns | shares(time), OPS_SUMMARY, w, linked_only)
+    return _table(OPS_SUMMARY, "GPU time by operation", columns | shares(time), w, linked_only)
 
 
 def ops_unique_args(
@@ -195,8 +323,8 @@ def ops_unique_args(
     for which in STATISTICS:
         for name in (f"total_direct_kernel_time_{which}", f"total_subtree_kernel_time_{which}"):
             columns[name] = numbers(columns[name]) / 1e3
-    table = _table("ops_unique_args", "GPU time by operation and arguments", columns | shares(time),
-                   OPS_UNIQUE_ARGS, w, linked_only)  # fmt: skip
+    title = "GPU time by operation and arguments"
+    table = _table(OPS_UNIQUE_ARGS, title, columns | shares(time), w, linked_only)
     table.notes = [*table.notes, *notes]
     return table
 
@@ -204,11 +332,10 @@ def ops_unique_args(
 # --- parts -------------------------------------------------------------------------------------------------------
 
 
-def _table(name: str, title: str, columns: dict[str, Cells], about: About, w: Window, linked_only: bool) -> Table:
+def _table(schema: TableSchema, title: str, columns: dict[str, Cells], w: Window, linked_only: bool) -> Table:
     if linked_only:
         title += ", without communication and GPU events without a launch"
-    shown = {column: about[column] for column in columns}
-    return Table(name, columns, shown, w.titled(title), unlinked_notes(w, linked_only))
+    return schema.table(columns, w.titled(title), unlinked_notes(w, linked_only))
 
 
 def _optional_keys(found: OpCalls, recompute: bool, by_module: bool) -> dict[str, tuple[np.ndarray, Cells]]:

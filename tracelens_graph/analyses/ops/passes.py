@@ -13,8 +13,28 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, launcher
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema.tables.ops import FORWARD_BACKWARD
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+FORWARD_BACKWARD = TableSchema(
+    "forward_backward",
+    "What ops take in the forward pass, in recomputation and in their backward pass.",
+    {
+        "name": Column.key("forward op"),
+        "forward_calls": Column.count("calls with GPU work charged to them"),
+        "forward_us": Column.total(
+            "sum of the durations of the GPU events that they are the nearest linked op above", "us"
+        ),
+        "recomputed_calls": Column.count("calls that run again what checkpointing dropped"),
+        "recomputed_us": Column.total("sum of the durations of their GPU events", "us"),
+        "backward_calls": Column.count("backward ops of such calls with GPU work charged to them"),
+        "backward_us": Column.total("sum of the durations of their GPU events", "us"),
+        "ratio": Column("backward_us / forward_us; absent without forward time"),
+        "percent": Column.share("the three sums together as share of the sum over all GPU events"),
+        "uid": Column.uid("smallest uid of the forward ops"),
+    },
+)
 
 
 def forward_backward(g: Core | Window) -> Table:
@@ -62,8 +82,6 @@ def forward_backward(g: Core | Window) -> Table:
         "uid": Groups(group, c.uid[stands_for[op]] if len(op) else op, len(codes)).min.astype(np.int64),
     }
     note = w.framework.no_backward
-    table = Table(
-        "forward_backward", columns, FORWARD_BACKWARD, w.titled("GPU time of forward and backward pass by op"),
-        [note, *told_passes(core, w.gpu_rows)] if note and not len(autograd_of(core).backward) else [],
-    )  # fmt: skip
+    notes = [note, *told_passes(core, w.gpu_rows)] if note and not len(autograd_of(core).backward) else []
+    table = FORWARD_BACKWARD.table(columns, w.titled("GPU time of forward and backward pass by op"), notes)
     return table.take(np.argsort(-sums.sum(axis=1), kind="stable"))

@@ -15,8 +15,74 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.ops import PROGRAMS
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+PROGRAMS = TableSchema(
+    "programs",
+    "Which compiled programs of JAX ran, how often they were compiled, and what they take.",
+    {
+        "program": Column.key("name of the program", "program"),
+        "gpu_ms": Column.total(
+            "sum of the durations of the GPU events that are charged to its instructions",
+            "ms",
+            "GPU ms",
+            compared="main",
+        ),
+        "percent": Column("share of the sum over all GPU events", "%", Role.share, "% of GPU", drop_priority=2),
+        "host_ms": Column.total(
+            "sum of the durations of its instructions on the host, without those in others: launching, on a CPU "
+            "computing",
+            "ms",
+            "host ms",
+            drop_priority=1,
+        ),
+        "executions": Column.count("executions, each device's for itself", "runs", drop_priority=-1),
+        "compiled": Column(
+            "how often it was compiled: numbers by which the profile names it", heading="compiled", drop_priority=-1
+        ),
+        "compile_ms": Column(
+            "time in which its function was traced, lowered and compiled during the recording; absent where that was "
+            "before, or no call tells",
+            "ms",
+            heading="compile ms",
+            drop_priority=0,
+        ),
+        "versions": Column(
+            "programs of this name that ran; several where it was compiled for other shapes or constants",
+            heading="versions",
+            drop_priority=-1,
+        ),
+        "instructions": Column(
+            "number of its instructions, those in bodies of fusions and loops included",
+            heading="instructions",
+            drop_priority=2,
+        ),
+        "devices": Column("devices that it was compiled for", heading="devices", drop_priority=2),
+        "shapes": Column(
+            "types and dims of its parameters and results, equal ones once with their number",
+            role=Role.text,
+            heading="shapes",
+            drop_priority=0,
+        ),
+        "fingerprint": Column(
+            "hash of its instructions, their shapes and configuration; equal in all profiles",
+            role=Role.key,
+            heading="fingerprint",
+            drop_priority=3,
+        ),
+        "numbers": Column.listed("by which the profile names it"),
+        "xla_flops": Column(
+            "operations of an execution but for transcendental ones, as XLA's own analysis counts them: what "
+            "`Compiled.cost_analysis()` says, a loop's body once and -1 for each custom call; absent where not known",
+            drop_priority=9,
+        ),
+        "xla_transcendentals": Column("transcendental operations of an execution, by XLA's analysis", drop_priority=9),
+        "xla_bytes": Column("traffic of an execution to and from memory, by XLA's analysis", "B", drop_priority=9),
+    },
+    counts="execution",
+)
 
 
 def programs(g: Core | Window) -> Table:
@@ -33,7 +99,7 @@ def programs(g: Core | Window) -> Table:
     w = window_of(g)
     core, c = w.core, w.core.columns
     if core.programs is None:
-        return Table("programs", {name: [] for name in PROGRAMS}, PROGRAMS, w.titled(_TITLE), [w.framework.no_programs])
+        return PROGRAMS.empty(w.titled(_TITLE), [w.framework.no_programs])
     listed, place = core.programs.listed, core.programs.place
     every = rows_of_kind(c, (Kind.Op,))
     inside = w.holds(every) & (place >= 0)
@@ -73,7 +139,7 @@ def programs(g: Core | Window) -> Table:
     columns = {name: picked(cells, order) for name, cells in columns.items()}
     told = recorded_executions(w).told
     notes = [f"{told}: runs and times are of the others"] if told else []
-    return Table("programs", columns, PROGRAMS, w.titled(_TITLE), notes)
+    return PROGRAMS.table(columns, w.titled(_TITLE), notes)
 
 
 _TITLE = "Compiled programs"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tracelens_graph.analyses.performance.unified import unified
+from tracelens_graph.analyses.shared.columns import GPU_EVENTS, GPU_TIME
 from tracelens_graph.analyses.shared.gpu_work import modules_of, names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
 from tracelens_graph.graph.arrays import distinct
@@ -20,8 +21,56 @@ from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import Roof, roofline
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.ops import MODULES_OF_SIGNATURE, OP_SIGNATURES
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+_OP = Column.key("name of the op")
+
+_DIMS = Column.key("sizes of the inputs, JSON")
+
+OP_SIGNATURES = TableSchema(
+    "op_signatures",
+    "What each set of arguments of an op costs.",
+    {
+        "op": _OP,
+        "input_dims": _DIMS,
+        "input_types": Column.key("types of the inputs, JSON"),
+        "input_strides": Column.key("strides of the inputs, JSON"),
+        "concrete_inputs": Column.key("values of the inputs that are no tensors, JSON"),
+        "calls": Column.count("number of calls with GPU work"),
+        "gpu_events": Column.count("number of their GPU events"),
+        "gpu_time_us": Column.total("sum over calls of the time in which their GPU events run", "us", compared="main"),
+        "percent": Column.share("share of the GPU time of all rows"),
+        "gflops": Column("floating-point operations of a call", "GFLOP"),
+        "moved_mb": Column("least traffic of a call to and from memory", "MiB"),
+        "flops_per_byte": Column("operations per byte moved", "FLOP/B"),
+        "compute_spec": Column.text("units that compute it, and in which precision"),
+        "tflops_per_s": Column("mean over calls of the operations per second of GPU time", "TFLOPS", Role.mean),
+        "tb_per_s": Column("mean over calls of the bytes moved per second of GPU time", "TB/s", Role.mean),
+        "roofline_us": Column("least time of a call at the device's rates", "us"),
+        "bound": Column.text("COMPUTE_BOUND or MEMORY_BOUND; LINK_BOUND of a copy between host and device"),
+        "percent_of_roof": Column("mean over calls of least time / GPU time", "%", Role.mean),
+        "no_model": Column.text("why no performance model applies, where there is one"),
+        "uid": Column.uid("the first of the calls"),
+    },
+)
+
+MODULES_OF_SIGNATURE = TableSchema(
+    "modules_of_signature",
+    "Which modules an op with certain shapes works for.",
+    {
+        "op": _OP,
+        "input_dims": _DIMS,
+        "module": Column.key("innermost nn.Module around the work; absent for none"),
+        "inside": Column.key("the nn.Module around that one"),
+        "backward": Column("whether it is work of the backward pass", role=Role.flag),
+        "gpu_events": GPU_EVENTS,
+        "gpu_time_us": GPU_TIME,
+        "percent": Column("share of the GPU time of the op with these sizes", "%"),
+        "uid": Column.uid("the first call of the module"),
+    },
+)
 
 
 def op_signatures(g: Core | Window, op: str | None = None) -> Table:
@@ -78,7 +127,7 @@ def op_signatures(g: Core | Window, op: str | None = None) -> Table:
     order = np.lexsort((uid, -time))
     title = w.titled(f"Signatures of {op}" if op else "Signatures")
     columns = {name: picked(cells, order) for name, cells in columns.items()}
-    return Table("op_signatures", columns, OP_SIGNATURES, title)
+    return OP_SIGNATURES.table(columns, title)
 
 
 def modules_of_signature(g: Core | Window, op: str | None = None, input_dims: str | None = None) -> Table:
@@ -120,7 +169,7 @@ def modules_of_signature(g: Core | Window, op: str | None = None, input_dims: st
     order = np.lexsort((uid, -time, key[first], -whole))
     columns = {name: picked(cells, order) for name, cells in columns.items()}
     title = w.titled(f"Modules of {op}" if op else "Modules of a signature")
-    return Table("modules_of_signature", columns, MODULES_OF_SIGNATURE, title)
+    return MODULES_OF_SIGNATURE.table(columns, title)
 
 
 def _largest(w: Window, sizes: Sequence[str | None], dims: str | None) -> tuple[str | None, str | None]:

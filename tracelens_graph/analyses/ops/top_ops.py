@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, OpCalls, launchers
+from tracelens_graph.analyses.ops.ops import IN_CALL, OPS_SUMMARY
 from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points, parent_modules
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.graph.arrays import distinct
@@ -14,8 +15,27 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.ops import TOP_OPS
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+TOP_OPS = TableSchema(
+    "top_ops",
+    "Which ops take most GPU time, and where they are called.",
+    {
+        "name": OPS_SUMMARY["name"],
+        "total_ms": Column.total(f"sum over calls of {IN_CALL}", "ms", "GPU ms"),
+        "percent": Column.share("share of the sum over all operations", "%"),
+        "count": Column.count("calls that launched GPU work", "calls"),
+        "mostly_in": Column.text(
+            "innermost nn.Module around most of its time with the one around that, by class, and its "
+            "share; else the line of Python of the longest call",
+            "mostly in",
+        ),
+        "uid": Column.uid("the longest call", heading="uid", drop_priority=0),
+    },
+)
+
 
 _MOST = 0.5
 """Share of an op's time from which the modules that it is called in say where it is called."""
@@ -61,7 +81,7 @@ def top_ops(g: Core | Window, linked_only: bool = False, top: int = 5) -> Table:
             values.insert(at, cell)
             del values[top:]
     notes = [] if _has_python(core) or not shown else [core.framework.no_place]
-    return Table("top_ops", columns, TOP_OPS, w.titled("Operations with most GPU time"), notes)
+    return TOP_OPS.table(columns, w.titled("Operations with most GPU time"), notes)
 
 
 def _has_python(core: Core) -> bool:

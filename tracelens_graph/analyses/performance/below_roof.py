@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from tracelens_graph.analyses.ops.ops import ARGUMENTS
 from tracelens_graph.analyses.performance.reached import reached
-from tracelens_graph.schema.tables.performance import BELOW_ROOF
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+BELOW_ROOF = TableSchema(
+    "below_roof",
+    "Which operations are far below the roof: those first where most could be won.",
+    {
+        "op": Column.key("op that the work is given to", "op"),
+        "input_dims": ARGUMENTS["Input Dims"],
+        "input_types": ARGUMENTS["Input type"],
+        "bound": Column.text("what bounds it at the roof: compute or memory", "bound"),
+        "calls": Column.count("calls with these arguments", "calls"),
+        "time_ms": Column.total("sum of the durations of their GPU work", "ms", "time ms", compared="main"),
+        "percent_of_roof": Column("time at the roof as share of the time", "%", heading="% of roof"),
+        "could_be_won_ms": Column.total(
+            "the time less that at the roof, which is that of the first call for all", "ms", "could be won ms"
+        ),
+        "uid": Column.instance("uid of the first call"),
+    },
+    counts="call",
+)
 
 
 def below_roof(ops: Table) -> Table:
@@ -31,4 +52,4 @@ def below_roof(ops: Table) -> Table:
         "could_be_won_ms": [(it.won_us or 0) / 1e3 for it, _ in found],
         "uid": [row["ex_UID"] for row in rows],
     }
-    return Table("below_roof", columns, BELOW_ROOF, "Operations below the roof, by what could be won")
+    return BELOW_ROOF.table(columns, "Operations below the roof, by what could be won")

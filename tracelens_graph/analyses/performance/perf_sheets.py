@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import OpCalls
+from tracelens_graph.analyses.ops.ops import ARGUMENTS, KERNEL_DETAILS, KERNEL_DETAILS_SHORT, OPS_UNIQUE_ARGS, PLACE
 from tracelens_graph.analyses.performance.modelled import Modelled, arguments_of, modelled
 from tracelens_graph.analyses.performance.perf_rows import (
     STATISTICS,
@@ -27,6 +28,7 @@ from tracelens_graph.analyses.performance.perf_rows import (
 )
 from tracelens_graph.analyses.performance.time_models import time_about, time_columns
 from tracelens_graph.analyses.shared.call_columns import by_time
+from tracelens_graph.analyses.shared.columns import IS_RECOMPUTE
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.extensions.extension import extension_of
@@ -39,11 +41,64 @@ from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.perf.time_model import TimeModel
-from tracelens_graph.schema.tables.performance import PERF_SHEET, size_columns
+from tracelens_graph.tables.column import FIVE, About, Column, Role, shown, statistics
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
+
+RATES: About = {
+    **statistics("TB/s_{}", "the bytes moved per second of GPU busy time", "TB/s", FIVE),
+    **statistics("TFLOPS/s_{}", "the operations per second of GPU busy time", "TFLOPS", FIVE),
+}
+
+ROOF_SHARES = shown(
+    statistics("Pct Roofline_{}", "the time at the roof as share of the GPU busy time", "%", FIVE),
+    Pct_Roofline_mean="% of roof",
+)
+
+COST: About = {
+    "GFLOPS": Column("floating-point operations of a call; a multiply-add counts as two", "GFLOP", heading="GFLOP"),
+    "Data Moved (MB)": Column("least traffic of a call to and from memory: each tensor once", "MiB", heading="MB"),
+    "FLOPS/Byte": Column("operations per byte moved", "FLOP/B"),
+    "Compute Spec": Column.text("units that compute it, and in which precision"),
+    "Roofline Time": Column("time at the roof: the larger of operations / rate and bytes / bandwidth", "us"),
+    "Roofline Bound": Column.text(
+        "COMPUTE_BOUND or MEMORY_BOUND; LINK_BOUND of a copy between host and device", "bound"
+    ),
+}
+
+PERF_SHEET = TableSchema(
+    "perf_sheet",
+    "What calls of a family of operations should cost and what they reached.",
+    {
+        "name": Column.key("the operation", "op"),
+        "num_kernels": replace(OPS_UNIQUE_ARGS["num_kernels"], heading=None),
+        "is_recompute": IS_RECOMPUTE,
+        **{f"{name}_first": COST[name] for name in ("GFLOPS", "Data Moved (MB)", "FLOPS/Byte")},
+        **RATES,
+        "TB/s_mean": replace(RATES["TB/s_mean"], heading="TB/s"),
+        "TFLOPS/s_mean": replace(RATES["TFLOPS/s_mean"], heading="TFLOPS/s"),
+        **{f"{name}_first": column for name, column in PLACE.items()},
+        "Compute Spec": COST["Compute Spec"],
+        "Roofline Time (µs)_first": COST["Roofline Time"],
+        "Roofline Bound_first": COST["Roofline Bound"],
+        **ROOF_SHARES,
+        "kernel_details__summarize_kernel_stats": KERNEL_DETAILS,
+        "trunc_kernel_details": KERNEL_DETAILS_SHORT,
+        **{f"{name}_first": replace(column, heading=None, role=Role.value) for name, column in ARGUMENTS.items()},
+        **shown(
+            statistics("Kernel Time (µs)_{}", "GPU busy time of all GPU events below a call", "us", (*FIVE, "sum")),
+            Kernel_Time___s__mean="mean us",
+            Kernel_Time___s__sum="sum us",
+        ),
+        "name_count": Column.count("calls", "calls"),
+        "UID_first": Column.instance("uid of the first call"),
+        "param: ": Column("a size that operations and bytes follow from"),
+    },
+)
+
 
 _FORWARD, _BACKWARD = "_fwd", "_bwd"
 _NOTHING = np.zeros(0, np.int64)
@@ -248,6 +303,5 @@ def _sheet(
     columns["name_count"] = np.bincount(group, minlength=len(first))
     columns["UID_first"] = c.uid[calls.rows[first]]
     columns = by_time(columns, "Kernel Time (µs)_sum", c.uid[calls.rows[first]])
-    known = {**PERF_SHEET, **size_columns(columns), **dict(time_about(predicted.models))}
-    about = {name: known[name] for name in columns}
-    return Table(sheet, columns, about, w.titled(f"Cost and rates: {sheet}"), notes)
+    title = w.titled(f"Cost and rates: {sheet}")
+    return PERF_SHEET.table(columns, title, notes, more=dict(time_about(predicted.models)), name=sheet)

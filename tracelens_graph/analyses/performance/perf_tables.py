@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelens_graph.analyses.ops.kernel_details import Details
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, OpCalls
+from tracelens_graph.analyses.ops.ops import (
+    ARGUMENTS,
+    ENTRY_POINT,
+    KERNEL_DETAILS,
+    KERNEL_DETAILS_SHORT,
+    OPS_UNIQUE_ARGS,
+    PLACE,
+)
 from tracelens_graph.analyses.performance.perf_rows import (
     STATISTICS,
     CostedCalls,
@@ -19,10 +28,12 @@ from tracelens_graph.analyses.performance.perf_rows import (
     stats,
     work_columns,
 )
+from tracelens_graph.analyses.performance.perf_sheets import COST, RATES, ROOF_SHARES
 from tracelens_graph.analyses.performance.time_models import time_about, time_columns
 from tracelens_graph.analyses.performance.unified import Unified, unified
 from tracelens_graph.analyses.shared.call_columns import argument_codes, by_time, numbers, thread_labels
 from tracelens_graph.analyses.shared.call_stacks import call_stacks, entry_points
+from tracelens_graph.analyses.shared.columns import IS_RECOMPUTE, SHARE
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, shares
 from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
@@ -30,11 +41,80 @@ from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema.tables.performance import UNIFIED_PERF_SUMMARY
+from tracelens_graph.tables.column import FIVE, About, Column, Role, statistics
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
+
+_KERNEL_TIME = statistics("Kernel Time (µs)_{}", "GPU busy time per call", "us", (*FIVE, "sum"))
+_KERNEL_TIME |= {
+    "Kernel Time (µs)_mean": replace(_KERNEL_TIME["Kernel Time (µs)_mean"], heading="mean us", compared="diff"),
+    "Kernel Time (µs)_sum": replace(_KERNEL_TIME["Kernel Time (µs)_sum"], heading="sum us", compared="main"),
+}
+
+SPEEDUP: About = {
+    "speedup (trace2/trace1)": Column(
+        "TraceLens's name for the time of the second trace as multiple of that of the first: above 1 it is slower"
+    ),
+    "speedup_of_trace2": Column(
+        "how many times as fast the second trace is: above 1 it is faster", heading="speed-up", drop_priority=0
+    ),
+}
+
+UNIFIED_COMPARISON: About = {
+    "speedup (trace2/trace1)": SPEEDUP["speedup (trace2/trace1)"],
+    "delta_us (trace2 - trace1)": Column("lca_total_kernel_time_trace2_us less the kernel time of the row", "us"),
+    "lca_count_trace2": Column("lowest common ancestors (LCAs) of its GPU events that have any in the second trace"),
+    "lca_id": Column.text("numbers of these LCAs in the merged tree, joined by `; `"),
+    "lca_name": Column.text("their names, joined likewise"),
+    "lca_total_kernel_time_trace1_us": Column("sum over its LCAs of the time with any GPU event below that differs",
+                                              "us"),
+    "lca_total_kernel_time_trace2_us": Column("the same of the second trace", "us"),
+    "speedup_of_trace2": SPEEDUP["speedup_of_trace2"],
+}  # fmt: skip
+"""Columns that a comparison adds, behind the sum of kernel times."""
+
+UNIFIED_PERF_SUMMARY = TableSchema(
+    "unified_perf_summary",
+    "What calls should cost and what they reached, every GPU event in one row.",
+    {
+        "name": Column.key(
+            "outermost op whose model claims it, else the op that launched; one row per op for every GPU event", "op"
+        ),
+        "op category": OPS_UNIQUE_ARGS["op category"],
+        **PLACE,
+        **ARGUMENTS,
+        "is_recompute": IS_RECOMPUTE,
+        "ex_UID": Column.instance(
+            "uid of the first call; of an event that stands for itself, its own", compared="beside"
+        ),
+        "operation_count": Column.count("calls", "calls"),
+        "total_duration_us": Column.total("sum of the durations of the calls on the host", "us"),
+        "mean_duration_us": Column("mean of the durations of the calls on the host", "us", Role.mean),
+        "std_duration_us": Column("standard deviation of the durations of the calls on the host", "us", Role.spread),
+        **{name: COST[name] for name in ("GFLOPS", "Data Moved (MB)", "FLOPS/Byte", "Compute Spec", "Roofline Bound")},
+        **RATES,
+        "TB/s_mean": replace(RATES["TB/s_mean"], heading="TB/s", compared="diff"),
+        "TFLOPS/s_mean": replace(RATES["TFLOPS/s_mean"], heading="TFLOPS/s", compared="diff"),
+        **_KERNEL_TIME,
+        **statistics("duration_us_{}", "the durations of the calls on the host", "us", ("median", "min", "max")),
+        "Roofline Time (µs)_first": COST["Roofline Time"],
+        **ROOF_SHARES,
+        "kernel_details_summary": KERNEL_DETAILS,
+        "trunc_kernel_details": KERNEL_DETAILS_SHORT,
+        "perf_params": Column("the sizes that operations and bytes follow from", cells="list"),
+        "has_perf_model": Column("whether a model applies", role=Role.flag),
+        "entry_point": replace(ENTRY_POINT, heading=None),
+        "call_stack_full": Column(
+            "frames, modules and ops above the kernels of the first call, the outermost first", cells="list"
+        ),
+        **SHARE,
+        **UNIFIED_COMPARISON,
+    },
+)
+
 
 COMMUNICATION = "(communication)"
 
@@ -112,9 +192,8 @@ def unified_perf_summary(
         _append_lines(columns, w, chosen)
     columns |= shares(numbers(columns["Kernel Time (µs)_sum"]))
     title = w.titled("Cost and rates by operation and arguments")
-    known = {**UNIFIED_PERF_SUMMARY, **dict(time_about(time_models))}
-    about = {name: known[name] for name in columns}
-    return Table("unified_perf_summary", columns, about, title, [*unlinked_notes(w, linked_only), *notes])
+    notes = [*unlinked_notes(w, linked_only), *notes]
+    return UNIFIED_PERF_SUMMARY.table(columns, title, notes, more=dict(time_about(time_models)))
 
 
 def attributed_calls(w: Window) -> tuple[OpCalls, np.ndarray]:

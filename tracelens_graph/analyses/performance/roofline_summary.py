@@ -22,12 +22,46 @@ from tracelens_graph.graph.intervals import sum_by_group, union_length
 from tracelens_graph.graph.traversals import launcher
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import Cost
-from tracelens_graph.schema.tables.performance import ROOFLINE_SUMMARY, UNMODELLED
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import shorten
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
+
+ROOFLINE_SUMMARY = TableSchema(
+    "roofline_summary",
+    "Which GPU time is bound by computing, which by memory, what has no model, and how much could be won.",
+    {
+        "part": Column.key("what bounds the work, or why nothing runs; the parts add up to GPU time and idle time"),
+        "count": Column.count("GPU events; of idle time, gaps"),
+        "time_ms": Column.total(
+            "sum of the durations of the GPU events; of idle time, its length", "ms", compared="main"
+        ),
+        "percent": Column.share("share of the sum over all parts"),
+        "at_roof_ms": Column.total(
+            "sum over calls of the least time on the device, but not more than a call took", "ms"
+        ),
+        "could_be_won_ms": Column.total("the time less that at the roof", "ms", compared="diff"),
+        "meaning": Column.text("the part in words"),
+    },
+    ordered=True,
+    counts="GPU event",
+)
+
+UNMODELLED = TableSchema(
+    "unmodelled",
+    "Which operations have no performance model, and why.",
+    {
+        "op": Column.key("op that the work is given to, or the runtime call where no op is above the launch"),
+        "reason": Column.key("why no performance model says what the work costs"),
+        "gpu_events": Column.count("GPU events without a model"),
+        "gpu_sum_ms": Column.total("sum of their durations", "ms", compared="main"),
+        "percent": Column.share("share of the sum over all GPU events of the window"),
+    },
+    counts="GPU event",
+)
 
 
 class Part(IntEnum):
@@ -170,7 +204,7 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
         *(f"without a model: {line}" for line in _named(missing, _NAMED)),
     ]
     title = w.titled(f"Time under the roofline of {arch.name}")
-    return Table("roofline_summary", columns, ROOFLINE_SUMMARY, title, notes)
+    return ROOFLINE_SUMMARY.table(columns, title, notes)
 
 
 def _moving_note(w: Window, op: np.ndarray, part: np.ndarray, over_ns: np.ndarray) -> Iterator[str]:
@@ -267,7 +301,7 @@ def _unmodelled(w: Window, work: _Work) -> Table:
     communication = int(duration[work.communicates].sum())
     if communication:
         notes.append(f"communication is left out: {_percent(100 * communication / int(duration.sum()))} of GPU time")
-    return Table("unmodelled", columns, UNMODELLED, w.titled("GPU time without a performance model"), notes)
+    return UNMODELLED.table(columns, w.titled("GPU time without a performance model"), notes)
 
 
 def _share_note(w: Window, work: _Work, table: Table) -> str:

@@ -14,8 +14,35 @@ import numpy as np
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema.tables.performance import WORK_SUMMARY
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+WORK_SUMMARY = TableSchema(
+    "work_summary",
+    "GPU time by family of operations and sizes, whatever operations are called.",
+    {
+        "family": Column.key(
+            "family of the operations: `matrix product`, `convolution`, `attention`, `reduce`, ...", "family"
+        ),
+        "sizes": Column.key(
+            "of a product `batch x M x N x K`, M and N in descending order; of a convolution those "
+            "of input and filters, channels behind the batch; of attention `batch x heads x queries "
+            "x keys x width`; else empty",
+            "sizes",
+        ),
+        "total_ms": Column.total(
+            "sum of the durations of their GPU events", "ms", "GPU ms", compared="main", figure="ms"
+        ),
+        "calls": Column.count("calls", "calls"),
+        "tflops_s": Column(
+            "operations of their models over that time", "TFLOPS/s", heading="TFLOPS/s", compared="diff"
+        ),
+        "op": Column.text("the operation with most of the time"),
+    },
+    counts="call",
+)
+
 
 UNNAMED = "other"
 """Family of what has no category."""
@@ -71,7 +98,7 @@ def work_summary(g: Core | Window) -> Table:
         "tflops_s": np.where((gflop > 0) & (time > 0), gflop / np.where(time > 0, time, np.nan), np.nan),
         "op": [max(row["ops"], key=lambda name: row["ops"][name]) for _, row in order],
     }
-    return Table("work_summary", columns, WORK_SUMMARY, w.titled("GPU time by family and sizes"))
+    return WORK_SUMMARY.table(columns, w.titled("GPU time by family and sizes"))
 
 
 def sizes_of(params: Any) -> str:

@@ -26,9 +26,30 @@ from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import launcher, nearest_above, outermost, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import GPU_KINDS, Kind
-from tracelens_graph.schema.tables.places import ATTRIBUTION
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import there_are
+
+ATTRIBUTION = TableSchema(
+    "attribution",
+    "GPU time per name at one level of the graph: modules, ops, launches or kernels.",
+    {
+        "name": Column.key(
+            "name at this level; a line in brackets stands for GPU events that nobody here is charged with"
+        ),
+        "count": Column.count("nodes of this name with GPU work in their subtree"),
+        "inclusive_sum_us": Column("sum of the durations of the GPU events in the subtrees, each event once", "us"),
+        "inclusive_busy_us": Column("length of the union of those GPU events", "us"),
+        "exclusive_sum_us": Column.total(
+            "sum of the durations of the GPU events charged to the nodes themselves", "us", compared="main"
+        ),
+        "exclusive_busy_us": Column("length of the union of those GPU events", "us"),
+        "inclusive_percent": Column("inclusive_sum_us as share of the sum over all GPU events", "%"),
+        "uid": Column.uid("the first node of this name with GPU work; none for a line in brackets"),
+    },
+    counts="node",
+)
 
 
 @dataclass(frozen=True)
@@ -196,7 +217,7 @@ def _table(
     columns["inclusive_percent"] = 100 * values["inclusive_sum_us"][shown] / max(total, 1)
     columns["uid"] = [uid if uid >= 0 else None for uid in first[shown].tolist()]
     notes = [] if len(w.gpu_rows) else unlinked_notes(w, False)
-    return Table("attribution", columns, ATTRIBUTION, w.titled(f"GPU time by {level}"), notes)
+    return ATTRIBUTION.table(columns, w.titled(f"GPU time by {level}"), notes)
 
 
 def _expand(low: np.ndarray, high: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

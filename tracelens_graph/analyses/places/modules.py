@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,8 +24,57 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.places import MODULE_TREE, MODULES
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+MODULE_TREE = TableSchema(
+    "module_tree",
+    "GPU time of every nn.Module or named scope, forward and backward, in the order of the module tree.",
+    {
+        "path": Column.key("names of the modules from the top, joined by /; only its end where it is very long"),
+        "depth": Column("levels below the line for all GPU events"),
+        "module": Column.text("instance or class of the module; a line without uid is none"),
+        "class": Column.text("the name without the number of the instance"),
+        "instances": Column("instances called in the window, at this place of the tree"),
+        "calls": Column.count("calls of these in the window, recomputation included"),
+        "forward_us": Column(
+            "GPU time launched by the module, modules inside included; all that is not backward", "us"
+        ),
+        "backward_us": Column(
+            "GPU time of the backward ops of forward ops in the module, modules inside included", "us"
+        ),
+        "optimizer_us": Column("GPU time launched by `Optimizer.step` outside of modules", "us"),
+        "total_us": Column("forward, backward and optimizer", "us"),
+        "percent": Column("share of the sum over all GPU events", "%"),
+        "uid": Column.uid("the first call"),
+    },
+    ordered=True,
+)
+
+MODULES = TableSchema(
+    "modules",
+    "GPU time of every nn.Module or named scope by its place in the module tree.",
+    {
+        "module_path": MODULE_TREE["path"],
+        "depth": Column("1 for modules in no other", drop_priority=2),
+        "module": Column.text(
+            "name of the module; a line without uid is none", drop_priority=4
+        ),  # the path ends with it
+        "class": replace(MODULE_TREE["class"], drop_priority=4),
+        "calls": Column.count("calls, recomputation included"),
+        "forward_us": MODULE_TREE["forward_us"],
+        "backward_us": MODULE_TREE["backward_us"],
+        "optimizer_us": MODULE_TREE["optimizer_us"],
+        "total_us": replace(MODULE_TREE["total_us"], compared="main", drop_priority=0),
+        "own_us": Column.total(
+            "the part of it that is in no module inside; adds up over all rows", "us", compared="diff"
+        ),
+        "percent": Column("total_us as share of the sum over all GPU events", "%", drop_priority=0),
+        "uid": Column.uid("the first call", drop_priority=1),
+    },
+)
+
 
 By = Literal["instance", "class"]
 Sort = Literal["model", "time"]
@@ -64,7 +113,7 @@ def modules(
         min_percent: modules with less than this share of all GPU time are merged into one line per place.
 
     Returns:
-        Columns as in `schema.tables.places.MODULE_TREE`; no rows without GPU events.
+        Columns as in `MODULE_TREE`; no rows without GPU events.
 
     Raises:
         AnalysisError: `by` or `sort` is none of the above.
@@ -97,7 +146,7 @@ def modules(
     notes += _notes(w.core, tree, times, depth, len(rows))
     if w.framework.no_backward and not len(tree.frames):
         notes += told_passes(w.core, rows)
-    return Table("module_tree", columns, MODULE_TREE, w.titled(title), notes)
+    return MODULE_TREE.table(columns, w.titled(title), notes)
 
 
 def module_times(g: Core | Window) -> Table:
@@ -138,7 +187,7 @@ def module_times(g: Core | Window) -> Table:
         "percent": 100 * total / max(whole, 1),
         "uid": [line.uid for line in shown],
     }
-    return Table("modules", columns, MODULES, w.titled(f"GPU time by {w.framework.module}"))
+    return MODULES.table(columns, w.titled(f"GPU time by {w.framework.module}"))
 
 
 @dataclass(frozen=True)

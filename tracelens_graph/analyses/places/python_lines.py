@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.shared.columns import GPU_BUSY, GPU_SUM
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.graph.arrays import distinct, is_kind
@@ -13,8 +14,45 @@ from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import climb, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import FOREST_KINDS, HOST_KINDS, Kind
-from tracelens_graph.schema.tables.places import GPU_TIME_UNDER, PYTHON_LINES
+from tracelens_graph.tables.column import About, Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+_WORK: About = {
+    "gpu_events": Column.count("GPU events below them"),
+    "gpu_sum_us": GPU_SUM,
+    "gpu_busy_us": GPU_BUSY,
+}
+
+GPU_TIME_UNDER = TableSchema(
+    "gpu_time_under",
+    "GPU time below a node by what is right below it.",
+    {
+        "kind": Column.key("kind of the nodes right below"),
+        "name": Column.key("their name"),
+        "nodes": Column.count("nodes of this name with GPU work"),
+        **_WORK,
+        "percent": Column.share("share of the sum over all rows"),
+        "uid": Column.uid("the first of the nodes; ask for it to go on downwards", drop_priority=0),
+    },
+    counts="node",
+)
+
+PYTHON_LINES = TableSchema(
+    "python_lines",
+    "Which lines of Python launch the GPU time.",
+    {
+        "name": Column.key(
+            "`file(line): function` of the innermost such frame above the launch; in profiles of JAX without one "
+            "`file:line` that the instruction comes from"
+        ),
+        "frames": Column.count("calls of it with GPU work; of an instruction's line its instances"),
+        **_WORK,
+        "percent": Column.share("share of the sum over all GPU events"),
+        "uid": Column.uid("the first of these calls or instances"),
+    },
+)
+
 
 NO_LINE = "(no line of Python)"
 
@@ -56,7 +94,7 @@ def gpu_time_under(g: Core | Window, under: int | str | None = None) -> Table:
         "percent": 100 * work["gpu_sum_us"] / max(float(work["gpu_sum_us"].sum()), 1e-3),
         "uid": c.uid[below[first]],
     }
-    table = Table("gpu_time_under", columns, GPU_TIME_UNDER, w.titled("GPU time by what is right below"))
+    table = GPU_TIME_UNDER.table(columns, w.titled("GPU time by what is right below"))
     return table.take(np.argsort(-work["gpu_sum_us"], kind="stable"))
 
 
@@ -96,7 +134,7 @@ def python_lines(g: Core | Window, without: str | None = None) -> Table:
         "uid": [one if one >= 0 else None for one in uid.tolist()],
     }
     notes = [] if len(gpu) else unlinked_notes(w, left_out=False)
-    table = Table("python_lines", columns, PYTHON_LINES, w.titled("GPU time by line of Python"), notes)
+    table = PYTHON_LINES.table(columns, w.titled("GPU time by line of Python"), notes)
     return table.take(np.argsort(-work["gpu_sum_us"], kind="stable"))
 
 

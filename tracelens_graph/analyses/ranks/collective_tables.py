@@ -7,20 +7,184 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.attendance import Attendance, read_together
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.schema.tables.across import COLLECTIVE_SPREAD, WAITS_BY_GROUP
-from tracelens_graph.schema.tables.ranks import COLLECTIVE_KINDS, RANK_COLLECTIVES, UNMATCHED_COLLECTIVES
-from tracelens_graph.tables.column import About
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.column import About, Column, Role
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+_BANDWIDTHS: About = {
+    "algbw_gb_s": Column(
+        "algorithm bandwidth: size of the message over the latency, GB of 10^9 bytes; absent without sizes",
+        "GB/s",
+    ),
+    "busbw_gb_s": Column(
+        "bus bandwidth: algorithm bandwidth times the factor of NCCL's tests for its kind, to be held against the link",
+        "GB/s",
+    ),
+    "peak_gb_s": Column("rate of the links of the device within a host; absent where not known", "GB/s"),
+    "percent_of_peak": Column("bus bandwidth as share of that rate", "%"),
+}
+
+RANK_COLLECTIVES = TableSchema(
+    "rank_collectives",
+    "What each collective of a job cost: waiting, communication, bandwidth, and who came last.",
+    {
+        "collective": Column.key("number of the collective, by first start", heading="#"),
+        "kind": Column.text("kind of collective", heading="kind"),
+        "group": Column.text(
+            "what the program calls its process group, else the group's name; absent where not recorded"
+        ),
+        "sequence": Column("number of the collective in its group; absent where not recorded"),
+        "step": Column("number of the step in which most ranks launched it; absent outside of steps", heading="step"),
+        "ranks": Column("ranks whose traces have it", heading="ranks"),
+        "group_size": Column("ranks of the process group; absent where not recorded"),
+        "hosts": Column("hosts of these ranks; absent where not known"),
+        "start_us": Column(
+            "when the first rank began, from the first start of a trace, clocks corrected", "us", Role.time
+        ),
+        "start_skew_us": Column("last start less first start", "us", heading="start skew us"),
+        "recorded_start_skew_us": Column("the same with clocks as recorded", "us"),
+        "wait_us": Column.total("sum over its ranks of the time until the last one came", "us", heading="wait us"),
+        "latency_us": Column(
+            "how long it took the rank that came last: communication without waiting", "us", heading="latency us"
+        ),
+        "shortest_us": Column("shortest duration on any rank", "us", Role.min),
+        "end_skew_us": Column("last end less first end", "us"),
+        "message_bytes": Column("size of the message by the rule of its kind; absent where not recorded", "bytes"),
+        **_BANDWIDTHS,
+        "overlapped_us": Column.total(
+            "sum over its ranks of the time in which the same rank computes on the GPU, memory sets "
+            "counted as computing; absent without GPU work",
+            "us",
+        ),
+        "exposed_us": Column.total("sum over its ranks of the time in which the same rank does not compute", "us"),
+        "last_trace": Column.text("name of the trace of the rank that came last"),
+        "last_rank": Column("number of that rank; absent where not recorded", heading="last rank"),
+        "key": Column.text("key of the collective on the rank that came last"),
+    },
+)
+
+COLLECTIVE_KINDS = TableSchema(
+    "collective_kinds",
+    "What collectives of equal kind and size cost.",
+    {
+        "kind": Column.key("kind of collective", "kind"),
+        "ranks": Column.key("ranks that take part", "ranks", cells="number"),
+        "message_bytes": Column.key("size of the message; absent where not recorded", cells="number"),
+        "count": Column.count("collectives", heading="count"),
+        "message": Column.text("the size of the message for people", heading="message"),
+        "latency_ms": Column.total(
+            "sum of their latencies: how long the ranks that came last took",
+            "ms",
+            heading="latency ms",
+            figure="latency_ms",
+        ),
+        "wait_ms": Column.total("sum over all ranks of the time until the last one came", "ms", figure="wait_ms"),
+        "mean_wait_us": Column("mean over collectives and ranks of that time", "us", Role.mean, heading="mean wait us"),
+        "median_latency_us": Column("median of the latencies", "us", Role.spread),
+        "median_start_skew_us": Column("median of last start less first start", "us", Role.spread),
+        "median_busbw_gb_s": Column(
+            "median of the bus bandwidths, GB of 10^9 bytes",
+            "GB/s",
+            Role.spread,
+            heading="bus GB/s",
+            figure="bus_gb_s",
+            drop_priority=0,
+        ),
+        "peak_gb_s": Column(
+            "rate of the links of the device within a host; absent where not known", "GB/s", heading="peak GB/s"
+        ),
+        "percent_of_peak": Column("median bus bandwidth as share of that rate", "%", Role.spread, heading="% of peak"),
+    },
+    figure="kind",
+)
+
+UNMATCHED_COLLECTIVES = TableSchema(
+    "unmatched_collectives",
+    "Which parts of collectives are of no other rank's, and why.",
+    {
+        "trace": Column.key("name of the rank's trace", "trace"),
+        "rank": Column("number of the rank; absent where not recorded"),
+        "kind": Column.text("kind of collective", heading="kind"),
+        "group": Column.text(
+            "what the program calls its process group, else the group's name; absent where not recorded"
+        ),
+        "sequence": Column("number of the collective in its group; absent where not recorded", heading="sequence"),
+        "step": Column("number of the step that launched it; absent outside of steps", heading="step"),
+        "start_us": Column(
+            "when it began, on the clock of the collectives that were matched", "us", Role.time, heading="start us"
+        ),
+        "duration_us": Column.total("how long it took", "us", heading="duration us"),
+        "reason": Column.text("why it is of no other rank's", heading="reason"),
+        "key": Column.text("key of the collective"),
+        "uid": Column.uid("its first kernel, in the trace of the rank"),
+    },
+)
+
+COLLECTIVE_SPREAD = TableSchema(
+    "collective_spread",
+    "How far apart the ranks begin each collective, and who comes last.",
+    {
+        "kind": Column.text("kind of collective", drop_priority=0),
+        "group": Column.text(
+            "what the program calls its process group, else the group's name; absent where not recorded"
+        ),
+        "sequence": Column("number of the collective in its group; absent where not recorded"),
+        "collective": Column.key("key of the collective on the rank that came last"),
+        "ranks": Column("ranks whose traces have it"),
+        "first_start_us": Column(
+            "start of the rank that came first, from the first start of a trace of the run", "us", Role.time
+        ),
+        "last_start_us": Column("start of the rank that came last", "us", Role.time),
+        "start_skew_us": Column("last start less first start", "us", drop_priority=0),
+        "end_skew_us": Column("last end less first end", "us", drop_priority=2),
+        "wait_us": Column.total(
+            "sum over the ranks of the time from their own start to the last one, or to their own end", "us"
+        ),
+        "shortest_us": Column("duration on the rank where it was shortest", "us", Role.min),
+        "longest_us": Column("duration on the rank where it was longest", "us", Role.max),
+        "duration_spread_us": Column("greatest less smallest duration", "us", drop_priority=2),
+        "last_trace": Column.text("name of the trace of the rank that came last", drop_priority=2),
+        "last_rank": Column("number of that rank; absent where not recorded", drop_priority=0),
+    },
+    reads=OF_RANKS,
+)
+
+WAITS_BY_GROUP = TableSchema(
+    "waits_by_group",
+    "How long the ranks of each process group wait for one another.",
+    {
+        "group": Column.key("what the program calls the process group, else its name; absent where not recorded"),
+        "group_ranks": Column.text("ranks of the group, JSON; absent where not recorded", drop_priority=3),
+        "kind": Column.key("kind of collective"),
+        "ranks": Column("most ranks whose traces have one of them", drop_priority=2),
+        "collectives": Column.count("collectives"),
+        "wait_us": Column.total("sum over collectives and ranks of the time until the last rank came", "us"),
+        "transfer_us": Column.total("sum of the time from then on until the first rank left", "us", drop_priority=1),
+        "end_skew_us": Column.total("sum of the time after the first rank left", "us", drop_priority=2),
+        "wait_percent": Column("waiting as share of these three", "%", drop_priority=0),
+        "mean_wait_us": replace(Column("waiting per collective and rank", "us", Role.mean), drop_priority=1),
+        "longest_wait_us": Column("longest that one rank waited", "us", Role.max),
+        "last_trace": Column.text(
+            "name of the trace that was waited for longest: waiting counts for the rank that came last", drop_priority=2
+        ),
+        "last_rank": Column("number of that rank; absent where not recorded", drop_priority=0),
+        "last_wait_us": Column("waiting for that rank, summed over the others", "us", drop_priority=0),
+    },
+    reads=OF_RANKS,
+)
+
 
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 _Makers = Mapping[str, Callable[[], Any]]
@@ -43,7 +207,7 @@ def rank_collectives(figures: Figures, kind: str | None = None, top: int = 0) ->
     at, notes = _most_waiting(figures.meetings, kind, top)
     columns = made(RANK_COLLECTIVES, _of_each(figures, at))
     title = _titled(figures, "Collectives")
-    return Table("rank_collectives", columns, RANK_COLLECTIVES, title, [*notes, *figures.meetings.notes])
+    return RANK_COLLECTIVES.table(columns, title, [*notes, *figures.meetings.notes])
 
 
 def collective_spread(traces: TraceSet, run: str | None = None, kind: str | None = None, top: int = 20) -> Table:
@@ -67,7 +231,7 @@ def collective_spread(traces: TraceSet, run: str | None = None, kind: str | None
     makers = _of_each(figures, at)
     columns = made(COLLECTIVE_SPREAD, {**makers, "collective": makers["key"]})
     title = run_titled("Collectives", ranks, "rank against rank")
-    return Table("collective_spread", columns, COLLECTIVE_SPREAD, title, [*cut, *question_notes(figures, kind)])
+    return COLLECTIVE_SPREAD.table(columns, title, [*cut, *question_notes(figures, kind)])
 
 
 def _most_waiting(m: Meetings, kind: str | None, top: int) -> tuple[np.ndarray, list[str]]:
@@ -148,7 +312,7 @@ def collective_kinds(figures: Figures) -> Table:
         key=lambda row: (-row["latency_ms"] - row["wait_ms"], row["kind"], row["ranks"], row["message_bytes"] or 0)
     )
     title = f"{_titled(figures, 'Kinds of collectives')}, over {m.part}"
-    return Table("collective_kinds", columns_of(rows, COLLECTIVE_KINDS), COLLECTIVE_KINDS, title)
+    return COLLECTIVE_KINDS.of_records(rows, title)
 
 
 def waits_by_group(traces: TraceSet, run: str | None = None, kind: str | None = None) -> Table:
@@ -179,8 +343,7 @@ def waits_by_group(traces: TraceSet, run: str | None = None, kind: str | None = 
         rows.append(named | made(WAITS_BY_GROUP, _of_several(figures, at), but=named))
     rows.sort(key=lambda row: (-row["wait_us"], row["kind"], row["group"] or "", row["group_ranks"] or ""))
     title = run_titled("Process groups", ranks, "how long their ranks waited")
-    columns = columns_of(rows, WAITS_BY_GROUP)
-    return Table("waits_by_group", columns, WAITS_BY_GROUP, title, question_notes(figures, kind))
+    return WAITS_BY_GROUP.of_records(rows, title, question_notes(figures, kind))
 
 
 def _alike(keys: Iterable[tuple[Any, ...]], chosen: np.ndarray) -> list[tuple[tuple[Any, ...], np.ndarray]]:
@@ -261,8 +424,7 @@ def unmatched_collectives(figures: Figures) -> Table:
             }
         )
     rows.sort(key=lambda row: (row["start_us"], row["trace"]))
-    about = UNMATCHED_COLLECTIVES
-    return Table("unmatched_collectives", columns_of(rows, about), about, _titled(figures, "Unmatched collectives"))
+    return UNMATCHED_COLLECTIVES.of_records(rows, _titled(figures, "Unmatched collectives"))
 
 
 # --- what tables share -----------------------------------------------------------------------------------------------

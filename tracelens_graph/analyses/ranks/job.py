@@ -148,7 +148,7 @@ def collectives(ranks: Any, kind: str | None = None, top: int = 0, arch: Any = N
         correct: correct the clocks of several hosts by the ends of collectives.
 
     Returns:
-        One row per collective; columns are in `schema.tables.ranks.RANK_COLLECTIVES`.
+        One row per collective; columns are in `RANK_COLLECTIVES`.
 
     Raises:
         AnalysisError: no graphs are given, no device has the name, or `top` is negative.

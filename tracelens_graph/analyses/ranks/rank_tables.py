@@ -7,15 +7,123 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.late_ranks.late_causes import ADDED_UP
+from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.attendance import read_together
 from tracelens_graph.analyses.ranks.collective_tables import made, of_kind, question_notes, run_titled
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.lateness import HELD_UP
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.schema.tables.across import SLOWEST_RANKS
-from tracelens_graph.schema.tables.ranks import RANK_BALANCE, RANK_STEPS
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+RANK_BALANCE = TableSchema(
+    "rank_balance",
+    "How evenly the ranks of a job work, wait and communicate.",
+    {
+        "trace": Column.key("name of the rank's trace"),
+        "rank": Column("number of the rank; absent where not recorded", heading="rank"),
+        "host": Column("number of its host; absent where not known", heading="host", drop_priority=3),
+        "span_ms": Column(
+            "from the first to the last GPU event; of a trace without any its steps, else its collectives",
+            "ms",
+            heading="span ms",
+        ),
+        "computing_ms": Column(
+            "time in which computation runs on the GPU; absent without GPU work", "ms", heading="compute ms"
+        ),
+        "collectives": Column.count(
+            "collectives that it took part in together with others", heading="collectives", drop_priority=2
+        ),
+        "wait_ms": Column.total("sum of the time until the last rank came", "ms", heading="wait ms", figure="wait_ms"),
+        "transfer_ms": Column.total(
+            "sum of the time from then on until the first rank left after all had come", "ms", heading="transfer ms"
+        ),
+        "end_skew_ms": Column.total("sum of the time after that", "ms"),
+        "exposed_ms": Column(
+            "part of its collectives in which it does not compute, counted once where they overlap",
+            "ms",
+            heading="exposed ms",
+            drop_priority=0,
+        ),
+        "exposed_wait_ms": Column("waiting in which it does not compute, counted once where waits overlap", "ms"),
+        "times_last": Column.count("collectives to which no rank came later", heading="last"),
+        "held_up_ms": Column.total(
+            f"sum of how much later than the median of the others it came, where it was the last; {ADDED_UP}",
+            "ms",
+            heading="held up ms",
+            figure="held_up_ms",
+        ),
+        "percent_last": Column("share of its collectives to which it came last", "%"),
+        "bubble_ms": Column(
+            "of a pipeline stage: time of its steps in which it neither computes nor communicates; "
+            "waiting for a transfer counts as doing nothing; absent for ranks that send and receive "
+            "nothing, and without GPU work",
+            "ms",
+            heading="bubble ms",
+            figure="bubble_ms",
+        ),
+        "exchanged_bytes": Column(
+            "what it got in uneven all-to-alls, such as tokens for its experts; absent where there are none",
+            "bytes",
+            figure="exchanged_bytes",
+        ),
+        "unmatched": Column.count("parts of collectives that are of no other rank's"),
+    },
+    figure="rank",
+)
+
+RANK_STEPS = TableSchema(
+    "rank_steps",
+    "How long each rank waited in each step, and for whom.",
+    {
+        "trace": Column.key("name of the rank's trace", "trace"),
+        "rank": Column("number of the rank; absent where not recorded"),
+        "step": Column.key("number of the step", "step", cells="number"),
+        "device_step_ms": Column(
+            "length of the step on the device: from the first start of its GPU work to that of the "
+            "next step; of the last one to its last GPU end. On the host it is that of its "
+            "`ProfilerStep`, see `host_step_ms` of `overview`",
+            "ms",
+            heading="device step ms",
+        ),
+        "collectives": Column.count("collectives launched in it, with others"),
+        "wait_ms": Column.total("sum of the time until the last rank came", "ms", heading="wait ms"),
+        "transfer_ms": Column.total(
+            "sum of the time from then on until the first rank left after all had come", "ms", heading="transfer ms"
+        ),
+        "exposed_wait_ms": Column(
+            "part of the waiting in which it does not compute, counted once where waits overlap",
+            "ms",
+            heading="exposed wait ms",
+        ),
+        "times_last": Column.count("collectives to which it came last", heading="last"),
+        "held_up_ms": Column.total(
+            f"sum of how much later than the median of the others it came to these; {ADDED_UP}",
+            "ms",
+            heading="held up ms",
+        ),
+    },
+    ordered=True,
+)
+
+SLOWEST_RANKS = TableSchema(
+    "slowest_ranks",
+    "Which ranks the others wait for.",
+    {
+        "trace": Column.key("name of the rank's trace"),
+        "rank": Column("number of the rank; absent where not recorded", drop_priority=0),
+        "collectives": Column.count("collectives that it took part in together with others"),
+        "times_last": Column.count("collectives to which no rank came later"),
+        "times_first": Column.count("collectives to which no rank came earlier"),
+        "wait_us": Column.total("sum of the time from its own starts to the last starts, or to its own ends", "us"),
+        "mean_wait_us": Column("the same per collective", "us", Role.mean),
+        "collective_us": Column.total("sum of the durations of the collectives, waiting included", "us"),
+    },
+    reads=OF_RANKS,
+)
 
 
 def rank_balance(figures: Figures) -> Table:
@@ -43,7 +151,7 @@ def rank_balance(figures: Figures) -> Table:
         rows.append(named | made(RANK_BALANCE, of_rank, but=named))
     number = len(m.attendances)
     title = f"{number:,} rank{'s' * (number != 1)}, over {m.part}"
-    return Table("rank_balance", columns_of(rows, RANK_BALANCE), RANK_BALANCE, title, [HELD_UP, *m.notes])
+    return RANK_BALANCE.of_records(rows, title, [HELD_UP, *m.notes])
 
 
 def rank_steps(figures: Figures) -> Table:
@@ -57,7 +165,7 @@ def rank_steps(figures: Figures) -> Table:
             named = {"step": step.number, "device_step_ms": (step.end_ns - step.start_ns) / 1e6}
             rows.append(named | made(RANK_STEPS, _of_parts(figures, trace, own[place == at]), but=named))
     notes = [HELD_UP] if rows else ["the traces have no steps (ProfilerStep#n)"]
-    return Table("rank_steps", columns_of(rows, RANK_STEPS), RANK_STEPS, "Waiting by rank and step", notes)
+    return RANK_STEPS.of_records(rows, "Waiting by rank and step", notes)
 
 
 def slowest_ranks(traces: TraceSet, run: str | None = None, kind: str | None = None) -> Table:
@@ -87,7 +195,7 @@ def slowest_ranks(traces: TraceSet, run: str | None = None, kind: str | None = N
             rows.append(named | made(SLOWEST_RANKS, _of_parts(figures, trace, own), but=named))
     rows.sort(key=lambda row: (row["wait_us"], row["trace"]))
     title = run_titled("Ranks", ranks, "who the others waited for")
-    return Table("slowest_ranks", columns_of(rows, SLOWEST_RANKS), SLOWEST_RANKS, title, question_notes(figures, kind))
+    return SLOWEST_RANKS.of_records(rows, title, question_notes(figures, kind))
 
 
 def _of_parts(figures: Figures, trace: int, parts: np.ndarray) -> Mapping[str, Callable[[], Any]]:

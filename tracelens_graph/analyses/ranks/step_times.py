@@ -11,8 +11,35 @@ import numpy as np
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge
-from tracelens_graph.schema.tables.ranks import RANK_TIMES
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+RANK_TIMES = TableSchema(
+    "rank_times",
+    "How long a step of a job takes, and how much of it is communication and waiting.",
+    {
+        "time": Column.key("what is measured", "of a step"),
+        "mean_ms": Column(
+            "mean over steps on the device and ranks; without steps over the ranks, from first to "
+            "last GPU event. The last step of a recording ends with its last GPU event, so it lacks "
+            "the pause before the next one",
+            "ms",
+            heading="ms",
+            figure="ms",
+        ),
+        "percent": Column("share of the steps", "%", heading="%", figure="percent"),
+        "most_ms": Column(
+            "mean over the steps of the rank that has the most", "ms", heading="most ms", figure="most_ms"
+        ),
+        "most_trace": Column.text("name of the trace of that rank", "most on"),
+        "least_ms": Column("mean over the steps of the rank that has the least", "ms", heading="least ms"),
+        "least_trace": Column.text("name of the trace of that rank", "least on"),
+        "meaning": Column.text("what it is, in words"),
+    },
+    ordered=True,
+)
+
 
 ROW_MEANING = {
     "step": "a step on the device of a rank; without steps the time from first to last GPU event",
@@ -78,7 +105,7 @@ class StepTimes:
 
     def table(self) -> Table:
         """Times of a step, mean over steps and ranks; see `RANK_TIMES`."""
-        about, rows = RANK_TIMES, []
+        rows = []
         ranks = [one for one in self._ranks if one.times["step"]]
         if any(one.rank.steps for one in ranks):  # the others have no step to measure
             ranks = [one for one in ranks if one.rank.steps]
@@ -103,7 +130,7 @@ class StepTimes:
                     "meaning": meaning,
                 }
             )
-        return Table("rank_times", columns_of(rows, about), about, self._title(bool(with_gpu)))
+        return RANK_TIMES.of_records(rows, self._title(bool(with_gpu)))
 
     def _title(self, on_gpu: bool) -> str:
         m = self._figures.meetings

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.analyses.kernels.kernels import kernel_summary
-from tracelens_graph.analyses.kernels.short_kernels import short_kernel_histogram, short_kernels_summary
-from tracelens_graph.analyses.launches.runtime import runtime_summary
-from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category, ops_unique_args
-from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.extension_tables import extension_table, extension_table_sets
-from tracelens_graph.analyses.timeline.collectives import coll_analysis
-from tracelens_graph.analyses.timeline.steps import step_summary
-from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.registry import HOMES, REPORT
 from tracelens_graph.tables.table import Table
 
 if TYPE_CHECKING:
@@ -82,21 +76,23 @@ _OBJECTS = ("arch", "compare_with", "extension")
 """Options that are no plain values."""
 
 
-def _unique_args(w: Window, o: ReportOptions) -> Table:
-    return ops_unique_args(
-        w, o.linked_only, first_occurrence=o.first_occurrence, call_stack=o.call_stack, overlapping=o.overlap,
-        recompute=o.recompute, by_kernel_count=o.by_kernel_count, by_module=o.by_module,
-    )  # fmt: skip
+_OPTION_OF = {
+    "threshold_us": "short_kernels_us", "bins": "histogram_bins", "overlapping": "overlap", "by_recompute": "recompute",
+}  # fmt: skip
+"""Parameters of tables that stand for an option of another name."""
 
 
-def _unified(w: Window, o: ReportOptions) -> Table:
-    # The models are many, and a report without them need not import them.
-    from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+def _arguments(function: Callable[..., Table], options: ReportOptions) -> dict[str, Any]:
+    """The options of a report that a table takes: parameters of tables have the names of options."""
+    names = {name: _OPTION_OF.get(name, name) for name in inspect.signature(function).parameters}
+    given = {name: getattr(options, option, None) for name, option in names.items()}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _unified(table: Table, w: Window, o: ReportOptions) -> Table:
+    """The table with a note on what has no model, and with what the ops took in the trace that is compared."""
     from tracelens_graph.analyses.performance.roofline_summary import unmodelled_note
 
-    table = unified_perf_summary(
-        w, o.linked_only, arch=o.arch, recompute=o.recompute, call_stack=o.call_stack
-    )  # fmt: skip
     table.notes = [*table.notes, *filter(None, [unmodelled_note(w)])]
     if o.compare_with is None:
         return table
@@ -105,74 +101,8 @@ def _unified(w: Window, o: ReportOptions) -> Table:
     return with_comparison(table, w, compared_with(w, o.compare_with), o.recompute)
 
 
-def _work(w: Window, o: ReportOptions) -> Table:
-    from tracelens_graph.analyses.performance.work_summary import work_summary
-
-    return work_summary(w)
-
-
-def _histogram(w: Window, o: ReportOptions) -> Table:
-    return short_kernel_histogram(w, _threshold(o), o.histogram_bins)
-
-
-def _threshold(o: ReportOptions) -> float:
-    return 10.0 if o.short_kernels_us is None else o.short_kernels_us
-
-
-def _op_tables(table: Callable[..., Table]) -> Callable[[Window, ReportOptions], Table]:
-    return lambda w, o: table(w, o.linked_only, recompute=o.recompute, by_module=o.by_module, call_stack=o.call_stack)
-
-
-def _asked(name: str) -> Callable[[Window, ReportOptions], Table]:
-    """A table without options, whose module is imported when someone asks for it."""
-    return lambda w, o: QUESTIONS[name].function(w)
-
-
-_OF_MEMORY = ("memory_summary", "memory_peak", "allocations_by_module")
-"""In no report, as few traces have allocations."""
-
-TABLES: Mapping[str, Callable[[Window, ReportOptions], Table]] = {
-    "gpu_timeline": lambda w, o: gpu_timeline(w, o.linked_only, o.micro_idle_us, o.recompute),
-    "ops_summary_by_category": _op_tables(ops_summary_by_category),
-    "ops_summary": _op_tables(ops_summary),
-    "ops_unique_args": _unique_args,
-    "kernel_summary": lambda w, o: kernel_summary(w, o.kernel_categories),
-    "kernel_category_detail": _asked("kernel_category_detail"),
-    "kernel_category_summary": _asked("kernel_category_summary"),
-    "unified_perf_summary": _unified,
-    "work_summary": _work,
-    "coll_analysis": lambda w, o: coll_analysis(w),
-    "runtime_summary": lambda w, o: runtime_summary(w),
-    "step_summary": lambda w, o: step_summary(w),
-    "programs": _asked("programs"),
-    "short_kernel_histogram": _histogram,
-    "idle_causes": _asked("idle_causes"),
-    "short_kernels_summary": lambda w, o: short_kernels_summary(w, _threshold(o), o.linked_only),
-    **{name: _asked(name) for name in _OF_MEMORY},
-}
-"""Name -> how the table is made; all of `schema.tables.REPORT_TABLES`, in that order."""
-
-_SHORT_KERNELS = ("short_kernel_histogram", "short_kernels_summary")
-"""In a report if `short_kernels_us` is given."""
-
-_KERNEL_CATEGORIES = ("kernel_category_detail", "kernel_category_summary")
-"""In a report if `kernel_categories` is set."""
-
-_OF_MODELS = ("unified_perf_summary",)
-"""In a report if `models` is set, beside the tables by family."""
-
 OF_COMPARISON = ("diff_stats",)
 """In a report if `compare_with` is given."""
-
-_BY_NAME_ONLY = ("idle_causes",)
-"""In no report: its verdict says what they say."""
-
-
-_OF_JAX = ("programs",)
-"""In a report on a profile of JAX that holds programs."""
-
-_FOR_COMPARISONS = ("work_summary",)
-"""In no report, but there for comparisons of runs, if `models` is set."""
 
 
 class Tables(Mapping[str, Table]):
@@ -213,18 +143,18 @@ class Tables(Mapping[str, Table]):
     @property
     def built_in(self) -> list[str]:
         """Names of the tables that are in the report whatever the trace holds."""
-        o = self.options
-        hidden = {*_BY_NAME_ONLY, *_OF_MEMORY, *_FOR_COMPARISONS}
-        hidden |= set(() if o.short_kernels_us is not None else _SHORT_KERNELS)
-        hidden |= set(() if o.kernel_categories else _KERNEL_CATEGORIES)
-        hidden |= set(() if o.models else _OF_MODELS)
-        hidden |= set(() if self.window.core.programs else _OF_JAX)
-        return [name for name in TABLES if name not in hidden]
+        return [name for name, when in REPORT.items() if self._is_shown(when)]
+
+    def _is_shown(self, when: str) -> bool:
+        if when in ("always", "programs"):
+            return when == "always" or bool(self.window.core.programs)
+        value = getattr(self.options, when, None)
+        return value is not None and value is not False
 
     def __getitem__(self, name: str) -> Table:
         if name not in self._made:
-            if name in TABLES:
-                self._made[name] = TABLES[name](self.window, self.options)
+            if name in REPORT:
+                self._made[name] = self._of_report(name)
             elif name in extension_of(self.window).tables:
                 self._made[name] = extension_table(self.window, name)
             else:
@@ -233,14 +163,20 @@ class Tables(Mapping[str, Table]):
                 return self._sets[name] if name in self._sets else self._sheets[name]
         return self._made[name]
 
+    def _of_report(self, name: str) -> Table:
+        home = HOMES[name]
+        function = getattr(home.load(), home.function)
+        table: Table = function(self.window, **_arguments(function, self.options))
+        return _unified(table, self.window, self.options) if name == "unified_perf_summary" else table
+
     def __iter__(self) -> Iterator[str]:
         sheets = self._sheets if self.options.models else ()
         return chain(self.built_in, sheets, self._of_comparison, self.of_extension)
 
     def __contains__(self, name: object) -> bool:
         # Unlike that of Mapping it computes no table.
-        if name in TABLES:
-            return name in self.built_in or (self.options.models and name in _FOR_COMPARISONS)
+        if name in REPORT:
+            return name in self.built_in or (self.options.models and REPORT[str(name)] == "comparison")
         return name in (*self._of_comparison, *self.of_extension) or (self.options.models and name in self._sheets)
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables import TABLES
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 
 
@@ -64,8 +64,9 @@ def gpu_time_columns(w: Window, rows: np.ndarray, group: np.ndarray, groups: int
     }
 
 
-def most_time_first(name: str, columns: Mapping[str, Cells], then: Sequence[str], title: str, w: Window) -> Table:
-    """The table of this name, rows with the most GPU time first; equal ones by the cells of further columns."""
+def most_time_first(
+    schema: TableSchema, columns: Mapping[str, Cells], then: Sequence[str], title: str, w: Window
+) -> Table:
+    """The table, rows with the most GPU time first; equal ones by the cells of further columns."""
     order = cell_order(np.asarray(columns["gpu_time_us"]), *(columns[one] for one in then))
-    about = TABLES[name].columns
-    return Table(name, {key: picked(cells, order) for key, cells in columns.items()}, about, w.titled(title))
+    return schema.table({key: picked(cells, order) for key, cells in columns.items()}, w.titled(title))

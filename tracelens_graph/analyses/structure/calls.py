@@ -12,9 +12,59 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import outermost
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.calls import CALLS_BY_ARGUMENTS, CALLS_BY_CATEGORY, CALLS_BY_OP
-from tracelens_graph.tables.column import About
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+_CALLS = Column.count("number of calls", "calls")
+
+_PERCENT = Column("share of all calls of ops", "%", Role.share, "% of all calls")
+
+_PERCENT_OF_THESE = Column("share of all calls of ops with arguments", "%", Role.share, "% of these")
+
+_TOP = Column.count("how many of them are not inside of another op", "outermost")
+
+CALLS_BY_CATEGORY = TableSchema(
+    "calls_by_category",
+    "What kinds of ops are called, without times.",
+    {
+        "category": Column.key("category of the ops", "category"),
+        "calls": _CALLS,
+        "percent": _PERCENT,
+        "outermost": _TOP,
+        "ops": Column("number of different names", heading="ops"),
+    },
+)
+
+CALLS_BY_OP = TableSchema(
+    "calls_by_op",
+    "Which ops are called, and how often, without times.",
+    {
+        "op": Column.key("name of the op", "op"),
+        "category": Column.text("its category", "category"),
+        "calls": _CALLS,
+        "percent": _PERCENT,
+        "outermost": _TOP,
+        "argument_sets": Column("number of different sets of arguments", heading="argument sets"),
+        "threads": Column("number of threads that call it", heading="threads"),
+        "uid": Column.uid("the first call"),
+    },
+)
+
+CALLS_BY_ARGUMENTS = TableSchema(
+    "calls_by_arguments",
+    "With which arguments ops are called, without times.",
+    {
+        "op": Column.key("name of the op", "op"),
+        "input_dims": Column.key("sizes of its arguments, JSON", "sizes", cells="list"),
+        "input_types": Column.key("types of its arguments, JSON", "types", cells="list"),
+        "input_strides": Column.key("strides of its arguments, JSON; absent where not recorded", cells="list"),
+        "concrete_inputs": Column.key("values of its arguments that are no tensors, JSON", cells="list"),
+        "calls": _CALLS,
+        "percent": _PERCENT_OF_THESE,
+        "uid": Column.uid("the first call"),
+    },
+)
 
 
 class _Calls:
@@ -40,13 +90,13 @@ class _Calls:
         """Category of each name code."""
         return np.array([op_category(name, "") for name in self.core.names] or [""], object)
 
-    def table(self, name: str, title: str, about: About, group: np.ndarray, columns: dict[str, Cells]) -> Table:
+    def table(self, schema: TableSchema, title: str, group: np.ndarray, columns: dict[str, Cells]) -> Table:
         """A table of groups of calls, the most frequent first; calls and their share are added."""
         calls = np.bincount(group)
         columns |= {"calls": calls, "percent": percent(calls, len(self.rows))}
         order = np.lexsort((np.arange(len(calls)), -calls))
-        cells = {name: picked(columns[name], order) for name in about}
-        return Table(name, cells, about, self.window.titled(title))
+        cells = {name: picked(columns[name], order) for name in schema}
+        return schema.table(cells, self.window.titled(title))
 
 
 def calls_by_category(g: Core | Window) -> Table:
@@ -60,7 +110,7 @@ def calls_by_category(g: Core | Window) -> Table:
         "outermost": np.bincount(group, calls.is_outermost(), len(first)).astype(np.int64),
         "ops": _different(group, names, len(first)),
     }
-    return calls.table("calls_by_category", "Calls by category", CALLS_BY_CATEGORY, group, columns)
+    return calls.table(CALLS_BY_CATEGORY, "Calls by category", group, columns)
 
 
 def calls_by_op(g: Core | Window) -> Table:
@@ -77,7 +127,7 @@ def calls_by_op(g: Core | Window) -> Table:
         "threads": _different(group, c.thread[calls.rows], len(first)),
         "uid": c.uid[calls.rows[first]],
     }
-    return calls.table("calls_by_op", "Calls by op", CALLS_BY_OP, group, columns)
+    return calls.table(CALLS_BY_OP, "Calls by op", group, columns)
 
 
 def calls_by_arguments(g: Core | Window) -> Table:
@@ -95,7 +145,7 @@ def calls_by_arguments(g: Core | Window) -> Table:
         "uid": c.uid[calls.rows[first]],
     }
     title = "Calls with arguments, by their arguments"
-    return calls.table("calls_by_arguments", title, CALLS_BY_ARGUMENTS, group, columns)
+    return calls.table(CALLS_BY_ARGUMENTS, title, group, columns)
 
 
 def _different(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:

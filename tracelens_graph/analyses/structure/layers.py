@@ -13,8 +13,30 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import GPU_KINDS, Kind
-from tracelens_graph.schema.tables.structure import ODD_LAYERS
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+ODD_LAYERS = TableSchema(
+    "odd_layers",
+    "Which layers are not like those beside them, and where they depart.",
+    {
+        "module": Column.key("the odd layer, the first one of its kind"),
+        "inside": Column.text("the module around the layers"),
+        "times": Column.count("number of layers that are odd in this way"),
+        "layers": Column("number of layers around this one, itself included"),
+        "alike": Column("how many of them are as most are"),
+        "differs": Column.text("what departs first: call, arguments or kernel"),
+        "departs_at": Column.text("first call or kernel that differs; absent where the layer ends before the others"),
+        "instead_of": Column.text("what the others have in its place; absent where they end before"),
+        "way": Column.text("names of the calls from the layer to where it departs"),
+        "gpu_time_us": Column("sum of the durations of the GPU events of the layer", "us"),
+        "usual_gpu_time_us": Column("mean of those that are as most are", "us"),
+        "uid": Column.uid("the odd layer"),
+        "departs_uid": Column.uid("what departs_at names"),
+        "usual_uid": Column.uid("the first of those that are as most are"),
+    },
+)
 
 
 class _Call(NamedTuple):
@@ -94,8 +116,7 @@ def odd_layers(g: Core | Window, min_layers: int = 3, kernels: bool = True) -> T
                 "usual_uid": int(c.uid[odd.usual[0]]),
             }
         )
-    columns = columns_of(records, ODD_LAYERS)
-    return Table("odd_layers", columns, ODD_LAYERS, w.titled("Layers that are not as the others"))
+    return ODD_LAYERS.of_records(records, w.titled("Layers that are not as the others"))
 
 
 def layer_groups(w: Window) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,8 +11,24 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Flag, Kind
-from tracelens_graph.schema.tables.structure import OUTLIVING_EVENTS
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+OUTLIVING_EVENTS = TableSchema(
+    "outliving_events",
+    "Which calls end after the call that they started in.",
+    {
+        "kind": Column.key("kind of the events"),
+        "name": Column.key("name of the events"),
+        "count": Column.count("how many of them end after the event that they started in"),
+        "callees": Column.count("how many of these end after their caller"),
+        "greatest_excess_us": Column("longest time by which one of these ends after its caller", "us", Role.max),
+        "total_excess_us": Column.total("sum of these times", "us"),
+        "caller": Column.text("the caller in the case of the greatest excess"),
+        "uid": Column.uid("the event in that case, else the first"),
+    },
+)
 
 
 def outliving_events(g: Core | Window) -> Table:
@@ -45,7 +61,7 @@ def outliving_events(g: Core | Window) -> Table:
         "caller": names_of(core, np.where(exceeds, c.parent[rows[worst]], -1)),
         "uid": c.uid[rows[worst]],
     }
-    table = Table("outliving_events", columns, OUTLIVING_EVENTS, w.titled("Calls that outlive their callers"))
+    table = OUTLIVING_EVENTS.table(columns, w.titled("Calls that outlive their callers"))
     keys = list(zip(columns["count"], columns["kind"], columns["name"], strict=True))
     by_count = sorted(range(len(keys)), key=lambda at: (-keys[at][0], *keys[at][1:]))
     return table.take(np.array(by_count, np.int64))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.columns import GPU_EVENTS, GPU_TIME, PERCENT
 from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.shared.gpu_work import names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked, text_codes
@@ -26,9 +27,69 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import ancestors, launcher, nearest_above
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import GPU_KINDS, PYTHON_KINDS, Kind
-from tracelens_graph.schema.tables.kernels import UNUSUAL_KERNELS
-from tracelens_graph.schema.tables.structure import PATH_TO_PYTHON, RECOMPUTED_SHARE, REPEATED_SUBTREES
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+UNUSUAL_KERNELS = TableSchema(
+    "unusual_kernels",
+    "Which kernels a single call of an op runs, and no other call of it.",
+    {
+        "op": Column.key("op that the kernels are charged to"),
+        "kernel": Column.key("name of the kernel"),
+        "calls": Column("number of calls of the op with kernels"),
+        "same_arguments": Column("how many of them have the arguments of this call, itself included"),
+        "input_dims": Column.text("sizes of the inputs of this call, JSON"),
+        "count": Column.count("number of kernels of that name in the call"),
+        "gpu_time_us": Column.total("sum of their durations", "us"),
+        "percent": Column("share of the time of all kernels of the op", "%"),
+        "uid": Column.uid("the call"),
+    },
+)
+
+REPEATED_SUBTREES = TableSchema(
+    "repeated_subtrees",
+    "Which parts of the call tree run again and again.",
+    {
+        "name": Column.key("name of the call, without what differs between instances"),
+        "kind": Column.text("Module or Op"),
+        "count": Column.count("number of calls that are alike"),
+        "gpu_events": Column("number of GPU events in one of them"),
+        "gpu_time_us": Column("sum of the durations of the GPU events of all of them", "us"),
+        "mean_gpu_time_us": Column("the same per call", "us", Role.mean),
+        "percent": Column(PERCENT.definition, "%"),
+        "class": Column.key("what they are instances of"),
+        "uid": Column.uid("the first of them"),
+    },
+)
+
+PATH_TO_PYTHON = TableSchema(
+    "path_to_python",
+    "The calls that lead from a kernel up to the line of Python it comes from.",
+    {
+        "level": Column("0 for the kernel, 1 for its launch, and so on"),
+        "link": Column.text("how it is tied to the level below: launched by, called by, backward of"),
+        "kind": Column.text("what it is"),
+        "name": Column.text("its name; that of a PythonFunction tells file and line"),
+        "uid": Column.uid("which event it is"),
+        "dur_us": Column("how long it takes", "us"),
+        "gpu_time_us": Column("sum of the durations of the GPU events below it", "us"),
+    },
+    ordered=True,
+)
+
+RECOMPUTED_SHARE = TableSchema(
+    "recomputed_share",
+    "What recomputation of activations costs, by op and module.",
+    {
+        "op": Column.key("op that the work is charged to, else the runtime call that launched it"),
+        "module": Column.key("innermost nn.Module around it, without the number of the instance; absent for none"),
+        "gpu_events": GPU_EVENTS,
+        "gpu_time_us": GPU_TIME,
+        "percent": PERCENT,
+    },
+)
+
 
 _KINDS = {"Module": Kind.Module, "Op": Kind.Op}
 
@@ -76,7 +137,7 @@ def repeated_subtrees(g: Core | Window, kind: str | None = None, min_count: int 
         "class": [f"class:{key}" for key in hex_of(lanes[first[kept]])],
         "uid": c.uid[root],
     }
-    return Table("repeated_subtrees", columns, REPEATED_SUBTREES, w.titled(f"Repeated subtrees: {kind}"))
+    return REPEATED_SUBTREES.table(columns, w.titled(f"Repeated subtrees: {kind}"))
 
 
 def path_to_python(g: Core | Window, uid: int | None = None) -> Table:
@@ -117,7 +178,7 @@ def path_to_python(g: Core | Window, uid: int | None = None) -> Table:
         "dur_us": c.dur_ns[rows] / 1e3,
         "gpu_time_us": core.gpu_sum_ns[rows] / 1e3,
     }
-    return Table("path_to_python", columns, PATH_TO_PYTHON, "From kernel to Python")
+    return PATH_TO_PYTHON.table(columns, "From kernel to Python")
 
 
 def unusual_kernels(g: Core | Window, min_calls: int = 5) -> Table:
@@ -159,7 +220,7 @@ def unusual_kernels(g: Core | Window, min_calls: int = 5) -> Table:
     }
     order = np.lexsort((columns["uid"], -ns))
     columns = {name: picked(cells, order) for name, cells in columns.items()}
-    return Table("unusual_kernels", columns, UNUSUAL_KERNELS, w.titled("Kernels that one call of an op runs"))
+    return UNUSUAL_KERNELS.table(columns, w.titled("Kernels that one call of an op runs"))
 
 
 def recomputed_share(g: Core | Window) -> Table:
@@ -188,7 +249,7 @@ def recomputed_share(g: Core | Window) -> Table:
     }
     order = cell_order(ns, columns["op"], columns["module"])
     columns = {name: picked(cells, order) for name, cells in columns.items()}
-    return Table("recomputed_share", columns, RECOMPUTED_SHARE, w.titled("Recomputation by op and module"))
+    return RECOMPUTED_SHARE.table(columns, w.titled("Recomputation by op and module"))
 
 
 def _longest_kernel(w: Window) -> int | None:

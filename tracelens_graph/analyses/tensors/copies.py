@@ -14,8 +14,45 @@ from tracelens_graph.execution.link import GraphTensors, tensors_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.tensors import COPY_CHAINS, TENSOR_MAKERS
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+TENSOR_MAKERS = TableSchema(
+    "tensor_makers",
+    "Who made what an op reads, who allocated its memory, and who wrote there last.",
+    {
+        "op": Column.text("name of the op that reads"),
+        "tensor": Column.key("name, type and sizes of what it reads"),
+        "bytes": Column("size of the tensor's elements", "B"),
+        "made_by": Column.text("op that made the tensor; absent where it was there before, or was made out of sight"),
+        "made_by_uid": Column.uid("that op"),
+        "view_of": Column.text("what the tensor was made a view of; absent for none"),
+        "storage": Column.text("the tensor's storage; absent for a tensor without elements"),
+        "allocated_by": Column.text("op that allocated the storage; absent as for made_by"),
+        "allocated_by_uid": Column.uid("that op"),
+        "written_by": Column.text(
+            "op that wrote last into the storage before this one began; absent where none did in place"
+        ),
+        "written_by_uid": Column.uid("that op"),
+    },
+)
+
+COPY_CHAINS = TableSchema(
+    "copy_chains",
+    "Tensors that are copied or cast, and then copied again.",
+    {
+        "copies": Column("number of copies, one after another"),
+        "bytes": Column("what they copied in all", "B"),
+        "way": Column.text("tensors from the first source to the last copy, with >"),
+        "devices": Column.text("devices of these, with >"),
+        "first_op": Column.text("name of the op of the first copy"),
+        "first_uid": Column.instance("that op"),
+        "last_op": Column.text("name of the op of the last copy"),
+        "last_uid": Column.uid("that op"),
+    },
+)
+
 
 COPYING = ("aten::to", "aten::_to_copy", "aten::contiguous", "aten::clone", "aten::copy_")
 """Ops that copy a tensor, or cast it."""
@@ -36,7 +73,7 @@ def tensor_makers(g: Core | Window, uid: int | None = None) -> Table:
     core, c, tensors = w.core, w.core.columns, tensors_of(w.core)
     title = w.titled("Who made what an op reads")
     if tensors is None:
-        return without_tensors("tensor_makers", TENSOR_MAKERS, title)
+        return without_tensors(TENSOR_MAKERS, title)
     rows, numbers = tensors.edges["CONSUMES"]
     op = _dearest_reader(w, rows) if uid is None else core.row(uid)
     if uid is not None and c.kind[op] != Kind.Op:
@@ -60,7 +97,7 @@ def tensor_makers(g: Core | Window, uid: int | None = None) -> Table:
         "written_by": names_of(core, written),
         "written_by_uid": _uids(core, written),
     }
-    return Table("tensor_makers", columns, TENSOR_MAKERS, title)
+    return TENSOR_MAKERS.table(columns, title)
 
 
 def _dearest_reader(w: Window, rows: np.ndarray) -> int:
@@ -98,7 +135,7 @@ def copy_chains(g: Core | Window, min_copies: int = 2, top: int = 20) -> Table:
     c, tensors = w.core.columns, tensors_of(w.core)
     title = w.titled("Chains of copies and casts")
     if tensors is None:
-        return without_tensors("copy_chains", COPY_CHAINS, title)
+        return without_tensors(COPY_CHAINS, title)
     copies = _copies(w, tensors)
     before = _before(w.core, tensors, copies)
     length, total = (
@@ -127,7 +164,7 @@ def copy_chains(g: Core | Window, min_copies: int = 2, top: int = 20) -> Table:
         "last_op": names_of(w.core, last),
         "last_uid": c.uid[last],
     }
-    return Table("copy_chains", columns, COPY_CHAINS, title)
+    return COPY_CHAINS.table(columns, title)
 
 
 def _copies(w: Window, tensors: GraphTensors) -> list[tuple[int, int, int]]:

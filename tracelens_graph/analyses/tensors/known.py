@@ -7,7 +7,7 @@ import numpy as np
 from tracelens_graph.execution.link import GraphTensors
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
-from tracelens_graph.tables.column import About
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 
 NO_TENSORS = (
@@ -15,9 +15,9 @@ NO_TENSORS = (
 )
 
 
-def without_tensors(name: str, about: About, title: str) -> Table:
+def without_tensors(schema: TableSchema, title: str) -> Table:
     """The empty table of a graph that knows no tensors."""
-    return Table(name, {column: [] for column in about}, about, title, [NO_TENSORS])
+    return schema.empty(title, [NO_TENSORS])
 
 
 def storages_by_row(tensors: GraphTensors, edge: str) -> tuple[np.ndarray, np.ndarray]:

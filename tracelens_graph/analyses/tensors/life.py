@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.columns import GPU_TIME
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.tensors.known import NO_TENSORS, KernelsOfOps
@@ -19,9 +20,52 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import step_number, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.tensors import TENSOR_LIFE, TENSOR_VERSIONS
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import either
+
+_NODE = Column("id of that op in the execution trace", role=Role.uid, heading="node", drop_priority=0)
+
+TENSOR_LIFE = TableSchema(
+    "tensor_life",
+    "Every use of a tensor or storage, in order.",
+    {
+        "what": Column.key("made, viewed, read, written, or passed on: given out again by an op around"),
+        "tensor": Column.key("name of the tensor", "tensor"),
+        "form": Column.text("its type and sizes then", "form"),
+        "op": Column.text("name of the op", "op", drop_priority=0),
+        "argument": Column.text(
+            "which argument or result of the op it is; n[m] for the m-th of a list", "argument", drop_priority=0
+        ),
+        "node": _NODE,
+        "uid": Column.uid("the op in the trace; absent where it did not join"),
+        "module": Column.text("innermost nn.Module around the op", "module", drop_priority=2),
+        "step": Column("n of the ProfilerStep#n that holds the op", heading="step", drop_priority=2),
+        "at_ms": Column.moment("start of the op", "ms"),
+        "kernels": Column.count("GPU events charged to the op", "kernels", drop_priority=2),
+        "gpu_time_us": GPU_TIME,
+        "kernel": Column.text("the longest of them", "longest kernel", drop_priority=2),
+    },
+)
+
+TENSOR_VERSIONS = TableSchema(
+    "tensor_versions",
+    "The tensors and storages that had an id.",
+    {
+        "name": Column.key("name of the tensor or storage", "name"),
+        "form": Column.text("type and sizes of a tensor", "form"),
+        "bytes": Column("size; of a storage the least that it can have", "B", heading="bytes"),
+        "device": Column.text("where it is", "device", drop_priority=2),
+        "made_by": Column.text(
+            "op that made it; absent where it was there before, or was made out of sight", "made by", drop_priority=0
+        ),
+        "node": _NODE,
+        "uses": Column.count("places where it is argument or result", "uses", drop_priority=2),
+        "last_used_by": Column.text("op of the last use", "last used by", drop_priority=3),
+    },
+)
+
 
 _NAME = re.compile(r"([ts]?)([0-9]{1,19})(?:#([0-9]{1,19}))?")
 _NEAR = 3
@@ -196,7 +240,7 @@ def tensor_life(core: Core, thing: Thing) -> Table:
     untold += () if (c.kind == Kind.Module).any() else ("module",)
     untold += () if (c.kind == Kind.Step).any() else ("step",)
     columns = {key: cells for key, cells in columns.items() if key not in untold}
-    return Table("tensor_life", columns, TENSOR_LIFE, f"Life of {name}")
+    return TENSOR_LIFE.table(columns, f"Life of {name}")
 
 
 def versions(core: Core, things: Sequence[Thing]) -> Table:
@@ -222,7 +266,7 @@ def versions(core: Core, things: Sequence[Thing]) -> Table:
             execution.names[execution.name[told.uses.node[last]]],
         ))  # fmt: skip
     columns: dict[str, Cells] = {name: [row[i] for row in rows] for i, name in enumerate(TENSOR_VERSIONS)}
-    return Table("tensor_versions", columns, TENSOR_VERSIONS, "Tensors and storages with this id; name one of them")
+    return TENSOR_VERSIONS.table(columns, "Tensors and storages with this id; name one of them")
 
 
 _OF_KERNELS: tuple[str, ...] = ("kernels", "gpu_time_us", "kernel")

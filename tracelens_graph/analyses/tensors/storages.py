@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.columns import GPU_TIME
 from tracelens_graph.analyses.shared.gpu_work import names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.analyses.tensors.known import KernelsOfOps, shown_us, storages_by_row, without_tensors
@@ -15,9 +16,71 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.tensors import BYTES_ALIVE, PEAK_BYTES_BY_MODULE, SHARED_READS, STORAGE_KERNELS
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
+
+STORAGE_KERNELS = TableSchema(
+    "storage_kernels",
+    "Kernels, copies and fills of the ops that touched a storage.",
+    {
+        "storage": Column.key("name of the storage"),
+        "kernel": Column.text("name of the kernel, copy or fill"),
+        "access": Column.text("what the op that it is charged to did with tensors of the storage: made, read, written"),
+        "op": Column.text("name of that op"),
+        "op_uid": Column.uid("that op"),
+        "device": Column("index of the device"),
+        "stream": Column("number of the stream"),
+        "start_us": Column.moment("start of the kernel", "us"),
+        "dur_us": Column("its duration", "us", Role.sum),
+        "uid": Column.instance("the kernel"),
+    },
+)
+
+BYTES_ALIVE = TableSchema(
+    "bytes_alive",
+    "How much memory tensors hold over time.",
+    {
+        "device": Column.key("device, such as cuda:0"),
+        "at_us": Column.moment("the moment", "us"),
+        "bytes": Column("sum of the sizes of the storages alive then", "B"),
+        "storages": Column("number of these"),
+        "percent_of_peak": Column("the same as share of the greatest sum at any moment", "%"),
+    },
+)
+
+PEAK_BYTES_BY_MODULE = TableSchema(
+    "peak_bytes_by_module",
+    "Who allocated what is in use when most memory is.",
+    {
+        "device": Column.key("device, such as cuda:0"),
+        "at_us": Column.moment("the first moment at which most bytes are alive", "us"),
+        "module": Column.key("innermost nn.Module around the op that allocated the storages; absent for none"),
+        "op": Column.key(
+            "outermost op around the allocation; absent for what was there before, or was made out of sight"
+        ),
+        "storages": Column.count("number of storages alive then"),
+        "bytes": Column("sum of their sizes", "B", Role.sum),
+        "percent": Column("share of all bytes alive then on the device", "%", Role.share),
+    },
+)
+
+SHARED_READS = TableSchema(
+    "shared_reads",
+    "Memory that kernels on several streams read.",
+    {
+        "storage": Column.key("name of the storage"),
+        "bytes": Column("its size", "B"),
+        "device": Column("index of the device of the kernels"),
+        "streams": Column("number of streams with kernels of ops that read it"),
+        "stream_numbers": Column.text("the numbers of these streams"),
+        "kernels": Column.count("number of these kernels, copies and fills"),
+        "gpu_time_us": GPU_TIME,
+        "uid": Column.instance("the first of them"),
+    },
+)
+
 
 _ACCESS = {"PRODUCES": "made", "CONSUMES": "read", "WRITES": "written"}
 
@@ -38,7 +101,7 @@ def storage_kernels(g: Core | Window, storage: str | None = None) -> Table:
     core, c, tensors = w.core, w.core.columns, tensors_of(w.core)
     title = w.titled("Kernels that touched a storage")
     if tensors is None:
-        return without_tensors("storage_kernels", STORAGE_KERNELS, title)
+        return without_tensors(STORAGE_KERNELS, title)
     kernels = KernelsOfOps(w)
     found = {word: storages_by_row(tensors, edge) for edge, word in _ACCESS.items()}
     number = _busiest(kernels, core, found, tensors) if storage is None else _storage_named(tensors, storage)
@@ -63,7 +126,7 @@ def storage_kernels(g: Core | Window, storage: str | None = None) -> Table:
         "dur_us": c.dur_ns[events] / 1e3,
         "uid": c.uid[events],
     }
-    return Table("storage_kernels", columns, STORAGE_KERNELS, title)
+    return STORAGE_KERNELS.table(columns, title)
 
 
 def _busiest(
@@ -108,7 +171,7 @@ def bytes_alive(g: Core | Window, points: int = 20) -> Table:
     w = window_of(g)
     tensors, title = tensors_of(w.core), "Bytes alive over time"
     if tensors is None:
-        return without_tensors("bytes_alive", BYTES_ALIVE, title)
+        return without_tensors(BYTES_ALIVE, title)
     end = int(w.core.columns.end_ns.max(initial=0))
     moments = np.array([end * i // max(points, 1) for i in range(points)], np.int64)
     parts = []
@@ -123,7 +186,7 @@ def bytes_alive(g: Core | Window, points: int = 20) -> Table:
         "storages": _joined([part[3] for part in parts]),
         "percent_of_peak": _joined([part[4] for part in parts]).astype(float),
     }
-    return Table("bytes_alive", columns, BYTES_ALIVE, title, [_NO_RELEASES])
+    return BYTES_ALIVE.table(columns, title, [_NO_RELEASES])
 
 
 def peak_bytes_by_module(g: Core | Window) -> Table:
@@ -137,7 +200,7 @@ def peak_bytes_by_module(g: Core | Window) -> Table:
     w = window_of(g, needs_times=False)
     core, tensors, title = w.core, tensors_of(w.core), "Bytes alive at the peak by module"
     if tensors is None:
-        return without_tensors("peak_bytes_by_module", PEAK_BYTES_BY_MODULE, title)
+        return without_tensors(PEAK_BYTES_BY_MODULE, title)
     c, told = core.columns, tensors.lineage.storages
     found: list[tuple[str, float, str | None, str | None, int, int, float]] = []
     for device, here in _by_device(tensors):
@@ -161,7 +224,7 @@ def peak_bytes_by_module(g: Core | Window) -> Table:
     columns: dict[str, Cells] = {name: [row[i] for row in found] for i, name in enumerate(PEAK_BYTES_BY_MODULE)}
     if not core.framework.has_times:
         del columns["at_us"]
-    return Table("peak_bytes_by_module", columns, PEAK_BYTES_BY_MODULE, title, [_NO_RELEASES])
+    return PEAK_BYTES_BY_MODULE.table(columns, title, [_NO_RELEASES])
 
 
 def shared_reads(g: Core | Window, top: int = 20) -> Table:
@@ -177,7 +240,7 @@ def shared_reads(g: Core | Window, top: int = 20) -> Table:
     c, tensors = w.core.columns, tensors_of(w.core)
     title = w.titled("Storages read from several streams")
     if tensors is None:
-        return without_tensors("shared_reads", SHARED_READS, title)
+        return without_tensors(SHARED_READS, title)
     rows, storage = storages_by_row(tensors, "CONSUMES")
     events, place = KernelsOfOps(w).of(rows)
     storage = storage[place]
@@ -204,7 +267,7 @@ def shared_reads(g: Core | Window, top: int = 20) -> Table:
         "gpu_time_us": [int(c.dur_ns[one[3]].sum()) / 1e3 for one in found],
         "uid": [int(c.uid[one[4]]) for one in found],
     }
-    return Table("shared_reads", columns, SHARED_READS, title)
+    return SHARED_READS.table(columns, title)
 
 
 class _Alive:

@@ -16,8 +16,40 @@ from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.graph.collectives import element_bytes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema.tables.timeline import COLL_ANALYSIS
+from tracelens_graph.tables.column import Column, shown, statistics
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+_DURATIONS = statistics(
+    "dur_{}",
+    "the durations of the kernels, waiting for other ranks included",
+    "us",
+    ("sum", "mean", "std", "min", "max"),
+)
+
+COLL_ANALYSIS = TableSchema(
+    "coll_analysis",
+    "Which collectives ran, how large their messages were, and how long they took on this rank.",
+    {
+        "rank": Column("rank in the job, 0 where the trace does not tell"),
+        "Process Group Name": Column.key("name of the process group", "group"),
+        "Process Group Ranks": Column.key("ranks in it; text where the trace does not list them all", cells="list"),
+        "Collective name": Column.key("operation", "collective"),
+        "Group size": Column.key("number of ranks in the process group", "ranks", "number"),
+        "dtype": Column.key("type of the elements", "type"),
+        "In msg nelems": Column.key("elements this rank puts in", cells="number"),
+        "Out msg nelems": Column.key("elements this rank gets out", cells="number"),
+        "In split size": Column.key("elements to each rank, of an uneven all-to-all", cells="list"),
+        "Out split size": Column.key("elements from each rank, of an uneven all-to-all", cells="list"),
+        "stream": Column("stream on the device", heading="stream"),
+        "In msg size (MB)_first": Column("elements put in times their size; 1 MB is 2^20 bytes", "MB", heading="in MB"),
+        "Out msg size (MB)_first": Column(
+            "elements got out times their size; 1 MB is 2^20 bytes", "MB", heading="out MB"
+        ),
+        **shown(_DURATIONS, dur_sum="sum us", dur_mean="mean us", dur_max="max us"),
+        "operation_count": Column.count("kernels", "kernels"),
+    },
+)
 
 
 def coll_analysis(g: Core | Window) -> Table:
@@ -53,10 +85,8 @@ def coll_analysis(g: Core | Window) -> Table:
         columns[f"dur_{which}"] = ns / 1e3
     columns["operation_count"] = times.count
     order = np.lexsort((np.arange(len(first)), -times.sum))
-    return Table(
-        "coll_analysis",
+    return COLL_ANALYSIS.table(
         {name: picked(cells, order) for name, cells in columns.items()},
-        COLL_ANALYSIS,
         w.titled("Collectives"),
         _notes(w, communication, known, int(np.count_nonzero(source != rows)), columns["dtype"]),
     )

@@ -22,8 +22,47 @@ from tracelens_graph.graph.membership import process_of_thread
 from tracelens_graph.graph.traversals import launcher
 from tracelens_graph.graph.window import Window, step_number, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.schema.tables.timeline import STEP_SUMMARY
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+STEP_SUMMARY = TableSchema(
+    "step_summary",
+    "How long each step took, and what the GPU did for it.",
+    {
+        "name": Column.key("step; a line in brackets stands for GPU events launched in no step", "step"),
+        "step": Column("number of the step"),
+        "pid": Column.text("process of the step"),
+        "start_ms": Column.moment("start of the step on the host, as Perfetto UI shows it", "ms"),
+        "host_step_ms": Column("duration of the step on the host", "ms", heading="host step ms"),
+        "device_step_ms": Column(
+            "from the first start of its GPU work to the first start of that of later steps; of the "
+            "last to the end of its work",
+            "ms",
+            heading="device step ms",
+        ),
+        "gpu_events": Column.count("GPU events launched in the step", "GPU events"),
+        "gpu_sum_ms": Column.total("sum of their durations", "ms"),
+        "computation_time_ms": Column("time in which one of them computes", "ms", heading="compute ms"),
+        "exposed_comm_time_ms": Column(
+            "time in which one of them communicates and none computes", "ms", heading="exp. comm ms"
+        ),
+        "exposed_memcpy_time_ms": Column("time in which one of them copies and none computes or communicates", "ms"),
+        "busy_time_ms": Column("time in which any of them runs", "ms", heading="busy ms"),
+        "idle_time_ms": Column(
+            "total_time_ms without busy_time_ms; GPU events of other steps do not count", "ms", heading="idle ms"
+        ),
+        "total_time_ms": Column("from the first start to the last end of one of them", "ms"),
+        "busy_percent": Column(
+            "part of device_step_ms in which a GPU event runs, of whatever step", "%", heading="busy % of device step"
+        ),
+        "top_ops": Column(
+            "ops charged with most GPU time: name, ms, percent of gpu_sum_ms", heading="top ops", cells="list"
+        ),
+        "uid": Column.instance("uid of the step"),
+    },
+)
+
 
 OUTSIDE = "(outside of steps)"
 
@@ -47,7 +86,7 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
 
     Args:
         g: the graph, or a window of it; shown are its steps and those of its GPU events.
-        top_ops: how many ops each step names, by the GPU time charged to them.
+        top_ops: how many ops each step names, by the GPU time charged to them; 0 for no such column.
 
     Returns:
         One row per step, and one for GPU events outside of steps if there are any. No rows without steps.
@@ -59,8 +98,8 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
     steps, _ = distinct(np.concatenate((w.rows_of_kind(Kind.Step), of_gpu[of_gpu >= 0])))
     title = w.titled("Steps")
     if not len(steps):
-        return Table("step_summary", {name: [] for name in STEP_SUMMARY}, STEP_SUMMARY, title,
-                     [f"the {'window' if w.title else 'trace'} has no steps ({core.framework.step_mark})"])  # fmt: skip
+        what = "window" if w.title else "trace"
+        return STEP_SUMMARY.empty(title, [f"the {what} has no steps ({core.framework.step_mark})"])
     steps = steps[np.lexsort((c.start_ns[steps], process_of_thread(core.threads)[c.thread[steps]]))]
     outside = len(steps)
     place = np.full(len(c) + 1, outside)
@@ -84,11 +123,11 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
         "gpu_sum_ms": sum_by_group(group, c.dur_ns[gpu], groups) / 1e6,
         **{f"{name}_ms": times[name] for name in TIMES},
         "busy_percent": share,
-        "top_ops": _top_ops(core, gpu, group, groups, top_ops),
+        **({"top_ops": _top_ops(core, gpu, group, groups, top_ops)} if top_ops else {}),
         "uid": [*c.uid[steps].tolist(), None],
     }
     shown = np.arange(groups if columns["gpu_events"][outside] else outside)
-    table = Table("step_summary", {name: picked(cells, shown) for name, cells in columns.items()}, STEP_SUMMARY, title)
+    table = STEP_SUMMARY.table({name: picked(cells, shown) for name, cells in columns.items()}, title)
     table.notes = [*_notes(table.take(np.arange(outside))), *unlinked_notes(w, False)]
     return table
 

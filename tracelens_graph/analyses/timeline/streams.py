@@ -13,8 +13,44 @@ from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import merge, sum_by_group, union_length, union_length_by_group
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema.tables.timeline import EXPOSED_COMMUNICATION, STREAM_OVERLAP
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+EXPOSED_COMMUNICATION = TableSchema(
+    "exposed_communication",
+    "How much communication ran without computation beside it.",
+    {
+        "collective": Column.key("kind of collective; absent for kernels of which it is not known"),
+        "group": Column.key("name of the process group, else its key"),
+        "group_description": Column.text("what the program calls it"),
+        "group_size": Column("number of ranks in it"),
+        "kernels": Column.count("number of kernels"),
+        "total_us": Column.total("sum of their durations", "us"),
+        "exposed_us": Column.total("sum of the parts of them without computation on the device", "us", compared="main"),
+        "exposed_percent": Column("exposed_us as share of total_us", "%"),
+        "mean_us": Column("mean of their durations", "us", Role.mean),
+        "max_us": Column("greatest of their durations", "us", Role.max),
+    },
+    counts="kernel",
+)
+
+STREAM_OVERLAP = TableSchema(
+    "stream_overlap",
+    "How long two streams work at once.",
+    {
+        "device": Column("index of the device"),
+        "stream_a": Column("number of the first stream"),
+        "events_a": Column.count("its GPU events"),
+        "busy_a_us": Column("time in which it works", "us"),
+        "stream_b": Column("number of the second stream"),
+        "events_b": Column.count("its GPU events"),
+        "busy_b_us": Column("time in which it works", "us"),
+        "both_us": Column("time in which both work", "us"),
+        "percent_of_a": Column("both_us as share of busy_a_us", "%"),
+        "percent_of_b": Column("both_us as share of busy_b_us", "%"),
+    },
+)
 
 
 def exposed_communication(g: Core | Window) -> Table:
@@ -60,7 +96,7 @@ def exposed_communication(g: Core | Window) -> Table:
         "mean_us": total / 1e3 / np.maximum(count, 1),
         "max_us": longest / 1e3,
     }
-    table = Table("exposed_communication", columns, EXPOSED_COMMUNICATION, w.titled("Exposed communication"))
+    table = EXPOSED_COMMUNICATION.table(columns, w.titled("Exposed communication"))
     keys = [one and one.group_key for one in firsts]
     return table.take(cell_order(alone, -total, columns["collective"], columns["group"], keys))
 
@@ -111,4 +147,4 @@ def stream_overlap(
         columns |= {f"stream_{side}": lanes[one, 1], f"events_{side}": count[one], f"busy_{side}_us": busy[one] / 1e3}
     columns["both_us"] = shared / 1e3
     columns |= {f"percent_of_{side}": percent(shared, busy[one]) for side, one in zip("ab", pair.T, strict=True)}
-    return Table("stream_overlap", columns, STREAM_OVERLAP, w.titled("Overlap of two streams"))
+    return STREAM_OVERLAP.table(columns, w.titled("Overlap of two streams"))

@@ -10,8 +10,29 @@ from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import gaps, merge, union_length_by_group
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema.tables.timeline import GPU_TIMELINE
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+GPU_TIMELINE = TableSchema(
+    "gpu_timeline",
+    "What the GPUs' time was spent on: computation, exposed communication, exposed copies, nothing.",
+    {
+        "type": Column.key("what the time was spent on", "type"),
+        "time ms": Column.total(
+            "length of the union of the intervals concerned", "ms", "time ms", compared="main", figure="ms"
+        ),
+        "percent": Column.share("share of total_time", "% of total time", "percent", compared="beside"),
+        "is_recompute": Column(
+            "whether the block covers recomputation of activations", role=Role.key, heading="recompute", cells="flag"
+        ),
+        "gpu_pid": Column.key(
+            "number of the GPU, from 1 on, in the layout of TraceLens of a JAX profile", "GPU", cells="number"
+        ),
+    },
+    ordered=True,
+)
+
 
 ROW_MEANING = {
     "computation_time": "a computation kernel or a fill runs",
@@ -64,12 +85,10 @@ def gpu_timeline(
             columns["is_recompute"].append(flag)
     if not by_recompute:
         del columns["is_recompute"]
-    return Table(
-        "gpu_timeline",
-        columns={name: np.array(c, float) if name in ("time ms", "percent") else c for name, c in columns.items()},
-        about={name: about for name, about in GPU_TIMELINE.items() if name in columns},
-        title=w.titled("GPU timeline" + pooled + (" of GPU events with a launch in the trace" if linked_only else "")),
-        notes=[*unlinked_notes(w, linked_only), *lost_notes(w)],
+    return GPU_TIMELINE.table(
+        {name: np.array(c, float) if name in ("time ms", "percent") else c for name, c in columns.items()},
+        w.titled("GPU timeline" + pooled + (" of GPU events with a launch in the trace" if linked_only else "")),
+        [*unlinked_notes(w, linked_only), *lost_notes(w)],
     )
 
 

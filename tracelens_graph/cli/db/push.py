@@ -173,7 +173,7 @@ def push_diff(
     seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"
     counts = f"{found['places']:,} places, {found['matches']:,} matches{seconds}"
     typer.echo(printable(f"{outcome} {found['name']}: {counts}"))
-    typer.echo(f"ask next: tracelens-graph db query divergences --param a={found['a']} --param b={found['b']}")
+    typer.echo(f"ask next: tracelens-graph db query diff_places --param a={found['a']} --param b={found['b']}")
 
 
 def export(

@@ -124,8 +124,9 @@ def _parameters(texts: Sequence[str], question: str) -> dict[str, Any]:
     """
     from tracelens_graph.analyses.questions import parameters_of
     from tracelens_graph.cypher import library, parse
+    from tracelens_graph.registry import current
 
-    query = library().get(question) or parse("", "", question)
+    query = library().get(current(question)) or parse("", "", question)
     known = parameters_of(query)
     given: dict[str, Any] = {}
     for text in texts:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.performance.perf_rows import RATES, stats, work_columns
+from tracelens_graph.analyses.performance.perf_sheets import PERF_SHEET
 from tracelens_graph.analyses.shared.call_columns import by_time, thread_labels
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.analyses.shared.statistics import Groups
@@ -28,7 +29,6 @@ from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.families.hlo import instruction
 from tracelens_graph.perf.model import CallContext
-from tracelens_graph.schema.tables.performance import PERF_SHEET, size_columns
 from tracelens_graph.tables.table import Table
 
 
@@ -199,9 +199,8 @@ def _sheet(name: str, kernels: Kernels, places: np.ndarray, models: list[Cost | 
     columns |= stats("Kernel Time (µs)", time, STATISTICS, 1e-3)
     columns |= {"name_count": time.count, "UID_first": c.uid[chosen.rows[first]]}
     columns = by_time(columns, "Kernel Time (µs)_sum", c.uid[chosen.rows[first]])
-    known = {**PERF_SHEET, **size_columns(columns)}
-    about = {column: known[column] for column in columns}
-    return Table(name, columns, about, kernels.window.titled(f"Cost and rates of kernels: {name.removeprefix('op_')}"))
+    title = kernels.window.titled(f"Cost and rates of kernels: {name.removeprefix('op_')}")
+    return PERF_SHEET.table(columns, title, name=name)
 
 
 def _part(cost: Cost | None, flops: float, moved: float) -> Cost | None:

@@ -17,8 +17,7 @@ from tracelens_graph.analyses.shared.statistics import Groups
 from tracelens_graph.compat.jax.kernels import Kernels
 from tracelens_graph.compat.jax.rules import XLA
 from tracelens_graph.graph.window import Window
-from tracelens_graph.schema.tables.tracelens_jax import SCHEMAS
-from tracelens_graph.tables.column import About
+from tracelens_graph.registry import schema_of
 from tracelens_graph.tables.table import Table
 
 STATISTICS = ("mean", "median", "std", "min", "max", "sum")
@@ -165,5 +164,5 @@ def _with_shares(columns: dict[str, Cells], kernels: Kernels) -> dict[str, Cells
 
 
 def _table(name: str, w: Window, columns: dict[str, Cells]) -> Table:
-    about: About = {column: SCHEMAS[name].columns[column] for column in columns}
-    return Table(name, columns, about, w.titled(SCHEMAS[name].answers.removesuffix(".")))
+    schema = schema_of(name)
+    return schema.table(columns, w.titled(schema.answers.removesuffix(".")))

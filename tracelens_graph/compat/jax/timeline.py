@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tracelens_graph.analyses.timeline.timeline import times_by_group, unlinked_notes
+from tracelens_graph.analyses.timeline.timeline import GPU_TIMELINE, times_by_group, unlinked_notes
 from tracelens_graph.compat.jax.kernels import pids
+from tracelens_graph.compat.jax.schemas import GPU_EVENTS_AVERAGES
 from tracelens_graph.graph.window import Window
-from tracelens_graph.schema.tables.timeline import GPU_TIMELINE
-from tracelens_graph.schema.tables.tracelens_jax import GPU_EVENTS_AVERAGES
 from tracelens_graph.tables.table import Table
 
 
@@ -37,7 +36,7 @@ def gpu_events_averages(w: Window) -> Table:
         "time ms": [time / 1e6 for time in mean.values()],
         "percent": [_percent(time, mean["total_time"]) for time in mean.values()],
     }
-    return Table("gpu_events_averages", columns, GPU_EVENTS_AVERAGES, w.titled("Mean of the timelines of all GPUs"))
+    return GPU_EVENTS_AVERAGES.table(columns, w.titled("Mean of the timelines of all GPUs"))
 
 
 def _times(w: Window) -> tuple[list[int], Mapping[str, np.ndarray]]:

@@ -30,10 +30,11 @@ from tracelens_graph.compat.ranks.implicit_sync import (
 from tracelens_graph.compat.ranks.instances import Instances
 from tracelens_graph.compat.ranks.kernels import Arguments, RankKernels
 from tracelens_graph.compat.ranks.long import long_columns, summary_long_columns
+from tracelens_graph.compat.ranks.schemas import STATISTICS
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import element_bytes
 from tracelens_graph.graph.trace_set import TraceSet, titled
-from tracelens_graph.schema.tables.tracelens_ranks import SCHEMAS, STATISTICS, declared
+from tracelens_graph.registry import schema_of
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
 
@@ -204,9 +205,8 @@ class RankTables:
             yield f"{lacking:,} of {len(found):,} collectives lack ranks of their groups, which may be the last"
 
     def _table(self, name: str, columns: Mapping[str, Cells], notes: Iterator[str] | Sequence[str]) -> Table:
-        schema = SCHEMAS[name]
-        title = titled(schema.answers.removesuffix("."), self.kernels.traces)
-        return Table(name, columns, declared(schema.columns, columns), title, list(notes))
+        schema = schema_of(name)
+        return schema.table(columns, titled(schema.answers.removesuffix("."), self.kernels.traces), notes)
 
 
 def _checked(statistics: Sequence[str]) -> Sequence[str]:

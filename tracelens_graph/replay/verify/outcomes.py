@@ -22,7 +22,7 @@ class Outcome:
     """How a call compares.
 
     Attributes:
-        outcome: one of `schema.tables.replay.OUTCOMES`.
+        outcome: one of `replay.tables.OUTCOMES`.
         arguments, children, kernels: `equal`, `other`, or `not compared`; empty where the call did not run.
         why: what differs, or why it did not run, in one line.
     """

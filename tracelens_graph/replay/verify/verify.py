@@ -17,12 +17,12 @@ from tracelens_graph.replay.feasible import bytes_together
 from tracelens_graph.replay.folder import Program, read_folder
 from tracelens_graph.replay.plan_json import NotAPlanError
 from tracelens_graph.replay.replay_plan import ReplayPlan
+from tracelens_graph.replay.tables import OUTCOMES, REPLAY_VERIFY
 from tracelens_graph.replay.verify.batches import NoTorchError, Ran, run_scripts
 from tracelens_graph.replay.verify.observed import observed, outermost_ops
 from tracelens_graph.replay.verify.outcomes import UNKNOWN, Outcome, compared
 from tracelens_graph.replay.verify.trust import ForeignProgramError, trusted
-from tracelens_graph.schema.tables.replay import OUTCOMES, REPLAY_VERIFY
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import cut_end, printable
 
 TIMEOUT_S = 120.0
@@ -191,4 +191,4 @@ def _table(jobs: Sequence[_Job], notes: list[str]) -> Table:
     told = ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common())
     meanings = [f"{outcome}: {OUTCOMES[outcome]}" for outcome in OUTCOMES if outcome in counts and outcome != "equal"]
     title = f"Replayed and held against the trace: {told}" if told else "No scripts"
-    return Table("replay_verify", columns_of(records, REPLAY_VERIFY), REPLAY_VERIFY, title, [*meanings, *notes])
+    return REPLAY_VERIFY.of_records(records, title, [*meanings, *notes])

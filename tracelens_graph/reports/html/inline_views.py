@@ -11,17 +11,20 @@ import numpy as np
 
 from tracelens_graph.analyses.kernels.kernels import kernel_summary
 from tracelens_graph.analyses.ops.ops import ops_summary
+from tracelens_graph.analyses.performance.below_roof import BELOW_ROOF
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.performance.reached import reached
 from tracelens_graph.analyses.performance.roofline_points import MOST_POINTS as MOST_IN_FILE
 from tracelens_graph.analyses.performance.roofline_points import RooflinePoints
+from tracelens_graph.analyses.performance.work_summary import WORK_SUMMARY
 from tracelens_graph.analyses.places.modules import modules
 from tracelens_graph.analyses.places.python_lines import python_lines
-from tracelens_graph.analyses.report.report_tables import TABLES, Tables, report_tables
+from tracelens_graph.analyses.report.report_tables import Tables, report_tables
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.perf.devices import Architecture, architecture, detect
+from tracelens_graph.registry import REPORT
 from tracelens_graph.reports.html import drawn, stacks
 from tracelens_graph.reports.html.fewer import longest_events
 from tracelens_graph.reports.html.inline import Inline, InlineRoofline, fitting
@@ -30,7 +33,6 @@ from tracelens_graph.reports.html.names import Names, clean
 from tracelens_graph.reports.html.roofline import roofline as roofline_data
 from tracelens_graph.reports.html.some_views import page_of_views
 from tracelens_graph.reports.html.tables import MOST_ROWS, Texts, table_objects
-from tracelens_graph.schema.tables.performance import BELOW_ROOF, WORK_SUMMARY
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
@@ -261,8 +263,8 @@ def _wanted(w: Window, wanted: Iterable[str | Table | pd.DataFrame]) -> dict[str
 
 
 def _named(every: Tables, name: str) -> Table:
-    if name not in TABLES and name not in every:
-        raise AnalysisError(f"there is no table {name!r}; {hint(name, dict.fromkeys((*every, *TABLES)))}")
+    if name not in REPORT and name not in every:
+        raise AnalysisError(f"there is no table {name!r}; {hint(name, dict.fromkeys((*every, *REPORT)))}")
     return every[name]
 
 
@@ -274,7 +276,7 @@ def _of_frame(every: Tables, frame: pd.DataFrame) -> Table:
         found = Table.from_pandas(frame, str(frame.attrs.get("name", "table")))
     except ValueError as error:
         raise AnalysisError(str(error)) from None
-    known = every[found.name].about if found.name in TABLES or found.name in every else {}
+    known = every[found.name].about if found.name in REPORT or found.name in every else {}
     return replace(found, about={name: known.get(name, about) for name, about in found.about.items()})
 
 

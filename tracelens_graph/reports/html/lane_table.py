@@ -13,21 +13,26 @@ from tracelens_graph.reports.html.drawn import Drawn, causes, lanes
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.names import short_name
-from tracelens_graph.tables.table import Table, columns_of
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
 
-_COLUMNS = {
-    "lane": Column("thread, stream, or idle time of a device", role=Role.key),
-    "events": Column("what is on it: calls, annotations, GPU events, gaps", role=Role.count),
-    "busy_ms": Column("length of the union of these", "ms"),
-    "gpu_span_percent": Column(
-        "of streams and idle time busy_ms as share of the GPU span, from the first to the last GPU event of the "
-        "device, as in the GPU timeline of a report",
-        "%",
-    ),
-    "longest_ms": Column("duration of the longest one", "ms"),
-    "uid": Column("its node; of idle time the GPU event that ends it", role=Role.instance),
-    "longest": Column("its name; of idle time what it is due to", role=Role.text),
-}
+LANES = TableSchema(
+    "lanes",
+    "What is on the timeline of a page.",
+    {
+        "lane": Column("thread, stream, or idle time of a device", role=Role.key),
+        "events": Column("what is on it: calls, annotations, GPU events, gaps", role=Role.count),
+        "busy_ms": Column("length of the union of these", "ms"),
+        "gpu_span_percent": Column(
+            "of streams and idle time busy_ms as share of the GPU span, from the first to the last GPU event of the "
+            "device, as in the GPU timeline of a report",
+            "%",
+        ),
+        "longest_ms": Column("duration of the longest one", "ms"),
+        "uid": Column("its node; of idle time the GPU event that ends it", role=Role.instance),
+        "longest": Column("its name; of idle time what it is due to", role=Role.text),
+    },
+)
 
 
 def lane_table(w: Window, d: Drawn) -> Table:
@@ -68,8 +73,7 @@ def lane_table(w: Window, d: Drawn) -> Table:
                     "longest": clean(name(at)), "longest_ms": int(dur[at]) / 1e6, "uid": int(uid[at]),
                 }  # fmt: skip
 
-    columns = columns_of(list(records()), _COLUMNS)
-    return Table("lanes", columns, _COLUMNS, w.titled("What is on the timeline"))
+    return LANES.of_records(list(records()), w.titled("What is on the timeline"))
 
 
 def _spans_ns(w: Window) -> dict[int, int]:

@@ -1,0 +1,148 @@
+"""Tables of event replay: what can be replayed, and what came of it."""
+
+from __future__ import annotations
+
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
+
+REPLAY_SIGNATURES = TableSchema(
+    "replay_signatures",
+    "Which operations can be replayed, by name and arguments.",
+    {
+        "op": Column.key("operation that is replayed", "op"),
+        "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
+        "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
+        "concrete_inputs": Column(
+            "values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"
+        ),
+        "calls": Column.count("calls with these arguments; where any launches GPU work, those that do", "calls"),
+        "time_us": Column(
+            "sum of the durations of the GPU work charged to them", "us", Role.sum, heading="GPU us", drop_priority=2
+        ),
+        "percent": Column.share("share of the GPU time of the window, work under no op included", "%"),
+        "could_be_won_us": Column(
+            "of this the time above that at the roof; absent where operations are not ordered by it",
+            "us",
+            heading="above roof us",
+            drop_priority=-1,
+        ),
+        "percent_of_roof": Column(
+            "time at the roof as share of the GPU time; absent where `could_be_won_us` is",
+            "%",
+            heading="% of roof",
+            drop_priority=0,
+        ),
+        "median_us": Column("median over the calls of the sum of the GPU work below each", "us", Role.spread),
+        "kernels": Column.listed("names of the GPU work below the call that is planned, in order of launch"),
+        "kernel": Column("of these the longest", role=Role.text, heading="kernel", drop_priority=2),
+        "uid": Column(
+            "the call that is planned: that with the most GPU time", role=Role.uid, heading="uid", drop_priority=1
+        ),
+        "plan": Column(
+            "`yes`, `assumed` where the trace does not tell all arguments, or `no`",
+            role=Role.key,
+            heading="replay",
+            drop_priority=-1,
+            wraps=True,
+        ),
+        "why": Column.text("what is assumed, or why it cannot be replayed"),
+        "remedy": Column.text("what would help; empty where nothing would"),
+        "file": Column.text("the script that was written; empty for none"),
+    },
+)
+
+REPLAY_COVERAGE = TableSchema(
+    "replay_coverage",
+    "How much of the GPU time can be replayed, and what keeps the rest from it.",
+    {
+        "op": Column.key(
+            "operation that the GPU work is charged to; in brackets what stands for work under no op", "op"
+        ),
+        "signatures": Column.count("different names and arguments; 0 for work under no op"),
+        "calls": Column("calls of them; 0 for work under no op", role=Role.sum, heading="calls"),
+        "gpu_events": Column("kernels, copies and fills", role=Role.sum),
+        "time_us": Column("sum of their durations", "us", Role.sum, heading="GPU us", compared="main", drop_priority=2),
+        "percent": Column.share("share of the GPU time, the sum of the durations of all GPU events", "%"),
+        "uid": Column.uid("the call with the most GPU time; of work under no op the longest GPU event"),
+        "plan": Column.key("`yes`, `assumed` where the trace does not tell all arguments, or `no`", "replay"),
+        "why": Column.key("why it cannot be replayed, or where the work comes from"),
+        "remedy": Column(
+            "what would help; empty where nothing would",
+            role=Role.text,
+            heading="what helps",
+            drop_priority=-1,
+            wraps=True,
+        ),
+    },
+    counts="signature",
+)
+
+OUTCOMES = {
+    "equal": "recorded as in the trace",
+    "equal but assumed": "the same, with arguments that the trace does not tell",
+    "equal arguments": "it ran on another kind of device, so that ops below and kernels are not compared",
+    "other kernel": "other kernels",
+    "other children": "other ops below",
+    "other arguments": "another name, or other types, shapes, strides or values",
+    "failed": "it ended with an error, was killed or took too long",
+    "refused": "the file is not as it was written",
+    "not filled": "a kernel has to be put in by hand first",
+    "needs ranks": "a collective, which several processes run together",
+    "not run": "it runs operations of a list, of which single scripts are verified, or needs more memory than there is",
+    "no torch": "PyTorch cannot be imported",
+}
+"""How a script, run once under the profiler, compares with the call of the trace, and what that means."""
+
+REPLAY_VERIFY = TableSchema(
+    "replay_verify",
+    "Which scripts are recorded as the calls of the trace that they stand for.",
+    {
+        "file": Column.key("the script, in its folder", "file"),
+        "op": Column.text("operation that it calls", "op"),
+        "outcome": Column(
+            f"how it compares: {', '.join(f'`{one}`' for one in OUTCOMES)}",
+            heading="outcome",
+            cells="text",
+            drop_priority=-1,
+        ),
+        "arguments": Column("whether it is recorded with the arguments of the trace", cells="text"),
+        "children": Column("whether it calls the ops that the call of the trace calls, in their order", cells="text"),
+        "kernels": Column("whether it launches the kernels that the call of the trace launches", cells="text"),
+        "why": Column("what differs, or why it did not run", cells="text"),
+        "seconds": Column("how long the script took, PyTorch imported already", "s", drop_priority=3),
+    },
+    ordered=True,
+)
+
+REPLAY_RESULTS = TableSchema(
+    "replay_results",
+    "How long operations of a trace take on two machines: those that differ most first.",
+    {
+        "op": Column.key("operation that was replayed", "op"),
+        "input_dims": Column("sizes of its arguments, as recorded", role=Role.key, heading="shapes", cells="list"),
+        "input_types": Column("types of its arguments, as recorded", role=Role.key, cells="list"),
+        "concrete_inputs": Column(
+            "values of its arguments that are no tensors, as recorded", role=Role.key, cells="list"
+        ),
+        "device_a": Column.text("where the first results are from"),
+        "device_b": Column.text("where the second results are from"),
+        "median_us_a": Column("median over the first results' calls", "us", heading="A us", drop_priority=0),
+        "median_us_b": Column("median over the second results' calls", "us", heading="B us", drop_priority=0),
+        "difference_us": Column("the second median less the first", "us"),
+        "ratio": Column(
+            "the second median as multiple of the first: above 1 the second machine is slower",
+            heading="B/A",
+            drop_priority=-1,
+        ),
+        "tflops_a": Column(
+            "operations per second of the first results", "TFLOP/s", heading="A TFLOP/s", drop_priority=2
+        ),
+        "tflops_b": Column(
+            "operations per second of the second results", "TFLOP/s", heading="B TFLOP/s", drop_priority=2
+        ),
+        "traced_us": Column("GPU time of the call in the trace", "us", heading="traced us", drop_priority=1),
+        "same_kernels": Column("whether both launched kernels of the same names", role=Role.flag),
+        "largest_size": Column("sizes above this were shrunk to it; absent where they are those of the trace"),
+    },
+    ordered=True,
+)
