@@ -219,7 +219,7 @@ def test_commands_of_one_trace_say_which_take_several(run: Run, job: Path, comma
         assert err.startswith(f"error: {several}: ")
         assert err.endswith(
             "this command takes one trace; several are for report, ranks, compare, ask, db push, db export, "
-            "cut --collective and export --perfetto\n"
+            "cut --collective and export\n"
         )
     assert run(command, job / "rank0.json.g?")[0] == 0
 

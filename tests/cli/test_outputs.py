@@ -208,6 +208,18 @@ def words_of(command: str, form: str) -> str:
 
 
 @pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("x.json", b'{"generator":'), ("x.json.gz", b"\x1f\x8b"), ("x.speedscope.json", b'{"exporter":'),
+        ("X.FOLDED", b"("), ("x.graphml.gz", b"\x1f\x8b"),
+    ],
+)  # fmt: skip
+def test_the_longest_ending_says_the_format(run: Run, trace: Path, tmp_path: Path, name: str, begins: bytes) -> None:
+    assert run("export", trace, "-o", tmp_path / name)[0] == 0
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize(
     ("words", "option", "name"),
     [
         ("report TRACE", "--json", "r.json"), ("report TRACE", "--markdown", "r.md"),

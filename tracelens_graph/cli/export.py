@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tracelens_graph.reports.tracks import Others
 
 _GRAPHS = ("graphml", "graphml.gz", "parquet", "csv")
-_GPU_TIME = ("folded", "speedscope", "perfetto")
+_GPU_TIME = ("folded", "perfetto", "speedscope")
 _PLACES = 1000
 """Numbers between the places of processes of one rank and those of the next, as `write_ranks` has them."""
 

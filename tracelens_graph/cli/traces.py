@@ -159,7 +159,7 @@ def say(lines: Iterable[str]) -> None:
 # --- one trace -----------------------------------------------------------------------------------------------------
 
 _TAKE_SEVERAL = (
-    "several are for report, ranks, compare, ask, db push, db export, cut --collective and export --perfetto"
+    "several are for report, ranks, compare, ask, db push, db export, cut --collective and export"
 )
 
 
