@@ -9,7 +9,8 @@
 #   make lint build bench          for developers
 #   make pairs TORCH=python3       record examples/traces/linked anew, in a temporary folder, and check it; TORCH has PyTorch
 #   make test-torch                replays of whole models on the CPU against PyTorch, ten minutes; it gets 5 GB of PyTorch
-#                                  into .venv-torch, or TORCH=python3 names a Python that has it, expecttest and this package
+#                                  into .venv-torch, or TORCH=python3 names a Python that has it, expecttest and this package;
+#                                  TORCH_OLD=python3 names one with an older PyTorch, which runs programs of the new one, too
 #   make test-jax                  programs of single instructions against JAX on the CPU; JAX goes into .venv-jax
 #   PYTHON=... VENV=...            another interpreter, another environment
 
@@ -77,9 +78,11 @@ pairs: $(VENV)/.installed-dev
 	&& $(RUN) -m pytest tests/test_recorded_pairs.py tests/graph/test_recorded_lineage.py --pairs "$$folder"
 
 test-torch: TORCH ?= .venv-torch/bin/python
+test-torch: export TORCH_OLD := $(TORCH_OLD)
 test-torch: $(if $(TORCH),,.venv-torch/.installed)
 	$(TORCH) -m pytest -n 0 tests/torch_proof
 	$(TORCH) tests/torch_proof/prove.py
+	$(TORCH) tests/torch_proof/prove.py workloads --short
 
 .venv-torch/.installed: pyproject.toml
 	@test -x .venv-torch/bin/pip || "$(PYTHON)" -m venv .venv-torch

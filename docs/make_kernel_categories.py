@@ -20,7 +20,7 @@ from pages import CHECKOUT, DOCS, publish
 sys.path.insert(0, str(CHECKOUT / "tests"))
 
 from corpus import kineto_traces, trace_id
-from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_detail
+from tracelens_graph.analyses.kernels.kernels import kernel_category_detail
 from tracelens_graph.categories.kernel_rules import CATEGORIES, OTHER
 from tracelens_graph.categories.kernels import KERNEL_RULES, kernel_category
 from tracelens_graph.loading.one import load_core

@@ -37,6 +37,7 @@ from tracelens_graph.cli.app import app
 from tracelens_graph.cli.model import FORMULAS, description_of, sizes_of
 from tracelens_graph.cli.report import Added
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.perf.devices import architecture
@@ -66,7 +67,7 @@ def _reference(g: tlg.TraceGraph) -> Iterator[str]:
     yield "\n## Python\n\n`import tracelens_graph as tlg`; names are imported on first use.\n\n"
     yield from _rows(("name", "what it is"), ((_c(name), _public(name)) for name in tlg.__all__))
     yield "\n### TraceGraph\n\nBeside everything that networkx offers for reading a graph:\n\n"
-    yield from _members(tlg.TraceGraph, Core)
+    yield from _members(tlg.TraceGraph, Graph, Core)
     yield "\n### Node\n\nWhat `g.node(uid)`, `g.find(...)` and every other question for nodes gives.\n\n"
     yield from _members(Node)
 
@@ -151,7 +152,7 @@ OTHER_TABLES = {
     ),
     "below_roof": (
         "tracelens-graph roofline TRACE --arch h100-sxm --table below_roof",
-        "from tracelens_graph.analyses.performance.below_roof import below_roof; "
+        "from tracelens_graph.analyses.performance.roofline_points import below_roof; "
         'options = tlg.ReportOptions(arch=tlg.architecture("h100-sxm")); '
         'below_roof(tlg.report_tables(g, options)["unified_perf_summary"])',
     ),
@@ -216,7 +217,7 @@ OTHER_TABLES = {
     **{
         name: (
             f"tracelens-graph report PROFILE --layout tracelens --table {name}",
-            f'from tracelens_graph.compat.jax.sheets import jax_tables; jax_tables(profile)["{name}"]',
+            f'from tracelens_graph.compat.jax.tables import jax_tables; jax_tables(profile)["{name}"]',
         )
         for name, home in HOMES.items()
         if home.module == "compat.jax.schemas"

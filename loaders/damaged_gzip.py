@@ -11,6 +11,8 @@ import struct
 import zlib
 from typing import BinaryIO
 
+from tracelens_graph.errors import DamagedBytesError
+
 GZIP_MAGIC = b"\x1f\x8b"
 CHECKSUM, BEHIND = "checksum", "behind_packed"
 """Faults of the file: its data are not those that were packed; something else follows the packed data."""
@@ -21,10 +23,6 @@ _FIXED, _TRAILER = 10, 8
 _DEFLATE = 8
 _HEADER_CHECKSUM, _EXTRA, _NAME, _COMMENT = 2, 4, 8, 16
 _UNKNOWN_FLAGS = 0xE0
-
-
-class _DamagedError(Exception):
-    """The bytes cannot be those that were written."""
 
 
 def salvage(raw: BinaryIO, out: BinaryIO, most: float) -> tuple[bool, set[str]]:
@@ -52,7 +50,7 @@ def salvage(raw: BinaryIO, out: BinaryIO, most: float) -> tuple[bool, set[str]]:
                 return False, faults
     except EOFError:
         return True, faults
-    except _DamagedError:
+    except DamagedBytesError:
         return True, faults | {CHECKSUM}
     return False, faults
 
@@ -105,7 +103,7 @@ class _Bytes:
 def _pass_header(source: _Bytes) -> None:
     magic, method, flags = struct.unpack("<2sBB", source.take(_FIXED)[:4])
     if magic != GZIP_MAGIC or method != _DEFLATE or flags & _UNKNOWN_FLAGS:
-        raise _DamagedError
+        raise DamagedBytesError
     if flags & _EXTRA:
         source.take(struct.unpack("<H", source.take(2))[0])
     for flag in (_NAME, _COMMENT):
@@ -130,10 +128,10 @@ def _copy_member(source: _Bytes, out: BinaryIO, most: float) -> bool:
         out.write(text)
         checksum, size = zlib.crc32(text, checksum), size + len(text)
         if fault:
-            raise _DamagedError
+            raise DamagedBytesError
     source.give_back(engine.unused_data)
-    told: tuple[int, int] = struct.unpack("<II", source.take(_TRAILER))
-    return told == (checksum, size & 0xFFFFFFFF)
+    trailer: tuple[int, int] = struct.unpack("<II", source.take(_TRAILER))
+    return trailer == (checksum, size & 0xFFFFFFFF)
 
 
 def _inflated_before_fault(engine: zlib._Decompress, data: bytes) -> bytes:

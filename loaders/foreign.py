@@ -1,7 +1,7 @@
-"""Files that are no PyTorch trace, told by their content: what each is, and what to do with it.
+"""Files that are no PyTorch trace, known by their content: what each is, and what to do with it.
 
 Messages continue `FILE: `. A file is known by its first bytes, after decompression; only Nsight Systems' own format,
-which NVIDIA does not document, is told by its name.
+which NVIDIA does not document, is known by its name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
-from tracelens_graph.errors import NotATraceError
+from tracelens_graph.errors import ExecutionTraceError, NotATraceError
 
 HEAD = 65536
 """Bytes that are enough to tell."""
@@ -110,14 +110,6 @@ _CATEGORIES = {
 IS_EXECUTION_TRACE = "is a PyTorch execution trace, which has no times and no kernels, not a profiler trace"
 
 
-class ExecutionTraceError(NotATraceError):
-    """The file is an execution trace, for which there is a loader of its own."""
-
-
-class XplaneError(NotATraceError):
-    """The file is a JAX/XLA profile, for which there is a loader of its own."""
-
-
 def not_a_trace(name: str, found: str, head: bytes) -> NotATraceError:
     """The error for a JSON object without an event list.
 
@@ -195,7 +187,7 @@ def _keys(head: bytes) -> set[bytes]:
 
 
 def what_json_is(head: bytes, whole: bool) -> str | None:
-    """What a JSON object without an event list is, if that can be told.
+    """What a JSON object without an event list is, if that is clear.
 
     Args:
         head: its beginning.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tracelens_graph.execution.joining.join import join
+from tracelens_graph.execution.joining import join
 from tracelens_graph.execution.link import Link
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tracelens_graph.replay.call import Call, Surroundings
+from tracelens_graph.replay.calls import Call, Surroundings
 from tracelens_graph.replay.replay_plan import Recorded
 
 

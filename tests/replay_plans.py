@@ -8,10 +8,19 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tracelens_graph.replay.arguments import Argument, Fill, Named, TensorValue, Value
 from tracelens_graph.replay.plan_json import KINDS
 from tracelens_graph.replay.program_text import ProgramKind, runner
-from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced, Work
+from tracelens_graph.replay.replay_plan import (
+    Argument,
+    Fill,
+    Named,
+    Recorded,
+    ReplayPlan,
+    TensorValue,
+    Traced,
+    Value,
+    Work,
+)
 
 MM = "aten::mm(Tensor self, Tensor mat2) -> Tensor"
 OPTIMIZER = "aten::_foreach_mul_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"
@@ -21,7 +30,7 @@ TO = (
 )
 
 
-def plan_in(source: str, kind: ProgramKind = "op") -> Any:
+def plan_in(source: str, kind: ProgramKind = "full") -> Any:
     """The plan in a program, which has nothing else beside its heading and the runner of its kind."""
     assert source.isascii()
     assert source.endswith(runner(kind))
@@ -55,7 +64,7 @@ def mm(rows: int = 64, **told: Any) -> ReplayPlan:
 def scaled(*shapes: tuple[int, ...]) -> ReplayPlan:
     """An operation that writes a list of tensors."""
     tensors = tuple(TensorValue(shape, "float32") for shape in shapes)
-    arguments = (Argument("self", "Tensor[]", tensors), Argument("scalar", "Scalar", float("inf")))
+    arguments = (Argument("self", "Tensor(a!)[]", tensors), Argument("scalar", "Scalar", float("inf")))
     return ReplayPlan("aten::_foreach_mul_", "Scalar", OPTIMIZER, arguments)
 
 
@@ -66,9 +75,12 @@ def converted() -> ReplayPlan:
         Argument("dtype", "ScalarType?", Named("dtype", "float16")),
         Argument("layout", "Layout?", Named("layout", "strided"), "it is not recorded"),
         Argument("device", "Device?", Named("device", "device")),
+        Argument("pin_memory", "bool?", None),
+        Argument("non_blocking", "bool", False),
+        Argument("copy", "bool", False),
         Argument("memory_format", "MemoryFormat?", Named("memory_format", "channels_last")),
     )
-    return ReplayPlan("aten::to", "dtype_layout", TO, (Argument("self", "Tensor", indices),), keyword)
+    return ReplayPlan("aten::to", "dtype_layout", TO, (Argument("self", "Tensor(a)", indices),), keyword)
 
 
 HOSTILE = st.text() | st.sampled_from([
@@ -90,7 +102,7 @@ def tensors(draw: st.DrawFn) -> TensorValue:
     shape = draw(_SIZES)
     dtype = draw(st.sampled_from(["float32", "int64", "bool", "float8_e4m3fn", "quint8"]))
     strides = draw(st.none() | st.tuples(*[st.integers(0, 1 << 40)] * len(shape)))
-    fills = [Fill(), Fill("integers", {"high": 5}), Fill("uniform", {"low": float("-inf")})]
+    fills = [Fill(), Fill("integers", {"high": 5}), Fill("uniform", {"low": -2.5})]
     fill = draw(st.sampled_from(fills[:1] if dtype == "quint8" else fills))  # quantized tensors have one filling
     return TensorValue(
         shape, dtype, strides, fill, storage=draw(st.none() | st.integers(0, 3)), offset=draw(st.integers(0, 9)),
@@ -115,7 +127,7 @@ def plans(draw: st.DrawFn) -> ReplayPlan:
         MM,
         (
             Argument("self", "Tensor", first, draw(HOSTILE)),
-            Argument("mat2", draw(HOSTILE), second, draw(HOSTILE)),
+            Argument("mat2", "Tensor", second, draw(HOSTILE)),
         ),
         recorded=Recorded(
             draw(st.lists(_SIZES, max_size=3).map(tuple)),

@@ -1,11 +1,11 @@
-"""The linter of the scripts of pages finds what is wrong, where it stands, and nothing else."""
+"""The linter of the scripts of pages finds what is wrong, and nothing else."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from lint_scripts import FOLDER, PAGES, PROGRAM, faults
+from lint_scripts import FOLDER, PROGRAM, faults, unused
 
 pytestmark = [
     pytest.mark.checkout,
@@ -14,18 +14,14 @@ pytestmark = [
 
 
 def test_scripts_of_pages_have_no_faults() -> None:
-    assert faults(PAGES, FOLDER) == []
+    assert faults(FOLDER) == ""
+    assert unused(FOLDER) == []
 
 
-def test_faults_are_told_with_their_place(tmp_path: Path) -> None:
-    (tmp_path / "shared.js").write_text("const used = () => 1;\nconst unused = 2;\nconst elsewhere = 3;\n")
-    (tmp_path / "one.js").write_text("used();\n\nmissing(used() == 1);\n")
-    (tmp_path / "two.js").write_text("used(elsewhere);\n")
-    found = faults({"one": ("shared.js", "one.js"), "two": ("shared.js", "two.js")}, tmp_path)
-    assert [(fault.file, fault.line, fault.rule) for fault in found] == [
-        ("one.js", 3, "eslint(eqeqeq)"), ("one.js", 3, "eslint(no-undef)"), ("shared.js", 2, "eslint(no-unused-vars)"),
-    ]  # fmt: skip
-
-
-def test_every_script_is_on_a_page() -> None:
-    assert {path.name for path in FOLDER.glob("*.js")} == {name for scripts in PAGES.values() for name in scripts}
+def test_faults_are_found(tmp_path: Path) -> None:
+    (tmp_path / "shared.js").write_text("export const used = () => 1;\nexport const idle = 2;\nconst unused = 3;\n")
+    (tmp_path / "one.js").write_text('import { used } from "./shared.js";\n\nmissing(used() == 1);\n')
+    found = faults(tmp_path)
+    for part in ("eqeqeq", "no-undef", "no-unused-vars", "shared.js:3", "one.js:3"):
+        assert part in found
+    assert unused(tmp_path) == ["shared.js: idle"]

@@ -25,20 +25,12 @@ MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
 WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (o:Op)-[:HAS_SIGNATURE]->(s:Signature)
-WHERE o.trace = t.id AND (p.step IS NULL OR o.step = p.step) AND s.concrete_inputs CONTAINS '"hlo::'
+WHERE o.trace = t.id AND (p.step IS NULL OR o.step = p.step) AND s.hlo_kind IS NOT NULL
 OPTIONAL MATCH (o)-[:OF_PROGRAM]->(c:Program)
 WITH s, c, o.name AS instruction, count(*) AS calls, min(o.uid) AS uid
-WITH *, replace(substring(s.concrete_inputs, 2, size(s.concrete_inputs) - 4), '", "', '","') AS told
-WITH *, [text IN split(told, '","') WHERE text <> ''] AS told
-WHERE told[0] STARTS WITH 'hlo::'
-WITH *, [text IN told WHERE text STARTS WITH 'flops=' | toInteger(substring(text, 6))] AS f,
-     [text IN told WHERE text STARTS WITH 'transcendentals=' | toInteger(substring(text, 16))] AS n,
-     [text IN told WHERE text STARTS WITH 'bytes=' | toInteger(substring(text, 6))] AS b,
-     [text IN told WHERE text STARTS WITH 'xla_flops=' | toInteger(substring(text, 10))] AS xla_f,
-     [text IN told WHERE text STARTS WITH 'xla_transcendentals=' | toInteger(substring(text, 20))] AS xla_n,
-     [text IN told WHERE text STARTS WITH 'xla_bytes=' | toInteger(substring(text, 10))] AS xla_b
-RETURN instruction, c.name AS program, substring(told[0], 5) AS kind, calls, coalesce(f[0], 0) AS flops,
-       coalesce(n[0], 0) AS transcendentals, coalesce(b[0], 0) AS bytes, coalesce(xla_f[0], f[0], 0) AS xla_flops,
-       coalesce(xla_n[0], n[0], 0) AS xla_transcendentals, coalesce(xla_b[0], b[0], 0) AS xla_bytes,
-       [text IN told WHERE text STARTS WITH 'departs=' | substring(text, 8)][0] AS departs, uid
+RETURN instruction, c.name AS program, s.hlo_kind AS kind, calls, s.hlo_flops AS flops,
+       s.hlo_transcendentals AS transcendentals, s.hlo_bytes AS bytes,
+       coalesce(s.hlo_xla_flops, s.hlo_flops) AS xla_flops,
+       coalesce(s.hlo_xla_transcendentals, s.hlo_transcendentals) AS xla_transcendentals,
+       coalesce(s.hlo_xla_bytes, s.hlo_bytes) AS xla_bytes, s.hlo_departs AS departs, uid
 ORDER BY flops DESC, bytes DESC, uid

@@ -68,6 +68,7 @@ WITH *, CASE WHEN call:GpuEvent THEN ['(no launch in trace)', 'unlinked'] ELSE [
 ORDER BY call.start_ns, call.pre
 WITH op, place, replace(g.input_dims, ' ', '') AS dims, replace(g.input_types, ' ', '') AS types,
      replace(g.input_strides, ' ', '') AS strides, replace(g.concrete_inputs, ' ', '') AS concrete,
+     g.instruction AS instruction,
      head(collect(call)) AS first, head(collect(g)) AS args, count(*) AS calls,
      {each: collect(busy), sum: sum(busy), middle: sum(busy) / count(*), median: percentileCont(busy, 0.5),
       min: min(busy), max: max(busy)} AS direct,

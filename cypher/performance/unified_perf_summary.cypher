@@ -66,6 +66,7 @@ WITH place, op.name AS op_name, CASE line WHEN '' THEN alone.name ELSE line END 
      CASE line WHEN '' THEN coalesce(alone.op_category, op.category) END AS category,
      replace(g.input_dims, ' ', '') AS dims, replace(g.input_types, ' ', '') AS types,
      replace(g.input_strides, ' ', '') AS strides, replace(g.concrete_inputs, ' ', '') AS concrete,
+     g.instruction AS instruction,
      head(collect({line: line, uid: CASE line WHEN '' THEN coalesce(alone.uid, op.uid) END, flops: cost.flops,
                    moved: cost.moved_bytes, spec: cost.compute_spec, args: g})) AS first,
      count(*) AS calls, sum(busy) AS time, CASE WHEN count(op) > 0 THEN sum(op.dur_ns) END AS host,

@@ -19,8 +19,8 @@ from typing import Any
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.build import EventTable, build_core
-from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.flows import Flows
+from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import FAR_TIME, TraceInfo
 from tracelens_graph.loaders.foreign import what_chrome_trace_is
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
@@ -49,7 +49,7 @@ Progress = Callable[[int, int], None]
 """Called with bytes done and bytes in all (an estimate for compressed files)."""
 
 
-def load_kineto(source: Source, progress: Progress | None = None, processes: int | None = None) -> Core:
+def load_kineto(source: Source, progress: Progress | None = None, processes: int | None = None) -> Graph:
     """The graph of a Kineto trace.
 
     Args:
@@ -170,8 +170,8 @@ class _Helper:
         self._pid: int | None = pid
         self._shared = shared
         with os.fdopen(answer, "rb") as pipe:
-            told = pipe.read()
-        self.split = int(told or b"-1")
+            written = pipe.read()
+        self.split = int(written or b"-1")
 
     @classmethod
     def start(cls, source: Source, target: int, bare: bool) -> _Helper | None:

@@ -27,9 +27,9 @@ _OLD_NAMES = {"Operator", "Kernel", "Memcpy", "Memset", "Runtime"}
 class OpArgs(Struct, gc=False, rename={
     "external_id": "External id", "sequence": "Sequence number", "forward_thread": "Fwd thread id",
     "dims": "Input Dims", "types": "Input type", "strides": "Input Strides", "concrete": "Concrete Inputs",
-    "collective": "Collective name",
+    "instruction": "Instruction", "collective": "Collective name",
 }):  # fmt: skip
-    """Arguments of an op."""
+    """Arguments of an op; `Instruction` stands in pieces of profiles of JAX."""
 
     external_id: int | str | None = -1
     sequence: int | str | None = -1
@@ -38,6 +38,7 @@ class OpArgs(Struct, gc=False, rename={
     types: Raw = Raw()
     strides: Raw = Raw()
     concrete: Raw = Raw()
+    instruction: Raw = Raw()
     collective: Raw = Raw()
 
 

@@ -1,39 +1,48 @@
-"""Argument sets of HLO instructions, in the form that PyTorch's profiler gives those of its ops."""
+"""Argument sets of HLO instructions, in the form that PyTorch's profiler gives those of its ops, and their facts."""
 
 from __future__ import annotations
 
 import json
 from itertools import islice
+from typing import NamedTuple
 
-from tracelens_graph.hlo.attributes import attributes
+import msgspec
+
+from tracelens_graph.hlo.attributes import facts
 from tracelens_graph.hlo.program import Instruction, Program
-
-ArgumentSet = tuple[str, str, str, str]
 
 _MOST_ARRAYS = 1 << 12
 """Arrays that are listed of an instruction: many instructions may take one tuple of many."""
 
 
-def argument_set(program: Program, one: Instruction) -> ArgumentSet:
-    """Dims, types, strides and values of an instruction: its operands, then what else is known of it as texts.
+class InstructionArguments(NamedTuple):
+    """What is recorded of an instruction, as JSON.
 
-    An operand that is a tuple is listed by its parts; of many thousands, how many are not listed is told.
+    Attributes:
+        argset: dims, types, strides and values of its operands.
+        facts: what else is known of it (`hlo.facts.Facts`).
+    """
+
+    argset: tuple[str, str, str, str]
+    facts: str
+
+
+def instruction_arguments(program: Program, one: Instruction) -> InstructionArguments:
+    """The operands of an instruction, of a tuple its parts, and what else is known of it.
 
     Raises:
         OverflowError: sizes are beyond all measure.
     """
     operands = program.operands(one)
     shapes = list(islice((shape for operand in operands for shape in operand.shape.arrays()), _MOST_ARRAYS))
-    told = attributes(program, one)
-    if (more := sum(operand.shape.count for operand in operands) - len(shapes)) > 0:
-        told.append(f"unlisted={more}")
-    none: list[list[int]] = [[] for _ in told]
-    return (
-        _text([*(list(shape.dims) for shape in shapes), *none]),
-        _text([*(shape.name for shape in shapes), *("" for _ in told)]),
-        _text([*(list(shape.strides) for shape in shapes), *none]),
-        _text([*("" for _ in shapes), *told]),
+    unlisted = sum(operand.shape.count for operand in operands) - len(shapes)
+    argset = (
+        _text([list(shape.dims) for shape in shapes]),
+        _text([shape.name for shape in shapes]),
+        _text([list(shape.strides) for shape in shapes]),
+        _text([""] * len(shapes)),
     )
+    return InstructionArguments(argset, msgspec.json.encode(facts(program, one, max(unlisted, 0))).decode())
 
 
 def _text(value: list[object]) -> str:

@@ -6,7 +6,6 @@ a trace as any other.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,21 +13,22 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tracelens_graph.errors import DamagedBytesError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NO_TEXT, Details
 from tracelens_graph.graph.identity import stream_id
+from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import Index
 from tracelens_graph.loaders.xplane.file import opened_bytes
 from tracelens_graph.loaders.xplane.space import stats_of
-from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, Damaged, fields
+from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, fields
 from tracelens_graph.schema import DEVICE_KINDS, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 
 BLOCK = 1024
 """Events whose details are made at a time."""
 
-_ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 _OWN = ("correlation_id",)
 """Statistics that stand under names of their own."""
 
@@ -108,22 +108,22 @@ class XplaneDetails(Details):
                 place = places[skipped]
                 try:
                     while uid < stop:
-                        place, told = _next_event(data, place, index.plane[at].stat_names)
+                        place, stats = _next_event(data, place, index.plane[at].stat_names)
                         if uid >= begin:
-                            found[uid] = told
+                            found[uid] = stats
                         uid += 1
-                except Damaged:
+                except DamagedBytesError:
                     pass
             at += 1
         return found
 
-    def _event(self, row: int, told: dict[str, Any]) -> dict[str, Any] | None:
+    def _event(self, row: int, stats: dict[str, Any]) -> dict[str, Any] | None:
         if row < 0:
             return None
         core, c = self._core, self._core.columns
         kind = Kind(int(c.kind[row]))
-        own = () if "correlation_id" in told and told["correlation_id"] != c.correlation[row] > 0 else _OWN
-        args: dict[str, Any] = {key: value for key, value in told.items() if key not in own and key}
+        own = () if "correlation_id" in stats and stats["correlation_id"] != c.correlation[row] > 0 else _OWN
+        args: dict[str, Any] = {key: value for key, value in stats.items() if key not in own and key}
         pid, tid = core.threads[int(c.thread[row])]
         if kind in DEVICE_KINDS:
             args |= {"device": pid, "stream": tid}
@@ -132,8 +132,7 @@ class XplaneDetails(Details):
         if kind in DEVICE_KINDS and c.bytes[row] >= 0:
             args["bytes"] = int(c.bytes[row])
         args |= self._sources.of(int(c.uid[row]))
-        if (code := int(c.argset[row])) >= 0:
-            args |= {key: json.loads(text) for key, text in zip(_ARGUMENTS, core.argsets[code], strict=True)}
+        args |= Node(core, row).shapes
         name = core.names[int(c.name[row])]
         if kind is Kind.Step:
             args["name"] = name
@@ -175,7 +174,7 @@ def _next_event(data: Buffer, at: int, names: dict[int, str]) -> tuple[int, dict
     """Where the event behind one begins, and the statistics of that at a place, which is that of its tag."""
     _, wire, begin, end = next(fields(data, at, len(data)))
     if wire != BYTES:
-        raise Damaged
+        raise DamagedBytesError
     spans = [(value, after) for number, kind, value, after in fields(data, begin, end) if (number, kind) == (4, BYTES)]
-    told = stats_of(data, spans, names)
-    return end, {name: value for name, value in told.items() if isinstance(value, str | int | float)}
+    stats = stats_of(data, spans, names)
+    return end, {name: value for name, value in stats.items() if isinstance(value, str | int | float)}

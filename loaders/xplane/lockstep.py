@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, Damaged, varint
+from tracelens_graph.errors import DamagedBytesError
+from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, varint
+from tracelens_graph.utils.arrays import Codes, Mask
 
 BLOCK = 1 << 22
 """Bytes that are read at a time: about as many events as arrays of numpy pay for and caches hold."""
@@ -63,11 +65,11 @@ class Block:
         stats: number of the name of a statistic -> those of that name.
     """
 
-    name: np.ndarray
+    name: Codes
     offset_ps: np.ndarray
     duration_ps: np.ndarray
     tags: np.ndarray
-    sound: np.ndarray
+    sound: Mask
     stop: int
     stats: Mapping[int, Stats]
 
@@ -113,7 +115,7 @@ def _bounds(piece: bytes) -> tuple[np.ndarray, int]:
                 at += size
             else:
                 at += size + 2
-    except (IndexError, Damaged):
+    except (IndexError, DamagedBytesError):
         # The piece ends here, or within a tag or a size.
         if tags and at == tags[-1]:
             tags.pop()

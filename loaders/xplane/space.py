@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.errors import DamagedBytesError
 from tracelens_graph.loaders.xplane.lockstep import EVENT_TAG, Block, blocks
-from tracelens_graph.loaders.xplane.wire import BYTES, VARINT, Buffer, Damaged, double, fields, signed, text, varint
+from tracelens_graph.loaders.xplane.wire import BYTES, VARINT, Buffer, double, fields, signed, text, varint
 
 _PLANE = 1 << 3 | BYTES
 _LAST_FIELD = 15
@@ -95,7 +96,7 @@ def planes(data: Buffer) -> Iterator[Plane]:
     read as far as it is sound, and the rest counted.
 
     Raises:
-        Damaged: what stands behind the last plane is nothing that a profile holds.
+        DamagedBytesError: what stands behind the last plane is nothing that a profile holds.
     """
     at, end = 0, len(data)
     is_searched = False
@@ -112,7 +113,7 @@ def planes(data: Buffer) -> Iterator[Plane]:
             if (cut := _cut_plane(data, at, end)) is not None:
                 cut.is_cut = True
                 yield cut
-            raise Damaged
+            raise DamagedBytesError
         number, wire, value, at = found
         if number == 1 and wire == BYTES:
             yield _plane(data, value, at)
@@ -121,7 +122,7 @@ def planes(data: Buffer) -> Iterator[Plane]:
 def _field(data: Buffer, at: int, end: int) -> tuple[int, int, int, int] | None:
     try:
         return next(fields(data, at, end))
-    except Damaged:
+    except DamagedBytesError:
         return None
 
 
@@ -158,7 +159,7 @@ def _cut_plane(data: Buffer, at: int, end: int) -> Plane | None:
     try:
         tag, begin = varint(data, at, end)
         _, begin = varint(data, begin, end)
-    except Damaged:
+    except DamagedBytesError:
         return None
     return _plane(data, begin, end) if tag == _PLANE else None
 
@@ -178,7 +179,7 @@ def _plane(data: Buffer, begin: int, end: int) -> Plane:
                 _add_entry(data, plane, number, (value, after))
             elif number == 6:
                 plane.stats.append((value, after))
-    except Damaged:
+    except DamagedBytesError:
         plane.lost_bytes += end - at
     return plane
 
@@ -191,7 +192,7 @@ def _add_entry(data: Buffer, plane: Plane, number: int, where: Span) -> None:
             plane.events[key] = _metadata(data, *span)
         else:
             plane.stat_names[key] = _stat_name(data, *span)
-    except Damaged:
+    except DamagedBytesError:
         plane.lost_bytes += where[1] - where[0]
 
 
@@ -243,7 +244,7 @@ def line_events(data: Buffer, begin: int, end: int, wanted: np.ndarray, found: L
                     yield block
                     at = block.stop
                 if at == before:
-                    raise Damaged
+                    raise DamagedBytesError
                 continue
             number, wire, value, at = next(fields(data, at, end))
             if number == 1 and wire == VARINT:
@@ -254,7 +255,7 @@ def line_events(data: Buffer, begin: int, end: int, wanted: np.ndarray, found: L
                 found.start_ns = signed(value)
             elif number == 11 and wire == BYTES:
                 display = text(data, value, at)
-    except Damaged:
+    except DamagedBytesError:
         found.lost_bytes = end - at
     found.name = display or found.name
 
@@ -285,7 +286,7 @@ def stats_of(data: Buffer, spans: Iterable[Span], names: Mapping[int, str]) -> d
     for span in spans:
         try:
             name, value = stat(data, span, names)
-        except Damaged:
+        except DamagedBytesError:
             continue
         found[name] = value
     return found

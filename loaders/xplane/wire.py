@@ -10,6 +10,8 @@ import struct
 from collections.abc import Iterator
 from typing import Protocol
 
+from tracelens_graph.errors import DamagedBytesError
+
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """Wire types; the two others, groups, are written by nothing."""
 
@@ -25,15 +27,11 @@ class Buffer(Protocol):
     def __getitem__(self, where: slice, /) -> bytes: ...
 
 
-class Damaged(Exception):  # noqa: N818  (caught by whoever walks a message, who knows what is lost)
-    """A message goes on where it should have ended, or holds a tag that nothing writes."""
-
-
 def varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
     """The number at a place, and the place behind it.
 
     Raises:
-        Damaged: it does not end before `end`, or is longer than any.
+        DamagedBytesError: it does not end before `end`, or is longer than any.
     """
     value = shift = 0
     for byte in data[at : min(end, at + _MOST_BYTES)]:
@@ -42,7 +40,7 @@ def varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
         if byte < 128:
             return value & 0xFFFFFFFFFFFFFFFF, at
         shift += 7
-    raise Damaged
+    raise DamagedBytesError
 
 
 def fields(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
@@ -53,7 +51,7 @@ def fields(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int, int
         and the one where they end.
 
     Raises:
-        Damaged: a field reaches beyond the message; those before it were yielded.
+        DamagedBytesError: a field reaches beyond the message; those before it were yielded.
     """
     while at < end:
         tag, at = varint(data, at, end)
@@ -68,9 +66,9 @@ def fields(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int, int
         elif wire == FIXED32:
             value, at = at, at + 4
         else:
-            raise Damaged
+            raise DamagedBytesError
         if at > end or not number:
-            raise Damaged
+            raise DamagedBytesError
         yield number, wire, value, at
 
 
@@ -81,8 +79,8 @@ def text(data: Buffer, begin: int, end: int) -> str:
 
 def double(data: Buffer, at: int) -> float:
     """A number of eight bytes; 0 for fewer."""
-    told = data[at : at + 8]
-    found: float = struct.unpack("<d", told)[0] if len(told) == 8 else 0.0
+    packed = data[at : at + 8]
+    found: float = struct.unpack("<d", packed)[0] if len(packed) == 8 else 0.0
     return found
 
 
@@ -95,7 +93,7 @@ def numbers(data: Buffer, wire: int, value: int, end: int) -> list[int]:
     """One occurrence of a repeated number: alone, or many of them packed.
 
     Raises:
-        Damaged: the last of them is cut.
+        DamagedBytesError: the last of them is cut.
     """
     if wire == VARINT:
         return [signed(value)]

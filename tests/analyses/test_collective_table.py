@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from made_traces import traces
 
 from corpus import cases, chosen_traces, loaded, needs_goldens, parametrize, reference_tables
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.timeline.collectives import COLL_ANALYSIS, coll_analysis
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of

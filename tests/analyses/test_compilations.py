@@ -10,8 +10,7 @@ from made_hlo import F32, computation, instruction, program, shape
 from plain_xplane import Plane
 
 from tracelens_graph.analyses.diagnosis.verdict import verdict
-from tracelens_graph.analyses.ops.compilations import compilations
-from tracelens_graph.analyses.ops.programs import programs
+from tracelens_graph.analyses.ops.programs import compilations, programs
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.graph.core import Core

@@ -12,10 +12,9 @@ from plain_xplane import Plane
 from corpus import loaded, parametrize, xplane_files
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import idle_causes
-from tracelens_graph.analyses.ops.programs import programs
+from tracelens_graph.analyses.ops.programs import programs, recorded_executions
 from tracelens_graph.analyses.performance.roofline_summary import roofline_summary
 from tracelens_graph.analyses.report.inventory import inventory
-from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet

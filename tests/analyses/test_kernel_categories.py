@@ -12,13 +12,13 @@ from hypothesis import given
 from made_traces import traces
 
 from corpus import chosen_traces, loaded, parametrize
-from tracelens_graph.analyses.kernels.kernel_categories import (
+from tracelens_graph.analyses.kernels.kernels import (
     KERNEL_CATEGORY_DETAIL,
     KERNEL_CATEGORY_SUMMARY,
     kernel_category_detail,
     kernel_category_summary,
+    kernel_summary,
 )
-from tracelens_graph.analyses.kernels.kernels import kernel_summary
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.extensions.loading import load_extension
 from tracelens_graph.graph.core import Core

@@ -17,8 +17,7 @@ from made_traces import traces
 
 from corpus import chosen_traces, kineto_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.places.attribution import attribution
-from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER
+from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, attribution
 from tracelens_graph.analyses.places.modules import MODULE_TREE, PASSES, WHOLE, modules
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.frameworks import PYTORCH

@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 from handmade import small_trace, span
 
+from tracelens_graph.analyses.diagnosis.families import op_advice
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, Finding
-from tracelens_graph.analyses.diagnosis.op_advice import op_advice
 from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core

@@ -8,9 +8,9 @@ from handmade import span
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracelens_graph.analyses.ops.kernel_details import SHORTEST_NS, overlap
 from tracelens_graph.analyses.ops.launchers import launchers
 from tracelens_graph.analyses.ops.ops import ops_unique_args
-from tracelens_graph.analyses.ops.overlap import SHORTEST_NS, overlap
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import chosen_traces, loaded, parametrize
-from tracelens_graph.analyses.performance.modelled import arguments_of
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+from tracelens_graph.analyses.performance.unified import arguments_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.arguments import Arguments

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from corpus import chosen_traces, loaded, parametrize
-from tracelens_graph.analyses.performance.below_roof import below_roof
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
-from tracelens_graph.analyses.performance.reached import Reached, positive, reached
+from tracelens_graph.analyses.performance.roofline_points import Reached, below_roof, positive, reached
 from tracelens_graph.perf.devices import architecture
 
 

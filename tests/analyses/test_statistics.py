@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelens_graph.analyses.shared.grouping import group_by
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Groups, group_by
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(-(10**12), 10**12)), max_size=30), st.integers(5, 7))

@@ -21,8 +21,8 @@ from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION as COMMUNICATION_LINE
 from tracelens_graph.analyses.performance.perf_tables import attributed_calls, unified_perf_summary
 from tracelens_graph.analyses.performance.unified import unified
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
-from tracelens_graph.compat.models import TRACELENS_MODELS
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
+from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window

@@ -9,8 +9,8 @@ import pytest
 from handmade import Run
 from handmade_jax import training_profile
 
+from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.analyses.places.modules import modules
-from tracelens_graph.analyses.shared.executions import recorded_executions
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 

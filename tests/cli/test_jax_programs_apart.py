@@ -8,9 +8,9 @@ import pytest
 from handmade import Run
 
 from tracelens_graph.analyses.across.compare import compare
+from tracelens_graph.analyses.across.unnumbered import NOTE
 from tracelens_graph.analyses.alignment.difference import diff
 from tracelens_graph.analyses.alignment.tables import places_table
-from tracelens_graph.analyses.shared.compiled_apart import NOTE
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate.xla.__main__ import main as simulate_xla

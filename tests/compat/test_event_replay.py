@@ -10,14 +10,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from replay_plans import plan_in
+from replay_plans import converted, mm, plan_in
 
 from corpus import needs_corpus
 from tracelens_graph.compat import EventReplay, EventReplayer, TreePerfAnalyzer
+from tracelens_graph.compat.event_replay import tracelens_form
 from tracelens_graph.compat.EventReplay.batched_replay import write
-from tracelens_graph.compat.replay_form import plans_of
-from tracelens_graph.replay.replay_plan import CannotReplay
-from tracelens_graph.replay.run import NoTorchError
+from tracelens_graph.errors import CannotReplay, NoTorchError
+from tracelens_graph.replay.plan_json import plan_from_json
 
 BESIDE = Path(EventReplay.__file__).parent
 ARGUMENTS = ("Input Dims", "Input Strides", "Input type", "Concrete Inputs")
@@ -72,7 +72,7 @@ def test_many_events(analyzer: TreePerfAnalyzer, unique: pd.DataFrame, tmp_path:
     infos = [EventReplayer(one, lazy=True, verbose=False).get_repro_info() for one in events]
     saved = tmp_path / "event_replay_ir.json"
     saved.write_text(json.dumps(infos, indent=4))
-    plans = plans_of(json.loads(saved.read_text()))
+    plans = [plan_from_json(one["plan"]) for one in json.loads(saved.read_text())]
     assert len(plans) == len(events) > 5
     assert [plan.recorded.dims for plan in plans] == [
         EventReplayer(one, lazy=True).plan.recorded.dims for one in events
@@ -88,7 +88,7 @@ def test_rows_of_a_report(unique: pd.DataFrame) -> None:
         args = {key: ast.literal_eval(str(row[key])) for key in ARGUMENTS}
         infos.append(EventReplayer({"name": row["name"], "args": args}, lazy=True, verbose=False).get_repro_info())
     assert {one["op_name"] for one in infos} == set(chosen)
-    assert plans_of(json.loads(json.dumps(infos)))
+    assert all(plan_from_json(one["plan"]).recorded.dims for one in json.loads(json.dumps(infos)))
 
 
 def test_the_program_beside_is_written_as_one_file(tmp_path: Path) -> None:
@@ -116,3 +116,28 @@ def test_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
         EventReplayer(event())
     with pytest.raises(NoTorchError):
         EventReplayer(event(), lazy=True).replay()
+
+
+def test_the_form_of_a_product() -> None:
+    left, right = (
+        {"shape": shape, "dtype": "c10::BFloat16", "strides": strides, "init": "normal"}
+        for shape, strides in (([64, 32], [32, 1]), ([32, 16], [1, 32]))
+    )
+    assert tracelens_form(mm()) == {
+        "op_name": "aten::mm",
+        "replay_ir": {
+            "list_pos_args": [
+                {"arg_name": "self", "arg_type": "Tensor", "value": left},
+                {"arg_name": "mat2", "arg_type": "Tensor", "value": right},
+            ],
+            "list_kwargs": [],
+        },
+    }
+
+
+def test_names_are_numbers_in_the_form() -> None:
+    form = tracelens_form(converted())["replay_ir"]
+    assert form["list_pos_args"][0]["value"] == {
+        "shape": [8, 0], "dtype": "long int", "strides": [1, 1], "init": "zeros",
+    }  # fmt: skip
+    assert [one["value"] for one in form["list_kwargs"]][:5] == [5, 0, None, None, False]

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from execution_nodes import Node, execution_of
 
-from tracelens_graph.execution.json_texts import elements
-from tracelens_graph.execution.sides import Sides
+from tracelens_graph.execution.sides import Sides, elements
 from tracelens_graph.execution.tensor_uses import TensorUses, describe, tensor_uses
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.sources import open_source

@@ -18,13 +18,11 @@ import pytest
 from extended import KERNEL_US, NORM_KERNEL, NORM_MODEL, categories, norm_cost, tables_of, trace
 from handmade import small_trace
 
-from tracelens_graph.analyses.kernels.kernel_categories import kernel_category_summary
-from tracelens_graph.analyses.kernels.kernels import kernel_summary
+from tracelens_graph.analyses.kernels.kernels import kernel_category_summary, kernel_summary
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
-from tracelens_graph.analyses.report.extension_tables import as_table
-from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
+from tracelens_graph.analyses.report.report_tables import ReportOptions, as_table, report_tables
 from tracelens_graph.categories.kernels import KernelRule
 from tracelens_graph.categories.ops import OP_RULES, OpRules, Rule, call_category, op_category
 from tracelens_graph.errors import AnalysisError, ExtensionError
@@ -37,9 +35,8 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.devices import architecture
-from tracelens_graph.perf.model import CallContext, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel, TimeModel
 from tracelens_graph.perf.registry import MODELS
-from tracelens_graph.perf.time_model import TimeModel
 from tracelens_graph.reports.json import table_object
 from tracelens_graph.tables.table import Column, Table
 
@@ -389,7 +386,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 def test_functions_that_fail_name_their_line(core: Core, write: Callable[..., Path], part: str, table: str) -> None:
     path = write(
         f"""
-        from tracelens_graph.perf.time_model import TimeModel
+        from tracelens_graph.perf.model import TimeModel
         from tracelens_graph.extensions.extension import Extension
         from tracelens_graph.perf.model import OpModel
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import kineto_traces, loaded, parametrize
-from tracelens_graph.analyses.shared.gpu_class import communicates
+from tracelens_graph.analyses.shared.gpu_work import communicates
 from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.graph.collective_kinds import KIND_NAMES, UNKNOWN, communication, kind_of, kind_of_kernel
 from tracelens_graph.schema import Kind

@@ -16,7 +16,6 @@ from made_traces import traces
 from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.graph import lean
 from tracelens_graph.graph.window import Window, columns_read, window_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
@@ -213,6 +212,6 @@ def test_windows_of_one_extension_share_the_whole_trace() -> None:
 )
 def test_a_lean_graph_has_the_columns_that_its_windows_read(conditions: dict[str, Any]) -> None:
     core = two_steps()
-    found = lean(core, columns_read(conditions))
+    found = core.lean(columns_read(conditions))
     assert np.array_equal(found.window(**conditions).gpu_rows, core.window(**conditions).gpu_rows)
     assert len(list(found.columns)) < len(list(core.columns))

@@ -15,7 +15,7 @@ from made_hlo import BF16, F32, U8, computation, instruction, program, shape, tu
 from plain_xplane import block
 
 from tracelens_graph.hlo.attention import Attention, attention_flops, attention_of
-from tracelens_graph.hlo.attributes import attributes
+from tracelens_graph.hlo.attributes import facts
 from tracelens_graph.hlo.program import Program
 from tracelens_graph.loaders.xplane.hlo import read_program
 
@@ -54,10 +54,9 @@ def test_what_jax_writes_for_cudnn(layout: str, which: str) -> None:
     one = made.by_name["cudnn-fmha.9"]
     forward = 2 * 2 * 8 * 128 * 256 * (64 + 32) // (2 if causal else 1)
     assert attention_flops(made, one) == (forward * 5 // 2 if which == "backward" else forward)
-    told = attributes(made, one)
-    assert told[0] == f"hlo::custom-call(attention {which})"
-    assert {"attention=2x128x8x256x4x64x32", "type=bf16"} <= {*told}
-    assert ("causal=1" in told) == causal
+    known = facts(made, one)
+    assert known.table_name == f"hlo::custom-call(attention {which})"
+    assert (known.attention, known.type, known.causal) == ((2, 128, 8, 256, 4, 64, 32), "bf16", causal)
 
 
 def test_without_the_shape_of_the_scores_operands_tell() -> None:
@@ -88,7 +87,7 @@ def test_what_is_not_known_or_damaged_counts_nothing(config: str) -> None:
     assert found("BTNH", "forward", config) is None
     made = call("BTNH", "forward", config)
     assert attention_flops(made, made.by_name["cudnn-fmha.9"]) == 0
-    assert attributes(made, made.by_name["cudnn-fmha.9"])
+    assert facts(made, made.by_name["cudnn-fmha.9"])
 
 
 def test_a_window_over_all_keys_leaves_out_nothing() -> None:

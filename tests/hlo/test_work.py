@@ -12,13 +12,11 @@ from made_hlo import BF16, F32, S32, U8, computation, dot_dims, instruction, mlp
 from plain_xplane import block, number
 
 from corpus import loaded, parametrize, xplane_files
-from tracelens_graph.hlo.attributes import attributes, table_name
-from tracelens_graph.hlo.departures import by_xla
+from tracelens_graph.hlo.attributes import facts, kind_of
+from tracelens_graph.hlo.facts import Facts, facts_of
 from tracelens_graph.hlo.products import Product, product_of
 from tracelens_graph.hlo.program import Program
-from tracelens_graph.hlo.rules import OURS, XLA, Departure, trips
-from tracelens_graph.hlo.told import told_in
-from tracelens_graph.hlo.work import Work, entry_work, work
+from tracelens_graph.hlo.work import OURS, XLA, Departure, Work, by_xla, entry_work, trips, work
 from tracelens_graph.loaders.xplane.hlo import read_program
 from tracelens_graph.schema import Kind
 
@@ -48,11 +46,11 @@ def test_a_product_and_a_fusion() -> None:
     assert of(found, "dot.3") == Work(2 * 4 * 16 * 8, 0, 4 * (4 * 8 + 8 * 16 + 4 * 16))
     assert of(found, "fusion.4") == Work(64, 64, 4 * 2 * 64)
     assert product_of(found, found.by_name["dot.3"]) == Product(1, 4, 16, 8)
-    assert table_name(found, found.by_name["fusion.4"]) == "hlo::fusion(elementwise)"
-    assert attributes(found, found.by_name["dot.3"]) == [
-        "hlo::dot", "f32[4,16]{1,0}", "product=1x4x16x8", "type=f32", "flops=1024", "bytes=896",
-        'call={"dims":[[1],[0],[],[]]}',
-    ]  # fmt: skip
+    assert kind_of(found, found.by_name["fusion.4"]) == "fusion(elementwise)"
+    assert facts(found, found.by_name["dot.3"]) == Facts(
+        "dot", "f32[4,16]{1,0}", product=(1, 4, 16, 8), type="f32", flops=1024, bytes=896,
+        call={"dims": [[1], [0], [], []]},
+    )  # fmt: skip
 
 
 def test_a_gather_in_a_fusion_reads_its_rows() -> None:
@@ -152,11 +150,9 @@ def test_a_fusion_that_returns_what_it_was_given_reads_it() -> None:
 @parametrize("path", [path for path in xplane_files() if "attention" in path.name])
 def test_products_of_triton_move_their_operands(path: Path) -> None:
     moved = {
-        one.name: int(text.removeprefix("bytes="))
+        one.name: one.args["Instruction"]["bytes"]
         for one in loaded(path).find(Kind.Op)
         if one.name.startswith("gemm_fusion_dot")
-        for text in one.args["Concrete Inputs"]
-        if text.startswith("bytes=")
     }
     operands_and_result = {"": 16 + 24 + 192, ".1": 152, ".3": 232, ".6": 256, ".7": 208}
     assert moved == {f"gemm_fusion_dot{end}": size << 20 for end, size in operands_and_result.items()}
@@ -194,7 +190,7 @@ def test_a_library_for_products() -> None:
     ]  # fmt: skip
     found = read(program("p", 1, computation(1, "main", 3, *operands, call)))
     assert of(found, "custom-call.1").flops == 2 * 4 * 16 * 8
-    assert table_name(found, found.by_name["custom-call.1"]) == "hlo::custom-call(gemm)"
+    assert kind_of(found, found.by_name["custom-call.1"]) == "custom-call(gemm)"
 
 
 CONVOLUTION = block(15, b"".join(block(1, number(1, 3) + number(3, 1) + number(4, 1)) for _ in range(2))) + block(
@@ -219,9 +215,21 @@ def test_a_convolution_and_its_backward_passes_do_the_same_work(what: str) -> No
     assert of(found, "conv.1") == Work(2 * 2 * 3 * 8 * inside, 0, 4 * (2 * 3 * 25 + 8 * 3 * 9 + 2 * 8 * 25))
 
 
-@pytest.mark.parametrize("text", ["", "[]", '["hlo::', '["x", "hlo::dot"]', "1", '[1, "hlo::dot"'])
-def test_texts_that_are_no_attributes(text: str) -> None:
-    assert told_in(text) == []
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"kind"',
+        "1",
+        '{"kind":1}',
+        '{"kind":"dot","flops":9223372036854775808}',
+        '{"kind":"dot","product":[1]}',
+    ],
+)
+def test_texts_that_are_no_facts(text: str) -> None:
+    assert facts_of(text) is None
 
 
 def recorded() -> list[tuple[str, str]]:
@@ -277,19 +285,18 @@ def test_a_loop_costs_what_its_trips_do(name: str, count: int) -> None:
     assert min(once.flops, once.bytes) > 0
     assert trips(loop) == count
     assert work(found, loop) == Work(*(count * part for part in once))
-    told = [text for text in attributes(found, loop) if text.startswith(("xla_", "departs="))]
-    figures = [f"xla_{name}={figure}" for name, figure in once._asdict().items() if figure]
-    assert told == [*figures, "departs=loop trips"]
+    known = facts(found, loop)
+    by_rules_of_xla = [known.xla_flops, known.xla_transcendentals, known.xla_bytes]
+    assert by_rules_of_xla == [figure or None for figure in once]
+    assert known.departs == "loop trips"
 
 
 def test_departures_are_named_where_they_make_a_difference() -> None:
     found = triton_product()
     theirs, named = by_xla(found, found.by_name["gemm_fusion_dot.1"])
     assert (theirs, named) == (Work(2 * 4 * 8 * 16, 0, 2 * 4 * 16), [Departure.passed])
-    assert attributes(found, found.by_name["gemm_fusion_dot.1"])[-2:] == [
-        "xla_bytes=128",
-        "departs=passed on",
-    ]
+    known = facts(found, found.by_name["gemm_fusion_dot.1"])
+    assert (known.xla_flops, known.xla_bytes, known.departs) == (None, 128, "passed on")
     plain = read(mlp())
     assert by_xla(plain, plain.by_name["dot.3"]) == (of(plain, "dot.3"), [])
 

@@ -16,10 +16,11 @@ from instructions_to_replay import CASES, plan, profile_of
 from plain_xplane import block
 
 from corpus import CHECKOUT
+from tracelens_graph.errors import CannotReplay
 from tracelens_graph.loaders.xplane.arguments import argument_set
 from tracelens_graph.loaders.xplane.hlo import read_program
+from tracelens_graph.replay.folder import program_name
 from tracelens_graph.replay.instruction import plan_instruction
-from tracelens_graph.replay.replay_plan import CannotReplay
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -63,7 +64,7 @@ def test_programs_of_compiled_functions_make_the_shapes_of_their_instructions(ke
                     core: Any = SimpleNamespace(columns=columns, argsets=[argument_set(found, one)], names=[one.name])
                     with suppress(CannotReplay):
                         made = plan_instruction(core, 0)
-                        sources[made.file_name(1).rpartition("_")[2]] = made.script()
+                        sources[program_name(made, 1).rpartition("_")[2]] = made.script()
     assert len(sources) > 100
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], input=json.dumps(list(sources.values())), capture_output=True, text=True,

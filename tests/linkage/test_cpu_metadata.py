@@ -6,7 +6,7 @@ from typing import Any
 
 from execution_nodes import Node, T, execution_of
 
-from tracelens_graph.linkage.cpu_metadata import metadata_of_row
+from tracelens_graph.linkage.metadata import metadata_of_row
 
 NOTHING = ([527, 0, 0, 0, 0, ""], [], "Tensor(nullptr (uninitialized))", [])
 

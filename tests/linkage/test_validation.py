@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from corpus import CHECKOUT, CORPUS, cases, kineto_traces, loaded, parametrize
 from tracelens_graph.graph.core import Core
 from tracelens_graph.linkage import get_gpu_op_identifier, kernel_metadata_scrape, kernel_to_op_tracing
-from tracelens_graph.linkage.identifiers import row_of_identifier, shared_identifiers
-from tracelens_graph.linkage.op_events import events_of_op
+from tracelens_graph.linkage.traces import row_of_identifier, shared_identifiers
+from tracelens_graph.linkage.tracing import events_of_op
 from tracelens_graph.linkage.validation import RETURNS, Validation, least, preorder
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate

@@ -12,7 +12,7 @@ from many_launches import BACKWARD, COPY, FILL, GRAPH, STEP
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.linkage import get_gpu_op_identifier, kernel_to_op_tracing, op_to_kernel_tracing
-from tracelens_graph.linkage.kernel_ops import WAYS
+from tracelens_graph.linkage.tracing import WAYS
 from tracelens_graph.linkage.validation import VERDICTS, Validation
 from tracelens_graph.loading.one import load_core
 

@@ -1,4 +1,4 @@
-"""Damaged gzip files: every fault is named for what it is, and everything before it is read."""
+"""DamagedBytesError gzip files: every fault is named for what it is, and everything before it is read."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from corpus import CORPUS
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, IncompleteSetWarning, NotATraceError, TraceError
 from tracelens_graph.graph.columns import ALWAYS
-from tracelens_graph.graph.graph import lean
 from tracelens_graph.loading.many import load_core_set, trace_files
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.json import table_json
@@ -219,7 +218,7 @@ def test_lean_graphs_say_what_they_lack(job: Path) -> None:
 def test_lean_graphs_tell_kinds_by_annotations(name: str) -> None:
     old = launch("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)")
     core = load({FORWARD: [op("record_param_comms", annotation("nccl:_reduce_scatter_base", old))]})
-    [node] = lean(core, QUESTIONS[name].columns or ()).collectives.nodes
+    [node] = core.lean(QUESTIONS[name].columns or ()).collectives.nodes
     assert node.kind == "_reduce_scatter_base"
 
 
@@ -227,8 +226,8 @@ def test_lean_graphs_tell_kinds_by_annotations(name: str) -> None:
 def test_lean_graphs_hold_no_tables_that_nothing_points_into(job: Path, column: str, table: str) -> None:
     core = load_core(job / "rank0.json.gz")
     assert len(getattr(core, table))
-    assert not len(getattr(lean(core, ()), table))
-    assert getattr(lean(core, (column,)), table) is getattr(core, table)
+    assert not len(getattr(core.lean(()), table))
+    assert getattr(core.lean((column,)), table) is getattr(core, table)
 
 
 SEVERAL = [name for name, question in QUESTIONS.items() if question.several]

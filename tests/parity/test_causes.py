@@ -19,8 +19,8 @@ from parity.departures import departures, more_linked
 from corpus import needs_goldens
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.ops.ops import OPS_SUMMARY
-from tracelens_graph.analyses.performance.modelled import arguments_of, context_of
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+from tracelens_graph.analyses.performance.unified import arguments_of, context_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.registry import model_named, sheets
 from tracelens_graph.schema import Kind

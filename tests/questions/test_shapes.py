@@ -16,7 +16,7 @@ from made_traces import traces
 from same_tables import assert_same, twins
 
 from corpus import loaded, parametrize, traces_named
-from tracelens_graph.analyses.kernels.copies import SIZES
+from tracelens_graph.analyses.kernels.shares import SIZES
 from tracelens_graph.analyses.kernels.short_kernels import short_kernels_summary
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.questions import QUESTIONS

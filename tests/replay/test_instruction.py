@@ -13,8 +13,9 @@ from replay_plans import plan_in
 from typer.testing import CliRunner
 
 from tracelens_graph.cli.app import app
+from tracelens_graph.errors import CannotReplay
+from tracelens_graph.replay.folder import program_name
 from tracelens_graph.replay.instruction import Array
-from tracelens_graph.replay.replay_plan import CannotReplay
 
 HOSTILE = "dot.3\"]}\n'''; import os; os.system('x') #\\"
 
@@ -92,4 +93,4 @@ def test_the_command_lists_and_writes(folder: Path) -> None:
 def test_a_dot_is_told_apart_by_its_dimensions() -> None:
     square = shape(F32, 5, 5)
     one, other = (plan(profile_of("dot", square, [square, square], dot_dims([1], [at]))) for at in (0, 1))
-    assert one.file_name(1) != other.file_name(1)
+    assert program_name(one, 1) != program_name(other, 1)

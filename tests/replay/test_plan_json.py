@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from replay_plans import converted, mm, plans, scaled
 
-from tracelens_graph.replay.plan_json import NotAPlanError, plan_from_json, plan_json
-from tracelens_graph.replay.replay_plan import ReplayPlan
+from tracelens_graph.errors import NotAPlanError
+from tracelens_graph.replay.plan_json import plan_from_json, plan_json
+from tracelens_graph.replay.replay_plan import Argument, ReplayPlan, TensorValue
 
 
 def through_a_file(plan: ReplayPlan) -> Any:
@@ -33,13 +34,13 @@ def test_any_plan_comes_back(plan: ReplayPlan) -> None:
 
 def test_what_json_lacks() -> None:
     told = through_a_file(scaled())
-    assert told["positional"][1]["value"] == {"float": "inf"}
-    told["positional"][1]["value"] = {"complex": [1, {"float": "nan"}]}
+    assert told["positional"]["scalar"] == {"float": "inf"}
+    told["positional"]["scalar"] = {"complex": [1, {"float": "nan"}]}
     assert repr(plan_from_json(told).positional[1].value) == "(1+nanj)"
 
 
 def tensor_of(told: Any) -> Any:
-    return told["positional"][1]["value"]["tensor"]
+    return told["positional"]["mat2"]["tensor"]
 
 
 FAULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
@@ -53,41 +54,32 @@ FAULTS: dict[str, tuple[Callable[[Any], Any], str]] = {
         "schema: is of aten::mm, not of 'aten::bmm'",
     ),
     "another overload": (lambda told: told.update(overload="out"), "schema: is of aten::mm"),
-    "other arguments": (lambda told: told["positional"].reverse(), "positional: aten::mm takes self, mat2"),
-    "an unknown keyword": (
-        lambda told: told.update(keyword=[{"name": "x", "type": "int"}]),
-        "keyword: aten::mm has no x",
-    ),
-    "no name": (
-        lambda told: told.update(keyword=[{"name": "x y", "type": "int"}]),
-        "keyword[0].name: expected `str` matching",
-    ),
-    "no value": (
-        lambda told: told["positional"][0].update(value={"exec": "x"}),
-        "positional[0].value: is no argument",
-    ),
+    "other arguments": (lambda told: told["positional"].pop("self"), "positional: aten::mm takes self, mat2"),
+    "an unknown keyword": (lambda told: told.update(keyword={"x": 1}), "keyword: aten::mm has no x"),
+    "no name": (lambda told: told.update(keyword={"x y": 1}), "keyword: expected `str` matching"),
+    "no value": (lambda told: told["positional"].update(self={"exec": "x"}), "positional.self: is no argument"),
     "two keys": (
-        lambda told: told["positional"][0].update(value={"dtype": "x", "layout": "y"}),
-        "positional[0].value: is no argument",
+        lambda told: told["positional"].update(self={"dtype": "x", "layout": "y"}),
+        "positional.self: is no argument",
     ),
     "a name that is none": (
-        lambda told: told["positional"][0].update(value={"dtype": "a.b"}),
-        "positional[0].value: is no argument",
+        lambda told: told["positional"].update(self={"dtype": "a.b"}),
+        "positional.self: is no argument",
     ),
-    "lists too deep": (lambda told: told["positional"][0].update(value=[[[[[[[[[[]]]]]]]]]]), "is no argument"),
+    "lists too deep": (lambda told: told["positional"].update(self=[[[[[[[[[[]]]]]]]]]]), "is no argument"),
     "a negative size": (
         lambda told: tensor_of(told).update(shape=[-1]),
-        "positional[1].value.tensor.shape[0]: expected `int` >= 0",
+        "positional.mat2.tensor.shape[0]: expected `int` >= 0",
     ),
     "too few strides": (
         lambda told: tensor_of(told).update(strides=[1]),
-        "positional[1].value.tensor: has 2 sizes and 1 strides",
+        "positional.mat2.tensor: has 2 sizes and 1 strides",
     ),
-    "no dtype": (lambda told: tensor_of(told).update(dtype="a.b"), "positional[1].value.tensor.dtype: expected"),
-    "no rule": (lambda told: tensor_of(told).update(fill="tensor"), "tensor.fill: nothing fills by tensor"),
+    "no dtype": (lambda told: tensor_of(told).update(dtype="a.b"), "positional.mat2.tensor.dtype: expected"),
+    "no rule": (lambda told: tensor_of(told).update(fill=["tensor", {}]), "tensor.fill: nothing fills by tensor"),
     "an option of no rule": (
-        lambda told: tensor_of(told).update(options={"flat": 1}),
-        "tensor.options: normal takes no flat",
+        lambda told: tensor_of(told).update(fill=["normal", {"flat": 1}]),
+        "tensor.fill: normal takes no flat",
     ),
     "a kernel that is no text": (lambda told: told["traced"].update(kernels=[1]), "traced.kernels[0]: expected `str`"),
     "sizes that are none": (lambda told: told["recorded"].update(dims=["x"]), "recorded.dims: is neither"),
@@ -109,6 +101,26 @@ def test_names_end_where_they_end(more: str) -> None:
     data = plan_json(mm())
     with pytest.raises(NotAPlanError, match="imports"):
         plan_from_json(data | {"imports": [f"my.ops{more}"]})
-    data["positional"][0]["name"] += more
-    with pytest.raises(NotAPlanError, match="name"):
-        plan_from_json(data)
+    with pytest.raises(NotAPlanError, match="positional"):
+        plan_from_json(data | {"positional": {f"{name}{more}": one for name, one in data["positional"].items()}})
+
+
+def test_arguments_at_their_defaults_are_left_out_and_come_back() -> None:
+    """Only those behind one that is left out are given by name."""
+    schema = "aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor"
+    values = (Argument("self", "Tensor", TensorValue((4,), "float32")), Argument("dim", "int", 0))
+    plan = ReplayPlan("aten::softmax", "int", schema, (*values, Argument("dtype", "ScalarType?", None)))
+    told = through_a_file(plan)
+    assert (list(told["positional"]), told.get("keyword")) == (["self", "dim"], None)
+    assert plan_from_json(told) == plan
+    schema = 'aten::f(Tensor self, int dim=-1, float p=2, int[2] size=1, *, str how="a", bool last=False) -> Tensor'
+    given = {"dim": (-1, "int"), "p": (2.0, "float"), "size": ((1, 2), "int[2]")}
+    more = tuple(Argument(name, kind, value) for name, (value, kind) in given.items())
+    by_name = (Argument("how", "str", "a", "it is not recorded"), Argument("last", "bool", True))
+    plan = ReplayPlan("aten::f", "", schema, (values[0], *more), by_name)
+    told = through_a_file(plan)
+    assert (list(told["positional"]), told["keyword"]) == (["self"], {"size": [1, 2], "last": True})
+    assert told["assumed"] == {"how": "it is not recorded"}
+    assert [(one.name, one.value, one.assumed) for one in plan_from_json(told).arguments] == [
+        (one.name, one.value, one.assumed) for one in plan.arguments
+    ]

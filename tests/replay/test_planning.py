@@ -1,21 +1,32 @@
-"""Plans: values of every type, what is assumed, what an execution trace adds, and how much of traces is planned."""
+"""Plans of calls: which arguments, which have none, and those of custom operations."""
 
 from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace as with_field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from calls_to_replay import MM, calls
+from msgspec.structs import replace
 from recorded_calls import NOTHING, Around, call, listed, scalar, tensor, tensors
+from replay_plans import plan_in
 
 from corpus import kineto_traces, loaded, parametrize
+from tracelens_graph.errors import CannotReplay, ExtensionError, NotAPlanError
 from tracelens_graph.execution.sides import Argument as Observed
-from tracelens_graph.replay.arguments import Fill, Named, TensorValue
-from tracelens_graph.replay.planning import plan, plan_call, plan_of
-from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
-from tracelens_graph.replay.signatures import charge, signatures, with_schema
+from tracelens_graph.extensions.extension import Extension
+from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.replay.calls import UNREADABLE
+from tracelens_graph.replay.plan_json import plan_from_json, plan_json
+from tracelens_graph.replay.planned import Plans, planned
+from tracelens_graph.replay.planning import plan, plan_call, plan_custom, plan_of
+from tracelens_graph.replay.replay_plan import Argument, Fill, Named, ReplayPlan, TensorValue
+from tracelens_graph.replay.signatures import charge, charge_all, signatures, with_schema
 from tracelens_graph.schema import Kind
 
 
@@ -259,3 +270,166 @@ def test_planning_is_fast(path: Path) -> None:
         with suppress(CannotReplay):
             plan(node)
     assert (time.process_time() - begin) / len(ops) < 2e-3  # a tenth of this where nothing else runs
+
+
+# --- Calls that no machine can make, or whose records are no records, have no plan
+
+BIG = 1 << 62
+TOO_LARGE = "its tensors are larger than any memory"
+NOT_GIVEN = "a tensor that it needs is not recorded"
+TOO_MANY_BITS = "a number has more than 64 bits"
+FLOAT = tensor(4, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (((None, "float", (4, 1), ""), FLOAT), "sizes of a tensor cannot be read"),
+        ((("x", "float", (4, 1), ""), FLOAT), UNREADABLE),
+        ((((1.5, 2), "float", (4, 1), ""), FLOAT), UNREADABLE),
+        ((((True, 2), "float", (4, 1), ""), FLOAT), UNREADABLE),
+        (((((4,) * 2, "a"), "float", (4, 1), ""), FLOAT), UNREADABLE),
+        ((tensor(10**30, 1), FLOAT), UNREADABLE),
+        ((tensor(4, 4, strides=(10**30, 1)), FLOAT), UNREADABLE),
+        ((tensor(4, 4, strides=(4,)), FLOAT), UNREADABLE),
+        ((tensor(4, 4, strides=(4, 1, 1)), FLOAT), UNREADABLE),
+        ((tensor(4, 4, strides=(-4, 1)), FLOAT), UNREADABLE),
+        ((((4, 4), "float", 7, ""), FLOAT), UNREADABLE),
+        ((((4, 4), "float", ("a", "b"), ""), FLOAT), UNREADABLE),
+        ((tensor(BIG, BIG, strides=(1, 1)), FLOAT), TOO_LARGE),
+        ((tensor(4, 4, strides=(BIG, 1)), FLOAT), TOO_LARGE),
+        ((tensor(*[1] * 65), FLOAT), TOO_LARGE),
+        ((NOTHING, FLOAT), NOT_GIVEN),
+        ((((4, 4), "", (4, 1), ""), FLOAT), NOT_GIVEN),
+        ((FLOAT, ((4, 4), "", (4, 1), "")), NOT_GIVEN),
+        ((NOTHING, NOTHING), NOT_GIVEN),
+    ],
+)
+def test_products_that_cannot_be(arguments: tuple[Any, Any], reason: str) -> None:
+    with pytest.raises(CannotReplay) as error:
+        plan_of(call("mm", *arguments))
+    assert error.value.reason == reason
+
+
+def test_undefined_tensors_behind_the_first_are_passed_as_such() -> None:
+    made = plan_of(call("mm", FLOAT, NOTHING))
+    assert [one.value for one in made.arguments][1] is None
+
+
+@pytest.mark.parametrize("part", ["dims", "strides"])
+@pytest.mark.parametrize("entries", [((4, 4),), ((4, 4),) * 3])
+def test_as_many_sizes_and_strides_as_arguments(part: str, entries: tuple[Any, ...]) -> None:
+    made = call("mm", FLOAT, FLOAT)
+    with pytest.raises(CannotReplay, match=UNREADABLE):
+        plan_of(with_field(made, recorded=replace(made.recorded, **{part: entries})))
+
+
+def test_lists_of_tensors_with_other_strides() -> None:
+    dims, kind, _, value = tensors((4, 4), (2, 2))
+    with pytest.raises(CannotReplay, match=UNREADABLE):
+        plan_of(call("cat", (dims, kind, ((4, 1), (1,)), value), scalar("0")))
+
+
+def test_numbers_of_more_than_64_bits() -> None:
+    for text, fits in ((str(2**63), True), (str(2**64), False), (str(-(2**63) - 1), False)):
+        made = call("full", listed("[2]"), scalar(text), NOTHING, NOTHING, NOTHING, NOTHING)
+        if fits:
+            assert plan_of(made)
+        else:
+            with pytest.raises(CannotReplay, match=TOO_MANY_BITS):
+                plan_of(made)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(FLOAT, FLOAT), (tensor(0, 4), tensor(4, 0)), (tensor(4, 4, strides=(0, 0)), FLOAT), (tensor(BIG >> 4, 1), FLOAT),
+     (((4, 4), "float", (), ""), FLOAT), (((4, 4), "float", "", ""), FLOAT)],
+)  # fmt: skip
+def test_what_can_be_is_read_again(arguments: tuple[Any, Any]) -> None:
+    made = plan_of(call("mm", *arguments))
+    assert plan_from_json(plan_json(made)) == made
+
+
+def test_bytes_of_a_tensor() -> None:
+    assert TensorValue((4, 4), "float32").bytes == 64
+    assert TensorValue((4, 4), "float32", (1, 8)).bytes == 4 * (3 + 24 + 1)
+    assert TensorValue((4, 0), "float32", (1, 8)).bytes == 0
+    assert TensorValue((4,), "bfloat16", offset=2, reach=3).bytes == 12
+    assert TensorValue((4,), "bfloat16", reach=30).bytes == 60
+
+
+def test_bytes_of_tensors_that_share_memory() -> None:
+    shapes = [((8,), 0), ((4,), 0), ((2,), 1), ((16,), None), ((16,), None)]
+    values = tuple(TensorValue(shape, "float32", storage=storage) for shape, storage in shapes)
+    arguments = (Argument("a", "Tensor[]", values), Argument("b", "int", 3))
+    assert ReplayPlan("a::b", "", "a::b(Tensor[] a, int b) -> ()", arguments).bytes == 4 * (8 + 2 + 32)
+
+
+# --- Custom operations: planned by the schema of a replayer, which says what registers them
+
+FUSED = "my::fused(Tensor a, Tensor b) -> Tensor"
+UID = 10
+"""Of the call in the trace."""
+
+
+@pytest.fixture
+def core() -> Core:
+    return load_core(calls())
+
+
+def test_a_replayer_gives_schema_imports_and_fills(core: Core) -> None:
+    replayer = Replayer(FUSED, imports=["my.ops"], fills={"b": {"fill": "integers", "high": 8}})
+    made = plan_custom(core, core.row(UID), replayer)
+    first, second = (one.value for one in made.positional)
+    assert isinstance(first, TensorValue)
+    assert isinstance(second, TensorValue)
+    assert (made.op, made.schema, made.imports) == ("my::fused", FUSED, ("my.ops",))
+    assert (first.shape, first.fill, second.fill) == ((8, 16), Fill(), Fill("integers", {"high": 8}))
+    assert made.recorded.dims == ((8, 16), (16, 4))
+    assert MM["Input_Dims"] == [[8, 16], [16, 4]]
+
+
+@pytest.mark.parametrize(
+    ("schema", "fills", "said"),
+    [
+        ("my::fused(Tensor) -> Tensor", {}, "no parameter of an operator"),
+        (FUSED, {"c": {}}, "fills c, and its schema has a, b"),
+        (FUSED, {"a": {"fill": "nonsense"}}, "nothing fills by 'nonsense'"),
+        (FUSED, {"a": {"fill": "zeros", "high": 3}}, "zeros takes no high"),
+    ],
+)
+def test_what_is_wrong_with_a_replayer_is_told(core: Core, schema: str, fills: Any, said: str) -> None:
+    with pytest.raises(ExtensionError, match=f"the replayer of my::fused.*{said}"):
+        plan_custom(core, core.row(UID), Replayer(schema, fills=fills))
+
+
+def test_a_schema_that_does_not_fit_the_trace_is_refused(core: Core) -> None:
+    with pytest.raises(CannotReplay, match="schema has 1 arguments, the trace 2; the schema of the version"):
+        plan_custom(core, core.row(UID), Replayer("my::fused(Tensor a) -> Tensor"))
+    with pytest.raises(CannotReplay, match="no known schema takes these arguments"):
+        plan_custom(core, core.row(UID), Replayer("my::fused(Tensor a, int b) -> Tensor"))
+
+
+def test_windows_with_the_extension_plan_it(core: Core) -> None:
+    row = core.row(UID)
+    assert planned(core, row).reason == "custom op"
+    extension = Extension(replayers={"my::fused": Replayer(FUSED)})
+    w = extension.of(core)
+    plans = Plans(signatures(charge_all(w)))
+    place = plans.signatures.names.index("my::fused")
+    assert plans[place].plan is not None
+    # What it launches itself is charged to it, what the operation below it launches to that one.
+    assert plans.signatures.charged_ns[place] == 37_000
+
+
+def test_programs_import_its_modules_and_nothing_else(core: Core) -> None:
+    replayer = Replayer(FUSED, imports=["my.ops", "other"])
+    made = plan_custom(core, core.row(UID), replayer)
+    source = made.script(full=True)
+    assert plan_in(source)["imports"] == ["my.ops", "other"]
+    assert "needs PyTorch and my.ops, other." in source
+    assert "import my.ops\nimport other\n" in made.script()
+    assert "return torch.ops.my.fused.default(a, b)" in made.script()
+    assert plan_from_json(plan_json(made)) == made
+    with pytest.raises(NotAPlanError, match="imports"):
+        plan_from_json(plan_json(made) | {"imports": ["my.ops; import os"]})

@@ -2,52 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
+from msgspec.structs import replace
 from recorded_calls import NOTHING, call, scalar, tensor
 
-from tracelens_graph.replay.arguments import Fill, Named, TensorValue
+from tracelens_graph.errors import CannotReplay, NoTorchError
 from tracelens_graph.replay.planning import plan_of
-from tracelens_graph.replay.replay_plan import CannotReplay
-from tracelens_graph.replay.run import NoTorchError, by_name, made, run
-from tracelens_graph.replay.schemas import parse
+from tracelens_graph.replay.replay_plan import Argument, Fill, Named, TensorValue
+from tracelens_graph.replay.run import made, run
 
 HAS_TORCH = find_spec("torch") is not None
 
 SOFTMAX = plan_of(call("softmax", tensor(4, 5), scalar("-1"), NOTHING))
 
 
-def test_the_same_schema_changes_nothing() -> None:
-    positional, keyword = by_name(SOFTMAX, parse(SOFTMAX.schema))
-    assert [one.name for one in positional] == ["self", "dim", "dtype"]
-    assert keyword == []
-
-
-def test_parameters_that_moved_or_came_are_mapped_by_name() -> None:
-    newer = parse("aten::softmax.int(Tensor self, *, bool fast=False, int dim, ScalarType? dtype=None) -> Tensor")
-    positional, keyword = by_name(SOFTMAX, newer)
-    assert [one.name for one in positional] == ["self"]
-    assert [one.name for one in keyword] == ["dim", "dtype"]
-
-
-def test_behind_a_new_parameter_arguments_are_given_by_name() -> None:
-    newer = parse("aten::softmax.int(Tensor self, bool fast=False, int dim=0, ScalarType? dtype=None) -> Tensor")
-    positional, keyword = by_name(SOFTMAX, newer)
-    assert ([one.name for one in positional], [one.name for one in keyword]) == (["self"], ["dim", "dtype"])
-
-
-def test_a_parameter_that_went_must_have_had_its_default() -> None:
-    assert len(by_name(SOFTMAX, parse("aten::softmax.int(Tensor self, int dim) -> Tensor"))[0]) == 2
-    with pytest.raises(CannotReplay, match="with the parameter dim"):
-        by_name(SOFTMAX, parse("aten::softmax.int(Tensor self, ScalarType? dtype=None) -> Tensor"))
-    with pytest.raises(CannotReplay, match="without scale"):
-        by_name(SOFTMAX, parse("aten::softmax.int(Tensor self, int dim, float scale) -> Tensor"))
-
-
 if HAS_TORCH:
     import torch
+
+    def test_what_this_pytorch_does_not_have() -> None:
+        other = replace(SOFTMAX, overload="other")
+        with pytest.raises(CannotReplay, match="the installed PyTorch has no such operator"):
+            run(other, "cpu")
+        more = replace(SOFTMAX, keyword=(Argument("fast", "bool", True),))
+        with pytest.raises(CannotReplay, match="with the parameter fast"):
+            run(more, "cpu")
 
     def test_a_plan_runs() -> None:
         assert run(SOFTMAX, "cpu").sum().item() == pytest.approx(4)

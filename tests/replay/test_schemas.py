@@ -1,11 +1,28 @@
+"""Schemas of operations, and which of them may be called."""
+
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recorded_calls import NOTHING, call, scalar
 
-from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.replay.schemas import TypeParts, literal, parse, schemas_of, type_parts, version_key
+from tracelens_graph.errors import CannotReplay, TraceLensGraphError
+from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.replay.planning import plan_of
+from tracelens_graph.replay.schemas import (
+    REACHES_OUT,
+    TypeParts,
+    literal,
+    parse,
+    reaches_out,
+    schemas_of,
+    type_parts,
+    version_key,
+    why_not,
+)
 
 
 def test_a_schema_is_read_with_aliases_defaults_and_keywords() -> None:
@@ -77,3 +94,64 @@ def test_the_table_has_old_and_new_forms() -> None:
 def test_newer_schemas_come_first() -> None:
     versions = [version_key(one.last) for one in schemas_of("aten::scaled_dot_product_attention")]
     assert versions == sorted(versions, reverse=True)
+
+
+# --- Operations that may be called are those that reach nothing but tensors
+
+
+def why(call: str, known: Sequence[Replayer] = ()) -> str:
+    op, _, overload = call.rpartition(".")
+    return why_not(op.replace(".", "::"), "" if overload == "default" else overload, [one.schema for one in known])
+
+
+@pytest.mark.parametrize("name", ["aten.mm.default", "aten.add.Tensor", "aten.div.Tensor_mode", "prims.sin.default"])
+def test_operations_of_pytorch(name: str) -> None:
+    assert why(name) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("aten.from_file.default", REACHES_OUT),
+        ("aten.from_file.out", REACHES_OUT),
+        ("aten.save.default", "neither"),
+        ("aten.mm.other", "neither"),
+        ("acme.fused.default", "neither"),
+        ("inductor._reinterpret_tensor.default", "neither"),
+        ("aten.mm", "neither"),
+        ("mm", "neither"),
+    ],
+)
+def test_others_are_refused(name: str, reason: str) -> None:
+    assert reason in why(name)
+
+
+def test_operations_of_an_extension() -> None:
+    known = [Replayer("acme::fused(Tensor x) -> Tensor"), Replayer("acme::dump(Tensor x, str out_file) -> ()")]
+    assert why("acme.fused.default", known) == ""
+    assert "neither" in why("acme.fused.other", known)
+    assert "neither" in why("acme.more.default", known)
+    assert REACHES_OUT in why("acme.dump.default", known)
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ("a::b(str filename) -> ()", True),
+        ("a::b(str? save_path=None) -> ()", True),
+        ("a::b(str[] cmd) -> ()", True),
+        ("a::save(Tensor x, str to) -> ()", True),
+        ("a::load(Storage x) -> ()", True),
+        ("a::save(Tensor x) -> ()", False),
+        ("a::einsum(str equation, int[]? path=None) -> ()", False),
+        ("a::b(str profile) -> ()", False),
+    ],
+)
+def test_names_of_parameters_tell(schema: str, expected: bool) -> None:
+    assert reaches_out(parse(schema)) is expected
+
+
+def test_no_plan_is_made_of_them() -> None:
+    recorded = call("from_file", NOTHING, scalar("True"), scalar("8"), *[NOTHING] * 4)
+    with pytest.raises(CannotReplay, match=REACHES_OUT):
+        plan_of(recorded)

@@ -1,25 +1,27 @@
-"""Sequences of operations as one program."""
+"""Sequences: where they are taken from, which operations they hold, what they share."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import replace as with_field
 from typing import Any
 
 import pytest
 from calls_to_replay import MM, calls
 from execution_nodes import Node, T, linked_core
-from handmade import span
+from handmade import small_trace, span
+from msgspec.structs import replace
 from replay_plans import plan_in
 
 from corpus import CHECKOUT
-from tracelens_graph.errors import AnalysisError
+from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.extensions.extension import Extension
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.replay.arguments import uses
 from tracelens_graph.replay.plan_json import plan_from_json
-from tracelens_graph.replay.sequence import SequencePlan, _is_passed_on, sequence
+from tracelens_graph.replay.replay_plan import uses
+from tracelens_graph.replay.sequence import SequencePlan, _is_passed_on, place, sequence
+from tracelens_graph.schema import Kind
 
 EXAMPLE = CHECKOUT / "examples/traces"
 RELU = "aten::relu(Tensor self) -> Tensor"
@@ -166,10 +168,10 @@ def test_strides_of_results_that_are_passed_on_are_not_assumed() -> None:
         for step, text in zip(found.steps, ("first", "second"), strict=True)
     )
     steps = (
-        replace(step, call=replace(step.call, plan=plan))
+        with_field(step, call=with_field(step.call, plan=plan))
         for step, plan in zip(found.steps, (first, second), strict=True)
     )
-    assert replace(found, steps=tuple(steps)).assumed == ("aten::relu self: first",)
+    assert with_field(found, steps=tuple(steps)).assumed == ("aten::relu self: first",)
     [given], [passed_on] = (step.call.uses for step in found.steps)
     made = {found.steps[0].call.makes[0][0]}
     assert not _is_passed_on(given, made)
@@ -198,3 +200,77 @@ def test_hostile_names_stay_data(hostile: str) -> None:
     found = sequence(g, 0)
     source = found.script()
     assert plan_in(source, "sequence")["steps"]
+
+
+# --- Where sequences are taken from: uids and names, and of several nodes the one with the most time
+
+
+def core(*events: dict[str, Any]) -> Core:
+    return load_core({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "traceEvents": list(events)})
+
+
+def launched(ts: float, dur: float, number: int, tid: int = 100) -> list[dict[str, Any]]:
+    """An op, its launch and its kernel."""
+    return [
+        span("cpu_op", f"aten::op{number}", ts, 10, tid=tid),
+        span("cuda_runtime", "cudaLaunchKernel", ts + 1, 2, tid=tid, correlation=number),
+        span("kernel", f"kernel{number}", ts + 50, dur, 0, 7, device=0, stream=7, correlation=number),
+    ]
+
+
+def ops(g: Core, under: int | str) -> list[str]:
+    found = place(g, under)
+    return [g.names[g.columns.name[row]] for row in range(len(g.columns)) if found.holds[row] and _is_op(g, row)]
+
+
+def _is_op(g: Core, row: int) -> bool:
+    return bool(g.columns.kind[row] == Kind.Op)
+
+
+@pytest.fixture
+def two_modules() -> Core:
+    return core(
+        span("python_function", "nn.Module: Block_0", 0, 100), *launched(10, 5, 1),
+        span("python_function", "nn.Module: Block_0", 200, 100), *launched(210, 30, 2), *launched(230, 1, 3),
+        span("python_function", "nn.Module: Block_0", 400, 100), *launched(410, 20, 4),
+    )  # fmt: skip
+
+
+def test_of_several_modules_the_one_with_the_most_gpu_time_is_taken(two_modules: Core) -> None:
+    found = place(two_modules, "Block_0")
+    assert (found.name, found.others) == ("nn.Module: Block_0", 2)
+    assert ops(two_modules, "nn.Module: Block_0") == ["aten::op2", "aten::op3"]
+
+
+def test_a_uid_is_one_node(two_modules: Core) -> None:
+    assert ops(two_modules, 0) == ["aten::op1"]
+    assert place(two_modules, 0).others == 0
+    assert ops(two_modules, 1) == ["aten::op1"]
+
+
+def test_without_gpu_work_the_longest_is_taken() -> None:
+    g = core(span("cpu_op", "aten::mm", 0, 10), span("cpu_op", "aten::mm", 20, 30), span("cpu_op", "aten::relu", 25, 5))
+    assert place(g, "aten::mm").row == g.row(1)
+    assert ops(g, "aten::mm") == ["aten::mm", "aten::relu"]
+
+
+def test_an_annotation_holds_its_thread_and_a_step_its_process() -> None:
+    g = core(
+        span("user_annotation", "part", 0, 300), span("user_annotation", "ProfilerStep#1", 0, 300),
+        *launched(10, 5, 1), *launched(100, 5, 2, tid=200),
+        span("user_annotation", "part", 400, 100), *launched(410, 99, 3),
+    )  # fmt: skip
+    assert ops(g, "ProfilerStep#1") == ["aten::op1", "aten::op2"]
+    assert ops(g, "part") == ["aten::op3"]
+    assert ops(g, 0) == ["aten::op1"]
+
+
+def test_errors_say_what_there_is() -> None:
+    g = load_core(small_trace())
+    with pytest.raises(AnalysisError, match=r"no module, function, op, annotation or step 'Linear_1'; did you mean Li"):
+        place(g, "Linear_1")
+    with pytest.raises(NodeNotFoundError):
+        place(g, 1000)
+    kernel = next(node for node in g.find("Kernel"))
+    with pytest.raises(AnalysisError, match="is a Kernel, which nothing is below"):
+        place(g, kernel.uid)

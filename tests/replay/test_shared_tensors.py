@@ -5,8 +5,8 @@ from __future__ import annotations
 from execution_nodes import Node, T, linked_core
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.replay.arguments import Use
 from tracelens_graph.replay.planning import plan_call
+from tracelens_graph.replay.replay_plan import Use
 from tracelens_graph.replay.shared_tensors import LinkedCall, Sharing, link
 
 RELU = "aten::relu(Tensor self) -> Tensor"

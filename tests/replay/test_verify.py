@@ -1,29 +1,33 @@
-"""The round trip: every outcome, and what its row says. Scripts of these tests write profiles that are given."""
+"""The round trip: what may run, every outcome, and what its row says."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace as with_field
 from pathlib import Path
 from typing import Any
 
 import fake_torch
 import pytest
+from calls_to_replay import calls
 from fake_torch import call, profile, writing
+from msgspec.structs import replace
+from replay_plans import converted, mm, scaled
 
-from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.replay.arguments import Argument, TensorValue
-from tracelens_graph.replay.folder import INDEX, Program, write_folder
-from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced
+from tracelens_graph.errors import ForeignProgramError, NotAPlanError, TraceLensGraphError
+from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.replay.folder import INDEX, Program, read_folder, write_folder
+from tracelens_graph.replay.replay_plan import Argument, Recorded, ReplayPlan, TensorValue, Traced
+from tracelens_graph.replay.sequence import sequence
 from tracelens_graph.replay.tables import OUTCOMES
 from tracelens_graph.replay.verify import verify as verifying
-from tracelens_graph.replay.verify.batches import Ran
-from tracelens_graph.replay.verify.observed import Observed
-from tracelens_graph.replay.verify.outcomes import compared
-from tracelens_graph.replay.verify.verify import verify
+from tracelens_graph.replay.verify.processes import Ran
+from tracelens_graph.replay.verify.verify import Observed, compared, trusted, verify
 from tracelens_graph.tables.table import Table
 
 DIMS = ((4, 8), (8, 2))
@@ -59,7 +63,7 @@ def verified(folder: Path, *programs: Program, edited: str = "", **options: Any)
     return verify(folder / "scripts", **options)
 
 
-def program(number: int, source: str, *plans: ReplayPlan, kind: Any = "op") -> Program:
+def program(number: int, source: str, *plans: ReplayPlan, kind: Any = "full") -> Program:
     told: list[Any] = [one.json() for one in plans or (MM,)]
     form: dict[str, Any] = {"sequence": {"steps": [{"plan": one} for one in told]}, "triton": {"plan": told[0]}}
     return Program(f"{number:03d}.py", kind, source, form.get(kind, told))
@@ -155,7 +159,7 @@ def test_without_torch_the_rest_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 def test_scripts_are_checked_before_they_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(fake_torch.install(tmp_path)))
     ran = tmp_path / "ran"
-    write_folder(tmp_path / "scripts", [Program.of(MM, "001.py"), Program.of(MM, "002.py")], "trace.json")
+    write_folder(tmp_path / "scripts", [Program.of(MM, "001.py", full=True), Program.of(MM, "002.py")], "trace.json")
     (tmp_path / "scripts/002.py").unlink()
     with open(tmp_path / "scripts/001.py", "a") as file:
         file.write(f"open({str(ran)!r}, 'w')\n")
@@ -178,12 +182,12 @@ def test_a_plan_that_cannot_be_read_loses_its_script_alone(tmp_path: Path, monke
     monkeypatch.setenv("PYTHONPATH", str(fake_torch.install(tmp_path)))
     monkeypatch.setattr(verifying, "run_scripts", lambda scripts, *_: (Ran("cpu", 1, "it ran") for _ in scripts))
     folder = tmp_path / "scripts"
-    write_folder(folder, [Program.of(MM, "001.py"), Program.of(MM, "002.py")], "trace.json")
+    write_folder(folder, [Program.of(MM, "001.py", full=True), Program.of(MM, "002.py", full=True)], "trace.json")
     index = json.loads((folder / INDEX).read_text())
-    index["operations"][0]["plan"]["positional"][0]["name"] = "self\n"
+    index["operations"][0]["plan"]["positional"]["self\n"] = None
     (folder / INDEX).write_text(json.dumps(index))
     refused, ran = verify(folder).records()
-    assert (refused["outcome"], refused["why"].startswith("positional[0].name: ")) == (
+    assert (refused["outcome"], refused["why"].startswith("positional: ")) == (
         "refused", True
     )  # fmt: skip
     assert (ran["outcome"], ran["why"]) == ("failed", "it ran")
@@ -228,3 +232,101 @@ def test_ops_below_are_compared_where_they_are_known() -> None:
     assert compared(replace(MM, traced=Traced()), seen, on_gpu=False).outcome == "equal"
     assert compared(MM, seen, on_gpu=True).outcome == "equal arguments"
     assert compared(MM, seen, on_gpu=False).outcome == "other children"
+
+
+# --- Programs of a folder that somebody else made do not run, whatever their index says
+
+FROM_FILE = ReplayPlan(
+    "aten::from_file", "",
+    "aten::from_file(str filename, bool? shared=None, int? size=0, *, ScalarType? dtype=None, Layout? layout=None, "
+    "Device? device=None, bool? pin_memory=None) -> Tensor",
+    (Argument("filename", "str", "mine"), Argument("shared", "bool?", True), Argument("size", "int?", 5)),
+)  # fmt: skip
+CUSTOM = ReplayPlan("acme::f", "", "acme::f(int x) -> int", (Argument("x", "int", 1),), imports=("acme.ops",))
+ACME = Replayer("acme::f(int x) -> int", ["acme.ops"])
+
+
+def written(folder: Path, plan: ReplayPlan, full: bool = False) -> Program:
+    write_folder(folder, [Program.of(plan, "a.py", full)], "t")
+    return read_folder(folder)[0]
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("plan", [mm(), scaled((2,), (3, 4)), scaled(), converted()])
+def test_what_is_written_may_run(plan: ReplayPlan, full: bool, tmp_path: Path) -> None:
+    program = written(tmp_path, plan, full)
+    assert program.kind == ("full" if full else "op")
+    assert trusted(program, tmp_path) == (plan,)
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        (FROM_FILE, "reaches files"),
+        (CUSTOM, "imports acme.ops; give the extension"),
+        (replace(CUSTOM, imports=()), "neither an operation of PyTorch"),
+    ],
+)
+def test_what_reaches_out_is_refused(plan: ReplayPlan, why: str, tmp_path: Path) -> None:
+    with pytest.raises(ForeignProgramError, match=why):
+        trusted(written(tmp_path, plan), tmp_path)
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda path: path.write_text(mm(8).script()), "not what is written for its plan"),
+        (lambda path: path.write_text(mm().script(full=True)), "not what is written for its plan"),
+        (lambda path: path.write_text(path.read_text() + "# more\n"), "not what is written for its plan"),
+        (lambda path: path.write_text("print()\n" + path.read_text()), "not what is written for its plan"),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n")), "not what is written for its plan"),
+        (lambda path: path.write_text(path.read_text().replace("[10:]", "[11:]")), "not what is written"),
+        (lambda path: path.write_bytes(b"\xff" * 9), "not what is written for its plan"),
+        (_pipe, "no file"),
+        (_folder, "no file|irectory"),
+    ],
+)
+def test_what_is_not_as_written_is_refused(change: Callable[[Path], None], why: str, tmp_path: Path) -> None:
+    program = written(tmp_path, mm())
+    change(tmp_path / "a.py")
+    with pytest.raises((ForeignProgramError, OSError), match=why):
+        trusted(program, tmp_path)
+
+
+def test_operations_of_the_extension_that_is_given(tmp_path: Path) -> None:
+    program = written(tmp_path, CUSTOM)
+    assert trusted(program, tmp_path, [ACME]) == (CUSTOM,)
+    with pytest.raises(ForeignProgramError, match="imports acme.ops"):
+        trusted(program, tmp_path, [with_field(ACME, imports=["other"])])
+
+
+def test_a_sequence_calls_what_its_plans_do(tmp_path: Path) -> None:
+    made = sequence(load_core(calls()), "aten::matmul")
+    write_folder(tmp_path, [Program.of(made, made.file_name)], "t")
+    (program,) = read_folder(tmp_path)
+    assert trusted(program, tmp_path) == made.plans
+    program.plan["steps"][0]["plan"] = FROM_FILE.json()
+    with pytest.raises(ForeignProgramError, match="reaches files"):
+        trusted(with_field(program), tmp_path)
+    with pytest.raises(ForeignProgramError, match="not what is written"):
+        trusted(with_field(program, plan=[]), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["sequence", "collectives", "triton", "instruction"])
+def test_the_kind_is_that_of_the_program(kind: str, tmp_path: Path) -> None:
+    write_folder(tmp_path, [Program.of(mm(), "a.py")], "t")
+    index = json.loads((tmp_path / INDEX).read_text())
+    index["operations"][0]["kind"] = kind
+    (tmp_path / INDEX).write_text(json.dumps(index))
+    with pytest.raises((ForeignProgramError, NotAPlanError)):
+        trusted(read_folder(tmp_path)[0], tmp_path)

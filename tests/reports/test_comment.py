@@ -14,7 +14,7 @@ from verdict_lines import Line
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.across.compare import compare
-from tracelens_graph.analyses.diagnosis.op_advice import op_advice
+from tracelens_graph.analyses.diagnosis.families import op_advice
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
 from tracelens_graph.analyses.ops.top_ops import top_ops

@@ -13,13 +13,14 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from tracelens_graph.errors import CannotReplay
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.planning import plan_call
-from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
+from tracelens_graph.replay.replay_plan import ReplayPlan, Traced, Work
 from tracelens_graph.replay.run import prepared
-from tracelens_graph.replay.verify.observed import observed
-from tracelens_graph.replay.verify.outcomes import Outcome, compared
+from tracelens_graph.replay.short_program import short_program
+from tracelens_graph.replay.verify.verify import Outcome, compared, observed
 from tracelens_graph.schema import Kind
 
 AT_ONCE = 400
@@ -67,13 +68,14 @@ class Tally:
         return found
 
 
-def check(trace: Path, execution_trace: Path | None, folder: Path) -> Tally:
+def check(trace: Path, execution_trace: Path | None, folder: Path, form: str = "plan") -> Tally:
     """Plan each call of an aten op, run each different plan once, and compare.
 
     Args:
         trace: what the profiler recorded.
         execution_trace: that of the same run, if it is to be used.
         folder: for the recordings of the replays.
+        form: what is run: the `plan` in this process, or the `short` program of it, where there is one.
     """
     core = load_core(str(trace), et=str(execution_trace) if execution_trace else None, processes=1)
     found, plans = Tally(), {}
@@ -97,7 +99,9 @@ def check(trace: Path, execution_trace: Path | None, folder: Path) -> Tally:
             plans[key] = (known[0], known[1] + 1, row)
     found.seconds, found.signatures = time.perf_counter() - begun, len(plans)
     of_plans = list(plans.values())
-    for (plan, number, row), outcome in zip(of_plans, outcomes([one[0] for one in of_plans], folder), strict=True):
+    for (plan, number, row), outcome in zip(
+        of_plans, outcomes([one[0] for one in of_plans], folder, form), strict=True
+    ):
         found.add(
             plan.op, outcome.outcome, outcome.why if outcome.outcome not in RUNS[:2] else "", number, shown(core, row)
         )
@@ -117,18 +121,29 @@ def shown(core: Core, row: int) -> str:
     return f"{core.names[core.columns.name[row]]} {told}"
 
 
-def outcomes(plans: Sequence[ReplayPlan], folder: Path) -> Iterator[Outcome]:
+def outcomes(plans: Sequence[ReplayPlan], folder: Path, form: str) -> Iterator[Outcome]:
     """How each plan comes out."""
     for begin in range(0, len(plans), AT_ONCE):
-        yield from _outcomes_at_once(plans[begin : begin + AT_ONCE], folder / f"replayed-{begin}.json")
+        yield from _outcomes_at_once(plans[begin : begin + AT_ONCE], folder / f"replayed-{begin}.json", form)
 
 
-def _outcomes_at_once(plans: Sequence[ReplayPlan], file: Path) -> Iterator[Outcome]:
+def made(plan: ReplayPlan, form: str) -> Callable[[], Any]:
+    """The call of a plan, with its arguments made."""
+    source = short_program(plan) if form == "short" else ""
+    if not source:
+        return prepared(plan, "cpu")
+    program: dict[str, Any] = {"__name__": "program"}
+    exec(compile(source, plan.op, "exec"), program)
+    call: Callable[[], Any] = program["call"]
+    return call
+
+
+def _outcomes_at_once(plans: Sequence[ReplayPlan], file: Path, form: str) -> Iterator[Outcome]:
     calls: list[Callable[[], Any] | None] = []
     failures: dict[int, str] = {}
     for at, plan in enumerate(plans):
         try:
-            calls.append(prepared(plan, "cpu"))
+            calls.append(made(plan, form))
         except Exception as error:
             calls.append(None)
             failures[at] = f"arguments: {_line(error)}"

@@ -4,6 +4,7 @@
     python tests/torch_proof/prove.py workloads cnn sparse  some workloads, without and with an execution trace
     python tests/torch_proof/prove.py opinfo 0 50           entries of PyTorch's own table of operators, from and to
     --json FILE    all that did not come out equal, with an example of each
+    --short        run the short programs of calls, where they have one, in place of their plans
     --processes N  as many at once
 
 A call is equal if its replay is recorded with the same name, types, shapes, strides and values, and calls the same ops
@@ -42,13 +43,13 @@ BATCH = {"workloads": 1, "opinfo": 40}
 """Programs of one process."""
 
 
-def worked(kind: str, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def worked(kind: str, form: str, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """What a worker tells of each program; what crashes it, or takes too long, is left out of the next one's."""
     left = list(names)
     while left:
         with tempfile.TemporaryDirectory() as folder:
             out, messages = Path(folder) / "told.jsonl", Path(folder) / "messages"
-            command = [sys.executable, str(HERE / "worker.py"), kind, str(out), *left]
+            command = [sys.executable, str(HERE / "worker.py"), kind, form, str(out), *left]
             with open(messages, "wb") as errors:
                 try:
                     ended: Any = subprocess.run(
@@ -67,13 +68,15 @@ def worked(kind: str, names: Sequence[str]) -> Iterator[dict[str, Any]]:
                 left.remove(lost)
 
 
-def proved(kind: str, names: Sequence[str], processes: int) -> tuple[dict[str, dict[str, Tally]], dict[str, str]]:
+def proved(
+    kind: str, form: str, names: Sequence[str], processes: int
+) -> tuple[dict[str, dict[str, Tally]], dict[str, str]]:
     """Tallies by part and program, and what was lost."""
     parts: dict[str, dict[str, Tally]] = {kind: {}}
     lost: dict[str, str] = {}
     batches = [names[at :: -(-len(names) // BATCH[kind])] for at in range(-(-len(names) // BATCH[kind]))]
     with ThreadPoolExecutor(processes) as pool:
-        for told in pool.map(lambda batch: list(worked(kind, batch)), batches):
+        for told in pool.map(lambda batch: list(worked(kind, form, batch)), batches):
             for one in told:
                 if "error" in one:
                     lost[one["done"]] = one["error"]
@@ -137,6 +140,7 @@ def main() -> int:
     parser.add_argument("kind", nargs="?", choices=["all", "workloads", "opinfo"], default="all")
     parser.add_argument("names", nargs="*")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--short", action="store_true")
     parser.add_argument("--processes", type=int, default=2)
     asked = parser.parse_args()
     is_good, report = True, {}
@@ -149,7 +153,7 @@ def main() -> int:
 
             begin, end = map(int, names or (0, len(op_db)))
             names = [str(number) for number in range(begin, min(end, len(op_db)))]
-        parts, lost = proved(kind, names, asked.processes)
+        parts, lost = proved(kind, "short" if asked.short else "plan", names, asked.processes)
         for part, tallies in parts.items():
             tally = whole(tallies)
             print(summary(part, tallies).text(140))

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from recording import record
 from replay_plans import mm, scaled
 
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.replay.arguments import Argument, Fill, TensorValue
+from tracelens_graph.replay.planning import plan_call
 from tracelens_graph.replay.program_text import program
-from tracelens_graph.replay.replay_plan import ReplayPlan
-from tracelens_graph.replay.schemas import parse
-from tracelens_graph.replay.verify.observed import outermost_ops
+from tracelens_graph.replay.replay_plan import Argument, Fill, ReplayPlan, TensorValue
+from tracelens_graph.replay.results import compared_results
+from tracelens_graph.replay.schemas import parse, schemas_of
+from tracelens_graph.replay.verify.verify import outermost_ops
 
 QUICK = ("--device", "cpu", "--iterations", "3", "--warmup", "1")
+
+
+OLD = os.environ.get("TORCH_OLD", "")
+"""A Python with an older PyTorch."""
 
 
 def run(folder: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -35,7 +43,7 @@ def results(folder: Path, source: str, *options: str) -> list[dict[str, Any]]:
 
 
 def test_a_result_and_two_traces(tmp_path: Path) -> None:
-    (result,) = results(tmp_path, mm().script(), "--profile", "p.json.gz", "--execution-trace", "et.json")
+    (result,) = results(tmp_path, mm().script(full=True), "--profile", "p.json.gz", "--execution-trace", "et.json")
     assert (result["op"], result["device"], result["iterations"]) == ("aten::mm", "cpu", 3)
     assert result["signature"]["dims"] == [[64, 32], [32, 16]]
     assert result["median_us"] > 0
@@ -51,7 +59,7 @@ def test_a_result_and_two_traces(tmp_path: Path) -> None:
 
 def test_what_is_printed(tmp_path: Path) -> None:
     """Numbers have units; a CPU is not held against the GPU of the trace."""
-    lines = run(tmp_path, mm().script()).stdout.splitlines()
+    lines = run(tmp_path, mm().script(full=True)).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["operation", "median", "spread", "computes", "moves", "traced"]
     units = [
         "us a call (3 calls)",
@@ -65,7 +73,7 @@ def test_what_is_printed(tmp_path: Path) -> None:
 
 
 def test_a_slow_call_is_not_repeated_on_a_cpu(tmp_path: Path) -> None:
-    source = mm().script().replace("lambda: call(*positional, **keyword)", "lambda: time.sleep(1.1)")
+    source = mm().script(full=True).replace("lambda: call(*positional, **keyword)", "lambda: time.sleep(1.1)")
     (tmp_path / "program.py").write_text(source)
     command = [sys.executable, "program.py", "--device", "cpu", "--json", "results.json"]
     subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=True)
@@ -73,11 +81,11 @@ def test_a_slow_call_is_not_repeated_on_a_cpu(tmp_path: Path) -> None:
 
 
 def test_sizes_are_shrunk_alike(tmp_path: Path) -> None:
-    (result,) = results(tmp_path, mm(rows=1 << 20).script(), "--cap-bytes", "100000")
+    (result,) = results(tmp_path, mm(rows=1 << 20).script(full=True), "--cap-bytes", "100000")
     assert 1 < result["largest_size"] < 1 << 20
     assert result["tflops"] is None
     assert result["ratio_to_traced"] is None
-    assert results(tmp_path, mm().script(), "--cap-bytes", "100000")[0]["largest_size"] is None
+    assert results(tmp_path, mm().script(full=True), "--cap-bytes", "100000")[0]["largest_size"] is None
 
 
 def test_what_an_operation_writes_comes_back(tmp_path: Path) -> None:
@@ -85,7 +93,7 @@ def test_what_an_operation_writes_comes_back(tmp_path: Path) -> None:
     squeeze = "aten::squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)"
     tensor = TensorValue((1, 4), "float32", fill=Fill("constant", {"value": 2.0}))
     arguments = (Argument("self", "Tensor", tensor), Argument("dim", "int", 0))
-    source = ReplayPlan("aten::squeeze_", "dim", squeeze, arguments).script()
+    source = ReplayPlan("aten::squeeze_", "dim", squeeze, arguments).script(full=True)
     seen = (
         "\n            print(positional[0].shape, positional[0].sum().item())"
         "\n            return call(*positional, **keyword)"
@@ -100,7 +108,7 @@ def test_what_an_operation_writes_comes_back(tmp_path: Path) -> None:
 
 
 def test_lists_are_restored(tmp_path: Path) -> None:
-    assert results(tmp_path, scaled((2, 3), (4,)).script())[0]["op"] == "aten::_foreach_mul_"
+    assert results(tmp_path, scaled((2, 3), (4,)).script(full=True))[0]["op"] == "aten::_foreach_mul_"
 
 
 def wrong() -> ReplayPlan:
@@ -125,19 +133,23 @@ def on_gpus_only() -> ReplayPlan:
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        (wrong().script(), (), "aten::mm: mat1 and mat2 shapes cannot be multiplied"),
+        (wrong().script(full=True), (), "aten::mm: mat1 and mat2 shapes cannot be multiplied"),
         (
-            mm().script().replace('"op": "aten::mm"', '"op": "aten::nn"'),
+            mm().script(full=True).replace('"op": "aten::mm"', '"op": "aten::nn"'),
             (),
             "aten::nn: '_OpNamespace' 'aten' object",
         ),
         (
-            mm().script().replace('"op": "aten::mm"', '"op": "aten::mm", "overload": "name"'),
+            mm().script(full=True).replace('"op": "aten::mm"', '"op": "aten::mm", "overload": "name"'),
             (),
             "aten::mm: The underlying op of 'aten.mm' has no",
         ),
-        (mm().script(), ("--json", "no/such/folder.json"), "program.py: FileNotFoundError: [Errno 2]"),
-        (on_gpus_only().script(), (), "aten::miopen_convolution: has no CPU kernel in this PyTorch; run it on a GPU"),
+        (mm().script(full=True), ("--json", "no/such/folder.json"), "program.py: FileNotFoundError: [Errno 2]"),
+        (
+            on_gpus_only().script(full=True),
+            (),
+            "aten::miopen_convolution: has no CPU kernel in this PyTorch; run it on a GPU",
+        ),
     ],
     ids=["sizes", "no operation", "no overload", "no folder", "no kernel"],
 )
@@ -168,3 +180,74 @@ def test_a_list_that_is_none(text: str, tmp_path: Path) -> None:
     ended = run(tmp_path, program("batch", "", []), "operations.json")
     assert ended.returncode in (0, 1)
     assert "Traceback" not in ended.stderr
+
+
+# --- short programs --------------------------------------------------------------------------------------------------
+
+
+def test_the_result_of_a_short_program_is_that_of_the_one_in_full(tmp_path: Path) -> None:
+    (short,), (full,) = (results(tmp_path, mm().script(full=one)) for one in (False, True))
+    assert {key: short[key] for key in ("op", "signature", "device", "torch", "traced_us")} == {
+        key: full[key] for key in ("op", "signature", "device", "torch", "traced_us")
+    }
+    assert short["tflops"] == pytest.approx(2 * 64 * 32 * 16 / short["median_us"] / 1e6)
+    for name, result in (("a.json", short), ("b.json", full)):
+        (tmp_path / name).write_text(json.dumps([result]))
+    assert [row["op"] for row in compared_results(tmp_path / "a.json", tmp_path / "b.json").records()] == ["aten::mm"]
+
+
+def test_what_a_short_program_writes_comes_back(tmp_path: Path) -> None:
+    source = scaled((2, 3)).script()
+    watched = source.replace("def call():", "def call():\n    print(input[0].isinf().any().item())")
+    assert watched != source
+    assert {"True", "False"} & set(run(tmp_path, watched).stdout.splitlines()) == {"False"}
+
+
+def test_more_memory_than_there_is_is_not_asked_for(tmp_path: Path) -> None:
+    ended = run(tmp_path, mm(rows=1 << 40).script(full=True))
+    assert ended.returncode == 1
+    assert "its tensors need 70,368.7 GB, and cpu has" in ended.stderr
+
+
+@pytest.mark.skipif(not OLD, reason="TORCH_OLD names no Python with an older PyTorch")
+@pytest.mark.parametrize("full", [False, True])
+def test_what_was_recorded_with_this_version_runs_with_an_older_one(full: bool, tmp_path: Path) -> None:
+    """Arguments that it does not know have their defaults, and are not passed."""
+    heads = torch.randn(2, 4, 16, 8)
+    many = [torch.randn(3, 4), torch.randn(5)]
+
+    def step() -> None:
+        torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+        torch._foreach_norm(many)
+        torch._foreach_add_(many, 1.0)
+        torch.nn.functional.layer_norm(heads, (8,)).softmax(-1).sum((0, 1)).std(0)
+        torch.nn.functional.conv2d(heads, torch.randn(3, 4, 3, 3), padding=1).clamp(0).argmax(1)
+
+    core = load_core(record(step, tmp_path, "new"))
+    for number, row in enumerate(outermost_ops(core)):
+        plan = plan_call(core, int(row))
+        program = tmp_path / f"{number}.py"
+        program.write_text(plan.script(full))
+        ended = subprocess.run([OLD, str(program)], capture_output=True, text=True, timeout=300, check=False)
+        assert ended.returncode == 0, f"{plan.op}: {ended.stderr}"
+    assert number >= 10
+
+
+@pytest.mark.skipif(not OLD, reason="TORCH_OLD names no Python with an older PyTorch")
+def test_an_older_version_knows_all_that_is_passed_to_a_kernel_of_gpus(tmp_path: Path) -> None:
+    schema = next(one for one in schemas_of("aten::_flash_attention_forward") if "seqused_k" in one.names)
+    tensors = dict.fromkeys(("query", "key", "value"), TensorValue((2, 16, 4, 8), "float16"))
+    given = {**tensors, "max_q": 16, "max_k": 16, "dropout_p": 0.0, "is_causal": True, "return_debug_mask": False}
+    arguments = [Argument(one.name, one.declared, given.get(one.name)) for one in schema.parameters]
+    keyword = {one.name for one in schema.parameters if one.is_keyword}
+    plan = ReplayPlan(
+        schema.op, schema.overload, schema.text, tuple(one for one in arguments if one.name not in keyword),
+        tuple(one for one in arguments if one.name in keyword),
+    )  # fmt: skip
+    for full in (False, True):
+        (tmp_path / "program.py").write_text(plan.script(full))
+        ended = subprocess.run(
+            [OLD, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert ended.returncode == 1
+        assert "Could not run 'aten::_flash_attention_forward'" in ended.stderr or "has no CPU kernel" in ended.stderr

@@ -19,7 +19,7 @@ from tracelens_graph.execution.link import tensors_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.sequence import SequencePlan, sequence
-from tracelens_graph.replay.verify.observed import outermost_ops
+from tracelens_graph.replay.verify.verify import outermost_ops
 from tracelens_graph.schema import Kind
 
 QUICK = ("--device", "cpu", "--warmup", "1", "--iterations", "2")

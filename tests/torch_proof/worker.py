@@ -1,7 +1,7 @@
 """One process of the proof: it records programs, plans their calls, replays them, and writes what came out.
 
-    python tests/torch_proof/worker.py workloads FILE NAME...
-    python tests/torch_proof/worker.py opinfo FILE NUMBER...
+    python tests/torch_proof/worker.py workloads plan|short FILE NAME...
+    python tests/torch_proof/worker.py opinfo plan|short FILE NUMBER...
 
 A line of JSON for each name or number: before it is begun, and when it is done.
 """
@@ -57,7 +57,7 @@ def opinfo(number: str) -> tuple[str, Callable[[], object]]:
 
 def main() -> None:
     """Work on each name or number."""
-    kind, file, *wanted = sys.argv[1:]
+    kind, form, file, *wanted = sys.argv[1:]
     prepare: dict[str, Callable[[str], Any]] = {"workloads": workload, "opinfo": opinfo}
     silence()
     with open(file, "a", buffering=1) as out, tempfile.TemporaryDirectory() as folder:
@@ -67,9 +67,13 @@ def main() -> None:
                 torch.manual_seed(0)
                 name, step = prepare[kind](one)
                 trace = record(step, Path(folder), kind)
-                told: dict[str, Any] = {"done": one, "name": name, "alone": check(trace, None, Path(folder)).as_json()}
+                told: dict[str, Any] = {
+                    "done": one,
+                    "name": name,
+                    "alone": check(trace, None, Path(folder), form).as_json(),
+                }
                 if kind == "workloads" and one not in WITHOUT_OBSERVER:
-                    told["linked"] = check(*record_both(step, Path(folder), kind), Path(folder)).as_json()
+                    told["linked"] = check(*record_both(step, Path(folder), kind), Path(folder), form).as_json()
             except Exception as error:
                 told = {"done": one, "error": f"{type(error).__name__}: {error}"}
             out.write(json.dumps(told) + "\n")

@@ -160,8 +160,7 @@ def _tables(tag: str, run: str, window: WindowChoice, options: ReportOptions) ->
 def _write_all(runs: Mapping[str, Run], outputs: Outputs, top: int | None) -> Mapping[str, Table]:
     """Print the verdict, then write all tables or print the key ones; returns what was compared."""
     from tracelens_graph.analyses.across.compare import lacked, notes_on_lacked, notes_on_steps
-    from tracelens_graph.analyses.across.unnumbered import of_other_programs
-    from tracelens_graph.analyses.shared.compiled_apart import NOTE
+    from tracelens_graph.analyses.across.unnumbered import NOTE, of_other_programs
     from tracelens_graph.reports.comparison import brief, verdict
 
     is_apart = of_other_programs(runs)

@@ -223,7 +223,7 @@ class Two:
     def write_as_tracelens(self, folder: Path) -> str:
         """Write the files of TraceLens's TraceDiff; the line that says so."""
         from tracelens_graph.analyses.alignment.common_ancestors import TraceLensDiff
-        from tracelens_graph.compat.trace_diff_files import write_trace_diff
+        from tracelens_graph.compat.trace_diff import write_trace_diff
 
         theirs = TraceLensDiff(self.difference)
         written = write_trace_diff(theirs, folder)

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from tracelens_graph.errors import EndedBySignal
+
 INTERRUPTED = 130
 """Exit code, as a shell reports it."""
 
@@ -36,10 +38,6 @@ def _quit(number: int, frame: FrameType | None) -> None:
     os._exit(INTERRUPTED)
 
 
-class _Ended(BaseException):
-    """A signal told the program to end; nothing but the outermost caller catches it."""
-
-
 @contextmanager
 def ending_on_signals() -> Iterator[None]:
     """Have SIGTERM and SIGHUP unwind the stack, so that processes end and temporary files vanish.
@@ -53,7 +51,7 @@ def ending_on_signals() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
         told.append(number)
-        raise _Ended(number)
+        raise EndedBySignal(number)
 
     for name in _SIGNALS:
         number = getattr(signal, name, None)
@@ -61,7 +59,7 @@ def ending_on_signals() -> Iterator[None]:
             signal.signal(number, end)
     try:
         yield
-    except _Ended as ended:
+    except EndedBySignal as ended:
         sys.exit(128 + ended.args[0])
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tracelens_graph.analyses.ranks.meetings import Meetings
     from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.graph import Graph
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.reports.rank_tracks import JobTracks
     from tracelens_graph.reports.tracks import Others
@@ -126,7 +127,7 @@ def _files(traces: list[str], outputs: Outputs, rank: str | None) -> list[str]:
     return files
 
 
-def _write_graph(core: Core, path: Path, format: str, outputs: Outputs) -> None:
+def _write_graph(core: Graph, path: Path, format: str, outputs: Outputs) -> None:
     from tracelens_graph.stores.export import export_graph
 
     done = export_graph(core, path, format)
@@ -140,32 +141,28 @@ def _write_graph(core: Core, path: Path, format: str, outputs: Outputs) -> None:
 # --- of one trace ----------------------------------------------------------------------------------------------------
 
 
-def _folded(core: Core, file: BinaryIO) -> str:
-    from tracelens_graph.graph.window import whole_window
+def _folded(core: Graph, file: BinaryIO) -> str:
     from tracelens_graph.reports.folded import write_folded
 
-    stacks = f"{write_folded(whole_window(core), file):,} stacks, {_gpu_ms(core)} of GPU time in ns"
+    stacks = f"{write_folded(core.everything, file):,} stacks, {_gpu_ms(core)} of GPU time in ns"
     return f"{stacks}; to see it: flamegraph.pl --countname ns, or speedscope.app"
 
 
-def _speedscope(core: Core, file: BinaryIO) -> str:
-    from tracelens_graph.graph.window import whole_window
+def _speedscope(core: Graph, file: BinaryIO) -> str:
     from tracelens_graph.reports.speedscope import write_speedscope
 
     rank = "" if core.info.rank is None else f", rank {core.info.rank}"
     title = f"GPU time of {stem(file_name(core.info.source))}{rank}"
-    frames = f"{write_speedscope(whole_window(core), title, file):,} frames, {_gpu_ms(core)} of GPU time"
+    frames = f"{write_speedscope(core.everything, title, file):,} frames, {_gpu_ms(core)} of GPU time"
     return f"{frames}; to see it: speedscope.app, Browse"
 
 
-def _gpu_ms(core: Core) -> str:
+def _gpu_ms(core: Graph) -> str:
     return f"{core.columns.dur_ns[core.gpu_rows].sum() / 1e6:,.3f} ms"
 
 
-def _perfetto(core: Core, file: BinaryIO) -> str:
-    from tracelens_graph.graph.collectives import collectives_of
-
-    if collectives_of(core).nodes and core.info.world_size != 1:
+def _perfetto(core: Graph, file: BinaryIO) -> str:
+    if core.collectives.nodes and core.info.world_size != 1:
         say(["waits in collectives need the traces of the other ranks: name their folder, with --rank for one of them"])
     entries, tracks = _write_tracks(core, None, file)
     return f"{entries} of the trace, {tracks} beside them; {TO_SEE}"
@@ -187,8 +184,9 @@ def _write_tracks(core: Core, others: Others | None, file: BinaryIO) -> tuple[st
 
     with progress_on_terminal("copying") as progress:
         texts = entries(whole(core), progress)
-    found = tracks(whole_window(core), others)
-    ours = track_entries(whole_window(core), found, origin_ns(core))
+    w = whole_window(core)
+    found = tracks(w, others)
+    ours = track_entries(w, found, origin_ns(core))
     write_entries([*texts, *ours], {**core.info.metadata, "generator": GENERATOR}, file)
     return f"{len(texts):,} entries", f"{len(found)} tracks of {len(ours):,} entries"
 

@@ -113,7 +113,7 @@ class _Linked:
     @cached_property
     def reports(self) -> list[dict[str, Any]]:
         """All that is known of the ops that are asked for, else of some of the most expensive ones."""
-        from tracelens_graph.linkage.op_reports import chosen_ops, op_report, top_ops
+        from tracelens_graph.linkage.validation import chosen_ops, op_report, top_ops
 
         v = self.validation
         chosen = chosen_ops(v, self.ops) if self.ops else top_ops(v, _KINDS)

@@ -84,6 +84,13 @@ def replay(
         ),
         TO_FOLDER,
     ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="With -o: programs that check and restore more, with more options, in place of short ones to read.",
+        ),
+    ] = False,
     batch: Annotated[
         bool, typer.Option("--batch", help="One program that runs them all, and a list of them with counts.")
     ] = False,
@@ -146,6 +153,7 @@ def replay(
         top=top,
         by_roof=by is By.below_roof,
         output=output,
+        full=full,
         batch=batch,
         collectives=collectives,
         kernel_sources=tuple(kernel_source or ()),

@@ -31,6 +31,7 @@ class Asked:
     top: int | None
     by_roof: bool
     output: Path | None
+    full: bool
     batch: bool
     collectives: bool
     kernel_sources: tuple[Path, ...]
@@ -53,7 +54,8 @@ class Asked:
         if self.table is not None and self.output is not None:
             raise typer.BadParameter("--table goes without -o")
         given = {
-            "--batch": self.batch, "--collectives": self.collectives, "--kernel-source": bool(self.kernel_sources),
+            "--full": self.full, "--batch": self.batch, "--collectives": self.collectives,
+            "--kernel-source": bool(self.kernel_sources),
         }  # fmt: skip
         for option, is_given in given.items():
             if is_given and self.output is None:
@@ -70,7 +72,8 @@ class Asked:
         chosen = {
             "--op": self.op, "--uid": self.uid, "--top": self.top, "-o": self.output, "--et": self.et,
             "--arch": self.arch, "--by": self.by_roof or None,
-            "--batch": self.batch or None, "--collectives": self.collectives or None,
+            "--full": self.full or None, "--batch": self.batch or None,
+            "--collectives": self.collectives or None,
             "--table": self.table, "--kernel-source": self.kernel_sources or None,
         }  # fmt: skip
         given = [option for option, value in chosen.items() if value is not None]

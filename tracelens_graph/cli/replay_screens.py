@@ -50,7 +50,7 @@ def _ask_next(asked: Asked, words: str, folder: str) -> None:
 
 def _words_of_sequence(asked: Asked, w: Window) -> str:
     """Options that choose the operations of a list below a node one by one."""
-    from tracelens_graph.replay.places import place
+    from tracelens_graph.replay.sequence import place
 
     assert isinstance(asked.window.under, int | str)
     uid = int(w.core.columns.uid[place(w.core, asked.window.under).row])

@@ -29,8 +29,7 @@ def replay_trace(asked: Asked) -> None:
         device = architecture_of(core, device)
     w = _part(asked, core, added)
     _check_programs(asked, core)
-    from tracelens_graph.replay.coverage import coverage
-    from tracelens_graph.replay.listing import listing
+    from tracelens_graph.replay.listing import coverage, listing
     from tracelens_graph.replay.planned import Estimates, Plans
     from tracelens_graph.replay.signatures import charge_all, signatures
 
@@ -88,7 +87,7 @@ def _part(asked: Asked, core: Core, added: Extension | None) -> Window:
     """The part of the trace that was asked for; where a sequence was, one node of the name alone."""
     if not asked.is_sequence:
         return asked.window.of(core, added)
-    from tracelens_graph.replay.places import place
+    from tracelens_graph.replay.sequence import place
 
     w = WindowChoice().of(core, added)
     assert isinstance(asked.window.under, int | str)
@@ -144,46 +143,44 @@ def _write(asked: Asked, plans: Plans, estimates: Estimates, most: int) -> dict[
     Raises:
         AnalysisError: none has, or a file with the source of kernels cannot be read, or has none of them.
     """
-    from tracelens_graph.replay.folder import write_folder
-    from tracelens_graph.replay.programs import batch_program, nothing, single_programs
+    from tracelens_graph.replay.folder import batch_program, single_programs, write_folder
     from tracelens_graph.replay.triton import kernel_sources
-    from tracelens_graph.utils.texts import file_name
 
     assert asked.output is not None
-    folder = asked.output
-    trace = file_name(plans.signatures.core.info.source)
     if asked.batch:
-        batch = batch_program(plans, estimates, most)
-        write_folder(folder, [next(iter(batch.values()))], trace)
-        return {place: program.file for place, program in batch.items()}
-    programs = single_programs(plans, estimates, most)
-    if not programs:
-        raise nothing(plans)
+        programs = batch_program(plans, estimates, most)
+    else:
+        programs = single_programs(plans, estimates, most, asked.full)
     kernels = [one.plans[0] for one in programs.values() if one.kind == "triton"]
-    write_folder(folder, list(programs.values()), trace, kernel_sources(kernels, asked.kernel_sources))
+    distinct = list({one.file: one for one in programs.values()}.values())
+    sources = kernel_sources(kernels, asked.kernel_sources)
+    write_folder(asked.output, distinct, _trace(plans.signatures.core), sources)
     return {place: program.file for place, program in programs.items()}
 
 
 def _write_sequence(asked: Asked, w: Window) -> None:
-    from tracelens_graph.replay.folder import write_folder
-    from tracelens_graph.replay.programs import sequence_program
+    from tracelens_graph.replay.folder import Program, write_folder
     from tracelens_graph.replay.sequence import sequence
-    from tracelens_graph.utils.texts import file_name
 
     assert asked.output is not None
     assert isinstance(asked.window.under, int | str)
     found = sequence(w, asked.window.under)
-    (file,) = write_folder(asked.output, [sequence_program(found)], file_name(w.core.info.source))
+    (file,) = write_folder(asked.output, [Program.of(found, found.file_name)], _trace(w.core))
     tell_sequence(found, file)
 
 
 def _write_collectives(asked: Asked, w: Window) -> None:
     from tracelens_graph.replay.collectives import collective_plan
-    from tracelens_graph.replay.folder import write_folder
-    from tracelens_graph.replay.programs import collectives_program
-    from tracelens_graph.utils.texts import file_name
+    from tracelens_graph.replay.folder import COLLECTIVES, Program, write_folder
 
     assert asked.output is not None
     found = collective_plan(w)
-    (file,) = write_folder(asked.output, [collectives_program(found)], file_name(w.core.info.source))
+    (file,) = write_folder(asked.output, [Program.of(found, COLLECTIVES)], _trace(w.core))
     tell_collectives(found, file)
+
+
+def _trace(core: Core) -> str:
+    """Name of the trace's file."""
+    from tracelens_graph.utils.texts import file_name
+
+    return file_name(core.info.source)

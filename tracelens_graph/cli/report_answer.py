@@ -320,9 +320,8 @@ class Report(Answer):
 
     def comment(self) -> str:
         """The report as a comment on GitHub."""
-        from tracelens_graph.analyses.diagnosis.op_advice import op_advice
-        from tracelens_graph.analyses.memory.over_time import memory_over_time
-        from tracelens_graph.analyses.memory.peak import memory_summary
+        from tracelens_graph.analyses.diagnosis.families import op_advice
+        from tracelens_graph.analyses.memory.peak import memory_over_time, memory_summary
         from tracelens_graph.analyses.ops.top_ops import top_ops
         from tracelens_graph.reports.comment import Against, report_comment
         from tracelens_graph.reports.document import peaks
@@ -341,7 +340,7 @@ class Report(Answer):
 
     def page(self) -> str:
         """The report as a page for a browser."""
-        from tracelens_graph.reports.html.document import report_page
+        from tracelens_graph.reports.html.report import report_page
 
         complete = self._call.without_folders().complete
         return report_page(self.w, self.findings, self.chosen, self.about, complete, self._every.options.arch)
@@ -372,7 +371,7 @@ class Theirs(Report):
         from tracelens_graph.compat.sheets import sheets
 
         o = self._every.options
-        if self.w.framework.tracelens_report == "jax" and (unknown := _beyond_default(o)):
+        if self.w.framework.compiles_programs and (unknown := _beyond_default(o)):
             warn([f"TraceLens's report of JAX has no option like {', '.join(unknown)}: left out"])
         return sheets(
             self.w,

@@ -94,7 +94,7 @@ class _Roofline:
 
     def table(self, name: str) -> Table:
         """A table by its name."""
-        from tracelens_graph.analyses.performance.below_roof import below_roof
+        from tracelens_graph.analyses.performance.roofline_points import below_roof
         from tracelens_graph.analyses.performance.roofline_summary import roofline_summary, unmodelled
 
         if name == "below_roof":
@@ -130,7 +130,7 @@ class _Roofline:
 
     def page(self) -> str:
         """The page for a browser."""
-        from tracelens_graph.reports.html.some_views import roofline_page
+        from tracelens_graph.reports.html.report import roofline_page
 
         tables = {name: self.table(name) for name in _TABLES}
         return roofline_page(self.part, self.ops, tables, self.device, file_name(self.part.core.info.source))

@@ -17,6 +17,7 @@ from tracelens_graph.cli.options import ANYWHERE
 if TYPE_CHECKING:
     from tracelens_graph.extensions.extension import Extension
     from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.graph import Graph
     from tracelens_graph.graph.trace_set import TraceSet
 
 
@@ -131,7 +132,7 @@ def load_set(
 
 def ranks_in(traces: TraceSet) -> TraceSet:
     """The ranks of a job: its traces, or the devices in profiles of JAX; what is to be said of these goes along."""
-    from tracelens_graph.analyses.shared.executions import recorded_executions
+    from tracelens_graph.analyses.ops.programs import recorded_executions
 
     divided = traces.by_device()
     if divided is not traces:
@@ -158,9 +159,7 @@ def say(lines: Iterable[str]) -> None:
 
 # --- one trace -----------------------------------------------------------------------------------------------------
 
-_TAKE_SEVERAL = (
-    "several are for report, ranks, compare, ask, db push, db export, cut --collective and export"
-)
+_TAKE_SEVERAL = "several are for report, ranks, compare, ask, db push, db export, cut --collective and export"
 
 
 def load(
@@ -171,7 +170,7 @@ def load(
     needs_times: bool = True,
     et: str | None = None,
     cache: bool | None = None,
-) -> Core:
+) -> Graph:
     """The graph of the trace that a command was given, with progress on a terminal.
 
     Args:
@@ -199,7 +198,7 @@ def load(
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
-    def loaded() -> Core:
+    def loaded() -> Graph:
         with progress_on_terminal(f"reading {shorten(printable(Path(trace).name), 40)}") as progress:
             return load_core(trace, progress=progress, processes=processes)
 

@@ -1,4 +1,4 @@
-"""TraceLens's `EventReplayer`: one event of a trace, called again in this process.
+"""TraceLens's `EventReplayer`: one event of a trace, called again in this process, and its form of an operation.
 
 replayer = EventReplayer(analyzer.tree.get_UID2event(uid), device="cuda")
 replayer.replay()
@@ -7,17 +7,23 @@ json.dump([replayer.get_repro_info()], file)
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
+
 from tracelens_graph.compat.event import TraceEvent
-from tracelens_graph.compat.replay_form import recorded_of_event, tracelens_form
-from tracelens_graph.replay.call import Call
-from tracelens_graph.replay.heading import words
+from tracelens_graph.perf.scalar_types import DTYPES, FLOATING, LAYOUTS, MEMORY_FORMATS, profiler_type
+from tracelens_graph.replay.calls import Call, decoded
 from tracelens_graph.replay.planning import plan, plan_of
-from tracelens_graph.replay.replay_plan import ReplayPlan
+from tracelens_graph.replay.program_text import dense_strides, words
+from tracelens_graph.replay.replay_plan import Argument, Named, ReplayPlan, TensorValue, Value
 from tracelens_graph.replay.run import prepared
+
+_NUMBERED = {"dtype": DTYPES, "layout": LAYOUTS, "memory_format": MEMORY_FORMATS}
+"""Kinds of values that are numbers in TraceLens's form, and their names by number."""
+_KEYS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 
 
 class EventReplayer:
@@ -34,7 +40,7 @@ class EventReplayer:
         plan: the planned call.
         matched_schema: its schema.
         event_replay_IR: its arguments in TraceLens's form.
-        args, kwargs: the arguments, unless `lazy`.
+        args, kwargs: the arguments that are passed, unless `lazy`.
 
     Raises:
         CannotReplay: the event cannot be replayed; says why and what would help. Of an event that is not lazy also
@@ -53,7 +59,10 @@ class EventReplayer:
         self.matched_schema = self.plan.schema
         self.event_replay_IR: dict[str, Any] = tracelens_form(self.plan)["replay_ir"]
         if verbose:
-            self._tell()
+            print(f"{self.plan.op}: {self.matched_schema}")
+            for one in self.plan.arguments:
+                assumed = f" ({one.assumed})" if one.assumed else ""
+                print(f"  {one.type} {one.name}: {words(one.value)}{assumed}")
         if not lazy:
             self.setup()
 
@@ -88,14 +97,40 @@ class EventReplayer:
         plan = replace(self.plan, traced=replace(self.plan.traced, calls=1))
         return tracelens_form(self.plan) | {"plan": plan.json()}
 
-    def _tell(self) -> None:
-        print(f"{self.plan.op}: {self.matched_schema}")
-        for one in self.plan.arguments:
-            assumed = f" ({one.assumed})" if one.assumed else ""
-            print(f"  {one.type} {one.name}: {words(one.value)}{assumed}")
-
 
 def _planned(event: Mapping[str, Any]) -> ReplayPlan:
     if isinstance(event, TraceEvent):
         return plan(event.node)
-    return plan_of(Call(str(event["name"]), recorded_of_event(event.get("args") or {})))
+    args = event.get("args") or {}
+    return plan_of(Call(str(event["name"]), decoded(*(json.dumps(args.get(key) or []) for key in _KEYS))))
+
+
+def tracelens_form(plan: ReplayPlan) -> dict[str, Any]:
+    """A plan in TraceLens's form, without `count`.
+
+    An argument is an object of `arg_name`, `arg_type` and `value`; a tensor's value one of `shape`, `dtype` (as the
+    profiler writes it), `strides` and `init` (`normal` or `zeros`). Other contents, storages and devices have no place
+    in it.
+    """
+    positional, keyword = ([_argument(one) for one in way] for way in (plan.positional, plan.keyword))
+    return {"op_name": plan.op, "replay_ir": {"list_pos_args": positional, "list_kwargs": keyword}}
+
+
+def _argument(one: Argument) -> dict[str, Any]:
+    return {"arg_name": one.name, "arg_type": one.type, "value": _value(one.value)}
+
+
+def _value(value: Value) -> Any:
+    if isinstance(value, tuple):
+        return [_value(one) for one in value]
+    if isinstance(value, TensorValue):
+        return {
+            "shape": list(value.shape),
+            "dtype": profiler_type(value.dtype),
+            "strides": list(dense_strides(value.shape) if value.strides is None else value.strides),
+            "init": "normal" if value.dtype in FLOATING else "zeros",
+        }
+    if isinstance(value, Named):
+        names = _NUMBERED.get(value.kind, ())
+        return names.index(value.name) if value.name in names else "cpu" if value.name == "cpu" else None
+    return str(value) if isinstance(value, complex) else value

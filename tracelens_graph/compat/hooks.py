@@ -27,8 +27,9 @@ from tracelens_graph.compat.perf_classes import adapted, category_of, table_of
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.errors import ExtensionError
 from tracelens_graph.extensions.extension import Extension
+from tracelens_graph.graph.arguments import ARGUMENTS
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.edited import ARGUMENTS, renamed, with_arguments
+from tracelens_graph.graph.edited import renamed, with_arguments
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, whole_window
 

@@ -19,7 +19,7 @@ from copy import deepcopy
 from typing import Any
 
 from tracelens_graph.errors import ExtensionError
-from tracelens_graph.graph.edited import ARGUMENTS
+from tracelens_graph.graph.arguments import ARGUMENTS
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost, Unit
 from tracelens_graph.perf.model import CallContext, Estimate, OpModel

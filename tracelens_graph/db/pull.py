@@ -18,6 +18,7 @@ import numpy as np
 from tracelens_graph.db.batching import ranges_by_size
 from tracelens_graph.db.catalog import resolve, traces
 from tracelens_graph.errors import DatabaseError
+from tracelens_graph.graph.arguments import ARGSET_PARTS
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.flows import Flow
@@ -26,7 +27,6 @@ from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.graph.programs import RUNS, CompiledProgram, CompiledPrograms, code_type
 from tracelens_graph.schema import SCHEMA_VERSION, STORED, Flag, Kind, OwnerRule
 from tracelens_graph.schema.database import DATABASE_VERSION, EVENT, PULLED_EDGES
-from tracelens_graph.stores.frames import ARGSET_PARTS
 from tracelens_graph.stores.packed import PackedDetails
 
 if TYPE_CHECKING:
@@ -65,9 +65,8 @@ _READ_PROGRAMS = (
     "RETURN p.key, properties(p), e.compiler_fingerprint, coalesce(e.numbers, [])"
 )
 _READ_EDGES = f"{_EVENTS} MATCH (n)-[e:{_AMONG_EVENTS}]->(m:{EVENT}) RETURN type(e), collect([n.pre, m.pre])"
-_READ_ARGSETS = (
-    f"MATCH (s:Signature) WHERE s.key IN $keys RETURN s.key, {', '.join(f's.{name}' for name in ARGSET_PARTS)}"
-)
+_PARTS = (*ARGSET_PARTS, "instruction")
+_READ_ARGSETS = f"MATCH (s:Signature) WHERE s.key IN $keys RETURN s.key, {', '.join(f's.{name}' for name in _PARTS)}"
 _WITH_ARGS = f"MATCH (n:{EVENT}) WHERE n.trace = $trace AND n.uid >= $low AND n.uid < $high AND n.args IS NOT NULL"
 _READ_ARGS_SIZES = f"{_WITH_ARGS} RETURN collect([n.uid, size(n.args)])"
 _READ_ARGS = f"{_WITH_ARGS} RETURN n.uid, n.args"
@@ -148,6 +147,7 @@ class _Reader:
             self._batch(low, min(low + BATCH, self._size))
         names = self._sort_names()
         argsets = self._argsets()
+        instructions = [texts[4] for texts in argsets]
         threads = [(pid, tid) for pid, tid in json.loads(self._trace["threads"])]
         self._check_structure(len(threads))
         self._check_edges()
@@ -156,13 +156,14 @@ class _Reader:
             columns=columns,
             names=names,
             threads=threads,
-            argsets=argsets,
+            argsets=[texts[:4] for texts in argsets],
             autograd_flows=self._flows(columns),
             depends_on=np.concatenate((np.zeros((0, 2), np.int64), *self._depends_on)),
             collective_args=self._collectives,
             info=info,
             details=self._details(info.events if with_args else 0),
             programs=self._compiled_programs(),
+            instructions=instructions if any(instructions) else [],
         )
 
     def _batch(self, low: int, high: int) -> None:
@@ -232,8 +233,8 @@ class _Reader:
             self._arrays["name"] = codes[self._arrays["name"]]
         return names
 
-    def _argsets(self) -> list[tuple[str, str, str, str]]:
-        """Argument sets, from those of signatures; codes follow."""
+    def _argsets(self) -> list[tuple[str, str, str, str, str]]:
+        """Argument sets, and facts of their instructions, from those of signatures; codes follow."""
         keys = list(self._signatures)
         found: dict[tuple[str, ...], int] = {}
         codes = np.full(len(keys) + 1, -1, np.int32)

@@ -44,7 +44,6 @@ PYTORCH = Framework(
     no_allocations="no allocation is recorded: record with profile_memory=True",
     no_programs="only profiles of JAX tell which compiled programs ran",
     recording="profiler",
-    tracelens_report="pytorch",
     host_collective=Kind.Annotation,
 )
 
@@ -91,7 +90,6 @@ XLA = Framework(
     no_allocations="profiles of JAX and XLA record no allocations that are read",
     no_programs="the profile holds no program that an event names",
     recording="xla",
-    tracelens_report="jax",
     host_collective=Kind.Op,
     uncharged=("a copy, or other work of no instruction", ""),
     advice={
@@ -118,7 +116,7 @@ XLA = Framework(
 
 
 def framework_of(metadata: Mapping[str, Any], has_times: bool = True) -> Framework:
-    """The framework that a trace comes from, by the metadata of its file and whether it tells times."""
+    """The framework that a trace comes from, by the metadata of its file and whether it has times."""
     if not has_times:
         return EXECUTION_TRACE
     return XLA if metadata.get("profiler") == XLA.profiler else PYTORCH

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tracelens_graph.graph.arguments import ARGSET_PARTS, argset_text, instructions_of
 from tracelens_graph.graph.classes import (
-    argset_text,
     class_rows,
     distinct_classes,
     hex_of,
@@ -28,9 +28,12 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.programs import RUNS, CompiledPrograms
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import DEVICE_KINDS, Kind
+from tracelens_graph.utils.arrays import Codes, Rows
 
-ARGSET_PARTS = ("input_dims", "input_types", "input_strides", "concrete_inputs")
-"""Attributes of a signature: the parts of its argument set, as JSON."""
+SHOWN_FACTS = (
+    "kind", "flops", "transcendentals", "bytes", "xla_flops", "xla_transcendentals", "xla_bytes", "departs",
+)  # fmt: skip
+"""Facts of instructions that signatures have as properties of their own, behind `hlo_`."""
 
 
 class EventProperty(NamedTuple):
@@ -42,7 +45,7 @@ class EventProperty(NamedTuple):
         texts: the texts that values are codes of.
     """
 
-    rows: np.ndarray
+    rows: Rows
     values: np.ndarray
     texts: Sequence[str] | None = None
 
@@ -57,7 +60,7 @@ class EdgeTexts(NamedTuple):
     """
 
     name: str
-    codes: np.ndarray
+    codes: Codes
     texts: Sequence[str]
 
 
@@ -106,7 +109,7 @@ class Context:
         """An edge between two context nodes; the same one twice is one. Databases hold its properties."""
         self._pairs.setdefault(edge_type, {})[source, target] = properties
 
-    def join_events(self, edge_type: str, rows: np.ndarray, codes: np.ndarray, node: Callable[[int], int]) -> None:
+    def join_events(self, edge_type: str, rows: Rows, codes: Codes, node: Callable[[int], int]) -> None:
         """Edges from events; `node` gives the context node of a code and is asked once per distinct code."""
         found, back = np.unique(codes, return_inverse=True)
         numbers = np.fromiter((node(code) for code in found.tolist()), np.int64, len(found))
@@ -201,7 +204,10 @@ def _add_signatures(context: Context, core: Core) -> None:
         name, argset = core.names[code // width], code % width - 1
         if argset < 0:
             return context.add(content_key("sig", name), "Signature", name=name)
-        known = dict(zip(ARGSET_PARTS, core.argsets[argset], strict=True))
+        known: dict[str, Any] = dict(zip(ARGSET_PARTS, core.argsets[argset], strict=True))
+        if (facts := instructions_of(core).get(argset)) is not None:
+            known["instruction"] = core.instructions[argset]
+            known |= {f"hlo_{key}": getattr(facts, key) for key in SHOWN_FACTS}
         return context.add(content_key("sig", name, argset_text(core, argset)), "Signature", name=name, **known)
 
     codes = c.name[rows].astype(np.int64) * width + c.argset[rows] + 1

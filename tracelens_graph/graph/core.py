@@ -84,6 +84,8 @@ class Core(Memo):
         details: where the original events are found again.
         link: what links the graph with an execution trace; None without one.
         programs: compiled programs that ops are of; None where the trace names none.
+        instructions: of profiles of JAX, for each argument set what is known of the instruction beside its operands, as
+            JSON (`hlo.facts.Facts`), or empty; of other traces there are none.
     """
 
     columns: Columns
@@ -97,6 +99,7 @@ class Core(Memo):
     details: Details
     link: OpLink | None = None
     programs: CompiledPrograms | None = None
+    instructions: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -167,7 +170,7 @@ class Core(Memo):
             ChangedTraceError: the file is no longer the one that was loaded.
         """
         return self.details.identity() or content_id(
-            self.columns, [self.names, self.threads, self.argsets], self.programs
+            self.columns, [self.names, self.threads, self.argsets, *filter(None, [self.instructions])], self.programs
         )
 
     @cached_property
@@ -215,4 +218,5 @@ class Core(Memo):
             and self.collective_args == other.collective_args
             and self.info == other.info
             and self.programs == other.programs
+            and list(self.instructions) == list(other.instructions)
         )

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.graph.arguments import ARGUMENTS
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.utils.suggest import hint
-
-ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 
 
 def renamed(core: Core, names: Mapping[int, str]) -> Graph:
@@ -53,20 +52,22 @@ def with_arguments(core: Core, arguments: Mapping[int, Mapping[str, Sequence[Any
         NodeNotFoundError: there is no node of a uid.
         ValueError: a part has another name.
     """
-    argsets = list(core.argsets)
-    codes = {argset: code for code, argset in enumerate(argsets)}
+    argsets, instructions = list(core.argsets), list(core.instructions)
+    codes = {(*argset, *instructions[code : code + 1]): code for code, argset in enumerate(argsets)}
     column = core.columns.argset.astype(np.int64)
     for row, parts in zip(_rows(core, arguments), arguments.values(), strict=True):
         if unknown := sorted(parts.keys() - set(ARGUMENTS)):
             raise ValueError(f"{unknown[0]!r} is no part of arguments; {hint(unknown[0], ARGUMENTS)}")
-        old = argsets[column[row]] if column[row] >= 0 else ("",) * 4
+        code = int(column[row])
+        old = argsets[code] if code >= 0 else ("",) * 4
         texts = [json.dumps(list(parts[key])) if key in parts else old[i] for i, key in enumerate(ARGUMENTS)]
-        new = (texts[0], texts[1], texts[2], texts[3])
-        if new not in codes:
-            codes[new] = len(argsets)
-            argsets.append(new)
-        column[row] = codes[new]
-    return changed(core, columns=_with(core, argset=column), argsets=argsets)
+        own = [instructions[code] if code >= 0 else ""] if core.instructions else []
+        if (*texts, *own) not in codes:
+            codes[*texts, *own] = len(argsets)
+            argsets.append((texts[0], texts[1], texts[2], texts[3]))
+            instructions += own
+        column[row] = codes[*texts, *own]
+    return changed(core, columns=_with(core, argset=column), argsets=argsets, instructions=instructions)
 
 
 def _with(core: Core, **columns: np.ndarray) -> Columns:

@@ -158,6 +158,21 @@ class Graph(Core):
             before_ns=before_ns, under=under, device=device, stream=stream,
         )  # fmt: skip
 
+    def lean(self, columns: Iterable[str]) -> Graph:
+        """The graph with some of its columns only, and those that every graph has.
+
+        Argument sets and autograd arrows, which are of no use without `argset` and `sequence`, go with these columns.
+
+        Args:
+            columns: names of `schema.STORED`.
+        """
+        parts: dict[str, Any] = {"columns": self.columns.only(columns)}
+        if "argset" not in parts["columns"].names:
+            parts |= {"argsets": [], "instructions": ()}
+        if "sequence" not in parts["columns"].names:
+            parts["autograd_flows"] = Flows.of()
+        return changed(self, **parts)
+
     # --- what is derived -------------------------------------------------------------------------------------
 
     @property
@@ -200,23 +215,6 @@ def readable(core: Core) -> Graph:
 def changed(core: Core, **parts: Any) -> Graph:
     """A graph of which some parts (names in `PARTS`) are others; all else is shared, what was derived is not kept."""
     return Graph(**{name: parts[name] if name in parts else getattr(core, name) for name in PARTS})
-
-
-def lean(core: Core, columns: Iterable[str]) -> Graph:
-    """The graph with some of its columns only, and those that every graph has.
-
-    Argument sets and autograd arrows, which are of no use without `argset` and `sequence`, go with these columns.
-
-    Args:
-        core: the graph.
-        columns: names of `schema.STORED`.
-    """
-    parts: dict[str, Any] = {"columns": core.columns.only(columns)}
-    if "argset" not in parts["columns"].names:
-        parts["argsets"] = []
-    if "sequence" not in parts["columns"].names:
-        parts["autograd_flows"] = Flows.of()
-    return changed(core, **parts)
 
 
 def kinds_named(kind: Kind | str | Iterable[Kind | str]) -> list[Kind]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tracelens_graph.graph import traversals
+from tracelens_graph.graph.arguments import ARGUMENTS, INSTRUCTION
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import FLAG_MEANING, GPU_KINDS, PYTHON_KINDS, STORED, Flag, Kind, OwnerRule, Property
 
@@ -20,7 +22,7 @@ _WITHOUT_TIMES = tuple(p for p in PLAIN if p.name not in ("start_ns", "dur_ns"))
 
 
 def plain_properties(core: Core) -> tuple[Property, ...]:
-    """The same of the nodes of a graph: with times only where the trace tells any."""
+    """The same of the nodes of a graph: with times only where the trace has any."""
     return PLAIN if core.framework.has_times else _WITHOUT_TIMES
 
 
@@ -119,15 +121,13 @@ class Node:
 
     @property
     def shapes(self) -> dict[str, Any]:
-        """Dims, types, strides and concrete inputs of an op, by their names in the file."""
+        """Dims, types, strides and concrete inputs of an op, by their names in the file; of JAX also `Instruction`."""
         code = int(self.graph.columns.argset[self.row])
         if code < 0:
             return {}
-        names = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
-        texts = self.graph.argsets[code]
-        import json
-
-        return {name: json.loads(text) for name, text in zip(names, texts, strict=True) if text}
+        texts = [*self.graph.argsets[code], *self.graph.instructions[code : code + 1]]
+        names = (*ARGUMENTS, INSTRUCTION)
+        return {name: json.loads(text) for name, text in zip(names, texts, strict=False) if text}
 
     def attributes(self) -> dict[str, Any]:
         """All recorded properties, absent ones left out: what networkx shows as node data."""

@@ -1,32 +1,24 @@
-"""What is told of an instruction beside its operands: texts that stand among its arguments.
-
-The first of them is the name by which the table of ops knows it (`op_table.hlo`): `hlo::dot`, `hlo::fusion(reduce)`,
-`hlo::custom-call(gemm)`. Then come its result, the opcodes in its body, and what it should cost (`graph.hlo.work`):
-
-    hlo::fusion(dot)  f32[64,256]{1,0}  body=convert dot  product=1x64x256x128  type=bf16  flops=4194304  bytes=114688
-
-Figures of XLA's own analysis follow where they are others, with the names of what our rules depart in:
-
-    xla_bytes=256112  departs=gathered rows
-"""
+"""What a program says of an instruction beside its operands: `hlo.facts.Facts`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from tracelens_graph.hlo import work
 from tracelens_graph.hlo.attention import attention_of
-from tracelens_graph.hlo.call import call_text
-from tracelens_graph.hlo.departures import by_xla
+from tracelens_graph.hlo.facts import Facts
 from tracelens_graph.hlo.products import Product, dims_of
-from tracelens_graph.hlo.program import Instruction, Program
+from tracelens_graph.hlo.program import ConvolutionDims, Instruction, Program
 from tracelens_graph.hlo.shapes import LARGEST
 from tracelens_graph.hlo.sizes import convolution_sizes, whole_product
-from tracelens_graph.hlo.told import PREFIX
 
 _LONGEST = 200
-"""Characters of an attribute; tuples can have many parts."""
+"""Characters of a text; tuples can have many parts."""
+
+_DIMENSIONS = frozenset({"broadcast", "transpose", "concatenate", "reverse"})
+_FORWARD = re.compile(r"__(?:cudnn|miopen)\$convForward")
 
 _KINDS: tuple[tuple[str, frozenset[str]], ...] = (
     ("dot", frozenset({"dot", "ragged-dot"})),
@@ -59,55 +51,95 @@ _TARGETS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 """What a custom call is called for, by its target; `other` if none fits."""
 
 
-def attributes(program: Program, one: Instruction) -> list[str]:
-    """The attributes of an instruction, the name of its kind first.
+def facts(program: Program, one: Instruction, unlisted: int = 0) -> Facts:
+    """What is known of an instruction beside its operands.
+
+    Args:
+        program: its program.
+        one: the instruction.
+        unlisted: number of arrays among its operands that are not listed.
 
     Raises:
         OverflowError: its sizes are beyond all measure.
     """
-    told = [table_name(program, one), str(one.shape)]
-    if body := [opcode for opcode in program.opcodes_inside(one) if opcode not in work.FREE]:
-        told.append(f"body={' '.join(body)}")
-    if one.target:
-        told.append(f"target={one.target}")
-    if groups := one.short_groups.groups(_LONGEST) if one.short_groups else one.replica_groups[:_LONGEST]:
-        told.append(f"groups={_listed(groups)}")
-    products = _products(program, one)
-    if products:
-        shape, product = max(products, key=lambda found: found[1].flops)
-        told += [f"product={'x'.join(map(str, product))}", f"type={shape}"]
-    elif convolution := next((inner for inner in _multiplying(program, one) if inner.convolution), None):
-        shapes = [operand.shape for operand in program.operands(convolution)][:2]
-        told += [f"{name}={shape}" for name, shape in zip(("input", "filter"), shapes, strict=False)]
-        told += [f"type={shape.name}" for shape in shapes[:1]]
-        if sizes := convolution_sizes(program, convolution):
-            told.append(f"convolution={' '.join('x'.join(map(str, one)) for one in sizes)}")
-    elif attention := attention_of(program, one):
-        told.append(f"attention={'x'.join(map(str, attention[:-1]))}")
-        told += ["causal=1"] if attention.causal else []
-        told += [f"type={shape.name}" for operand in program.operands(one)[:1] for shape in operand.shape.arrays()][:1]
-    cost = work.work(program, one)
-    theirs, departures = by_xla(program, one)
+    cost, (theirs, departures) = work.work(program, one), work.by_xla(program, one)
     if max(*cost, *theirs) >= LARGEST:
-        raise OverflowError("work beyond 64 bits, which only a damaged program tells of")
-    told += [f"{name}={value}" for name, value in zip(cost._fields, cost, strict=True) if value or name == "flops"]
-    if departures:
-        both = zip(cost, theirs, cost._fields, strict=True)
-        told += [f"xla_{name}={value}" for ours, value, name in both if value != ours]
-        told.append(f"departs={', '.join(departures)}")
-    told.append(call_text(program, one))
-    return [text[:_LONGEST] for text in told if text]
+        raise OverflowError("work beyond 64 bits, which only a damaged program has")
+    groups = one.short_groups.groups(_LONGEST) if one.short_groups else one.replica_groups[:_LONGEST]
+    both = zip(cost, theirs, cost._fields, strict=True) if departures else ()
+    return Facts(
+        kind=kind_of(program, one),
+        result=str(one.shape)[:_LONGEST],
+        body=" ".join(code for code in program.opcodes_inside(one) if code not in work.FREE)[:_LONGEST],
+        target=one.target[:_LONGEST],
+        groups=_listed(groups)[:_LONGEST],
+        flops=cost.flops,
+        transcendentals=cost.transcendentals,
+        bytes=cost.bytes,
+        departs=", ".join(departures),
+        call=_call(program, one),
+        unlisted=unlisted,
+        **_sizes(program, one) | {f"xla_{name}": value for ours, value, name in both if value != ours},
+    )
 
 
-def table_name(program: Program, one: Instruction) -> str:
-    """The name by which the table of ops knows an instruction."""
+def _sizes(program: Program, one: Instruction) -> dict[str, Any]:
+    """The sizes of the product, the convolution or the attention that an instruction is or holds."""
+    if products := _products(program, one):
+        shape, product = max(products, key=lambda found: found[1].flops)
+        return {"product": tuple(product), "type": shape}
+    if convolution := next((inner for inner in _multiplying(program, one) if inner.convolution), None):
+        shapes = [operand.shape for operand in program.operands(convolution)][:2]
+        found: dict[str, Any] = {
+            name: str(shape)[:_LONGEST] for name, shape in zip(("input", "filter"), shapes, strict=False)
+        }
+        found["type"] = shapes[0].name if shapes else ""
+        sizes = convolution_sizes(program, convolution)
+        return found if sizes is None else found | {"convolution": sizes}
+    if attention := attention_of(program, one):
+        types = [shape.name for operand in program.operands(one)[:1] for shape in operand.shape.arrays()]
+        return {"attention": attention[:-1], "causal": attention.causal, "type": next(iter(types), "")}
+    return {}
+
+
+def kind_of(program: Program, one: Instruction) -> str:
+    """What an instruction is called for; behind `hlo::`, the table of ops knows it by that."""
     if one.opcode == "fusion":
         inside = set(program.opcodes_inside(one))
-        return f"{PREFIX}fusion({next((kind for kind, opcodes in _KINDS if inside & opcodes), 'copy')})"
+        return f"fusion({next((kind for kind, opcodes in _KINDS if inside & opcodes), 'copy')})"
     if one.opcode == "custom-call":
         called = one.target[:_LONGEST]
-        return f"{PREFIX}custom-call({next((kind for kind, target in _TARGETS if target.search(called)), 'other')})"
-    return f"{PREFIX}{one.opcode}"
+        return f"custom-call({next((kind for kind, target in _TARGETS if target.search(called)), 'other')})"
+    return one.opcode
+
+
+def _call(program: Program, one: Instruction) -> dict[str, Any]:
+    """What `jax.lax` asks for beside operands; empty where it needs nothing, and where nothing is replayed."""
+    if (dims := dims_of(one)) is not None:
+        return {"dims": [list(numbers) for numbers in dims]}
+    if one.opcode == "reduce":
+        body = program.body(one)
+        root = body.result if body else None
+        return {"dims": list(one.dimensions), "by": root.opcode} if root and len(one.operands) == 2 else {}
+    if one.opcode in _DIMENSIONS:
+        return {"dims": list(one.dimensions)}
+    if one.convolution is not None and (one.opcode == "convolution" or _FORWARD.match(one.target)):
+        return _convolution(one, one.convolution)
+    return {}
+
+
+def _convolution(one: Instruction, dims: ConvolutionDims) -> dict[str, Any]:
+    return {
+        "dims": [
+            [dims.input_batch, dims.input_feature, *dims.input_space],
+            [dims.kernel_out, dims.kernel_in, *dims.kernel_space],
+            [dims.output_batch, dims.output_feature, *dims.output_space],
+        ],
+        "stride": [each.stride for each in one.window],
+        "pad": [[each.low, each.high] for each in one.window],
+        "dilate": [[each.base_dilation for each in one.window], [each.dilation for each in one.window]],
+        "groups": [one.groups, one.batch_groups],
+    }  # fmt: skip
 
 
 def _products(program: Program, one: Instruction) -> list[tuple[str, Product]]:

@@ -1,21 +1,65 @@
 """What an instruction should cost: operations and traffic, by the rules of XLA's own cost analysis or by ours.
 
 XLA's rules are those of `HloCostAnalysis`, which `jax.stages.Compiled.cost_analysis` tells the sums of over the entry
-computation. Ours are the same but for the departures that `graph.hlo.rules` names.
+computation. Ours are the same but for the departures that are named here.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
 from math import ceil, log2
 from typing import NamedTuple
 
 from tracelens_graph.hlo.attention import TARGETS, attention_flops
 from tracelens_graph.hlo.products import convolution_flops, product_of
 from tracelens_graph.hlo.program import Computation, Instruction, Program
-from tracelens_graph.hlo.rules import OURS, Departure, Rules, trips
 from tracelens_graph.hlo.shapes import LARGEST, Shape, product
+
+
+class Departure(StrEnum):
+    """Where ours say more of a kernel than those of `HloCostAnalysis` in XLA.
+
+    Attributes:
+        trips: the body and the condition of a loop count as often as XLA notes that they run
+            (`known_trip_count`); by XLA's rules once.
+        libraries: calls of libraries are counted where their arguments tell the work, and move what they take and
+            make, but for their workspace; XLA writes -1 for operations and bytes of any custom call.
+        custom: a fusion of the kind `kCustom` costs what its body does; by XLA's rules what the first gather or
+            scatter in it does, where there is one.
+        passed: a fusion within a fusion that only passes its parameter on, as products that Triton computes have
+            them, hides none of its traffic; by XLA's rules nothing reads that parameter.
+        rows: a gather within a fusion reads the rows that it takes; by XLA's rules its whole table.
+    """
+
+    trips = "loop trips"
+    libraries = "libraries"
+    custom = "custom fusions"
+    passed = "passed on"
+    rows = "gathered rows"
+
+
+Rules = frozenset[Departure]
+"""Rules are XLA's but for these departures."""
+
+OURS: Rules = frozenset(Departure)
+XLA: Rules = frozenset()
+
+_MOST_DIGITS = 18
+
+
+def trips(one: Instruction) -> int | None:
+    """How often XLA noted that a loop runs its body; None where it does not know."""
+    if one.opcode != "while" or '"known_trip_count"' not in one.backend_config:
+        return None
+    try:
+        noted = str(json.loads(one.backend_config)["known_trip_count"]["n"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return int(noted) if noted.isdecimal() and len(noted) <= _MOST_DIGITS else None
+
 
 TRANSCENDENTAL = frozenset(
     (
@@ -115,6 +159,25 @@ def _first_indexed(program: Program, body: Computation | None) -> Instruction | 
         program.known[key] = next((one for one in body.instructions if one.opcode in ("gather", "scatter")), None)
     found: Instruction | None = program.known[key]
     return found
+
+
+def by_xla(program: Program, one: Instruction) -> tuple[Work, list[Departure]]:
+    """What an instruction costs by XLA's rules, and the departures of ours that make a difference.
+
+    One departure after the other is given up, in their order, until the rules are XLA's: named are those that change
+    a figure then.
+    """
+    theirs, before = work(program, one, XLA), work(program, one)
+    if theirs == before:
+        return theirs, []
+    rules, named = OURS, []
+    for departure in Departure:
+        rules -= {departure}
+        after = work(program, one, rules)
+        if after != before:
+            named.append(departure)
+        before = after
+    return theirs, named
 
 
 def entry_work(program: Program, rules: Rules = OURS) -> Work:

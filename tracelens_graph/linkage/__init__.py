@@ -11,12 +11,9 @@ from __future__ import annotations
 from tracelens_graph._lazy import on_first_use as _on_first_use
 
 _NAMES = {
-    "linkage.cpu_metadata": "operation_metadata_scrape",
-    "linkage.identifiers": "get_gpu_op_identifier",
-    "linkage.kernel_metadata": "kernel_metadata_scrape",
-    "linkage.kernel_ops": "kernel_to_op_tracing",
-    "linkage.op_events": "op_to_kernel_tracing",
-    "linkage.traces": "load_trace",
+    "linkage.metadata": "kernel_metadata_scrape operation_metadata_scrape",
+    "linkage.traces": "get_gpu_op_identifier load_trace",
+    "linkage.tracing": "kernel_to_op_tracing op_to_kernel_tracing",
 }
 """Module -> the public names that are imported from it; `__init__.pyi` is made of it."""
 

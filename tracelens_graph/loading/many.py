@@ -22,8 +22,7 @@ from sys import intern
 from typing import Any, NamedTuple
 
 from tracelens_graph.errors import AnalysisError, LinkError, NotATraceError, TraceError
-from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.graph import changed, lean
+from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loaders.sources import Source, is_stream
 from tracelens_graph.loaders.xplane.folder import COPY, runs_in
@@ -197,7 +196,7 @@ class _Linked(NamedTuple):
 class _Loaded(NamedTuple):
     """A graph, and what became of its execution trace."""
 
-    core: Core
+    core: Graph
     linked: _Linked | None
 
 
@@ -223,7 +222,7 @@ def load_core_set(
         scheduler: address of a Dask scheduler whose workers load, such as `tcp://node1:8786`. They have to see the
             files under the same paths.
         memory_bytes: graphs up to this size together are held in memory, the others mapped from temporary files.
-        columns: load lean graphs with these columns only; see `graph.graph.lean`. None for all.
+        columns: load lean graphs with these columns only; see `Graph.lean`. None for all.
         progress: called with bytes of files done and bytes in all.
 
     Raises:
@@ -239,7 +238,7 @@ def load_core_set(
     files = pairs.traces
     alone = len(files) == 1 and scheduler is None
     sizes = {file: os.path.getsize(file) if os.path.isfile(file) else 0 for file in files}
-    graphs: dict[str, Core] = {}
+    graphs: dict[str, Graph] = {}
     errors: dict[str, TraceError] = {}
     links: dict[str, _Linked] = {}
     lists: dict[str, list[Any]] = {}
@@ -284,9 +283,9 @@ def load_core_set(
         raise
     names = dict(zip(files, distinct_names(files), strict=True))
     members = (TraceMember(graphs[file], names[file], run) for file in files if file in graphs)
-    told = [(file, errors[file]) for file in files if file in errors]
-    no_traces = [file for file, error in told if isinstance(error, NotATraceError)]
-    broken = [str(error) for _, error in told if not isinstance(error, NotATraceError)]
+    failed = [(file, errors[file]) for file in files if file in errors]
+    no_traces = [file for file, error in failed if isinstance(error, NotATraceError)]
+    broken = [str(error) for _, error in failed if not isinstance(error, NotATraceError)]
     refused = [f"{one.error}; loaded without" for one in links.values() if one.error]
     damaged = [one.damage for one in links.values() if one.damage]
     notes = [*left_out_note(no_traces), *pairs.notes, *refused, *damaged]
@@ -362,7 +361,7 @@ def _loaded(
         if order.et is not None:
             core, found = _with_link(core, order.et)
         if order.columns is not None:
-            core = changed(lean(core, order.columns), link=None)  # arguments from there are in the columns
+            core = changed(core.lean(order.columns), link=None)  # arguments from there are in the columns
         if one_of_several:  # damage of a saved graph has to show now, so that the set goes on without it
             core.read_all()
     except TraceError as error:
@@ -370,7 +369,7 @@ def _loaded(
     return _Loaded(core, found)
 
 
-def _with_link(core: Core, et: str) -> tuple[Core, _Linked]:
+def _with_link(core: Graph, et: str) -> tuple[Graph, _Linked]:
     try:
         core = linked(core, et)
     except (LinkError, TraceError) as error:
@@ -428,7 +427,7 @@ def _to_bytes(order: _Order) -> _Done | TraceError:
         return replace(done, written=target.read_bytes()) if isinstance(done, _Done) else done
 
 
-def _fetched(done: _Done, order: _Order, into_memory: bool) -> Core:
+def _fetched(done: _Done, order: _Order, into_memory: bool) -> Graph:
     """A graph that was loaded elsewhere; its original events are read from the trace itself."""
     from tracelens_graph.loaders.kineto.details import FileDetails
     from tracelens_graph.stores.graph_file import read_graph

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracelens_graph.errors import LinkError, NotATraceError
+from tracelens_graph.errors import ExecutionTraceError, LinkError, NotATraceError, XplaneError
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE, ExecutionTraceError, XplaneError
+from tracelens_graph.graph.graph import Graph
+from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE
 from tracelens_graph.loaders.sources import Source, open_source
 
 
@@ -18,13 +19,13 @@ def load_core(
     et: Any = None,
     progress: Callable[[int, int], None] | None = None,
     processes: int | None = None,
-) -> Core:
+) -> Graph:
     """The graph of a trace or of a saved graph, as columns.
 
-    An execution trace alone becomes a graph, too, which tells no times (`TraceInfo.has_times`).
+    An execution trace alone becomes a graph, too, which has no times (`TraceInfo.has_times`).
 
     Args:
-        source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip` or a saved graph, told apart by content), `-` for
+        source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip` or a saved graph, separated by content), `-` for
             standard input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or `nodes`, or the list of
             events).
         et: the execution trace of the same run, given like `source`: see `linked`.
@@ -42,7 +43,7 @@ def load_core(
     return core if et is None else linked(core, et)
 
 
-def _load(source: Any, progress: Callable[[int, int], None] | None, processes: int | None) -> Core:
+def _load(source: Any, progress: Callable[[int, int], None] | None, processes: int | None) -> Graph:
     opened = open_source(source)
     try:
         return load_profile(opened, progress=progress, processes=processes)
@@ -56,7 +57,7 @@ def _load(source: Any, progress: Callable[[int, int], None] | None, processes: i
 
 def load_profile(
     source: Any, *, progress: Callable[[int, int], None] | None = None, processes: int | None = None
-) -> Core:
+) -> Graph:
     """As `load_core`, of profiler traces and saved graphs only.
 
     Raises:
@@ -78,13 +79,13 @@ def load_profile(
         return core
 
 
-def _xplane(opened: Source, progress: Callable[[int, int], None] | None) -> Core:
+def _xplane(opened: Source, progress: Callable[[int, int], None] | None) -> Graph:
     from tracelens_graph.loaders.xplane.loader import load_xplane
 
     return load_xplane(opened, progress)
 
 
-def _saved(opened: Source) -> Core:
+def _saved(opened: Source) -> Graph:
     from tracelens_graph.stores.graph_file import read_graph
 
     core = read_graph(opened)
@@ -125,7 +126,7 @@ def unread_tensors(core: Core) -> str:
     return f"{link.execution.info.source}: tensors among arguments that cannot be read and are left out: {lost:,}"
 
 
-def linked(core: Core, et: Any) -> Core:
+def linked(core: Core, et: Any) -> Graph:
     """The graph, linked with the execution trace of its run.
 
     Args:
@@ -164,14 +165,13 @@ def load_execution(source: Any) -> ExecutionTrace:
         return link.execution
 
 
-def joined(core: Core, execution: ExecutionTrace) -> Core:
+def joined(core: Core, execution: ExecutionTrace) -> Graph:
     """The graph, linked with an execution trace that is loaded.
 
     Raises:
         LinkError, ChangedTraceError: as `linked`.
     """
-    from tracelens_graph.execution.joining.filling import linked_graph
-    from tracelens_graph.execution.joining.join import join
+    from tracelens_graph.execution.joining import join, linked_graph
     from tracelens_graph.loaders.kineto.record_ids import record_ids
 
     if not core.framework.has_times:

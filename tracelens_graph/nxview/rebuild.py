@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import TraceError
+from tracelens_graph.graph.arguments import ARGUMENTS, INSTRUCTION
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
@@ -30,7 +31,7 @@ from tracelens_graph.schema import (
 from tracelens_graph.utils.gc_pause import garbage_collection_paused
 
 _NEEDED = ("kind", "name", "start_ns", "dur_ns")
-_ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+_ARGUMENTS = (*ARGUMENTS, INSTRUCTION)
 _BIT_OF = {meaning: flag.value for flag, meaning in FLAG_MEANING.items()}
 
 
@@ -68,6 +69,7 @@ def rebuild(graph: Any) -> Core:
     return Graph(
         columns=columns, names=table.names, threads=table.threads, argsets=table.argsets, autograd_flows=flows,
         depends_on=depends_on, collective_args={}, info=_info(graph, table), details=NoDetails(),
+        instructions=table.instructions,
     )  # fmt: skip
 
 
@@ -103,7 +105,9 @@ class _Table:
                 texts = tuple(_json(d[name]) if name in d else "" for name in _ARGUMENTS)
                 codes[2, place] = argsets.setdefault(texts, len(argsets))
         self.names, self.threads = list(names), list(threads)
-        self.argsets: list[Any] = list(argsets)
+        self.argsets: list[Any] = [texts[:4] for texts in argsets]
+        own = [texts[4] for texts in argsets]
+        self.instructions = own if any(own) else []
         self.columns: dict[str, np.ndarray] = dict(zip(("name", "thread", "argset"), codes, strict=True))
         self.columns["kind"] = np.array([Kind[d["kind"]] for d in data], np.uint8)
         for prop in PLAIN:

@@ -8,8 +8,9 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
+from tracelens_graph.hlo.facts import Facts
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.dtypes import ElementType, element_type
+from tracelens_graph.perf.scalar_types import ElementType, element_type
 
 _NO_TENSOR = {"", "Scalar", "ScalarList", "GenericList", "TensorList", "None", "OptionalTensorList"}
 
@@ -64,9 +65,13 @@ class Arguments:
 
     Args:
         dims, types, strides, concrete: the four parts of an argument set, as JSON text; "" if not recorded.
+        instruction: of an instruction of XLA what else is known of it.
     """
 
-    def __init__(self, dims: str, types: str, strides: str = "", concrete: str = "") -> None:
+    def __init__(
+        self, dims: str, types: str, strides: str = "", concrete: str = "", instruction: Facts | None = None
+    ) -> None:
+        self.instruction = instruction
         self._parts = [_list(text) for text in (dims, types, strides, concrete)]
 
     def __len__(self) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tracelens_graph.errors import CannotModel as CannotModel
+
 Unit = Literal["matrix", "vector"]
 
 
@@ -43,7 +45,3 @@ class Cost:
     def intensity(self) -> float | None:
         """FLOPs per byte; None if one of them is not known."""
         return self.flops / self.bytes if self.bytes else None
-
-
-class CannotModel(Exception):  # noqa: N818  (no error: a model says that it does not apply, and why)
-    """A model does not apply to a call; the message says why, in words for a table."""

@@ -1,4 +1,4 @@
-"""A folder of programs: what is in it, and how it is written and read again.
+"""A folder of programs: what is in it, how it is made of a trace, written, and read again.
 
 `replay.json` lists the programs with their plans as JSON, so that whoever has the folder needs no trace.
 """
@@ -8,31 +8,35 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
-from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.errors import AnalysisError, CannotReplay, FolderError, TraceLensGraphError
+from tracelens_graph.graph.node import Node
 from tracelens_graph.output.folder import writing_folder
 from tracelens_graph.output.markers import GENERATOR, is_ours
-from tracelens_graph.replay.heading import identifier
+from tracelens_graph.replay.instruction import InstructionPlan
 from tracelens_graph.replay.plan_json import plan_from_json
-from tracelens_graph.replay.program_text import HasProgram, ProgramKind, program
+from tracelens_graph.replay.planned import Estimates, Plans, complete, traced
+from tracelens_graph.replay.program_text import HasProgram, ProgramKind, identifier, program, written_by
 from tracelens_graph.replay.replay_plan import ReplayPlan
+from tracelens_graph.replay.short_program import short_program
+from tracelens_graph.replay.triton import is_triton, triton_plan
 from tracelens_graph.utils.texts import cut_end
 
 INDEX = "replay.json"
-_VERSION = 2
+RUNNER, COLLECTIVES = "run.py", "collectives.py"
+_VERSION = 3
 _LARGEST = 256 << 20
 """Bytes of an index that is read."""
 _LONGEST_NAME = 255
 """Characters of a file's name."""
-
-
-class FolderError(TraceLensGraphError):
-    """A folder is not one that programs were written to; the message says why."""
+_MOST_REASONS, _LONGEST = 5, 200
+"""Reasons that an error names, and characters of each."""
 
 
 @dataclass(frozen=True)
@@ -41,25 +45,34 @@ class Program:
 
     Attributes:
         file: its name.
-        kind: what it runs: one `op`, a `sequence` of them, `collectives`, a Triton kernel that is to be filled in,
-            an `instruction` of XLA, or a `batch` of operations one after another.
-        about: its heading.
+        kind: what it runs.
+        about: its heading; a short program has its own, which follows from its plan.
         plan: what it runs, as JSON's values.
     """
 
     file: str
-    kind: ProgramKind
+    kind: str
     about: str
     plan: Any
 
     @classmethod
-    def of(cls, plan: HasProgram, file: str) -> Program:
-        """The program of a plan."""
-        return cls(file, plan.kind, plan.about, plan.json())
+    def of(cls, plan: HasProgram | ReplayPlan, file: str, full: bool = False) -> Program:
+        """The program of a plan; of one operation the short one, unless it has to be in full or is asked for so."""
+        if not isinstance(plan, ReplayPlan):
+            return cls(file, plan.kind, plan.about, plan.json())
+        if full or not short_program(plan):
+            return cls(file, "full", plan.about, plan.json())
+        return cls(file, "op", "", plan.json())
 
     @property
     def source(self) -> str:
-        """Its text."""
+        """Its text.
+
+        Raises:
+            NotAPlanError: it is short, and has no plan.
+        """
+        if self.kind == "op":
+            return short_program(self.plans[0]) or ""
         return program(self.kind, self.about, self.plan)
 
     @cached_property
@@ -78,11 +91,85 @@ class Program:
         return tuple(map(plan_from_json, listed))
 
 
-def program_name(plan: ReplayPlan, number: int) -> str:
+def program_name(plan: ReplayPlan | InstructionPlan, number: int) -> str:
     """Name of a program's file, such as `001_aten_mm_1f2e3d.py`: place, operation, and a hash of the arguments."""
-    told = (plan.op, plan.overload, plan.recorded.dims, plan.recorded.types, plan.recorded.strides,
-            plan.recorded.values)  # fmt: skip
-    return f"{number:03d}_{identifier(plan.op)}_{sha256(repr(told).encode()).hexdigest()[:6]}.py"
+    if isinstance(plan, InstructionPlan):
+        key: tuple[Any, ...] = (plan.opcode, plan.operands, plan.result, plan.call)
+    else:
+        recorded = plan.recorded
+        key = (plan.op, plan.overload, recorded.dims, recorded.types, recorded.strides, recorded.values)
+    return f"{number:03d}_{identifier(plan.op)}_{sha256(repr(key).encode()).hexdigest()[:6]}.py"
+
+
+# --- programs of a trace -------------------------------------------------------------------------------------------
+
+
+def single_programs(plans: Plans, estimates: Estimates, most: int = 0, full: bool = False) -> dict[int, Program]:
+    """A program for each signature that has a plan, and for a Triton kernel one that lacks its source; by place.
+
+    Args:
+        plans: plans of the signatures.
+        estimates: what the models say of their calls.
+        most: how many programs are written; 0 for all.
+        full: all of them in full.
+
+    Raises:
+        AnalysisError: there is none.
+    """
+    found: dict[int, Program] = {}
+    for place in range(len(plans.signatures)):
+        if most and len(found) == most:
+            break
+        plan = complete(plans, place, estimates).plan
+        number = len(found) + 1
+        if plan is not None:
+            found[place] = Program.of(plan, program_name(plan, number), full)
+        elif stub := _stub(plans, place, number, estimates):
+            found[place] = stub
+    if not found:
+        raise _nothing(plans)
+    return found
+
+
+def _stub(plans: Plans, place: int, number: int, estimates: Estimates) -> Program | None:
+    core, row = plans.signatures.core, int(plans.signatures.rows[place])
+    if not is_triton(core, row):
+        return None
+    try:
+        made = triton_plan(Node(core, row))
+    except CannotReplay:
+        return None
+    plan = made.plan.with_traced(traced(plans.signatures, place, estimates.gpu), made.plan.work)
+    return Program.of(replace(made, plan=plan), program_name(plan, number))
+
+
+def batch_program(plans: Plans, estimates: Estimates, most: int = 0) -> dict[int, Program]:
+    """One program that runs the signatures that have a plan, by their places; arguments as of `single_programs`.
+
+    Raises:
+        AnalysisError: none has a plan.
+    """
+    made = ((place, complete(plans, place, estimates).plan) for place in range(len(plans.signatures)))
+    listed = dict(islice(((place, plan) for place, plan in made if isinstance(plan, ReplayPlan)), most or None))
+    if not listed:
+        raise _nothing(plans)
+    about = f"{len(listed):,} operations of a trace, called again one after another.\n\n{written_by()}\n"
+    return dict.fromkeys(listed, Program(RUNNER, "batch", about, [plan.json() for plan in listed.values()]))
+
+
+def _nothing(plans: Plans) -> AnalysisError:
+    """The error that says why no signature has a plan."""
+    reasons = list(dict.fromkeys(plans[place].why for place in range(len(plans.signatures))))
+    if not reasons:
+        return AnalysisError(
+            "nothing can be replayed: no operation launched the GPU work; record host and GPU together"
+        )
+    more = f", and {len(reasons) - _MOST_REASONS:,} other reasons" if len(reasons) > _MOST_REASONS else ""
+    named = ", ".join(cut_end(one, _LONGEST) for one in reasons[:_MOST_REASONS])
+    return AnalysisError(f"nothing can be replayed: {named}{more}")
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
 
 
 def write_folder(
@@ -136,8 +223,8 @@ def read_folder(folder: str | os.PathLike[str]) -> list[Program]:
     if not isinstance(operations, list) or not operations:
         raise FolderError(f"{path}: lists no operations")
     if index.get("schema_version", _VERSION) != _VERSION:
-        told = cut_end(repr(index["schema_version"]), 20)
-        raise FolderError(f"{path}: has schema_version {told}, not {_VERSION}; write it with this version")
+        version = cut_end(repr(index["schema_version"]), 20)
+        raise FolderError(f"{path}: has schema_version {version}, not {_VERSION}; write it with this version")
     return [_program(path, number, one) for number, one in enumerate(operations, 1)]
 
 
@@ -156,11 +243,11 @@ def _read_index(path: Path) -> dict[str, Any]:
 
 
 def _program(path: Path, number: int, entry: Any) -> Program:
-    told = entry if isinstance(entry, dict) else {}
-    file, kind, about = (told.get(key) for key in ("file", "kind", "about"))
-    if not _is_name(file) or kind not in get_args(ProgramKind) or not isinstance(about, str) or "plan" not in told:
+    fields = entry if isinstance(entry, dict) else {}
+    file, kind, about = (fields.get(key) for key in ("file", "kind", "about"))
+    if not _is_name(file) or kind not in get_args(ProgramKind) or not isinstance(about, str) or "plan" not in fields:
         raise FolderError(f"{path}: entry {number} names no program")
-    return Program(str(file), cast("ProgramKind", kind), about, told["plan"])
+    return Program(str(file), str(kind), about, fields["plan"])
 
 
 def _earlier(folder: Path) -> set[Path]:
@@ -170,7 +257,7 @@ def _earlier(folder: Path) -> set[Path]:
             return set()
         listed = _read_index(folder / INDEX).get("files")
         sources = {one.file: one.source for one in read_folder(folder)}
-    except (FolderError, OSError):
+    except (TraceLensGraphError, OSError):
         return set()
     paths = [folder / one for one in listed if _is_name(one)] if isinstance(listed, list) else []
     return {folder / INDEX, *(path for path in paths if path.is_file() and _is_as_written(path, sources))}

@@ -1,6 +1,6 @@
 """Plans of instructions of XLA: one instruction with operands that JAX can make again.
 
-What is known of it stands among its arguments (`graph.hlo.attributes`): the program it comes from is not needed.
+What is known of it stands beside its arguments (`hlo.facts`): the program it comes from is not needed.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from math import prod
 from typing import Any, ClassVar
 
 from tracelens_graph._version import __version__
+from tracelens_graph.errors import CannotReplay
+from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.core import Core
-from tracelens_graph.hlo.call import KEY
-from tracelens_graph.hlo.told import PREFIX, told_in
-from tracelens_graph.replay.heading import dense_strides, entry, identifier
-from tracelens_graph.replay.program_text import HasProgram, ProgramKind
-from tracelens_graph.replay.replay_plan import CannotReplay, Traced, Work
+from tracelens_graph.replay.program_text import HasProgram, ProgramKind, dense_strides, entry, identifier
+from tracelens_graph.replay.replay_plan import Traced, Work
 
 _TYPES = {
     "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64", "u8": "uint8", "u16": "uint16",
@@ -46,7 +44,6 @@ _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "m
 
 _MOST_ELEMENTS = 1 << 36
 _ARRAY = re.compile(r"\(?(\w+)\[([\d,]*)\]")
-_PRODUCT = re.compile(r"product=(\d+)x(\d+)x(\d+)x(\d+)")
 _ALONG = ("broadcast", "concatenate", "reverse", "transpose")
 """Instructions that need the dimensions that they work along."""
 _PLAIN = ("convert", "copy")
@@ -107,11 +104,6 @@ class InstructionPlan(HasProgram):
         """The same instruction with what a profile and models say of it."""
         return replace(self, traced=traced, work=work)
 
-    def file_name(self, number: int) -> str:
-        """Name of its program's file."""
-        told = repr((self.opcode, self.operands, self.result, self.call))
-        return f"{number:03d}_{identifier(self.op)}_{sha256(told.encode()).hexdigest()[:6]}.py"
-
     def json(self) -> dict[str, Any]:
         """What its program computes, in JAX's words."""
         return {
@@ -142,20 +134,21 @@ def plan_instruction(core: Core, row: int) -> InstructionPlan:
         CannotReplay: the profile does not tell enough of it, or it is none that is replayed.
     """
     code = int(core.columns.argset[row])
-    dims, types, strides, values = core.argsets[code] if code >= 0 else ("", "", "", "")
-    if not (told := told_in(values)):
+    facts = instructions_of(core).get(code)
+    if facts is None:
         raise CannotReplay("its instruction is not told", "a profile that holds the programs (/host:metadata)")
-    name = told[0].removeprefix(PREFIX)
-    operands = _operands(dims, types, values)
-    result = _result(told)
+    dims, types, strides, _ = core.argsets[code]
+    name = facts.kind
+    operands = _operands(dims, types)
+    result = _result(facts.result)
     opcode = _OF_LIBRARIES.get(name, name)
-    call = _call(told)
+    call = facts.call if all(map(_is_plain, facts.call.values())) else {}
     if opcode == "reduce" and call and call.get("by") in _REDUCTIONS:
         operands = operands[:1]
     elif opcode in ("dot", "convolution") and call:
         operands = operands[:2]
-    elif name == "fusion(dot)" and (sizes := next(filter(None, map(_PRODUCT.fullmatch, told)), None)):
-        return _product(core, row, told, tuple(map(int, sizes.groups())), result)
+    elif name == "fusion(dot)" and facts.product is not None:
+        return _product(core, row, facts.product, facts.type, result)
     elif not (opcode in _CALLS or opcode in _PLAIN or (opcode in _ALONG and call)):
         reason = next((why for pattern, why in _REASONS if re.match(pattern, name)), f"no replay of {identifier(name)}")
         raise CannotReplay(reason)
@@ -169,10 +162,9 @@ def plan_instruction(core: Core, row: int) -> InstructionPlan:
     return _checked(InstructionPlan(_name(core, row), opcode, operands, result, call, tuple(assumed)))
 
 
-def _product(core: Core, row: int, told: list[str], sizes: tuple[int, ...], result: Array) -> InstructionPlan:
+def _product(core: Core, row: int, sizes: tuple[int, int, int, int], type: str, result: Array) -> InstructionPlan:
     """The product in a fusion, without what else is in it."""
     batch, m, n, k = sizes
-    type = next((text.removeprefix("type=") for text in told if text.startswith("type=")), "")
     operands = (Array((batch, m, k), type), Array((batch, k, n), type))
     call = {"dims": [[2], [1], [0], [0]]}
     assumed = ("fusion: the product alone, its operands row by row",)
@@ -198,30 +190,20 @@ def _told(array: Array) -> dict[str, Any]:
     return {"dims": list(array.dims), "dtype": _TYPES[array.type]}
 
 
-def _operands(dims: str, types: str, values: str) -> tuple[Array, ...]:
-    """The arrays before what else is told."""
-    count = next((place for place, value in enumerate(_list(values)) if value), 0)
-    listed = list(zip(_list(dims), _list(types), strict=False))[:count]
-    if len(listed) < count or not all(_are_sizes(sizes) and isinstance(type, str) for sizes, type in listed):
+def _operands(dims: str, types: str) -> tuple[Array, ...]:
+    """The arrays that it takes."""
+    listed = list(zip(_list(dims), _list(types), strict=False))
+    if not all(_are_sizes(sizes) and isinstance(type, str) for sizes, type in listed):
         raise CannotReplay("its operands cannot be read")
     return tuple(Array(tuple(sizes), type) for sizes, type in listed)
 
 
-def _result(told: list[str]) -> Array:
+def _result(text: str) -> Array:
     """The result; of several the first, for libraries give their workspace, too."""
-    found = _ARRAY.match(told[1]) if len(told) > 1 else None
+    found = _ARRAY.match(text)
     if found is None:
         raise CannotReplay("its result is not told")
     return Array(tuple(int(size) for size in found[2].split(",") if size), found[1])
-
-
-def _call(told: list[str]) -> dict[str, Any]:
-    text = next((one.removeprefix(KEY) for one in told if one.startswith(KEY)), "{}")
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) and all(map(_is_plain, found.values())) else {}
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:

@@ -6,9 +6,11 @@ Arguments are JSON's own values; what JSON lacks is an object with one key:
 |---|---|
 | `{"float": "inf"}` | a float that is not finite |
 | `{"complex": [re, im]}` | a complex number |
-| `{"tensor": {"shape": [8], "dtype": "int64"}}` | a tensor, by `TensorValue`'s names, and `options` |
+| `{"tensor": {"shape": [8], "dtype": "int64"}}` | a tensor, by `TensorValue`'s names |
 | `{"use": {"number": 3, "tensor": {...}, "of": 2}}` | a tensor of a sequence, a view of the result of another number |
 | `{"dtype": "float32"}`, and so a layout, memory format, device or generator | what torch has by name |
+
+Arguments that have the defaults of the schema are left out, and come back from it.
 """
 
 from __future__ import annotations
@@ -20,9 +22,23 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_type_hi
 
 import msgspec
 
-from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.replay.arguments import RULES, Argument, Fill, Named, TensorValue, Use, Value
-from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan, Traced, Work
+from tracelens_graph.errors import NotAPlanError, TraceLensGraphError
+from tracelens_graph.replay.replay_plan import (
+    RULES,
+    Argument,
+    Count,
+    Named,
+    Plain,
+    Recorded,
+    ReplayPlan,
+    TensorValue,
+    Traced,
+    Use,
+    Value,
+    Word,
+    Work,
+    default_of,
+)
 from tracelens_graph.replay.schemas import parse
 
 KINDS: tuple[str, ...] = get_args(get_type_hints(Named)["kind"])
@@ -30,106 +46,41 @@ KINDS: tuple[str, ...] = get_args(get_type_hints(Named)["kind"])
 
 _DEEPEST = 8
 """Lists in lists, in an argument."""
-_LARGEST = 1 << 62
-
-Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z", max_length=60)]
-Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", max_length=200)]
-Mode = Literal["no_grad", "below_autograd", "autocast bfloat16", "autocast float16"]
-Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
+_Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", max_length=200)]
+_Mode = Literal["no_grad", "below_autograd", "autocast bfloat16", "autocast float16"]
 
 
-class NotAPlanError(TraceLensGraphError):
-    """Something is no plan; the message names the place in it."""
-
-
-class _Form(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    pass
-
-
-class _Tensor(_Form):
-    shape: tuple[Count, ...]
-    dtype: Word
-    strides: tuple[Annotated[int, msgspec.Meta(ge=-_LARGEST, le=_LARGEST)], ...] | None = None
-    fill: Word = "normal"
-    options: dict[Word, Any] = {}
-    layout: Word = "strided"
-    storage: Count | None = None
-    offset: Count = 0
-    on_cpu: bool = False
-    reach: Count = 0
-    grad: bool = False
-    conj: bool = False
-
-
-class _Use(_Form):
+class _Use(Plain, frozen=True):
     number: Count
     tensor: Any
     of: Count | None = None
 
 
-class _Argument(_Form):
-    name: Word
-    type: str
-    value: Any = None
-    assumed: str = ""
-
-
-class _Recorded(_Form):
-    dims: list[Any] = []
-    types: tuple[str, ...] = ()
-    strides: list[Any] = []
-    values: tuple[str, ...] = ()
-
-
-class _Traced(_Form):
-    calls: int = 1
-    uid: int = -1
-    kernels: tuple[str, ...] = ()
-    children: tuple[str, ...] = ()
-    kernel_us: float = 0.0
-    median_us: float = 0.0
-    gpu: str = ""
-    host_us: float = 0.0
-    total_us: float = 0.0
-
-
-class _Work(_Form):
-    flops: float | None = None
-    bytes: float | None = None
-    roof_us: float | None = None
-
-
-class _Plan(_Form):
+class _Plan(Plain, frozen=True):
     op: str
     schema: str
-    positional: list[_Argument]
+    positional: dict[Word, Any]
     overload: str = ""
-    keyword: list[_Argument] = []
-    recorded: _Recorded = msgspec.field(default_factory=_Recorded)
-    traced: _Traced = msgspec.field(default_factory=_Traced)
-    work: _Work = msgspec.field(default_factory=_Work)
+    keyword: dict[Word, Any] = msgspec.field(default_factory=dict)
+    assumed: dict[Word, str] = msgspec.field(default_factory=dict)
+    recorded: Recorded = Recorded()
+    traced: Traced = Traced()
+    work: Work = Work()
     notes: tuple[str, ...] = ()
-    imports: tuple[Module, ...] = ()
-    modes: tuple[Mode, ...] = ()
+    imports: tuple[_Module, ...] = ()
+    modes: tuple[_Mode, ...] = ()
     restored: tuple[Word, ...] = ()
 
 
 def plan_json(plan: ReplayPlan) -> dict[str, Any]:
     """A plan as JSON's values; what is at its default is left out."""
+    positional, keyword = ({one.name: value_json(one.value) for one in way} for way in plan.given)
     form = _Plan(
-        op=plan.op,
-        overload=plan.overload,
-        schema=plan.schema,
-        positional=[_argument_json(one) for one in plan.positional],
-        keyword=[_argument_json(one) for one in plan.keyword],
-        recorded=_Recorded(**vars(plan.recorded)),
-        traced=_Traced(**vars(plan.traced)),
-        work=_Work(**vars(plan.work)),
-        notes=plan.notes,
-        imports=plan.imports,
-        modes=cast("tuple[Mode, ...]", plan.modes),
-        restored=plan.restored,
-    )
+        plan.op, plan.schema, positional, plan.overload, keyword,
+        {one.name: one.assumed for one in plan.arguments if one.assumed},
+        plan.recorded, plan.traced, plan.work, plan.notes, plan.imports, cast("tuple[_Mode, ...]", plan.modes),
+        plan.restored,
+    )  # fmt: skip
     return cast("dict[str, Any]", msgspec.to_builtins(form))
 
 
@@ -140,8 +91,6 @@ def plan_from_json(data: Any) -> ReplayPlan:
         NotAPlanError: they describe none, or not a call of the schema in it.
     """
     form = _converted(data, _Plan, "")
-    positional = tuple(_argument(one, f"positional[{at}]") for at, one in enumerate(form.positional))
-    keyword = tuple(_argument(one, f"keyword[{at}]") for at, one in enumerate(form.keyword))
     try:
         schema = parse(form.schema)
     except (TraceLensGraphError, ValueError, SyntaxError) as error:
@@ -149,20 +98,31 @@ def plan_from_json(data: Any) -> ReplayPlan:
     if (schema.op, schema.overload) != (form.op, form.overload):
         raise NotAPlanError(f"schema: is of {schema.qualified}, not of {form.op!a} {form.overload!a}")
     takes = [one.name for one in schema.parameters if not one.is_keyword]
-    if [one.name for one in positional] != takes[: len(positional)]:
+    if list(form.positional) != takes[: len(form.positional)]:
         raise NotAPlanError(f"positional: {schema.qualified} takes {', '.join(takes) or 'none'}")
-    if unknown := {one.name for one in keyword} - set(schema.names[len(positional) :]):
+    if unknown := form.keyword.keys() - schema.names[len(form.positional) :]:
         raise NotAPlanError(f"keyword: {schema.qualified} has no {min(unknown)}")
-    recorded = Recorded(
-        _nested(form.recorded.dims, "recorded.dims"),
-        form.recorded.types,
-        _nested(form.recorded.strides, "recorded.strides"),
-        form.recorded.values,
+    given = {
+        name: value_from_json(value, f"{way}.{name}")
+        for way in ("positional", "keyword")
+        for name, value in getattr(form, way).items()
+    }
+    arguments = [
+        (one.is_keyword, Argument(one.name, one.declared, value, form.assumed.get(one.name, "")))
+        for one in schema.parameters
+        if one.name in given or one.default is not None
+        for value in [given[one.name] if one.name in given else default_of(one)]
+    ]
+    recorded = msgspec.structs.replace(
+        form.recorded,
+        dims=_nested(form.recorded.dims, "recorded.dims"),
+        strides=_nested(form.recorded.strides, "recorded.strides"),
     )
-    traced, work = Traced(**msgspec.structs.asdict(form.traced)), Work(**msgspec.structs.asdict(form.work))
     return ReplayPlan(
-        form.op, form.overload, form.schema, positional, keyword, recorded, traced, work, form.notes, form.imports,
-        form.modes,
+        form.op, form.overload, form.schema,
+        tuple(one for is_keyword, one in arguments if not is_keyword),
+        tuple(one for is_keyword, one in arguments if is_keyword),
+        recorded, form.traced, form.work, form.notes, form.imports, form.modes,
     )  # fmt: skip
 
 
@@ -175,10 +135,9 @@ def value_json(value: Value) -> Any:
     if isinstance(value, tuple):
         return [value_json(one) for one in value]
     if isinstance(value, TensorValue):
-        return {"tensor": tensor_json(value)}
+        return {"tensor": msgspec.to_builtins(value)}
     if isinstance(value, Use):
-        told = {"number": value.number, "tensor": tensor_json(value.tensor)}
-        return {"use": told if value.of is None else told | {"of": value.of}}
+        return {"use": msgspec.to_builtins(_Use(value.number, value.tensor, value.of))}
     if isinstance(value, Named):
         return {value.kind: value.name}
     if type(value) is complex:
@@ -188,13 +147,6 @@ def value_json(value: Value) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
     raise TypeError(f"no argument: {type(value).__name__}")
-
-
-def tensor_json(value: TensorValue) -> dict[str, Any]:
-    """A tensor as JSON's values."""
-    told = {name: one for name, one in vars(value).items() if name != "fill"}
-    options = {name: value_json(cast("Value", one)) for name, one in value.fill.options.items()}
-    return cast("dict[str, Any]", msgspec.to_builtins(_Tensor(**told, fill=value.fill.rule, options=options)))
 
 
 def value_from_json(data: Any, place: str, depth: int = 0) -> Value:
@@ -231,26 +183,15 @@ def value_from_json(data: Any, place: str, depth: int = 0) -> Value:
 
 
 def _tensor(data: Any, place: str) -> TensorValue:
-    form = _converted(data, _Tensor, place)
-    told = msgspec.structs.asdict(form)
-    rule, options = told.pop("fill"), told.pop("options")
-    options = {name: value_from_json(one, f"{place}.options.{name}") for name, one in options.items()}
-    value = TensorValue(**told, fill=Fill(rule, options))
+    value = _converted(data, TensorValue, place)
     if value.strides is not None and len(value.strides) != len(value.shape):
         raise NotAPlanError(f"{place}: has {len(value.shape)} sizes and {len(value.strides)} strides")
-    if value.is_filled and rule not in RULES:
-        raise NotAPlanError(f"{place}.fill: nothing fills by {rule}")
-    if unknown := set(options) - value.options:
-        raise NotAPlanError(f"{place}.options: {rule if value.is_filled else value.layout} takes no {min(unknown)}")
+    if value.fill.rule not in RULES:
+        raise NotAPlanError(f"{place}.fill: nothing fills by {value.fill.rule}")
+    if unknown := value.fill.options.keys() - value.options:
+        rule = value.fill.rule if value.is_filled else value.layout
+        raise NotAPlanError(f"{place}.fill: {rule} takes no {min(unknown)}")
     return value
-
-
-def _argument_json(one: Argument) -> _Argument:
-    return _Argument(name=one.name, type=one.type, value=value_json(one.value), assumed=one.assumed)
-
-
-def _argument(form: _Argument, place: str) -> Argument:
-    return Argument(form.name, form.type, value_from_json(form.value, f"{place}.value"), form.assumed)
 
 
 def _nested(data: Any, place: str, depth: int = 0) -> Any:
@@ -263,13 +204,13 @@ def _nested(data: Any, place: str, depth: int = 0) -> Any:
     return tuple(_nested(one, place, depth + 1) for one in data)
 
 
-_Struct = TypeVar("_Struct", bound=_Form)
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 def _converted(data: Any, form: type[_Struct], place: str) -> _Struct:
     try:
         return msgspec.convert(data, form)
     except (msgspec.ValidationError, RecursionError) as error:
-        what, _, where = str(error).partition(" - at `$")
-        path = (place + where.removesuffix("`")).lstrip(".")
+        what, _, where = str(error).partition(" - at `")
+        path = (place + where.partition("$")[2].removesuffix("`")).lstrip(".")
         raise NotAPlanError(f"{path or 'plan'}: {what[:1].lower()}{what[1:]}") from None

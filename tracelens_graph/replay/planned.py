@@ -9,19 +9,20 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
+from msgspec.structs import replace
 
 from tracelens_graph.analyses.performance.unified import unified
+from tracelens_graph.errors import CannotReplay
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.extensions.replayer import NAMESPACES
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.perf.roofs import Roof, roofline, traffic_us
-from tracelens_graph.replay.custom import plan_custom
+from tracelens_graph.replay.calls import around_at, gpu_below
 from tracelens_graph.replay.instruction import InstructionPlan, plan_instruction
-from tracelens_graph.replay.planning import plan_call
-from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
+from tracelens_graph.replay.planning import plan_call, plan_custom
+from tracelens_graph.replay.replay_plan import ReplayPlan, Traced, Work
 from tracelens_graph.replay.signatures import Signatures
-from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.schema import Kind
 
 if TYPE_CHECKING:
     from tracelens_graph.extensions.replayer import Replayer
@@ -75,11 +76,7 @@ class Planned:
         return self.reason if self.plan is None else "; ".join(self.plan.assumed)
 
 
-NO_REPLAYERS: Mapping[str, Replayer] = MappingProxyType({})
-"""No custom operation can be replayed."""
-
-
-def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = NO_REPLAYERS) -> Planned:
+def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = MappingProxyType({})) -> Planned:
     """Plan the call of a row, or say why that cannot be.
 
     Args:
@@ -90,21 +87,17 @@ def planned(core: Core, row: int, replayers: Mapping[str, Replayer] = NO_REPLAYE
     Raises:
         ExtensionError: a replayer is not what it should be.
     """
-    if core.framework.compiles_programs:
-        try:
-            return Planned(plan_instruction(core, row))
-        except CannotReplay as error:
-            return Planned(None, error.reason, error.remedy)
     name = core.names[core.columns.name[row]]
-    if not name.startswith(NAMESPACES) and name not in replayers:
-        for pattern, reason, remedy in _KINDS:
-            if re.search(pattern, name):
-                return Planned(None, reason, remedy)
-        return Planned(None, RANGE)
     try:
-        return Planned(plan_custom(core, row, replayers[name]) if name in replayers else plan_call(core, row))
+        if core.framework.compiles_programs:
+            return Planned(plan_instruction(core, row))
+        if name in replayers:
+            return Planned(plan_custom(core, row, replayers[name]))
+        if name.startswith(NAMESPACES):
+            return Planned(plan_call(core, row))
     except CannotReplay as error:
         return Planned(None, error.reason, error.remedy)
+    return next((Planned(None, *why) for pattern, *why in _KINDS if re.search(pattern, name)), Planned(None, RANGE))
 
 
 class Plans:
@@ -160,24 +153,19 @@ class Estimates:
         if code < 0:
             return Work()
         cost = found.costs[code]
-        return Work(_real(cost.flops), _real(cost.bytes), None if self.arch is None else _least_us(cost, self.arch))
+        flops, moved = (None if one is None else float(one) for one in (cost.flops, cost.bytes))
+        return Work(flops, moved, None if self.arch is None else _least_us(cost, self.arch))
 
     def _alike(self, row: int) -> Iterator[int]:
         """The row, then those of the operations above it that have the same GPU work."""
         yield row
-        c = self.window.core.columns
-        own = self._gpu_work(row)
-        for above in ancestors(c, row) if own[0] < own[1] else ():
-            if self._gpu_work(above) != own:
-                return
-            if c.kind[above] == Kind.Op:
-                yield above
-
-    def _gpu_work(self, row: int) -> tuple[int, int]:
-        """Where the GPU work below a row begins and ends among all."""
         core = self.window.core
-        first, last = np.searchsorted(core.gpu_rows, (row + 1, core.columns.last[row] + 1))
-        return int(first), int(last)
+        own = len(gpu_below(core, row))
+        for above in ancestors(core.columns, row) if own else ():
+            if len(gpu_below(core, above)) != own:
+                return
+            if core.columns.kind[above] == Kind.Op:
+                yield above
 
 
 def _least_us(cost: Cost, arch: Architecture) -> float | None:
@@ -185,33 +173,26 @@ def _least_us(cost: Cost, arch: Architecture) -> float | None:
     return roof.time_us if isinstance(roof, Roof) else traffic_us(cost, arch)
 
 
-def _real(value: float | None) -> float | None:
-    """A number as it is read again from an index."""
-    return None if value is None else float(value)
+def traced_at(core: Core, row: int, gpu: str = "") -> Traced:
+    """What the trace says of the call of a row, as if it were the only one; `gpu` is the name of the GPU."""
+    c, around = core.columns, around_at(core, row)
+    return Traced(
+        uid=int(c.uid[row]),
+        kernels=tuple(around.kernels),
+        children=tuple(around.children),
+        kernel_us=int(core.gpu_sum_ns[row]) / 1e3,
+        median_us=int(core.gpu_sum_ns[row]) / 1e3,
+        gpu=gpu,
+        host_us=int(c.dur_ns[row]) / 1e3,
+    )
 
 
 def traced(signatures: Signatures, place: int, gpu: str = "") -> Traced:
-    """What the trace says of the calls of a signature.
-
-    Args:
-        signatures: some signatures.
-        place: which of them.
-        gpu: name of the GPU.
-    """
-    core, row = signatures.core, int(signatures.rows[place])
-    c = core.columns
-    below = slice(row + 1, int(c.last[row]) + 1)
-    kinds = c.kind[below].tolist()
-    names = [core.names[code] for code in c.name[below].tolist()]
-    return Traced(
+    """What the trace says of the calls of the signature at a place."""
+    return replace(
+        traced_at(signatures.core, int(signatures.rows[place]), gpu),
         calls=int(signatures.calls[place]),
-        uid=int(c.uid[row]),
-        kernels=tuple(name for name, kind in zip(names, kinds, strict=True) if kind in GPU_KINDS),
-        children=tuple(name for name, kind in zip(names, kinds, strict=True) if kind == Kind.Op),
-        kernel_us=int(core.gpu_sum_ns[row]) / 1e3,
         median_us=float(signatures.median_ns[place]) / 1e3,
-        gpu=gpu,
-        host_us=int(c.dur_ns[row]) / 1e3,
         total_us=float(signatures.total_ns[place]) / 1e3,
     )
 
@@ -221,6 +202,5 @@ def complete(plans: Plans, place: int, estimates: Estimates) -> Planned:
     found = plans[place]
     if found.plan is None:
         return found
-    signatures = plans.signatures
-    told = traced(signatures, place, estimates.gpu)
-    return Planned(found.plan.with_traced(told, estimates.of(int(signatures.rows[place]))))
+    row = int(plans.signatures.rows[place])
+    return Planned(found.plan.with_traced(traced(plans.signatures, place, estimates.gpu), estimates.of(row)))

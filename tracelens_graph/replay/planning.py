@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as with_field
 from typing import TYPE_CHECKING
 
-from tracelens_graph.perf.scalar_types import item_size
-from tracelens_graph.replay.allowed import REACHES_OUT, reaches_out
-from tracelens_graph.replay.arguments import Argument, TensorValue, Value, mapped, tensors
-from tracelens_graph.replay.call import Call
-from tracelens_graph.replay.conjugates import with_conjugates
-from tracelens_graph.replay.contents import Site
-from tracelens_graph.replay.feasible import check_arguments, check_recorded
-from tracelens_graph.replay.fills import fill
-from tracelens_graph.replay.gradients import with_gradients
-from tracelens_graph.replay.host_numbers import as_numbers
-from tracelens_graph.replay.hosts import with_hosts
-from tracelens_graph.replay.list_dtypes import with_dtypes
-from tracelens_graph.replay.modes import modes
+from msgspec.structs import replace
+
+from tracelens_graph.errors import CannotReplay, ExtensionError, TraceLensGraphError
+from tracelens_graph.replay.adjusting import (
+    filled_sparse,
+    modes,
+    with_conjugates,
+    with_dtypes,
+    with_gradients,
+    with_hosts,
+    with_numbers,
+    with_storages,
+)
+from tracelens_graph.replay.calls import LARGEST, Call, check_recorded, traced_call
+from tracelens_graph.replay.choosing import choose
+from tracelens_graph.replay.contents import Site, fill
 from tracelens_graph.replay.reading import read
-from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
-from tracelens_graph.replay.resolve import choose
-from tracelens_graph.replay.schemas import Schema
-from tracelens_graph.replay.sparse import filled_sparse
-from tracelens_graph.replay.views import with_reach
+from tracelens_graph.replay.replay_plan import NORMAL, RULES, Argument, Fill, ReplayPlan, TensorValue, Value, tensors
+from tracelens_graph.replay.schemas import REACHES_OUT, Schema, parse, reaches_out
 
 if TYPE_CHECKING:
+    from tracelens_graph.extensions.replayer import Replayer
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.node import Node
 
-_ALIGNED = 512
-"""Bytes to which allocators align storages: offsets are kept within."""
+_MOST_DIMENSIONS = 64
+"""Dimensions of a tensor that PyTorch iterates over."""
 
 
 def plan(node: Node) -> ReplayPlan:
@@ -52,8 +53,6 @@ def plan_call(core: Core, row: int) -> ReplayPlan:
     Raises:
         CannotReplay: as `plan`.
     """
-    from tracelens_graph.replay.traced_call import traced_call
-
     return plan_of(traced_call(core, row))
 
 
@@ -67,61 +66,108 @@ def plan_of(call: Call) -> ReplayPlan:
     schema = choose(call)
     if reaches_out(schema):
         raise CannotReplay(REACHES_OUT)
-    arguments = as_numbers(call, schema, with_hosts(call, with_dtypes(call, read(call, schema))))
-    arguments = _filled(call, schema, with_reach(call, _placed(arguments)))
-    arguments = with_conjugates(call, schema, with_gradients(call, schema, arguments))
-    check_arguments(schema, arguments, call.recorded)
-    keyword = {one.name for one in schema.parameters if one.is_keyword}
+    arguments = with_hosts(call, with_dtypes(call, read(call, schema)))
+    arguments = with_storages(call, with_numbers(call, schema, arguments))
+    arguments = with_gradients(call, schema, _filled(call, schema, arguments))
+    arguments = with_conjugates(call, schema, arguments)
+    _check_arguments(call, schema, arguments)
+    positional = [one for one, parameter in zip(arguments, schema.parameters, strict=True) if not parameter.is_keyword]
     return ReplayPlan(
         op=schema.op,
         overload=schema.overload,
         schema=schema.text,
-        positional=tuple(one for one in arguments if one.name not in keyword),
-        keyword=tuple(one for one in arguments if one.name in keyword),
+        positional=tuple(positional),
+        keyword=tuple(arguments[len(positional) :]),
         recorded=call.recorded,
         modes=modes(call),
     )
 
 
-def _filled(call: Call, schema: Schema, arguments: list[Argument]) -> list[Argument]:
+def _filled(call: Call, schema: Schema, arguments: Sequence[Argument]) -> list[Argument]:
     """The arguments with what their tensors hold."""
     others: Mapping[str, Value] = {one.name: one.value for one in arguments}
     op = schema.op.partition("::")[2]
     op = op if op.endswith("__") else op.rstrip("_")
 
-    def change(name: str) -> Callable[[TensorValue, int], Value]:
+    def filling(name: str) -> Callable[[TensorValue, int], Value]:
         def filled(tensor: TensorValue, place: int) -> TensorValue:
             if tensor.layout != "strided":
                 return filled_sparse(tensor, call)
-            if tensor.fill.rule != "normal" or not tensor.is_filled:
+            if not tensor.is_filled or tensor.fill.rule != NORMAL.rule:
                 return tensor
-            return replace(tensor, fill=fill(Site(op, name, place, tensor, others, schema.overload)))
+            return replace(tensor, fill=fill(Site(op, name, place, tensor, others)))
 
         return filled
 
-    return [
-        replace(one, value=mapped(one.value, change(one.name))) if any(tensors(one.value)) else one for one in arguments
-    ]
+    return [one.changed(filling(one.name)) for one in arguments]
 
 
-def _placed(arguments: list[Argument]) -> list[Argument]:
-    """The arguments with storages numbered from 0, those that no two share left out, and offsets of this call alone."""
-    every = [one for argument in arguments for one in tensors(argument.value) if one.storage is not None]
-    if not every:
-        return arguments
-    uses: dict[int, list[TensorValue]] = {}
-    for tensor in every:
-        if 0 in tensor.shape:
-            continue  # it has no memory, and all of these have one number for it
-        uses.setdefault(tensor.storage or 0, []).append(tensor)
-    shared = {storage: at for at, storage in enumerate(s for s, users in uses.items() if len(users) > 1)}
+def _check_arguments(call: Call, schema: Schema, arguments: Sequence[Argument]) -> None:
+    """Make sure that tensors that are needed are given, and that sizes and numbers are such as PyTorch takes.
 
-    def change(tensor: TensorValue, place: int) -> TensorValue:
-        if tensor.storage is None or 0 in tensor.shape:
-            return replace(tensor, storage=None, offset=0) if tensor.storage is not None else tensor
-        users = uses[tensor.storage]
-        size = item_size(tensor.dtype)
-        first = min(one.offset * item_size(one.dtype) for one in users) // _ALIGNED * _ALIGNED
-        return replace(tensor, storage=shared.get(tensor.storage), offset=tensor.offset - first // size)
+    PyTorch's own code passes undefined tensors where a schema does not call them optional, as sequence lengths of
+    attention, and Python's None becomes one. The first argument never is one, nor is a tensor that has sizes.
 
-    return [replace(one, value=mapped(one.value, change)) for one in arguments]
+    Raises:
+        CannotReplay: they are not.
+    """
+    for at, (parameter, argument) in enumerate(zip(schema.parameters, arguments, strict=True)):
+        kind, dims = parameter.kind, call.recorded.dims
+        is_needed = kind.base == "Tensor" and not kind.is_optional and (at == 0 or (at < len(dims) and dims[at]))
+        if argument.value is None and is_needed:
+            raise CannotReplay("a tensor that it needs is not recorded")
+        if any(len(one.shape) > _MOST_DIMENSIONS or one.bytes > LARGEST for one in tensors(argument.value)):
+            raise CannotReplay("its tensors are larger than any memory")
+        if not _has_64_bits(argument.value):
+            raise CannotReplay("a number has more than 64 bits")
+
+
+def _has_64_bits(value: Value) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_has_64_bits, value))
+    return type(value) is not int or -(1 << 63) <= value < 1 << 64
+
+
+# --- custom operations ---------------------------------------------------------------------------------------------
+
+
+def plan_custom(core: Core, row: int, replayer: Replayer) -> ReplayPlan:
+    """The plan of the call of a custom operation at a row; its schema comes from a replayer of a user's extension.
+
+    Raises:
+        CannotReplay: what was recorded does not fit the replayer's schema.
+        ExtensionError: the replayer's schema cannot be read, or it fills an argument that there is not.
+    """
+    try:
+        schema = parse(replayer.schema.strip())
+    except (TraceLensGraphError, ValueError, SyntaxError) as error:
+        raise ExtensionError(f"the replayer of {replayer.op}: {error}") from None
+    fills = {name: _fill_of(replayer, schema, name) for name in replayer.fills}
+    call = traced_call(core, row)
+    if len(call) and len(call) != len(schema.parameters):
+        raise CannotReplay(
+            f"its replayer's schema has {len(schema.parameters)} arguments, the trace {len(call)}",
+            "the schema of the version that was traced",
+        )
+
+    def filled(one: Argument) -> Argument:
+        return one.changed(lambda tensor, place: replace(tensor, fill=fills[one.name])) if one.name in fills else one
+
+    made = plan_of(with_field(call, schemas=(schema,))).with_arguments(filled)
+    return replace(made, imports=tuple(replayer.imports))
+
+
+def _fill_of(replayer: Replayer, schema: Schema, name: str) -> Fill:
+    if name not in schema.names:
+        raise ExtensionError(
+            f"the replayer of {replayer.op} fills {name}, and its schema has {', '.join(schema.names)}"
+        )
+    options = dict(replayer.fills[name])
+    rule = options.pop("fill", NORMAL.rule)
+    if rule not in RULES:
+        raise ExtensionError(
+            f"the replayer of {replayer.op}: nothing fills by {rule!r:.40}: {', '.join(sorted(RULES))}"
+        )
+    if unknown := sorted(options.keys() - RULES[rule]):
+        raise ExtensionError(f"the replayer of {replayer.op}: {rule} takes no {unknown[0]}")
+    return Fill(rule, options)

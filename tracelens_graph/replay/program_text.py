@@ -7,29 +7,49 @@ heading, in printable ASCII without quotes. The runner is the same in every prog
 from __future__ import annotations
 
 import json
+import keyword
 import re
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import resources
+from textwrap import wrap
 from typing import Any, ClassVar, Literal
 
-ProgramKind = Literal["op", "sequence", "collectives", "triton", "instruction", "batch"]
+from tracelens_graph._version import __version__
+from tracelens_graph.replay.replay_plan import Named, ReplayPlan, TensorValue, Traced, Use, Value
+from tracelens_graph.utils.texts import cut_end
 
-_CORE = ("values", "timing", "measure")
-_MODULES: dict[ProgramKind, tuple[str, ...]] = {
-    "op": (*_CORE, "operations"),
+ProgramKind = Literal["op", "full", "sequence", "collectives", "triton", "instruction", "batch"]
+"""What a program runs: one operation in short (`short_program`) or in full, several in their order, collectives, a
+Triton kernel whose source is to be filled in, an instruction of XLA, or operations one after another."""
+
+_CORE = ("values", "measure")
+_MODULES: dict[str, tuple[str, ...]] = {
+    "full": (*_CORE, "operations"),
     "batch": (*_CORE, "operations"),
     "sequence": (*_CORE, "sequence"),
     "triton": (*_CORE, "triton"),
     "collectives": ("collectives",),
     "instruction": ("instruction",),
 }
-"""ProgramKind of a program -> modules of `replay/program/` whose text is its runner."""
+"""Kind of a program -> modules of `replay/program/` whose text is its runner."""
 
 _CUT = "\n# What stands below goes into programs.\n"
 """Line of such a module under its imports and the plan that it is tested with."""
-_ESCAPED = re.compile(r'\\(["\\])')
 _IMPORT = re.compile(r"^(?:import|from) (?!__future__|tracelens_graph).*", re.MULTILINE)
-_WIDTH = 100
+_ESCAPED = re.compile(r'\\(["\\])')
+WIDTH = 100
+"""Characters of a line of data."""
+
+_HEADING_WIDTH = 80
+_LABEL = 11
+"""Characters of a label of a heading, with the space behind it."""
+_LONGEST, _LONGEST_KERNEL = 600, 200
+"""Characters of an entry of a heading."""
+_MOST_KERNELS = 6
+"""Names of kernels in a heading; the program's data has them all."""
+_MUCH = 0.1
+"""From what part of the median on the time of a call is another."""
 
 
 class HasProgram:
@@ -55,7 +75,7 @@ class HasProgram:
         return program(self.kind, self.about, self.json())
 
 
-def program(kind: ProgramKind, about: str, plan: Any) -> str:
+def program(kind: str, about: str, plan: Any) -> str:
     """A program: one file, which needs a framework and nothing of this package.
 
     Args:
@@ -63,15 +83,14 @@ def program(kind: ProgramKind, about: str, plan: Any) -> str:
         about: its heading, which is the program's `--help`, too.
         plan: what it runs, as JSON's values; lists, one below another, are tuples or lists.
     """
-    heading = re.sub(r"[^\n !#-~]", "'", about.rstrip("\n"))
     return (
-        f'r"""{heading}\n"""\n\nfrom __future__ import annotations\n\nimport json\n\n'
+        f'r"""{unquoted(about)}\n"""\n\nfrom __future__ import annotations\n\nimport json\n\n'
         f'PLAN = json.loads(r"""\n{json_text(plan)}\n""")\n\n{runner(kind)}'
     )
 
 
 @cache
-def runner(kind: ProgramKind) -> str:
+def runner(kind: str) -> str:
     """The text of all programs of a kind that stands below their plans."""
     imports, bodies = set(), []
     for module in _MODULES[kind]:
@@ -83,16 +102,135 @@ def runner(kind: ProgramKind) -> str:
     return "\n\n\n".join(["\n".join(sorted(imports)), *bodies, start])
 
 
-def json_text(value: Any, indent: str = "") -> str:
+def json_text(value: Any) -> str:
     """JSON in ASCII, without a backslash before a quote or another one: lists and objects on one line, if they fit."""
-    line = _ESCAPED.sub(lambda found: f"\\u{ord(found[1]):04x}", json.dumps(value))
-    if len(indent) + len(line) <= _WIDTH or not value or not isinstance(value, dict | list | tuple):
+    return laid_out(value, lambda one: _ESCAPED.sub(lambda found: f"\\u{ord(found[1]):04x}", json.dumps(one)))
+
+
+def laid_out(value: Any, text: Callable[[Any], str], indent: str = "") -> str:
+    """A value as text, lists and objects that do not fit on a line one entry below another.
+
+    Args:
+        value: the value.
+        text: a value on one line.
+        indent: what stands before each line but the first.
+    """
+    line = text(value)
+    if len(indent) + len(line) <= WIDTH or not value or not isinstance(value, dict | list | tuple):
         return line
     inner = indent + " "
     if isinstance(value, dict):
-        entries = [f"{json_text(key)}: {json_text(one, inner)}" for key, one in value.items()]
+        entries = [f"{text(key)}: {laid_out(one, text, inner)}" for key, one in value.items()]
         opening, closing = "{}"
     else:
-        entries = [json_text(one, inner) for one in value]
+        entries = [laid_out(one, text, inner) for one in value]
         opening, closing = "[]"
     return f"{opening}\n{inner}" + f",\n{inner}".join(entries) + f"\n{indent}{closing}"
+
+
+# --- words ---------------------------------------------------------------------------------------------------------
+
+
+def unquoted(text: str) -> str:
+    """A text that can stand in a docstring: printable ASCII, without what ends one."""
+    return re.sub(r"[^\n !#-[\]-~]", "'", text.rstrip("\n"))
+
+
+def identifier(text: str) -> str:
+    """A name for a function or file made of any text: ASCII letters, digits and single underscores; never a keyword.
+
+    `aten::mm` becomes `aten_mm`. Different texts can have one name.
+    """
+    name = re.sub(r"[^0-9A-Za-z]+", "_", text).strip("_")[:60]
+    if not name or name[0].isdigit():
+        name = f"op_{name}".rstrip("_")
+    return f"{name}_" if keyword.iskeyword(name) or keyword.issoftkeyword(name) else name
+
+
+def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a contiguous tensor, as torch counts them: a size of 0 counts as 1."""
+    steps = [1]
+    for size in reversed(shape[1:]):
+        steps.append(steps[-1] * max(size, 1))
+    return tuple(reversed(steps))[-len(shape) :] if shape else ()
+
+
+def heading(plan: ReplayPlan) -> str:
+    """The heading of a program in full: the operation, its arguments, what was traced, what is assumed."""
+    lines = [f"{ascii_text(plan.op)}: one operation of a trace, called again by itself.", ""]
+    lines += entry("arguments", ", ".join(f"{one.name} {words(one.value)}" for one in plan.arguments) or "none")
+    return "\n".join([*lines, *told(plan), "", written_by(plan.imports)]) + "\n"
+
+
+def told(plan: ReplayPlan, width: int = _HEADING_WIDTH, is_short: bool = False) -> Iterator[str]:
+    """What a trace tells of a call, and what is assumed, as lines of a heading; a short one has one line of kernels."""
+    kernels = list(plan.traced.kernels[:_MOST_KERNELS])
+    if is_short and kernels:
+        kernels = [cut_end("; ".join(kernels), width - _LABEL)]
+    elif len(plan.traced.kernels) > _MOST_KERNELS:
+        kernels.append(f"and {len(plan.traced.kernels) - _MOST_KERNELS} more")
+    for label, notes in {
+        "traced": [", ".join(_times(plan.traced))], "kernel": kernels, "runs under": plan.modes,
+        "assumed": plan.assumed, "note": plan.notes,
+    }.items():  # fmt: skip
+        for note in notes:
+            yield from entry(label, note, _LONGEST_KERNEL if label == "kernel" else _LONGEST, width)
+
+
+def _times(traced: Traced) -> Iterator[str]:
+    """Number of calls, their GPU time, and the GPU, as far as they are known."""
+    yield f"{traced.calls:,} call" + "s" * (traced.calls != 1)
+    if traced.kernels and traced.calls == 1:
+        yield f"{traced.kernel_us:,.2f} us of GPU time"
+    elif traced.kernels:
+        total = f"{traced.total_us:,.1f} us of GPU time in all, " if traced.total_us else ""
+        yield f"{total}median {traced.median_us:,.2f} us a call"
+        if abs(traced.kernel_us - traced.median_us) > _MUCH * traced.median_us:
+            yield f"{traced.kernel_us:,.2f} us in the one that is shown here"
+    if traced.gpu:
+        yield f"on {traced.gpu}"
+
+
+def written_by(imports: Sequence[str] = ()) -> str:
+    """The end of a heading: how the program is run, who wrote it, and what it needs beside PyTorch."""
+    return (
+        "python FILE runs it, python FILE --json RESULTS keeps what it measured, too, and\n"
+        "python FILE --help lists all options.\n\n"
+        f"Written by tracelens_graph {__version__}; needs PyTorch and {', '.join(imports) or 'nothing else'}."
+    )
+
+
+def words(value: Value) -> str:
+    """An argument in a few words: `bfloat16[4096, 1024]`, `True`, `3 x float32[8]`."""
+    if isinstance(value, Use):
+        return words(value.tensor)
+    if isinstance(value, TensorValue):
+        shape = f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+        uneven = value.strides is not None and value.strides != dense_strides(value.shape)
+        return shape + f" with strides {list(value.strides or ())}" * uneven
+    if isinstance(value, tuple):
+        parts = [words(one) for one in value]
+        if len(set(parts)) == 1 and len(parts) > 2 and isinstance(value[0], TensorValue):
+            return f"{len(parts)} x {parts[0]}"
+        return f"[{', '.join(parts)}]"
+    return value.name or value.kind if isinstance(value, Named) else str(value)
+
+
+def entry(label: str, text: str, longest: int = _LONGEST, width: int = _HEADING_WIDTH) -> list[str]:
+    """Lines of a heading, wrapped behind a label; whatever the text holds, they are printable ASCII.
+
+    Args:
+        label: what stands before it.
+        text: the text; none gives no line.
+        longest: characters from which on it is cut, with a mark.
+        width: characters of a line.
+    """
+    body = ascii_text(text).replace("%(", "% (").strip()  # argparse fills in what stands behind that
+    body = body if len(body) <= longest else f"{body[: longest - 3]}..."
+    behind = " " * _LABEL
+    return wrap(body, width, initial_indent=f"{label:<{_LABEL}}", subsequent_indent=behind, break_on_hyphens=False)
+
+
+def ascii_text(text: str) -> str:
+    """A text with all that is not printable ASCII written out."""
+    return "".join(one if " " <= one <= "~" else ascii(one)[1:-1] for one in text)

@@ -1,30 +1,34 @@
-"""Recorded arguments of a call as values, each by the type of its parameter."""
+"""Recorded arguments of a call as values, each by the type of its parameter.
+
+What the profiler does not record comes from an execution trace, or from what stands below the call; else it is
+assumed, with the reason.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
+from msgspec.structs import replace
+
+from tracelens_graph.errors import CannotReplay
 from tracelens_graph.execution.sides import Argument as Observed
 from tracelens_graph.perf.scalar_types import torch_dtype
-from tracelens_graph.replay.arguments import Argument, Named, TensorValue, Value
-from tracelens_graph.replay.call import Call
-from tracelens_graph.replay.feasible import UNREADABLE
+from tracelens_graph.replay.calls import UNREADABLE, Call, number, numbers, sizes
+from tracelens_graph.replay.choosing import LINK, SCALAR, SCALARS, TENSORS
 from tracelens_graph.replay.indexing import index_tensors
-from tracelens_graph.replay.observed import observed_tensor, observed_tensors, observed_value
-from tracelens_graph.replay.recorded_values import Number, number, numbers, sizes
-from tracelens_graph.replay.replay_plan import CannotReplay
-from tracelens_graph.replay.resolve import NAMED, SCALAR, SCALARS, TENSORS
+from tracelens_graph.replay.replay_plan import Argument, Named, TensorValue, Value, default_of, named
 from tracelens_graph.replay.schemas import Parameter, Schema
-from tracelens_graph.replay.strings import NoStringError, choose_string
-
-LINK = "give the execution trace of the run: --et FILE"
-"""What would tell what the profiler does not record."""
 
 _NO_VALUES = "values of arguments are not recorded"
+_NEWER = f"record with a newer PyTorch, or {LINK}"
 _LONGEST_LIST = 30
-_SPARSE_GUESS = "strides are not recorded, as of sparse tensors; layout and entries are a guess"
 _SPARSE = ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
+_TENSOR = re.compile(r"Tensor\((?:[^()]|\([^()]*\))*\)")
+_MOST_ELEMENTS = 100_000
+"""Elements of a list that are looked at."""
 
 
 def read(call: Call, schema: Schema) -> list[Argument]:
@@ -37,35 +41,26 @@ def read(call: Call, schema: Schema) -> list[Argument]:
 
 
 class _Reader:
-    """Reads one argument.
-
-    Args:
-        call: the call.
-        at: position of the argument.
-        parameter: its parameter.
-    """
+    """Reads the argument at a position of a call, as its parameter says."""
 
     def __init__(self, call: Call, at: int, parameter: Parameter) -> None:
-        recorded = call.recorded
-        self.call, self.parameter = call, parameter
-        self.written = recorded.types[at]
-        self.text = recorded.values[at] if at < len(recorded.values) else ""
-        self.has_values = bool(recorded.values)
-        self.dims = recorded.dims[at] if at < len(recorded.dims) else None
-        self.strides = recorded.strides[at] if at < len(recorded.strides) else None
-        self.has_strides = bool(recorded.strides)
+        def of(part: Sequence[Any]) -> Any:
+            return part[at] if at < len(part) else None
+
+        self.call, self.parameter, self.kind = call, parameter, parameter.kind
+        self.written, self.text = call.recorded.types[at], of(call.recorded.values) or ""
+        self.dims, self.strides = of(call.recorded.dims), of(call.recorded.strides)
         same = len(call.observed) == len(call)
         self.observed: Observed | None = call.observed[at] if same else None
         self.assumed = ""
 
     def argument(self) -> Argument:
-        kind = self.parameter.kind
-        if kind.base == "Tensor":
-            value = self._tensors() if kind.is_list else self._tensor()
-        elif kind.is_list:
+        if self.kind.base == "Tensor":
+            value = self._tensors() if self.kind.is_list else self._tensor()
+        elif self.kind.is_list:
             value = self._list()
         else:
-            value = _BY_BASE.get(kind.base, _Reader._number)(self)
+            value = _BY_BASE.get(self.kind.base, _Reader._number)(self)
         return Argument(self.parameter.name, self.parameter.declared, value, self.assumed)
 
     # --- tensors ---------------------------------------------------------------------------------------------
@@ -73,120 +68,89 @@ class _Reader:
     def _tensor(self) -> Value:
         if not self.written:
             return None
-        shape = sizes(self.dims)
+        shape, steps, dtype = sizes(self.dims), sizes(self.strides), torch_dtype(self.written)
         if shape is None:
             raise CannotReplay("sizes of a tensor cannot be read")
-        found = self._strided(shape, self.written, self.strides)
-        if self.observed is None or found.layout != "strided":
-            return found
-        return observed_tensor(found, self.observed)
-
-    def _strided(self, shape: tuple[int, ...], written: str, strides: Any) -> TensorValue:
-        dtype = torch_dtype(written)
         if not dtype:
-            raise CannotReplay(f"element type {written[:40]!r} is not known", "a newer version of tracelens_graph")
-        steps = sizes(strides)
+            raise CannotReplay(f"element type {self.written[:40]!r} is not known", "a newer version of tracelens_graph")
+        found = TensorValue(shape, dtype)
         if steps is not None and len(steps) == len(shape):
-            return TensorValue(shape, dtype, steps)
-        if not self.has_strides:
+            found = TensorValue(shape, dtype, steps)
+        elif not self.call.recorded.strides:
             self.assumed = "strides are not recorded; dense, the last dimension innermost" if len(shape) > 1 else ""
-            return TensorValue(shape, dtype)
-        if strides:
+        elif self.strides:
             raise CannotReplay(UNREADABLE)
-        self.assumed = _SPARSE_GUESS
+        else:
+            return self._sparse(shape, dtype)
+        return found if self.observed is None else observed_tensor(found, self.observed)
+
+    def _sparse(self, shape: tuple[int, ...], dtype: str) -> TensorValue:
+        """A tensor that was recorded without strides, though strides are recorded."""
+        self.assumed = "strides are not recorded, as of sparse tensors; layout and entries are a guess"
         return TensorValue(shape, dtype, layout=sparse_layout(self.call))
 
     def _tensors(self) -> Value:
-        kind = self.parameter.kind
         if self.observed is not None and (known := observed_tensors(self.observed)) is not None:
-            return self._with_layouts(known)
-        if self.written in TENSORS and isinstance(self.dims, (list, tuple)) and self.dims:
-            return self._list_of_tensors(self.dims)
-        if not self.written and kind.is_optional:
+            given = self.strides if isinstance(self.strides, tuple) and len(self.strides) == len(known) else known
+            return tuple(
+                self._sparse(one.shape, one.dtype) if one is not None and one.shape and strides == () else one
+                for one, strides in zip(known, given, strict=True)
+            )
+        if self.written in TENSORS and isinstance(self.dims, tuple) and self.dims:
+            given = self.strides if isinstance(self.strides, tuple) else ()
+            return tuple(self._listed(sizes(dims), given[at : at + 1]) for at, dims in enumerate(self.dims))
+        if not self.written and self.kind.is_optional:
             return None
-        if kind.has_optional_elements:
-            return self._optional_tensors()
+        if self.kind.has_optional_elements:
+            if self.parameter.name != "indices" or (found := index_tensors(self.call)) is None:
+                raise CannotReplay("lists of optional tensors are not recorded", LINK)
+            self.assumed = found[1]
+            return found[0]
         if self.parameter.default is not None:
             return ()
-        if self.written in TENSORS and self.has_values:
+        if self.written in TENSORS and self.call.recorded.values:
             raise CannotReplay(f"lists of more than {_LONGEST_LIST} tensors are not recorded", LINK)
         raise CannotReplay("lists of tensors are not recorded", LINK)
 
-    def _with_layouts(self, known: tuple[TensorValue | None, ...]) -> Value:
-        """Tensors of a list, those that were recorded without strides as sparse ones."""
-        given = self.strides if isinstance(self.strides, (list, tuple)) and len(self.strides) == len(known) else ()
-        found = list(known)
-        for at, (one, strides) in enumerate(zip(known, given, strict=False)):
-            if one is not None and one.shape and strides == ():
-                self.assumed = _SPARSE_GUESS
-                found[at] = TensorValue(one.shape, one.dtype, layout=sparse_layout(self.call))
-        return tuple(found)
-
-    def _list_of_tensors(self, dims: Sequence[Any]) -> Value:
-        given = self.strides if isinstance(self.strides, (list, tuple)) else ()
-        found: list[TensorValue] = []
-        for at, shape in enumerate(map(sizes, dims)):
-            if shape is None:
-                raise CannotReplay("sizes of a list of tensors cannot be read", LINK)
-            strides = sizes(given[at]) if at < len(given) else None
-            if at < len(given) and given[at] and (strides is None or len(strides) != len(shape)):
-                raise CannotReplay(UNREADABLE)
-            if strides is not None and len(strides) != len(shape):
-                self.assumed = _SPARSE_GUESS
-                found.append(TensorValue(shape, "", layout=sparse_layout(self.call)))
-                continue
-            found.append(TensorValue(shape, "", strides))
-        return tuple(found)
-
-    def _optional_tensors(self) -> Value:
-        if self.parameter.name == "indices" and (told := index_tensors(self.call)) is not None:
-            found, self.assumed = told
-            return found
-        raise CannotReplay("lists of optional tensors are not recorded", LINK)
+    def _listed(self, shape: tuple[int, ...] | None, given: Sequence[Any]) -> TensorValue:
+        """A tensor of a list, of which no dtype is recorded."""
+        if shape is None:
+            raise CannotReplay("sizes of a list of tensors cannot be read", LINK)
+        strides = sizes(given[0]) if given else None
+        if strides is not None and len(strides) == len(shape):
+            return TensorValue(shape, "", strides)
+        if given and given[0]:
+            raise CannotReplay(UNREADABLE)
+        return TensorValue(shape, "") if strides is None else self._sparse(shape, "")
 
     # --- values ----------------------------------------------------------------------------------------------
 
     def _number(self) -> Value:
-        if self.written == SCALAR and self.text:
-            return self._as_parameter(number(self.text))
         if self.written == SCALAR:
-            return self._unrecorded_value()
-        if self.parameter.kind.is_optional:
+            if self.text:
+                return named(self.parameter, number(self.text))
+            if self.observed is not None and isinstance(self.observed.value, (bool, int, float)):
+                return named(self.parameter, self.observed.value)
+            return self._default()
+        if self.kind.is_optional:
             return None
-        raise CannotReplay(f"a value of type {self.parameter.kind.base} is not recorded", LINK)
-
-    def _as_parameter(self, value: Number) -> Value:
-        base = self.parameter.kind.base
-        if base in NAMED and type(value) is int:
-            kind, names = NAMED[base]
-            return Named(kind, names[value])  # type: ignore[arg-type]
-        return value
-
-    def _unrecorded_value(self) -> Value:
-        if self.observed is not None and isinstance(self.observed.value, (bool, int, float)):
-            return self._as_parameter(self.observed.value)
-        if self.parameter.default is None:
-            raise CannotReplay(_NO_VALUES, "record with a newer PyTorch, or " + LINK)
-        self.assumed = "its value is not recorded; this is the default"
-        return self._default()
+        raise CannotReplay(f"a value of type {self.kind.base} is not recorded", LINK)
 
     def _default(self) -> Value:
-        value = self.parameter.default_value
-        if isinstance(value, list):
-            return tuple(value)
-        return self._as_parameter(value) if isinstance(value, (bool, int, float)) else value
+        if self.parameter.default is None:
+            raise CannotReplay(_NO_VALUES, _NEWER)
+        self.assumed = "its value is not recorded; this is the default"
+        return default_of(self.parameter)
 
     def _list(self) -> Value:
         if self.written == SCALARS and self.text:
             return numbers(self.text)
-        if self.observed is not None and (known := observed_value(self.observed)) is not None:
-            return known
-        if self.parameter.kind.is_optional and (not self.written or not self.has_values):
+        seen = self.observed.value if self.observed is not None else None
+        if isinstance(seen, list) and all(type(one) in (bool, int, float) for one in seen):
+            return tuple(seen)
+        if self.kind.is_optional and (not self.written or not self.call.recorded.values):
             return None
-        if self.written == SCALARS or not self.has_values:
-            if self.parameter.default is None:
-                raise CannotReplay(_NO_VALUES, "record with a newer PyTorch, or " + LINK)
-            self.assumed = "its value is not recorded; this is the default"
+        if self.written == SCALARS or not self.call.recorded.values:
             return self._default()
         raise CannotReplay(f"lists of more than {_LONGEST_LIST} numbers are not recorded", LINK)
 
@@ -195,30 +159,26 @@ class _Reader:
             return self.observed.value
         if self.observed is not None and self.observed.type == "None":
             return None
+        if (chosen := chosen_string(self.call, self.parameter.name)) is not None:
+            value, self.assumed = chosen
+            return value
+        if self.parameter.default is None and not self.kind.is_optional:
+            raise CannotReplay("a string is not recorded", LINK)
+        self.assumed = "strings are not recorded; this is the default"
         default = self.parameter.default_value
-        try:
-            value, self.assumed = choose_string(
-                self.call, self.parameter.name, default if isinstance(default, str) else None,
-                self.parameter.default is not None or self.parameter.kind.is_optional,
-            )  # fmt: skip
-        except NoStringError:
-            raise CannotReplay("a string is not recorded", LINK) from None
-        return value
+        return default if isinstance(default, str) else None
 
     def _device(self) -> Value:
         if self.observed is not None and isinstance(self.observed.value, str):
             return Named("device", "cpu" if self.observed.value == "cpu" else "device")
-        if self.parameter.kind.is_optional and any(
-            one not in ("", SCALAR, SCALARS) for one in self.call.recorded.types
-        ):
-            return None
-        return Named("device", "device")
+        has_tensors = any(one not in ("", SCALAR, SCALARS) for one in self.call.recorded.types)
+        return None if self.kind.is_optional and has_tensors else Named("device", "device")
 
     def _generator(self) -> Value:
-        return None if self.parameter.kind.is_optional else Named("generator")
+        return None if self.kind.is_optional else Named("generator")
 
     def _refused(self) -> Value:
-        raise CannotReplay(f"a value of type {self.parameter.kind.base} is not recorded")
+        raise CannotReplay(f"a value of type {self.kind.base} is not recorded")
 
 
 _BY_BASE = {
@@ -231,16 +191,95 @@ def sparse_layout(call: Call) -> str:
     """The layout of sparse tensors of a call, as far as names tell it."""
     names = " ".join([call.op, *call.around.children])
     found = next((one for one in _SPARSE if one in names or one.removeprefix("sparse_") + "_" in names), "")
-    if found:
-        return found
-    if "ccol_indices" in names or "::row_indices" in names:
-        return "sparse_csc"
-    if "crow_indices" in names or "::col_indices" in names or _reads_compressed(call):
-        return "sparse_csr"
-    return "sparse_coo"
+    if found or "ccol_indices" in names or "::row_indices" in names:
+        return found or "sparse_csc"
+    # Values that are read without a look at whether they are coalesced are of a compressed layout.
+    reads = call.around.is_traced and "aten::values" in (call.op, *call.around.children)
+    compressed = reads and "aten::is_coalesced" not in call.around.children
+    return "sparse_csr" if compressed or "crow_indices" in names or "::col_indices" in names else "sparse_coo"
 
 
-def _reads_compressed(call: Call) -> bool:
-    """Whether values of a sparse tensor were read without a look at whether it is coalesced."""
-    reads = "aten::values" in (call.op, *call.around.children)
-    return reads and call.around.is_traced and "aten::is_coalesced" not in call.around.children
+_REDUCTIONS = {
+    "ReduceMean|::div_|true_divide": "mean", "ReduceMultiply|::prod|::mul": "prod", "ReduceMaximum|amax": "amax",
+    "ReduceMinimum|amin": "amin", "ReduceAdd|scatter_add": "sum",
+}  # fmt: skip
+
+_PADS = {
+    "constant_pad": "constant", "reflection_pad": "reflect", "replication_pad": "replicate",
+    "_pad_circular|circular": "circular",
+}  # fmt: skip
+
+CHOICES: tuple[tuple[str, str, Mapping[str, str | None], str | None], ...] = (
+    ("pad", "mode", _PADS, "constant"),
+    ("gelu_?(backward)?(_backward)?", "approximate",
+     {r"Gelu\w*KernelImpl\(.*lambda\(\)#1": "tanh", r"Gelu\w*KernelImpl\(.*lambda\(\)#2": "none"}, "none"),
+    ("(div|divide)_?", "rounding_mode",
+     {"div_floor|floor_div": "floor", "div_trunc": "trunc", "div_true|DivFunctor": None}, "floor"),
+    ("scatter_reduce_?", "reduce", _REDUCTIONS, "sum"),
+    ("index_reduce_?", "reduce", _REDUCTIONS, "prod"),
+    ("_?segment_reduce(_backward)?", "reduce", {}, "sum"),
+    ("scatter_?", "reduce", {"ReduceMultiply|multiply": "multiply", "ReduceAdd": "add"}, "add"),
+    ("meshgrid", "indexing", {"::(transpose|swap|swapaxes)": "xy"}, "ij"),
+    ("_linalg_check_errors", "api_name", {}, "replay"),
+    ("_assert_(async|scalar)|_functional_assert_(async|scalar)", "assert_msg", {}, "replay"),
+    ("linalg_norm", "ord", {"svd": "nuc"}, "fro"),
+    ("linalg_matrix_norm", "ord", {"svd": "nuc"}, "fro"),
+    ("linalg_cond", "p", {"svd": "nuc"}, "fro"),
+    ("conv[123]d|_convolution_mode", "padding", {"::constant_pad|::pad": "same"}, "valid"),
+)  # fmt: skip
+"""Strings that the profiler does not record: pattern of the op's whole name, parameter, what stands for a value among
+the names of child ops and kernels (pattern -> value), and what is assumed without any. The first that fits counts."""
+
+
+def chosen_string(call: Call, parameter: str) -> tuple[str | None, str] | None:
+    """A string that was not recorded, and why it was chosen, empty where the trace tells; None without a rule."""
+    for op, name, signs, otherwise in CHOICES:
+        if name == parameter and re.fullmatch(op, call.name):
+            evidence = [*call.around.children, *call.around.kernels]
+            for sign, value in signs.items():
+                if any(re.search(sign, one) for one in evidence):
+                    return value, ""
+            return otherwise, "strings are not recorded, and nothing below the call tells"
+    return None
+
+
+def observed_tensor(tensor: TensorValue, observed: Observed) -> TensorValue:
+    """A tensor with its place in its storage, as an execution trace has it.
+
+    The observer wrote: id, storage, offset, elements, bytes, device. The number of the storage is that of the trace.
+    """
+    seen = observed.value
+    if not isinstance(seen, list) or len(seen) < 6:
+        return tensor
+    storage, offset, device = seen[1], seen[2], seen[5]
+    if not (type(storage) is int and type(offset) is int and storage > 0 and 0 <= offset < 2**48):
+        storage, offset = None, 0
+    return replace(tensor, storage=storage, offset=offset, on_cpu=device == "cpu")
+
+
+def observed_tensors(observed: Observed) -> tuple[TensorValue | None, ...] | None:
+    """A list of tensors of an execution trace; None for what is none, or cannot be read."""
+    types = element_types(observed.type)
+    if types is None or not isinstance(observed.value, list) or len(types) != len(observed.value):
+        return None
+    shapes, strides = (one if isinstance(one, list) else [] for one in (observed.shape, observed.strides))
+    found: list[TensorValue | None] = []
+    for type_, value, dims, given in zip_longest(types, observed.value, shapes[: len(types)], strides[: len(types)]):
+        if not type_.startswith("Tensor(") or "nullptr" in type_:
+            found.append(None)
+            continue
+        shape, steps, dtype = sizes(dims), sizes(given), torch_dtype(type_[len("Tensor(") : -1])
+        if shape is None or not dtype:
+            return None
+        tensor = TensorValue(shape, dtype, steps if steps is not None and len(steps) == len(shape) else None)
+        found.append(observed_tensor(tensor, Observed(value, shape, type_)))
+    return tuple(found)
+
+
+def element_types(text: str) -> list[str] | None:
+    """Types of the elements of `GenericList[Tensor(float),None]`; None for what is no such list."""
+    if not (text.startswith(("GenericList[", "Tuple[")) and text.endswith("]")):
+        return None
+    inner = text[text.index("[") + 1 : -1]
+    parts = _TENSOR.sub(lambda found: found[0].replace(",", ";"), inner).split(",") if inner else []
+    return parts if len(parts) <= _MOST_ELEMENTS else None

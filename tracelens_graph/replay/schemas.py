@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import re
 from ast import literal_eval
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -28,6 +28,17 @@ _WORD = re.compile(r"[A-Za-z_]\w*\Z")
 _WORDS = {"Mean": 1, "Sum": 2, "float": 6, "double": 7, "int": 3, "long": 4, "bool": 11, "strided": 0,
           "contiguous_format": 0, "preserve_format": 1, "channels_last": 2}  # fmt: skip
 """Words that stand for numbers as defaults in `native_functions.yaml`."""
+
+REACHES_OUT = "it reaches files or other processes"
+"""Why an operation cannot be called again."""
+_PLACES = re.compile(
+    r"(.*_)?(file|files|path|paths|dir|directory|folder|url|uri|host|address|cmd|command|program|library|script|code)"
+    r"(_?name)?|fname|filenames?"
+)
+"""Names of parameters that say where something is, or what is to be run, if they are texts."""
+_TEXTS = frozenset({"str", "Storage", "Stream"})
+_VERBS = re.compile(r"_?(save|load|open|import|system|exec|eval|fork|spawn)(_.*)?")
+"""Names of operations that read, write or start something, if they take a text."""
 
 Default = None | bool | int | float | str | list[int] | list[float] | list[bool]
 
@@ -118,6 +129,11 @@ class Schema:
         """Names of the parameters."""
         return tuple(one.name for one in self.parameters)
 
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """Names of the parameters that the operator writes."""
+        return frozenset(one.name for one in self.parameters if one.is_written)
+
 
 @lru_cache(maxsize=1024)
 def type_parts(text: str) -> TypeParts:
@@ -137,6 +153,7 @@ def literal(text: str) -> Default:
     return _WORDS.get(text, text)
 
 
+@lru_cache(maxsize=4096)
 def parse(text: str, first: str = "", last: str = "") -> Schema:
     """A schema from its text.
 
@@ -192,3 +209,34 @@ def schemas_of(op: str) -> tuple[Schema, ...]:
 def version_key(version: str) -> tuple[int, ...]:
     """What sorts versions such as `2.15`."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def reaches_out(schema: Schema) -> bool:
+    """Whether an operation reads, writes or starts what is outside of its tensors, as far as its schema tells."""
+    texts = [one for one in schema.parameters if one.kind.base in _TEXTS]
+    verb = _VERBS.fullmatch(schema.op.rpartition("::")[2])
+    return any(verb or _PLACES.fullmatch(one.name) for one in texts)
+
+
+def why_not(op: str, overload: str = "", custom: Sequence[str] = ()) -> str:
+    """Why a program may not call an operation; empty where it may.
+
+    Args:
+        op: its name with the namespace.
+        overload: the overload, empty for the default one.
+        custom: schemas of custom operations that the user knows of.
+    """
+    call = f"{op}.{overload}".rstrip(".")
+    own = [one for text in custom if (one := parsed(text)) and one.op == op]
+    known = [one for one in (*schemas_of(op), *own) if one.overload == overload]
+    if not known:
+        return f"{call} is neither an operation of PyTorch nor one of the extension that is given"
+    return f"{call}: {REACHES_OUT}" if any(map(reaches_out, known)) else ""
+
+
+def parsed(text: str) -> Schema | None:
+    """A schema from a text that somebody wrote by hand; None where it is none."""
+    try:
+        return parse(text.strip())
+    except (TraceLensGraphError, ValueError, SyntaxError):
+        return None

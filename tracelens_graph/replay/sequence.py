@@ -7,29 +7,33 @@ GPU work; else it is left out, with its share of time. What the host does betwee
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace as with_field
 from typing import Any, ClassVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.execution.link import link_of
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.graph import membership
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.replay.arguments import Fill, Use, Value
-from tracelens_graph.replay.contents import Site
-from tracelens_graph.replay.fills import fill
-from tracelens_graph.replay.heading import entry, written_by
-from tracelens_graph.replay.places import Place, place
-from tracelens_graph.replay.planned import planned
-from tracelens_graph.replay.program_text import HasProgram, ProgramKind
-from tracelens_graph.replay.replay_plan import ReplayPlan, Traced
+from tracelens_graph.replay.contents import Site, fill
+from tracelens_graph.replay.planned import planned, traced_at
+from tracelens_graph.replay.program_text import HasProgram, ProgramKind, entry, identifier, written_by
+from tracelens_graph.replay.replay_plan import Fill, ReplayPlan, Use, Value
 from tracelens_graph.replay.shared_tensors import LinkedCall, Sharing, link
-from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.schema import HOST_KINDS, Kind
+from tracelens_graph.utils.arrays import Mask, Ns, Rows
+from tracelens_graph.utils.suggest import did_you_mean
 from tracelens_graph.utils.texts import cut_end
 
+_SPANS = (Kind.Annotation, Kind.Step)
+_MODULE = "nn.Module: "
 _CAST = "aten::to"
 _NO_OP = "work under no op"
 
@@ -153,6 +157,11 @@ class SequencePlan(HasProgram):
         most = "the most GPU time" if self.is_gpu else "the longest time"
         return f"of {self.others + 1:,} called {self.title}, uid {self.uid} with {most}" if self.others else ""
 
+    @property
+    def file_name(self) -> str:
+        """Name of its program's file."""
+        return f"{identifier(self.title)}.py"
+
     def json(self) -> dict[str, Any]:
         """What its program runs, one operation after another."""
         return {
@@ -272,7 +281,7 @@ class _Found:
         if isinstance(made.plan, ReplayPlan):
             self._until = last
             self.rows.append(row)
-            self.plans.append(made.plan.with_traced(self._traced(row), made.plan.work))
+            self.plans.append(made.plan.with_traced(traced_at(core, row), made.plan.work))
             return
         below = bool((c.kind[row + 1 : last + 1] == Kind.Op).any())
         if below and not self._owned[row]:
@@ -293,18 +302,6 @@ class _Found:
         names = [self._core.names[code] for code in c.name[below].tolist()]
         own = self._core.names[c.name[row]]
         return own in names and own != _CAST and set(names) <= {own, _CAST}
-
-    def _traced(self, row: int) -> Traced:
-        core, c = self._core, self._core.columns
-        below = range(row + 1, int(c.last[row]) + 1)
-        return Traced(
-            uid=int(c.uid[row]),
-            kernels=tuple(core.names[c.name[one]] for one in below if c.kind[one] in GPU_KINDS),
-            children=tuple(core.names[c.name[one]] for one in below if c.kind[one] == Kind.Op),
-            kernel_us=float(core.gpu_sum_ns[row]) / 1e3,
-            median_us=float(core.gpu_sum_ns[row]) / 1e3,
-            host_us=float(c.dur_ns[row]) / 1e3,
-        )
 
     def left_out(self, rows: Sequence[int]) -> Iterator[LeftOut]:
         """What is not replayed, by share of the time of all."""
@@ -336,7 +333,7 @@ def _sensible(sharing: Sharing) -> Sharing:
             return replace(value, tensor=replace(value.tensor, fill=wanted)) if wanted else value
         return tuple(map(filled, value)) if isinstance(value, tuple) else value
 
-    return replace(sharing, calls=tuple(call.changed(filled) for call in sharing.calls))
+    return with_field(sharing, calls=tuple(call.changed(filled) for call in sharing.calls))
 
 
 def _is_stricter(one: Fill, other: Fill | None) -> bool:
@@ -347,3 +344,92 @@ def _is_stricter(one: Fill, other: Fill | None) -> bool:
     if one.rule == other.rule and all(type(end) is int for end in ends):
         return ends[0] < ends[1]  # type: ignore[operator]
     return False
+
+
+# --- parts of a trace ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A part of a trace.
+
+    Attributes:
+        row: row of the node that it is below.
+        name: its name.
+        holds: for each row of the graph whether it is in the part.
+        others: nodes of the same name that were not taken.
+    """
+
+    row: int
+    name: str
+    holds: Mask
+    others: int = 0
+
+
+def place(core: Core, under: int | str) -> Place:
+    """The part of a trace below a node.
+
+    An annotation holds what starts in it on its own thread, a step what starts in it on any thread of its process.
+
+    Args:
+        core: the graph.
+        under: uid of a node, or a name; `nn.Module: ` may be left out. Of several nodes of a name the one with the
+            most GPU time is taken, in a trace without GPU work the longest one.
+
+    Raises:
+        AnalysisError: no node has the name, or the node is none that holds others.
+        NodeNotFoundError: no node has the uid.
+    """
+    c = core.columns
+    if isinstance(under, int):
+        row = core.row(under)
+        if not is_kind(c.kind[row : row + 1], (*HOST_KINDS, *_SPANS))[0]:
+            raise AnalysisError(f"uid {under} is a {Kind(int(c.kind[row])).name}, which nothing is below")
+        return Place(row, core.names[c.name[row]], _below(core, row))
+    fits = np.fromiter((name in (under, _MODULE + under) for name in core.names), bool, len(core.names))
+    can_hold = is_kind(c.kind, (*HOST_KINDS, *_SPANS))
+    rows = np.flatnonzero(fits[c.name] & can_hold) if len(c) else np.zeros(0, np.int64)
+    if not len(rows):
+        known = {core.names[code].removeprefix(_MODULE) for code in np.unique(c.name[can_hold]).tolist()}
+        meant = did_you_mean(under, sorted(known))
+        raise AnalysisError(
+            f"the trace has no module, function, op, annotation or step {under!r}" + (meant and f"; {meant}")
+        )
+    time = gpu_ns(core, rows) if len(core.gpu_rows) else c.dur_ns[rows]
+    row = int(rows[np.argmax(time)])
+    return Place(row, core.names[c.name[row]], _below(core, row), len(rows) - 1)
+
+
+def gpu_ns(core: Core, rows: Rows) -> Ns:
+    """Sum of the durations of the GPU events below each of some nodes, in ns."""
+    c = core.columns
+    found = core.gpu_sum_ns[rows].copy()
+    spans = np.flatnonzero(is_kind(c.kind[rows], _SPANS))
+    if not len(spans):
+        return found
+    gpu = core.gpu_rows[c.parent[core.gpu_rows] >= 0]
+    launch = c.parent[gpu]
+    for thread in np.unique(c.thread[rows[spans]]).tolist():
+        here = gpu[c.thread[launch] == thread]
+        start = c.start_ns[c.parent[here]]
+        order = np.argsort(start, kind="stable")
+        total = np.concatenate(([0], np.cumsum(c.dur_ns[here][order])))
+        asked = spans[c.thread[rows[spans]] == thread]
+        low, high = (np.searchsorted(start[order], at[rows[asked]]) for at in (c.start_ns, c.end_ns))
+        found[asked] = total[high] - total[low]
+    if (c.kind[rows[spans]] == Kind.Step).any():
+        by_step = np.bincount(core.step[gpu] + 1, weights=c.dur_ns[gpu], minlength=len(c) + 1)
+        steps = rows[spans][c.kind[rows[spans]] == Kind.Step]
+        found[np.isin(rows, steps)] = by_step[steps + 1]
+    return found
+
+
+def _below(core: Core, row: int) -> Mask:
+    c = core.columns
+    if c.kind[row] == Kind.Step:
+        return np.asarray(core.step == row)
+    if c.kind[row] == Kind.Annotation:
+        return membership.inside(c, np.array([row]), c.thread.astype(np.int64))
+    holds = np.zeros(len(c), bool)
+    holds[row : int(c.last[row]) + 1] = True
+    return holds

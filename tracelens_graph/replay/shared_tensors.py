@@ -9,17 +9,16 @@ own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from dataclasses import replace as with_field
 from itertools import pairwise
 
-import numpy as np
+from msgspec.structs import replace
 
 from tracelens_graph.execution.link import GraphTensors, tensors_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.perf.scalar_types import item_size, torch_dtype
-from tracelens_graph.replay.arguments import Argument, TensorValue, Use, Value, tensors, uses
-from tracelens_graph.replay.replay_plan import ReplayPlan
-from tracelens_graph.replay.views import span
+from tracelens_graph.replay.replay_plan import Argument, ReplayPlan, TensorValue, Use, Value, tensors, uses
 
 _ALIGNED = 512
 _ABSOLUTE = frozenset({"as_strided", "as_strided_", "_reinterpret_tensor", "set_"})
@@ -49,7 +48,7 @@ class LinkedCall:
 
     def changed(self, change: Callable[[Value], Value]) -> LinkedCall:
         """The call with each argument changed."""
-        return replace(self, plan=self.plan.with_arguments(lambda one: replace(one, value=change(one.value))))
+        return with_field(self, plan=self.plan.with_arguments(lambda one: replace(one, value=change(one.value))))
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class _Linker:
         written = self._written | {n for n, storage in self._given_storage.items() if storage in self._written_storages}
         return Sharing(
             tuple(
-                replace(
+                with_field(
                     call,
                     makes=tuple(one for one in call.makes if last.get(one[0], -1) > at),
                     frees=tuple(ended.get(at, ())),
@@ -283,10 +282,8 @@ class _Linker:
         for use in (use for call in calls for use in call.uses if use.of is None and use.tensor.storage is not None):
             storage, size = use.tensor.storage or 0, item_size(use.tensor.dtype)
             begin = use.tensor.offset * size
-            strides = use.tensor.strides
-            reach = span(use.tensor.shape, strides) if strides else int(np.prod(use.tensor.shape, dtype=object))
             low[storage] = min(low.get(storage, begin), 0 if storage in absolute else begin)
-            high[storage] = max(high.get(storage, 0), begin + reach * size, use.tensor.reach * size)
+            high[storage] = max(high.get(storage, 0), begin + use.tensor.span * size, use.tensor.reach * size)
         compact = {storage: at for at, storage in enumerate(s for s, of in users.items() if len(of) > 1)}
 
         def changed(value: Value) -> Value:

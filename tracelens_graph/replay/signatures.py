@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelens_graph.analyses.shared.call_columns import argument_codes
-from tracelens_graph.analyses.shared.grouping import group_by
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Groups, group_by
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.extensions.replayer import NAMESPACES
@@ -210,8 +209,8 @@ def below_roof(w: Window, arch: Architecture) -> Signatures:
         w: the window.
         arch: the device.
     """
-    from tracelens_graph.analyses.performance.below_roof import below_roof as table_of
     from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+    from tracelens_graph.analyses.performance.roofline_points import below_roof as table_of
     from tracelens_graph.analyses.performance.unified import unified
 
     core, c = w.core, w.core.columns

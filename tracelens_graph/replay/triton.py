@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tracelens_graph.errors import AnalysisError
+from tracelens_graph.errors import AnalysisError, CannotReplay, NotAValueError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.perf.scalar_types import FLOATING, torch_dtype
-from tracelens_graph.replay.arguments import Argument, Fill, TensorValue, Value
-from tracelens_graph.replay.heading import heading, identifier
+from tracelens_graph.replay.calls import number, recorded_at, sizes
 from tracelens_graph.replay.plan_json import plan_json
-from tracelens_graph.replay.program_text import HasProgram, ProgramKind
-from tracelens_graph.replay.recorded_values import NotAValueError, number, sizes
-from tracelens_graph.replay.replay_plan import CannotReplay, Recorded, ReplayPlan, Traced
-from tracelens_graph.replay.traced_call import decoded
+from tracelens_graph.replay.planned import traced_at
+from tracelens_graph.replay.program_text import HasProgram, ProgramKind, heading, identifier
+from tracelens_graph.replay.replay_plan import Argument, Fill, Recorded, ReplayPlan, TensorValue, Value
 from tracelens_graph.schema import Kind
 
 _PREFIX = "triton_"
@@ -133,8 +131,7 @@ def triton_plan(node: Node) -> TritonPlan:
     """
     if not is_triton(node.graph, node.row):
         raise CannotReplay("not a Triton kernel", "name an op that begins with triton_")
-    code = int(node.graph.columns.argset[node.row])
-    recorded = decoded(*node.graph.argsets[code]) if code >= 0 else Recorded()
+    recorded = recorded_at(node.graph, node.row)
     if not recorded.types:
         raise CannotReplay("arguments are not recorded", _RECORD)
     args = node.args
@@ -148,7 +145,7 @@ def triton_plan(node: Node) -> TritonPlan:
         positional=positional,
         keyword=constants,
         recorded=recorded,
-        traced=Traced(uid=node.uid, kernels=tuple(one.name for one in kernels), kernel_us=node.gpu_time.sum / 1e3),
+        traced=traced_at(node.graph, node.row),
         notes=("the source of the kernel is not in the trace; the program says where to put it",),
     )
     options = {name: args[name] for name in _OPTIONS if type(args.get(name)) is int and 0 < args[name] < _MOST}
@@ -196,7 +193,7 @@ def _constants(args: Mapping[str, Any]) -> list[Argument]:
     for part in text[:4096].split(",") if isinstance(text, str) else ():
         if told := _CONSTANT.fullmatch(part.strip()):
             value: Value = told[2] == "True" if told[2] in ("True", "False") else int(told[2])
-            found.append(Argument(told[1], "constant", value))
+            found.append(Argument(told[1], "int", value))
     return found
 
 

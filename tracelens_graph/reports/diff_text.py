@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.across.unnumbered import NOTE, are_compiled_apart
 from tracelens_graph.analyses.alignment.causes import Reason
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.several import SPREAD
-from tracelens_graph.analyses.diagnosis.stops import is_thinned
-from tracelens_graph.analyses.shared.compiled_apart import NOTE, are_compiled_apart
-from tracelens_graph.analyses.shared.executions import recorded_executions
+from tracelens_graph.analyses.diagnosis.headline import is_thinned
+from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.reports.views import told

@@ -23,7 +23,7 @@ from tracelens_graph.tables.terminal import bold
 from tracelens_graph.utils.texts import file_name, printable, wrapped
 
 Report = Mapping[str, Any]
-"""What there is to tell of an operator: `metadata`, `tracing`, `kernels` and more, as `linkage.op_reports` gives it."""
+"""What there is to tell of an operator: `metadata`, `tracing`, `kernels` and more, as `linkage.validation` gives it."""
 
 _TENSORS = 4
 _CHAIN = 12

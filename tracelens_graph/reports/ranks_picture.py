@@ -13,7 +13,7 @@ from tracelens_graph.analyses.rank_pictures.step_lanes import StepLanes
 from tracelens_graph.analyses.rank_pictures.wait_map import WHOLE, WaitMap, rank_labels
 from tracelens_graph.analyses.ranks.collective_tables import shown_bytes
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.reports.html.ranks_columns import lane_columns, part_columns
+from tracelens_graph.reports.html.ranks import lane_columns, part_columns
 from tracelens_graph.reports.picture import GREY, bare, drawing_library, legend, literal, look
 from tracelens_graph.reports.ranks_text import headline, late_lines
 from tracelens_graph.utils.texts import shorten, wrapped
@@ -242,7 +242,7 @@ def step_bars(lanes: StepLanes, job: Job) -> list[tuple[str, str, float, np.ndar
 def collective_starts(lanes: StepLanes, job: Job) -> tuple[np.ndarray, np.ndarray]:
     """Lines through the starts of collectives, from the first lane to the last: ms and lanes; NaN ends a line."""
     part = {name: column.values for name, column in part_columns(lanes, job).items()}
-    number, lane = part["part.meeting"] - 1, part["part.lane"]
+    number, lane = part["part.collective"] - 1, part["part.lane"]
     order = np.lexsort((lane, number))
     order = order[np.isin(number[order], lanes.joined)]
     ends = np.flatnonzero(np.diff(number[order])) + 1

@@ -20,7 +20,7 @@ from tracelens_graph.analyses.critical_path.critical_path import critical_path
 from tracelens_graph.analyses.critical_path.walk import Class, Path
 from tracelens_graph.analyses.idle.idle import Cause, idle_parts
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER, charged, of_optimizer
+from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, charged, of_optimizer
 from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of

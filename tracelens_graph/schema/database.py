@@ -142,6 +142,21 @@ _ARGSET = tuple(
         ("concrete_inputs", "values of the inputs that are no tensors"),
     )
 )
+_INSTRUCTION = (
+    Stored("instruction", "str", "of instructions of XLA, what is known of them beside their operands, JSON"),
+    Stored("hlo_kind", "str", "what the instruction is called for: its opcode, and what a fusion or custom call does"),
+    Stored("hlo_flops", "int", "operations of a run but for transcendental ones"),
+    Stored("hlo_transcendentals", "int", "transcendental operations of a run"),
+    Stored("hlo_bytes", "int", "least traffic of a run to and from memory", "B"),
+    Stored(
+        "hlo_xla_flops", "int", "the operations by XLA's rules, where they are others; -1 for what it does not know"
+    ),
+    Stored("hlo_xla_transcendentals", "int", "the transcendental operations by XLA's rules, where they are others"),
+    Stored(
+        "hlo_xla_bytes", "int", "the traffic by XLA's rules, where it is another; -1 for what it does not know", "B"
+    ),
+    Stored("hlo_departs", "str", "what our rules depart in, where that makes a difference"),
+)
 
 CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
     "Run": (Stored("name", "str", "name of the run"),),
@@ -274,6 +289,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
     "Signature": (
         Stored("name", "str", "name of the op"),
         *_ARGSET,
+        *_INSTRUCTION,
         Stored("flops", "float", "floating-point operations of a call, where the arguments alone tell"),
         Stored("moved_bytes", "float", "least traffic of a call, where the arguments alone tell", "B"),
         Stored("compute_spec", "str", "units and precision that compute it"),

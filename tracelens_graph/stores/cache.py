@@ -31,7 +31,7 @@ from tracelens_graph.errors import OutputError, TraceError
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NO_TEXT, Details
-from tracelens_graph.graph.graph import changed
+from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.sources import Source
@@ -40,6 +40,7 @@ from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.stores.folders import cache_folder
 from tracelens_graph.stores.graph_file import read_graph, write_without_events
 from tracelens_graph.stores.packed import DeferredDict, DeferredList
+from tracelens_graph.utils.arrays import Rows
 
 LIMIT_BYTES = 10 * 1024**3
 """Size of all entries together; those used longest ago go first."""
@@ -53,8 +54,8 @@ _ABANDONED_S = 3600
 
 
 def cached_core(
-    path: str | os.PathLike[str], load: Callable[[], Core], warn: Callable[[str], Any] = warnings.warn
-) -> Core:
+    path: str | os.PathLike[str], load: Callable[[], Graph], warn: Callable[[str], Any] = warnings.warn
+) -> Graph:
     """The graph of a trace, from the cache if it is there, else loaded and kept.
 
     Standard input, pipes and saved graphs are loaded and not kept.
@@ -62,7 +63,7 @@ def cached_core(
     Args:
         path: the trace's file.
         load: loads it.
-        warn: told in one line if the cache cannot be written.
+        warn: called with one line if the cache cannot be written.
 
     Raises:
         Whatever `load` raises.
@@ -79,7 +80,7 @@ def cached_core(
         return load()
 
     @cache
-    def anew() -> Core:
+    def anew() -> Graph:
         core = load()
         _keep(core, entry, source, warn)
         return core
@@ -104,7 +105,7 @@ def _digest(text: bytes) -> str:
 class _Reloaded(Details):
     """Events of a trace that holds none of them as text: the first one that is asked for loads the trace again."""
 
-    def __init__(self, source: Source, load: Callable[[], Core], first: np.ndarray, count: np.ndarray) -> None:
+    def __init__(self, source: Source, load: Callable[[], Graph], first: np.ndarray, count: np.ndarray) -> None:
         super().__init__(first, count)
         self._source, self._load = source, load
         source.is_loaded = True
@@ -130,16 +131,14 @@ class _Reloaded(Details):
         return found
 
 
-def _events(
-    source: Source, load: Callable[[], Core], first: np.ndarray, count: np.ndarray, places: np.ndarray
-) -> Details:
+def _events(source: Source, load: Callable[[], Graph], first: np.ndarray, count: np.ndarray, places: Rows) -> Details:
     """The original events of an entry, by the places of their blocks."""
     if (places[:, 2] == NO_TEXT).any():
         return _Reloaded(source, load, first, count)
     return FileDetails.at(source, first, count, places)
 
 
-def _read(entry: Path, source: Source, load: Callable[[], Core]) -> Core | None:
+def _read(entry: Path, source: Source, load: Callable[[], Graph]) -> Graph | None:
     """The graph of an entry; None if it is absent, damaged or somebody else's."""
     try:
         if hasattr(os, "getuid") and entry.stat().st_uid != os.getuid():
@@ -154,7 +153,7 @@ def _read(entry: Path, source: Source, load: Callable[[], Core]) -> Core | None:
     return core
 
 
-def _mended(core: Core, source: Source, anew: Callable[[], Core]) -> Core:
+def _mended(core: Core, source: Source, anew: Callable[[], Graph]) -> Graph:
     """The graph of an entry, with parts of the graph that is made anew in the place of those that are damaged."""
     columns = _MendedColumns(core, source, anew)
     return changed(
@@ -168,7 +167,7 @@ def _mended(core: Core, source: Source, anew: Callable[[], Core]) -> Core:
 class _MendedColumns(Mapping[str, np.ndarray]):
     """Columns of an entry, each read on request; one that is damaged is taken from the graph made anew."""
 
-    def __init__(self, core: Core, source: Source, anew: Callable[[], Core]) -> None:
+    def __init__(self, core: Core, source: Source, anew: Callable[[], Graph]) -> None:
         self._core, self._source, self._anew = core, source, anew
         self._given: dict[str, np.ndarray] = {}
 

@@ -10,21 +10,15 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.arguments import ARGSET_PARTS, INSTRUCTION
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.graph.traversals import climb, launcher
 from tracelens_graph.graph.window import step_number
 from tracelens_graph.schema import EVENT_EDGES, STORED, Kind, OwnerRule
+from tracelens_graph.utils.arrays import Codes, Rows
 from tracelens_graph.utils.suggest import hint
-
-ARGSET_PARTS = {
-    "input_dims": "Input Dims",
-    "input_types": "Input type",
-    "input_strides": "Input Strides",
-    "concrete_inputs": "Concrete Inputs",
-}
-"""Columns of an argument set, each JSON text, and their names in the file."""
 
 PLACES: Mapping[str, str] = {
     "module": "the innermost nn.Module around the event, itself if it is one",
@@ -45,11 +39,11 @@ class Texts:
         texts: the texts there are, each once.
     """
 
-    codes: np.ndarray
+    codes: Codes
     texts: Sequence[str]
 
     @classmethod
-    def of(cls, codes: np.ndarray, texts: Sequence[str], empty_is_absent: bool = False) -> Texts:
+    def of(cls, codes: Codes, texts: Sequence[str], empty_is_absent: bool = False) -> Texts:
         """From codes into texts some of which may be equal; code -1 is none."""
         kept = [text for text in dict.fromkeys(texts) if text or not empty_is_absent]
         place = {text: number for number, text in enumerate(kept)}
@@ -81,8 +75,8 @@ def node_columns(core: Core) -> Frame:
     """All event nodes, one row each in row order.
 
     Columns are those of `schema.STORED` and `schema.DERIVED`, times in ns. `thread` is `pid` and `tid` as text,
-    an argument set is four columns of JSON text, and `parent`, `last`, `owner`, `step` and `annotation` hold
-    uids. What was not recorded is masked, or text of code -1.
+    an argument set is four columns of JSON text, of JAX's five, and `parent`, `last`, `owner`, `step` and `annotation`
+    hold uids. What was not recorded is masked, or text of code -1.
     """
     uid, columns = core.columns.uid, recorded_columns(core)
     columns |= {name: _uids(uid, getattr(core.columns, name)) for name in _ROWS}
@@ -108,6 +102,8 @@ def recorded_columns(core: Core) -> Frame:
             for place, name in enumerate(ARGSET_PARTS):
                 parts = [argset[place] for argset in core.argsets]
                 columns[name] = Texts.of(values, parts, empty_is_absent=True)
+            if core.instructions:
+                columns[INSTRUCTION.lower()] = Texts.of(values, core.instructions, empty_is_absent=True)
         elif prop.code_of:
             tables = {"kind": [k.name for k in Kind], "owner_rule": [r.name for r in OwnerRule], "names": core.names}
             columns[prop.name] = Texts.of(values, tables[prop.code_of])
@@ -165,6 +161,6 @@ def edge_columns(core: Core) -> Frame:
     return {"source": source, "target": target, "type": Texts(codes, types)}
 
 
-def _uids(uid: np.ndarray, rows: np.ndarray) -> Any:
+def _uids(uid: np.ndarray, rows: Rows) -> Any:
     absent = rows < 0
     return np.ma.MaskedArray(uid[np.where(absent, 0, rows)], absent)

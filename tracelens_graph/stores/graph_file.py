@@ -38,6 +38,7 @@ from tracelens_graph.stores.link_sections import read_link, write_link
 from tracelens_graph.stores.packed import DeferredDict, DeferredList, PackedDetails
 from tracelens_graph.stores.program_sections import read_programs, write_programs
 from tracelens_graph.stores.sections import Sections, SectionWriter
+from tracelens_graph.utils.arrays import Rows
 
 MAPPED_FROM = 8 * 2**20
 """Bytes of a file beyond which it is mapped. Smaller ones are read: that takes a few ms, and whatever is written over
@@ -68,7 +69,7 @@ def write_graph(core: Core, path: str | os.PathLike[str], progress: Callable[[in
         _finish(writer, core, core.trace_id)
 
 
-def write_without_events(core: Core, file: BinaryIO, places: np.ndarray) -> None:
+def write_without_events(core: Core, file: BinaryIO, places: Rows) -> None:
     """Write a graph whose original events stay in the trace's file, where `places` says."""
     writer = _begun(core, file)
     writer.array("events.places", places)
@@ -83,6 +84,7 @@ def _begun(core: Core, file: BinaryIO) -> SectionWriter:
     writer.array("depends_on", core.depends_on)
     writer.strings("names", core.names)
     writer.strings("argsets", list(chain.from_iterable(core.argsets)))
+    writer.strings("instructions", core.instructions)
     writer.json("autograd_flows", list(core.autograd_flows))
     write_collectives(writer, core.collective_args)
     writer.array("events.first", core.details.first)
@@ -116,7 +118,7 @@ def _packed(details: Details, progress: Callable[[int, int], None] | None) -> It
 def read_graph(
     source: Source | str | os.PathLike[str] | bytes,
     events_at: Callable[[np.ndarray, np.ndarray, np.ndarray], Details] | None = None,
-) -> Core:
+) -> Graph:
     """The graph of a file that `write_graph` wrote.
 
     Args:
@@ -179,11 +181,14 @@ class _Facts:
     programs: bool = False
 
 
-def _core(sections: Sections, name: str, events_at: Callable[..., Details] | None) -> Core:
+def _core(sections: Sections, name: str, events_at: Callable[..., Details] | None) -> Graph:
     facts = _facts(sections)
     names, texts = sections.strings("names"), sections.strings("argsets")
     if len(texts) % 4:
         raise sections.damaged("argsets")
+    instructions = sections.strings("instructions")
+    if instructions and len(instructions) != len(texts) // 4:
+        raise sections.damaged("instructions")
     threads = len(facts.threads)  # what is deferred must not keep the facts
     tables = {"names": len(names), "threads": threads, "argsets": len(texts) // 4}
     there = [prop.name for prop in STORED if prop.name not in facts.lacking]
@@ -203,6 +208,7 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
         details=_details(sections, facts.trace, name, events_at),
         link=read_link(sections, columns.rows) if facts.linked else None,
         programs=read_programs(sections, columns["kind"]) if facts.programs else None,
+        instructions=instructions,
     )
 
 

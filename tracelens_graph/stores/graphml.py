@@ -11,10 +11,11 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
+from tracelens_graph.graph.arguments import ARGSET_PARTS, INSTRUCTION
 from tracelens_graph.graph.core import Core
 from tracelens_graph.output.markers import COMMENT
 from tracelens_graph.schema import FLAG_MEANING, Flag
-from tracelens_graph.stores.frames import ARGSET_PARTS, Frame, Texts, edge_columns, recorded_columns
+from tracelens_graph.stores.frames import Frame, Texts, edge_columns, recorded_columns
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ROWS_AT_ONCE = 8192
@@ -47,7 +48,8 @@ def write_graphml(core: Core, file: BinaryIO) -> int:
 
 def _attributes(core: Core) -> Frame:
     """What `Node.attributes()` gives of every node, under the same names."""
-    columns = {ARGSET_PARTS.get(name, name): column for name, column in recorded_columns(core).items()}
+    names = {**ARGSET_PARTS, INSTRUCTION.lower(): INSTRUCTION}
+    columns = {names.get(name, name): column for name, column in recorded_columns(core).items()}
     flags, rule = core.columns.flags.astype(np.int32), core.columns.owner_rule.astype(np.int32)
     words = [[FLAG_MEANING[flag] for flag in Flag if bits & flag] for bits in range(flags.max(initial=0) + 1)]
     columns["flags"] = Texts(np.where(flags, flags, -1), [json.dumps(found) for found in words])

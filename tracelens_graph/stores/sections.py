@@ -30,7 +30,7 @@ from tracelens_graph.errors import TraceError
 from tracelens_graph.output.markers import GRAPH_MAGIC
 from tracelens_graph.schema import SCHEMA_VERSION
 
-VERSION = SCHEMA_VERSION + 2
+VERSION = SCHEMA_VERSION + 3
 """Version of saved graphs: that of the schema, and one each for what came without a change of the schema: checksums of
 sections, and values of collectives that stand once."""
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tracelens_graph.analyses.alignment import sequence
 from tracelens_graph.analyses.alignment.sequence import NEVER, Pairs, aligned
-from tracelens_graph.graph import anchors
+from tracelens_graph.graph import common_order as anchors
 
 TOKENS = st.lists(st.integers(0, 4), max_size=14)
 

@@ -22,7 +22,6 @@ from tracelens_graph.analyses.critical_path.steps import steps_of
 from tracelens_graph.analyses.critical_path.walk import Class
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.graph import lean
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 
@@ -247,10 +246,10 @@ def test_of_a_window_it_leads_from_its_first_event_to_its_last_gpu_end() -> None
 
 def test_lean_graphs_are_enough() -> None:
     core = simulated_job(ranks=2, steps=3, cuda_sync=True).traces[0].core
-    whole, found = critical_path(core, 4), critical_path(lean(core, COLUMNS), 4)
+    whole, found = critical_path(core, 4), critical_path(core.lean(COLUMNS), 4)
     assert found.segments().columns.keys() == whole.segments().columns.keys()
     assert list(found.segments().rows()) == list(whole.segments().rows())
-    assert list(lean.slack().rows()) == list(whole.slack().rows())
+    assert list(found.slack().rows()) == list(whole.slack().rows())
 
 
 def test_a_path_is_found_once_for_a_graph() -> None:

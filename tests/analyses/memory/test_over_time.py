@@ -14,7 +14,7 @@ from memory_traces import instant, training
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.memory.instants import instants_of
-from tracelens_graph.analyses.memory.over_time import DeviceMemory, memory_over_time
+from tracelens_graph.analyses.memory.peak import DeviceMemory, memory_over_time
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 

@@ -14,9 +14,8 @@ from handmade import small_trace, span
 from memory_traces import instant, training
 
 from corpus import loaded, parametrize, traces_named
-from tracelens_graph.analyses.memory.by_module import allocations_by_module
 from tracelens_graph.analyses.memory.instants import instants_of
-from tracelens_graph.analyses.memory.peak import BEFORE, memory_peak, memory_summary
+from tracelens_graph.analyses.memory.peak import BEFORE, allocations_by_module, memory_peak, memory_summary
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core

@@ -13,7 +13,7 @@ import pytest
 from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.shared.gpu_class import COMPUTATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, length, merge
 from tracelens_graph.graph.trace_set import TraceSet

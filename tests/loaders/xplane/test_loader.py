@@ -91,13 +91,13 @@ def test_kernels_are_charged_to_their_instruction(named_ranges: bool) -> None:
 def test_an_instruction_has_its_shapes_and_its_place() -> None:
     core = load_core(two_kernels_each(True))
     (op,) = core.find(Kind.Op, "dot.3")
-    assert op.args["Input Dims"][:2] == [[4, 8], [8, 16]]
-    assert op.args["Input type"][:2] == ["f32", "f32"]
-    assert op.args["Input Strides"][:2] == [[8, 1], [16, 1]]
+    assert op.args["Input Dims"] == [[4, 8], [8, 16]]
+    assert op.args["Input type"] == ["f32", "f32"]
+    assert op.args["Input Strides"] == [[8, 1], [16, 1]]
     assert (op.args["opcode"], op.args["source"], op.args["program"]) == ("dot", "model.py:7", "jit_f(3)")
     (fusion,) = core.find(Kind.Op, "fusion.4")
     assert fusion.args["op_name"] == "jit(f)/jvp(mlp)/exp"
-    assert "hlo::fusion(elementwise)" in fusion.args["Concrete Inputs"]
+    assert fusion.args["Instruction"]["kind"] == "fusion(elementwise)"
 
 
 def test_instances_of_one_instruction_in_two_executions_stay_two() -> None:

@@ -21,7 +21,6 @@ from tracelens_graph.db.image import Placement
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.device_graphs import by_device
-from tracelens_graph.graph.graph import lean
 from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms, code_type
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
@@ -210,7 +209,7 @@ def test_damaged_ones_are_told(core: Core, tmp_path: Path, wrong: CompiledProgra
 
 def test_copies_of_a_graph_keep_them(core: Core) -> None:
     graph = tlg.TraceGraph(core)
-    assert graph.programs == lean(core, ["thread"]).programs == pickle.loads(pickle.dumps(graph)).programs
+    assert graph.programs == core.lean(["thread"]).programs == pickle.loads(pickle.dumps(graph)).programs
     assert graph.programs == core.programs
 
 

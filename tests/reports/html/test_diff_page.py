@@ -32,7 +32,7 @@ CENTRE = """(text) => {
   const { flame } = tracelensGraph, { names } = tracelensGraph.trace.body;
   const box = flame.boxes.find(({ chain }) => chain.some((frame) => names[flame.made.name[frame]] === text));
   const at = flame.canvas.getBoundingClientRect();
-  return [at.x + (box.x + box.width / 2) * flame.width, at.y + box.row * Flame.ROW + 8];
+  return [at.x + (box.x + box.width / 2) * flame.width, at.y + box.row * $flame_graph.FlameGraph.ROW + 8];
 }"""
 """Where the box of a frame with a name is in the window."""
 
@@ -65,7 +65,7 @@ def test_a_place_is_selected_in_every_view(path: Path, opened: Opened) -> None:
     page.click("#view-places .one >> text=Flame graph")
     assert page.is_visible("#view-flame")
     zoomed = page.evaluate("tracelensGraph.flame.zoomed")
-    held = page.evaluate("[...tracelensGraph.flame.framesOf.get(1)].map((f) => tracelensGraph.flame.path(f))")
+    held = page.evaluate("[...tracelensGraph.flame.framesOf.get(1)].map((f) => tracelensGraph.flame.made.path(f))")
     assert all(zoomed == -1 or zoomed in way for way in held)
     assert "2. " in page.inner_text("#selected")
     assert page.locator("#view-flame tr.marked").count() == len(held)
@@ -143,7 +143,7 @@ def test_changes_have_signs_in_every_table(opened: Opened) -> None:
             show(page, "tables")
         told = page.evaluate(
             f"(() => {{ const {{ grid }} = tracelensGraph.{grid}; const column = grid.content.columns.find((one) =>"
-            "Grid.title(one) === 'change ms');"
+            "$grid.Grid.title(one) === 'change ms');"
             "return grid.order.map((row) => [column.cells[row], grid.text(column, row)]) })()"
         )
         assert told
@@ -161,7 +161,7 @@ def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
     page.evaluate("tracelensGraph.search('')")
     page.evaluate(
         "(() => { const app = tracelensGraph; for (let k = 0; k < app.flame.made.n; k++) { app.selectFrame(k);"
-        "Tip.at({ clientX: 9, clientY: 9 }, app.flame.says({ chain: [k] })) }"
+        "$dom.Tip.at({ clientX: 9, clientY: 9 }, app.flame.says({ chain: [k] })) }"
         "for (let k = 1; k <= app.rows; k++) app.selectPlace(k) })()"
     )
     assert page.evaluate("document.title") != "owned"
@@ -180,7 +180,7 @@ def test_everything_that_acts_has_a_name(opened: Opened) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_differ_and_nothing_overflows(scheme: str, opened: Opened) -> None:
     page = opened(diff_page_of(small_diff()), hash="#view=overview&place=1", width=1100, color_scheme=scheme)
-    color = "(() => new DiffPalette().of(-1).join())()"
+    color = "$canvas.rgbOf('less').join()"
     before = page.evaluate(color)
     for view in VIEWS:
         show(page, view)

@@ -112,8 +112,8 @@ def test_a_grid_sorts_filters_and_copies(path: Path, opened: Opened) -> None:
     flash = sum("flash" in str(name) for name in table["Kernel name"])
     assert frame.evaluate("tracelensGraph.tables.grid.order.length") == flash > 0
     frame.click("text=Copy TSV")
-    until(frame, "document.getElementById('told').textContent")
-    assert frame.inner_text("#told") == "copied"
+    until(frame, "document.getElementById('announced').textContent")
+    assert frame.inner_text("#announced") == "copied"
     assert frame.evaluate("tracelensGraph.tables.grid.copied").count("\n") == flash
     assert frame.locator("button.link").count() == 0
 
@@ -148,7 +148,7 @@ def test_hostile_names_are_text_in_frames_and_around(opened: Opened) -> None:
     timeline = found[4]
     timeline.evaluate(
         "(() => { for (let e = 0; e < tracelensGraph.trace.first.idle; e += 3) { tracelensGraph.select(e, 'key');"
-        "Tip.at({ clientX: 9, clientY: 9 }, tracelensGraph.trace.says(e)) } })()"
+        "$dom.Tip.at({ clientX: 9, clientY: 9 }, tracelensGraph.trace.says(e)) } })()"
     )
     for name in NAMES:
         timeline.evaluate("(name) => tracelensGraph.search(name)", name[:300].encode("utf-8", "replace").decode())

@@ -11,8 +11,7 @@ from html_pages import page_of
 from in_browser import Opened, show, until
 
 from corpus import loaded, parametrize, traces_named
-from tracelens_graph.analyses.memory.over_time import memory_over_time
-from tracelens_graph.analyses.memory.peak import memory_peak, memory_summary
+from tracelens_graph.analyses.memory.peak import memory_over_time, memory_peak, memory_summary
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
@@ -116,7 +115,7 @@ def test_more_moments_than_pixels_keep_their_extremes(opened: Opened) -> None:
         """(() => {
           const n = 50000, device = { time: Float64Array.from({ length: n }, (_, i) => i),
             allocated: Float64Array.from({ length: n }, (_, i) => (i * 7919) % 10007), reserved: null };
-          const [xs, ys] = Moments.points(device, 0, n, 100, n);
+          const [xs, ys] = $moments.Moments.points(device, { from: 0, to: n }, 100, n);
           return [xs.length, Math.max(...ys), Math.min(...ys), xs.every((x, k) => !k || x >= xs[k - 1])];
         })()"""
     )

@@ -134,7 +134,7 @@ def test_hover_click_keys_and_search_on_the_timeline(path: Path, opened: Opened)
     core = loaded(path)
     page = opened(page_of(core))
     show(page, "timeline")
-    until(page, "tracelensGraph.timeline.image")
+    until(page, "tracelensGraph.timeline.sheet")
     kernel = int(core.columns.uid[core.everything.linked_gpu_rows[40]])
     page.evaluate(f"tracelensGraph.timeline.zoomTo(tracelensGraph.trace.ofUid({kernel}))")
     x, y = page.evaluate(
@@ -180,7 +180,7 @@ def test_hover_click_keys_and_search_on_the_timeline(path: Path, opened: Opened)
 def test_hit_test_finds_every_gpu_event(path: Path, opened: Opened) -> None:
     page = opened(page_of(loaded(path)))
     show(page, "timeline")
-    until(page, "tracelensGraph.timeline.image")
+    until(page, "tracelensGraph.timeline.sheet")
     missed = page.evaluate(
         "(() => { const l = tracelensGraph.timeline, t = l.trace; let missed = 0;"
         "for (let e = t.first.gpu; e < t.first.idle; e += 7) { l.view = { from: t.start[e] - 2e4, to: t.end(e) + 2e4 };"
@@ -234,14 +234,14 @@ def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
         show(page, view)
         until(page, "document.title !== 'owned' || 1")
     show(page, "timeline")
-    until(page, "tracelensGraph.timeline.image")
+    until(page, "tracelensGraph.timeline.sheet")
     page.click("text=Events in view")
     for name in NAMES:
         page.evaluate("(name) => tracelensGraph.search(name.slice(0, 300))", name.encode("utf-8", "replace").decode())
         page.evaluate("tracelensGraph.next(1)")
     page.evaluate(
         "(() => { for (let e = 0; e < tracelensGraph.trace.first.idle; e += 3) { tracelensGraph.select(e, 'key');"
-        "Tip.at({ clientX: 9, clientY: 9 }, tracelensGraph.trace.says(e)) } })()"
+        "$dom.Tip.at({ clientX: 9, clientY: 9 }, tracelensGraph.trace.says(e)) } })()"
     )
     page.evaluate("tracelensGraph.search('')")
     show(page, "flame")
@@ -252,8 +252,8 @@ def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
     until(page, "tracelensGraph.memory.devices[0].plot")
     page.evaluate(
         "(() => { const m = tracelensGraph.memory, [device] = m.devices; m.listMoments();"
-        "for (const way of Object.keys(Holders.WAYS)) m.holders.by(way);"
-        "device.time.forEach((then, change) => Tip.at({ clientX: 9, clientY: 9 },"
+        "for (const way of m.holders.ways) m.holders.by(way);"
+        "device.time.forEach((then, change) => $dom.Tip.at({ clientX: 9, clientY: 9 },"
         "m.says(device, { time: device.time[change], change, then: change }))) })()"
     )
     show(page, "tables")
@@ -298,7 +298,7 @@ def test_absurd_times_are_drawn(opened: Opened) -> None:
     until(page, "tracelensGraph.timeline.drawTimes.length")
     for e in range(page.evaluate("tracelensGraph.trace.n")):
         page.evaluate(f"tracelensGraph.timeline.zoomTo({e})")
-        page.evaluate("Drawing.all(tracelensGraph.timeline)")
+        page.evaluate("tracelensGraph.timeline.draw()")
     assert page.evaluate("tracelensGraph.flame.made.sum") == 5e15 + 1e3
 
 
@@ -344,10 +344,10 @@ def test_enter_leaves_the_search_to_the_keys(opened: Opened) -> None:
 def test_what_is_copied_is_said(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())), hash="#uid=9")
     page.click("#selected >> text=Copy link")
-    until(page, "document.getElementById('told').textContent === 'copied'")
-    assert page.get_attribute("#selected button >> text=Copy link", "data-told") == "copied"
-    until(page, "document.getElementById('told').textContent === ''")
-    assert page.get_attribute("#selected button >> text=Copy link", "data-told") is None
+    until(page, "document.getElementById('announced').textContent === 'copied'")
+    assert page.get_attribute("#selected button >> text=Copy link", "data-announced") == "copied"
+    until(page, "document.getElementById('announced').textContent === ''")
+    assert page.get_attribute("#selected button >> text=Copy link", "data-announced") is None
 
 
 @parametrize("path", QWEN)
@@ -408,7 +408,7 @@ def test_headings_name_their_unit_once(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())))
     pairs = [("percent", "%"), ("% of GPU time", "%"), ("bytes", "B"), ("peak bytes", "B"), ("total us", "us"),
              ("MB", "MiB"), ("time", "ms"), ("op", None)]  # fmt: skip
-    assert [page.evaluate("([heading, unit]) => Grid.title({ heading, unit })", pair) for pair in pairs] == [
+    assert [page.evaluate("([heading, unit]) => $grid.Grid.title({ heading, unit })", pair) for pair in pairs] == [
         "%", "% of GPU time", "bytes", "peak bytes", "total us", "MiB", "time ms", "op",
     ]  # fmt: skip
 
@@ -416,9 +416,9 @@ def test_headings_name_their_unit_once(opened: Opened) -> None:
 def test_short_gaps_look_like_little_idle_time(opened: Opened) -> None:
     work = [span("kernel", "k", 10 * number, 9.8, 0, 7, device=0, stream=7) for number in range(20_000)]
     page = opened(page_of(load_core(work)), hash="#view=timeline")
-    until(page, "tracelensGraph.timeline.image")
+    until(page, "tracelensGraph.timeline.sheet")
     shares = page.evaluate(
-        "(() => { const t = tracelensGraph.timeline, { trace, painter, palette } = t, found = [];"
+        "(() => { const t = tracelensGraph.timeline, { trace } = t, { painter } = t.sheet, found = [];"
         "for (const lane of trace.lanes.filter((one) => ['gpu', 'idle'].includes(one.group))) {"
         "const line = painter.track(lane.track, t.view.from, t.scale, null, 99);"
         "found.push([...line].reduce((sum, pixel) => sum + (255 - (pixel & 255)) + (255 - ((pixel >> 8) & 255)), 0)); }"
@@ -444,7 +444,7 @@ def test_what_matches_is_told_of_the_frame_zoomed_to_and_of_all(path: Path, open
     assert told.endswith(f" in this frame, in all {whole.removeprefix('matched: ')}")
     parts = page.evaluate(
         "[...tracelensGraph.flame.made.kids(-1)].map((k) =>"
-        "Stacks.matched(tracelensGraph.flame.made, tracelensGraph.trace.lit, k))"
+        "tracelensGraph.flame.made.matched(tracelensGraph.trace.lit, k))"
     )
     assert sum(parts) == page.evaluate("tracelensGraph.flame.matchedNs") > max(parts) > 0
     page.evaluate("tracelensGraph.search('^forward$')")
@@ -507,7 +507,8 @@ def test_paper_is_light_and_has_the_timeline_at_once(opened: Opened) -> None:
     show(page, "timeline")
     until(page, "tracelensGraph.timeline.drawTimes.length")
     dark = page.evaluate(
-        "(() => { dispatchEvent(new Event('beforeprint')); const { canvas, context } = tracelensGraph.timeline;"
+        "(() => { dispatchEvent(new Event('beforeprint'));"
+        "const { canvas, sheet: { context } } = tracelensGraph.timeline;"
         "const { data } = context.getImageData(0, 0, canvas.width, canvas.height); let dark = 0;"
         "for (let i = 0; i < data.length; i += 4) if (data[i] + data[i + 1] + data[i + 2] < 150) dark++;"
         "return dark / (data.length / 4) })()"
@@ -541,8 +542,9 @@ def test_a_long_recording_is_seen_first_where_the_gpu_works(opened: Opened) -> N
 
 def test_frames_are_told_by_the_outermost_and_the_nearest_around_them(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())))
-    chain = {"parent": [-1, 0, 1, 2, 3, 4, -1, 6, 2]}
-    told = page.evaluate("(made) => made.parent.map((_, at) => Stacks.around(made, at, String))", chain)
+    parent = [-1, 0, 1, 2, 3, 4, -1, 6, 2]
+    around = "(parent) => parent.map((_, at) => new $stacks.Stack(parent, parent, parent).around(at, String))"
+    told = page.evaluate(around, parent)
     plain = [text.replace("\u203a", "/").replace(" ", "") for text in told]
     assert plain == ["", "0", "0/1", "0/1/2", "0/1/2/3", "0/…/2/3/4", "", "6", "0/1/2"]
 

@@ -18,8 +18,7 @@ VIEWS = ("overview", "waits", "step", "bandwidth", "collectives", "tables")
 
 MIDDLE = """(k) => {
   const { step } = tracelensGraph, { parts } = step, at = step.pane.canvas.getBoundingClientRect();
-  const y = RanksStep.AXIS + (parts.lane[k] + 0.75) * step.lane;
-  return [at.x + step.x(parts.start[k] + parts.dur[k] / 2), at.y + y];
+  return [at.x + step.x(parts.start[k] + parts.dur[k] / 2), at.y + step.below(parts.lane[k])];
 }"""
 """Where the middle of a rank's part of a collective is in the window."""
 
@@ -51,7 +50,7 @@ def test_waits_tell_rank_and_step(text: str, late: Job, opened: Opened) -> None:
     x, y = page.evaluate(
         "(() => { const w = tracelensGraph.waits, at = w.pane.canvas.getBoundingClientRect();"
         "const p = w.places(w.pane.width);"
-        "return [at.x + p.left + p.cell / 2, at.y + RanksWaits.TOP + 1.5 * w.row] })()"
+        "return [at.x + p.left + p.cell / 2, at.y + w.top(1.5)] })()"
     )
     page.mouse.move(x, y)
     assert f"waits for other ranks: {row['exposed_wait_ms']:,.3f} ms" in page.inner_text("#tip")
@@ -69,7 +68,7 @@ def test_waits_tell_rank_and_step(text: str, late: Job, opened: Opened) -> None:
 def test_a_collective_is_selected_in_every_view(text: str, late: Job, opened: Opened) -> None:
     page = opened(text)
     show(page, "step")
-    number = page.evaluate("tracelensGraph.step.parts.meeting[0] - 1")
+    number = page.evaluate("tracelensGraph.step.parts.collective[0] - 1")
     page.mouse.move(*page.evaluate(MIDDLE, 0))
     assert "waits" in page.inner_text("#tip")
     page.mouse.click(*page.evaluate(MIDDLE, 0))
@@ -81,9 +80,9 @@ def test_a_collective_is_selected_in_every_view(text: str, late: Job, opened: Op
         f"tracelensGraph.collectives.partsOf({number}).map((k) => tracelensGraph.collectives.split.wait[k])"
     )
     assert sum(waits) == round(1e3 * row["wait_us"])
-    assert len(waits) == row["ranks"] == page.locator("#view-collectives .step").count()
-    said = page.locator("#view-collectives .step .said").all_inner_texts()
-    assert said == [f"waits {page.evaluate('(ns) => Show.span(ns)', ns)}" for ns in waits]
+    assert len(waits) == row["ranks"] == page.locator("#view-collectives .row").count()
+    said = page.locator("#view-collectives .row .said").all_inner_texts()
+    assert said == [f"waits {page.evaluate('(ns) => $show.Show.span(ns)', ns)}" for ns in waits]
     show(page, "bandwidth")
     assert page.locator("#view-bandwidth .chosen").count() == 1
     page.keyboard.press(".")
@@ -148,10 +147,10 @@ def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
     for view in VIEWS:
         show(page, view)
     page.evaluate(
-        "(() => { const app = tracelensGraph, tip = (lines) => Tip.at({ clientX: 9, clientY: 9 }, lines);"
+        "(() => { const app = tracelensGraph, tip = (lines) => $dom.Tip.at({ clientX: 9, clientY: 9 }, lines);"
         "for (const number of app.collectives.numbers) app.selectCollective(number);"
         "for (let part = 0; part < app.step.parts.lane.length; part++) tip(app.step.says({ part }));"
-        "for (const { kind, point } of app.bandwidth.points) tip(app.bandwidth.says(kind, point));"
+        "for (const mark of app.bandwidth.points) tip(app.bandwidth.says(mark));"
         "app.search('script'); app.next(1) })()"
     )
     assert page.evaluate("document.title") != "owned"
@@ -169,13 +168,13 @@ def test_jobs_without_collectives_or_ranks_that_share_none(late: Job, opened: Op
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_differ_and_nothing_overflows(scheme: str, text: str, opened: Opened) -> None:
     page = opened(text, hash="#view=overview&rank=2", width=1100, color_scheme=scheme)
-    before = page.evaluate("RankCanvas.color('heat-0')")
+    before = page.evaluate("$canvas.cssColor('heat-0')")
     for view in VIEWS:
         show(page, view)
         assert page.evaluate("document.documentElement.scrollWidth") <= 1100
         assert page.evaluate("document.querySelector('#help').getBoundingClientRect().right") <= 1100
     page.click("#theme")
-    assert page.evaluate("RankCanvas.color('heat-0')") != before
+    assert page.evaluate("$canvas.cssColor('heat-0')") != before
 
 
 def test_every_view_prints(text: str, opened: Opened) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from in_browser import Opened, show
 from roofs import HOSTILE, TOY, calls_of
 
-from tracelens_graph.analyses.performance.below_roof import below_roof
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+from tracelens_graph.analyses.performance.roofline_points import below_roof
 from tracelens_graph.analyses.performance.roofline_summary import roofline_summary, unmodelled
-from tracelens_graph.reports.html.some_views import roofline_page
+from tracelens_graph.reports.html.report import roofline_page
 
 
 def page(*names: str) -> str:

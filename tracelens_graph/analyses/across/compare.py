@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.across.outer_join import Joined
-from tracelens_graph.analyses.across.unnumbered import INSTRUCTIONS, Unnumbered, of_other_programs
+from tracelens_graph.analyses.across.unnumbered import INSTRUCTIONS, NOTE, Unnumbered, of_other_programs
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.report.report_tables import report_tables
-from tracelens_graph.analyses.shared.compiled_apart import NOTE
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.registry import HOMES, REPORT, about_columns, schema_of

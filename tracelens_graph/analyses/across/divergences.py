@@ -16,7 +16,7 @@ from tracelens_graph.analyses.alignment.difference import Diff, has_gpu_work
 from tracelens_graph.analyses.alignment.matches import kind_name
 from tracelens_graph.analyses.alignment.steps import median_steps
 from tracelens_graph.analyses.alignment.tables import DIFF_PLACES, places_table
-from tracelens_graph.analyses.shared.first_rows import first_rows
+from tracelens_graph.analyses.shared.grouping import first_rows
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.classes import class_rows, normal_name
 from tracelens_graph.graph.core import Core

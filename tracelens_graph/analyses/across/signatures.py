@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.first_rows import first_rows
+from tracelens_graph.analyses.shared.grouping import first_rows
+from tracelens_graph.graph.arguments import ARGSET_PARTS, argset_text
 from tracelens_graph.graph.arrays import distinct
-from tracelens_graph.graph.classes import argset_text
-from tracelens_graph.graph.context import ARGSET_PARTS, content_key
+from tracelens_graph.graph.context import content_key
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet, titled

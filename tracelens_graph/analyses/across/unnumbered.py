@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tracelens_graph.analyses.report.report_tables import Tables
-from tracelens_graph.analyses.shared.compiled_apart import are_compiled_apart
 from tracelens_graph.graph.classes import normal_name
+from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.table import Table
+
+NOTE = "different compiled programs: instructions go by their names without numbers"
+
+
+def are_compiled_apart(cores: Iterable[Core]) -> bool:
+    """Whether all graphs are of JAX, and not all of them ran the same programs."""
+    found = set()
+    for core in cores:
+        if core.programs is None:
+            return False
+        found.add(frozenset(one.fingerprint for one in core.programs.listed))
+    return len(found) > 1
+
 
 INSTRUCTIONS = ("name", "op", "cpu_op", "Parent cpu_op")
 """Columns that name instructions."""

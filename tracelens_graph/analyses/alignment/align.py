@@ -12,8 +12,8 @@ from tracelens_graph.analyses.alignment.divergence_points import Point, points_o
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
 from tracelens_graph.analyses.alignment.matches import leaf_kinds, node_kinds
+from tracelens_graph.graph.arguments import argset_text
 from tracelens_graph.graph.autograd import autograd_of
-from tracelens_graph.graph.classes import argset_text
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 

@@ -18,7 +18,7 @@ from tracelens_graph.analyses.alignment.cause_words import counted, is_move, lis
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.evidence import Evidence, times
 from tracelens_graph.analyses.alignment.forest import Forest
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, communicates, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, communicates, gpu_classes
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.intervals import length_before, merge
 

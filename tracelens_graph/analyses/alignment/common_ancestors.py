@@ -18,9 +18,10 @@ import numpy as np
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.op_tree import OpTree, op_tree
 from tracelens_graph.analyses.performance.perf_tables import SPEEDUP
-from tracelens_graph.analyses.shared.call_columns import ARGUMENTS, argument_cells
+from tracelens_graph.analyses.shared.call_columns import argument_cells
 from tracelens_graph.analyses.shared.call_stacks import module_stacks
 from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.graph.arguments import ARGUMENTS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above

@@ -6,7 +6,7 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.forest import Forest, mixed
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
-from tracelens_graph.graph.anchors import in_step
+from tracelens_graph.graph.common_order import in_step
 
 _WRAPPERS = 200
 """Nodes above the images of a chain's leaves that are looked at, beyond four times as many as the chain has."""

@@ -17,7 +17,7 @@ from tracelens_graph.analyses.alignment.divergence_points import Point
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.matches import Matches, matches_of
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.places.charging import charged, frames_above, module_calls
+from tracelens_graph.analyses.places.attribution import charged, frames_above, module_calls
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core

@@ -21,7 +21,7 @@ from tracelens_graph.analyses.alignment.cause_words import (
 )
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.forest import Forest
-from tracelens_graph.analyses.shared.gpu_class import communicates
+from tracelens_graph.analyses.shared.gpu_work import communicates
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of, kind_of_kernel

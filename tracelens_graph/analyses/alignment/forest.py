@@ -15,11 +15,12 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.alignment.captures import captured_launches
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extensions.extension import extension_of
+from tracelens_graph.graph.arguments import argset_text
 from tracelens_graph.graph.arrays import distinct, is_kind
-from tracelens_graph.graph.classes import argset_text, normal_name
+from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb

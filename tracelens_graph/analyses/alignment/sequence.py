@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tracelens_graph.graph.anchors import in_step
+from tracelens_graph.graph.common_order import in_step
 
 NEVER = 2**60
 """Cost of a pair that may not be."""

@@ -21,7 +21,7 @@ from tracelens_graph.analyses.idle.idle import (
     idle_parts,
 )
 from tracelens_graph.analyses.places.python_lines import frames_with_line
-from tracelens_graph.analyses.shared.gpu_class import COMPUTATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, times_by_group, times_of
 from tracelens_graph.graph.classes import normal_name

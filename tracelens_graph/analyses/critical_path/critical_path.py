@@ -28,7 +28,7 @@ from tracelens_graph.schema import HOST_KINDS
 COLUMNS = frozenset(
     ("thread", "correlation", "device", "stream", "owner", "flags", "sequence", "forward_thread", "external_id")
 )
-"""Columns that a path reads, beside those that every graph has and those of collectives; see `graph.graph.lean`."""
+"""Columns that a path reads, beside those that every graph has and those of collectives; see `Graph.lean`."""
 
 
 class CriticalPath(Path):

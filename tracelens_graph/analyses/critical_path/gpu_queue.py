@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 

@@ -10,7 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.path_nodes import rank_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.window import step_number

@@ -12,7 +12,7 @@ import numpy as np
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of, segment_rows
 from tracelens_graph.analyses.critical_path.points import UNEXPLAINED_NS, Edge, Role
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, MEMCPY, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core

@@ -16,7 +16,7 @@ from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pa
 from tracelens_graph.analyses.idle.idle import Cause, culprit
 from tracelens_graph.analyses.ranks.sizes import Messages, rule_of
 from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, MEMCPY, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group

@@ -6,9 +6,8 @@ import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import ends
 from tracelens_graph.analyses.idle.idle import Idle, idle_parts
-from tracelens_graph.analyses.shared.first_rows import first_rows
 from tracelens_graph.analyses.shared.gpu_work import names_of
-from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.analyses.shared.grouping import Cells, first_rows
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of

@@ -1,21 +1,22 @@
-"""GPU time per kernel: by the op that launched it, its name and its stream."""
+"""Kernels by the op that launches them: durations, streams, categories."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, OpCalls, launchers
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, picked, text_codes
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
+from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.categories.ops import call_category
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
-from tracelens_graph.tables.column import Column, statistics
+from tracelens_graph.tables.column import Column, Role, statistics
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 
@@ -114,3 +115,160 @@ def _parents(found: OpCalls) -> tuple[list[tuple[str, str]], np.ndarray]:
         text = core.names[name]
         pairs.append((found.categories[category] if category < kinds - 1 else call_category(text, found.rules), text))
     return [*pairs, (UNLINKED, NO_LAUNCH)], code
+
+
+KERNEL_CATEGORY_DETAIL = TableSchema(
+    "kernel_category_detail",
+    "Which kernels each launching op runs, and of which category they are.",
+    {
+        "cpu_op": Column.key(
+            "op nearest above the launch; the runtime call where no op is, `graph` for graph launches"
+        ),
+        "kernel_category": Column.key(KERNEL_SUMMARY["kernel_category"].definition),
+        "kernel_name": Column.key("name of the kernel"),
+        "count": Column.count("kernels"),
+        "total_time_ms": Column.total("sum of their durations", "ms", compared="main"),
+        "avg_time_us": Column("mean of their durations", "us", Role.mean),
+    },
+    counts="kernel",
+    leads="kernel_name",
+)
+
+KERNEL_CATEGORY_SUMMARY = TableSchema(
+    "kernel_category_summary",
+    "What the kernels of each launching op do, by category: GEMM, attention, copies, ...",
+    {
+        "cpu_op": KERNEL_CATEGORY_DETAIL["cpu_op"],
+        "kernel_category": KERNEL_CATEGORY_DETAIL["kernel_category"],
+        "count": KERNEL_CATEGORY_DETAIL["count"],
+        "total_time_ms": KERNEL_CATEGORY_DETAIL["total_time_ms"],
+        "% of parent time": Column("share of the sum over all kernels of the cpu_op", "%"),
+        "% of graph time": Column("the same, so called where the only cpu_op is a graph launch", "%"),
+    },
+    counts="kernel",
+)
+
+
+GRAPH = "graph"
+"""Parent of kernels that a graph launch replays."""
+
+
+def kernel_category_detail(g: Core | Window) -> Table:
+    """Kernels by launching op, category and name; ops, categories and names with most time first.
+
+    Kernels only, without copies and fills. Those without a launch in the trace come last, under a name of their own.
+
+    Args:
+        g: the graph, or a window of it; the rules are those of its extension.
+    """
+    w = window_of(g)
+    found = w.once(_kernels)
+    columns: dict[str, Cells] = {
+        "cpu_op": found.parents,
+        "kernel_category": found.categories,
+        "kernel_name": found.names,
+        "count": found.count,
+        "total_time_ms": found.sum_ns / 1e6,
+        "avg_time_us": found.sum_ns / np.maximum(found.count, 1) / 1e3,
+    }
+    title = w.titled("Kernels by op and category")
+    return KERNEL_CATEGORY_DETAIL.table(columns, title, _notes(w, found))
+
+
+def kernel_category_summary(g: Core | Window) -> Table:
+    """Time by launching op and category of its kernels, and the share of the category in the op's kernel time.
+
+    The share is called `% of graph time` where all kernels come from graph launches, else `% of parent time`.
+
+    Args:
+        g: the graph, or a window of it; the rules are those of its extension.
+    """
+    w = window_of(g)
+    found = w.once(_kernels)
+    parent = text_codes(found.parents)
+    group, first = group_by(parent, text_codes(found.categories))
+    count, sum_ns = sum_by_group(group, found.count, len(first)), sum_by_group(group, found.sum_ns, len(first))
+    whole = sum_by_group(parent, found.sum_ns, int(parent.max(initial=-1)) + 1)[parent[first]]
+    share = "% of graph time" if found.only_graphs else "% of parent time"
+    columns: dict[str, Cells] = {
+        "cpu_op": picked(found.parents, first),
+        "kernel_category": picked(found.categories, first),
+        "count": count,
+        "total_time_ms": sum_ns / 1e6,
+        share: 100 * sum_ns / np.maximum(whole, 1),
+    }
+    title = w.titled("GPU time by op and category of kernels")
+    return KERNEL_CATEGORY_SUMMARY.table(columns, title, _notes(w, found))
+
+
+@dataclass
+class _Kernels:
+    """Kernels by launching op and name, in the order of the tables.
+
+    Attributes:
+        parents: name of the op, or of the call where no op is; GRAPH for graph launches.
+        names: name of the kernel.
+        categories: its category.
+        count: number of kernels.
+        sum_ns: sum of their durations.
+        only_graphs: whether graph launches replay them all.
+    """
+
+    parents: list[str]
+    names: list[str]
+    categories: list[str]
+    count: np.ndarray
+    sum_ns: np.ndarray
+    only_graphs: bool
+
+
+def _kernels(w: Window) -> _Kernels:
+    core, c = w.core, w.core.columns
+    found = launchers(w)
+    gpu = np.concatenate((found.gpu, found.unlinked))
+    owner = np.concatenate((found.rows[found.of], np.full(len(found.unlinked), -1)))
+    is_kernel = c.kind[gpu] == Kind.Kernel
+    gpu, owner = gpu[is_kernel], owner[is_kernel]
+    # All graph launches are one parent: what a graph replays does not depend on which call replays it.
+    graph = len(core.names)
+    replays = np.array([call_category(name) == GRAPH for name in core.names] or [False])
+    parent = np.where(owner >= 0, c.name[owner], -1) if len(owner) else owner
+    replayed = (owner >= 0) & (c.kind[owner] == Kind.RuntimeCall) & replays[parent] if len(owner) else owner < 0
+    parent = np.where(replayed, graph, parent)
+    group, first = group_by(parent, c.name[gpu])
+    labels = {-1: NO_LAUNCH, graph: GRAPH}
+    parents = [labels[code] if code in labels else core.names[code] for code in parent[first].tolist()]
+    names = [core.names[code] for code in c.name[gpu[first]].tolist()]
+    ops = [core.names[c.name[row]] if row >= 0 else "" for row in owner[first].tolist()]
+    categories = kernel_categories(zip(names, ops, strict=True), extension_of(w).all_kernel_rules)
+    count = np.bincount(group, minlength=len(first))
+    sum_ns = sum_by_group(group, c.dur_ns[gpu], len(first))
+
+    op, _ = group_by(parent[first])
+    both, _ = group_by(parent[first], text_codes(categories))
+    of_op, of_category = sum_by_group(op, sum_ns, len(first))[op], sum_by_group(both, sum_ns, len(first))[both]
+    # Codes after sums keep the rows of an op, and of a category in it, together where sums are equal.
+    order = np.lexsort((np.arange(len(first)), -sum_ns, both, -of_category, op, -of_op, parent[first] < 0))
+    return _Kernels(
+        [parents[i] for i in order.tolist()],
+        [names[i] for i in order.tolist()],
+        [categories[i] for i in order.tolist()],
+        count[order],
+        sum_ns[order],
+        bool(len(parent)) and bool(replayed.all()),
+    )
+
+
+def _notes(w: Window, found: _Kernels) -> list[str]:
+    """What is not in the table, and how much of it could not be told."""
+    notes, unknown = unlinked_notes(w, False), extension_of(w).all_kernel_rules.other
+    c, every = w.core.columns, w.gpu_rows
+    beside = every[c.kind[every] != Kind.Kernel]
+    if len(beside):
+        ms = int(c.dur_ns[beside].sum()) / 1e6
+        notes.append(f"{len(beside):,} copies and fills ({ms:,.3f} ms) are no kernels: left out")
+    other = np.array([category == unknown for category in found.categories], bool)
+    if found.sum_ns[other].any():
+        share = 100 * int(found.sum_ns[other].sum()) / int(found.sum_ns.sum())
+        notes.append(f"{share:.1f} % of kernel time is in {unknown}: no rule fits these names")
+    return notes

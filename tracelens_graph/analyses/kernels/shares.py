@@ -1,7 +1,4 @@
-"""Kernels and shapes: what kinds of kernels the GPU time goes to, how they are tiled, copies, graphs, signatures.
-
-GPU time is the sum of the durations of GPU events.
-"""
+"""GPU time by what kernels are: categories, tiles, copies, launches of graphs."""
 
 from __future__ import annotations
 
@@ -9,18 +6,100 @@ from dataclasses import replace
 
 import numpy as np
 
-from tracelens_graph.analyses.kernels.graph_launches import DIFFERENT_NAMES
-from tracelens_graph.analyses.shared.columns import GPU_EVENTS, GPU_TIME, MEAN_TIME, PERCENT
-from tracelens_graph.analyses.shared.gpu_work import gpu_time_columns, most_time_first
+from tracelens_graph.analyses.shared.gpu_work import (
+    GPU_EVENTS,
+    GPU_TIME,
+    MEAN_TIME,
+    MEMCPY,
+    PERCENT,
+    gpu_classes,
+    gpu_time_columns,
+    known,
+    most_time_first,
+    percent,
+)
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.categories.kernels import kernel_category
+from tracelens_graph.graph.classes import distinct_classes, subtree_classes
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.perf.host_copies import copy_direction
 from tracelens_graph.schema import Kind
-from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+DIFFERENT_NAMES = Column("number of different names")
+
+GRAPH_LAUNCHES = TableSchema(
+    "graph_launches",
+    "Which captured graphs are launched, and what they replay.",
+    {
+        "call": Column.key("the runtime call"),
+        "launches": Column.count("number of launches"),
+        "gpu_events": Column("GPU events that one launch replays; 0 where the trace holds none of them"),
+        "names": DIFFERENT_NAMES,
+        "gpu_time_us": Column.total("sum of their durations in all launches", "us"),
+        "mean_gpu_time_us": Column("the same per launch", "us", Role.mean),
+        "percent": PERCENT,
+        "longest": Column.text("name with the most time"),
+        "longest_time_us": Column("its time in all launches", "us"),
+        "uid": Column.uid("the first of the launches"),
+    },
+)
+
+
+GRAPH_LAUNCH_CALLS = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
+"""How names of calls that launch a graph begin."""
+
+
+def graph_launches(g: Core | Window) -> Table:
+    """Launches of captured graphs by what they replay, the greatest time first.
+
+    Launches that replay GPU events of the same names in the same order are one row.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    calls = w.rows_of_kind(Kind.RuntimeCall)
+    begins = np.array([name.startswith(GRAPH_LAUNCH_CALLS) for name in core.names], bool)
+    holds = np.array(["GraphLaunch" in name for name in core.names], bool)
+    above = c.parent[calls]
+    inner = (above >= 0) & (c.kind[above] == Kind.RuntimeCall) & holds[c.name[above]]
+    calls = calls[begins[c.name[calls]] & ~inner]
+    low, high = np.searchsorted(core.gpu_rows, calls), np.searchsorted(core.gpu_rows, c.last[calls], "right")
+    _, graph = distinct_classes(subtree_classes(core, kernel_names=True)[calls])
+    group, first = group_by(c.name[calls], graph, high - low)
+    launches, ns = np.bincount(group, minlength=len(first)), sum_by_group(group, core.gpu_sum_ns[calls], len(first))
+    replayed = [_replayed(core, low[group == n], high[group == n]) for n in range(len(first))]
+    columns: dict[str, Cells] = {
+        "call": [core.names[code] for code in c.name[calls[first]].tolist()],
+        "launches": launches,
+        "gpu_events": (high - low)[first],
+        "names": np.array([names for names, _, _ in replayed], np.int64),
+        "gpu_time_us": ns / 1e3,
+        "mean_gpu_time_us": ns / 1e3 / np.maximum(launches, 1),
+        "percent": percent(ns, int(c.dur_ns[w.gpu_rows].sum())),
+        "longest": [longest for _, longest, _ in replayed],
+        "longest_time_us": known(np.array([time / 1e3 for _, _, time in replayed])),
+        "uid": np.array([c.uid[calls[group == n]].min() for n in range(len(first))], np.int64),
+    }
+    return most_time_first(GRAPH_LAUNCHES, columns, ["uid"], "Launches of graphs", w)
+
+
+def _replayed(core: Core, low: np.ndarray, high: np.ndarray) -> tuple[int, str | None, float]:
+    """Of the GPU events of some calls the number of names, the one with the most time, and its time in ns."""
+    spans = [core.gpu_rows[begin:end] for begin, end in zip(low.tolist(), high.tolist(), strict=True)]
+    gpu = np.concatenate(spans)
+    if not len(gpu):
+        return 0, None, np.nan
+    group, first = group_by(core.columns.name[gpu])
+    ns = sum_by_group(group, core.columns.dur_ns[gpu], len(first)).tolist()
+    names = [core.names[code] for code in core.columns.name[gpu[first]].tolist()]
+    time, longest = min((-time, name) for time, name in zip(ns, names, strict=True))
+    return len(names), longest, -time
+
 
 CATEGORY_SHARES = TableSchema(
     "category_shares",
@@ -117,3 +196,64 @@ def kernels_by_tile(
         "Kernels by tile and type",
         w,
     )
+
+
+COPIES = TableSchema(
+    "copies",
+    "What is copied and filled, in which direction, and how fast.",
+    {
+        "direction": Column.key("H is the host, D a device, P another device; fill for fills, else unknown"),
+        "name": Column.key("name of the copies, which also tells the kind of memory"),
+        "size_class": Column.key("size of a single copy; absent where it was not recorded"),
+        "count": Column.count("number of copies"),
+        "bytes": Column.total("their bytes", "B"),
+        "gpu_time_us": GPU_TIME,
+        "gb_per_s": Column("bytes per time", "GB/s"),
+        "percent": PERCENT,
+    },
+)
+
+
+SIZES = (
+    (4096, "below 4 KiB"),
+    (65536, "4 KiB to 64 KiB"),
+    (1 << 20, "64 KiB to 1 MiB"),
+    (1 << 24, "1 MiB to 16 MiB"),
+    (1 << 63, "16 MiB and more"),
+)
+"""Size from which on a copy is no longer of a class, and the class."""
+
+
+def copies(g: Core | Window) -> Table:
+    """Copies and fills by name and size, the greatest time first.
+
+    Kernels that are copies in disguise are among them; how many bytes they moved was not recorded.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    gpu = w.gpu_rows[
+        (gpu_classes(core, w.gpu_rows) == MEMCPY) | np.isin(c.kind[w.gpu_rows], (Kind.Memcpy, Kind.Memset))
+    ]
+    size = np.searchsorted(np.array([end for end, _ in SIZES[:-1]]), c.bytes[gpu], "right")
+    size[c.bytes[gpu] == -(2**63)] = -1
+    fills = c.kind[gpu] == Kind.Memset
+    group, first = group_by(c.name[gpu], fills, size)
+    names = [core.names[code] for code in c.name[gpu[first]].tolist()]
+    recorded = size[first] >= 0
+    moved = sum_by_group(group, np.where(size >= 0, c.bytes[gpu], 0), len(first))
+    times = gpu_time_columns(w, gpu, group, len(first))
+    ns = sum_by_group(group, c.dur_ns[gpu], len(first))
+    rate = np.divide(moved, ns, out=np.full(len(first), np.nan), where=recorded & (ns > 0))
+    columns: dict[str, Cells] = {
+        "direction": [
+            "fill" if fill else copy_direction(name) for fill, name in zip(fills[first].tolist(), names, strict=True)
+        ],
+        "name": names,
+        "size_class": [SIZES[code][1] if code >= 0 else None for code in size[first].tolist()],
+        "count": times["count"],
+        "bytes": [one if told else None for one, told in zip(moved.tolist(), recorded.tolist(), strict=True)],
+        "gpu_time_us": times["gpu_time_us"],
+        "gb_per_s": rate,
+        "percent": times["percent"],
+    }
+    return most_time_first(COPIES, columns, ["name", "size_class"], "Copies and fills", w)

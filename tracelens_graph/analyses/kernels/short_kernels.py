@@ -8,8 +8,7 @@ import math
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked, text_codes
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, cell_order, group_by, picked, text_codes
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
@@ -187,7 +186,10 @@ def _shorter_than(w: Window, threshold_us: float) -> np.ndarray:
 
 def _argument_codes(core: Core) -> np.ndarray:
     """For each argument set a code, equal where the parts shown are; the last entry is that of no arguments."""
-    parts = [tuple("".join(argset[part].split()) for part in ARGUMENTS.values()) for argset in core.argsets]
+    parts = [
+        tuple("".join(text.split()) for text in (*map(argset.__getitem__, ARGUMENTS.values()), *instruction))
+        for argset, *instruction in zip(core.argsets, *filter(None, [core.instructions]), strict=True)
+    ]
     return text_codes([*parts, None])
 
 

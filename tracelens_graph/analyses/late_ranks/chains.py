@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.critical_path import causes_of
 from tracelens_graph.analyses.critical_path.points import UNEXPLAINED_NS, Edge
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, MEMCPY, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.core import Core
 
 

@@ -28,7 +28,7 @@ from tracelens_graph.analyses.late_ranks.reasons import (
 from tracelens_graph.analyses.late_ranks.segments import Arrivals
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.shared.first_rows import first_rows
+from tracelens_graph.analyses.shared.grouping import first_rows
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.tables.column import Column, Role

@@ -10,7 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.late_ranks.chains import RankChains
 from tracelens_graph.analyses.late_ranks.host_labels import HostLabels
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import whole_window

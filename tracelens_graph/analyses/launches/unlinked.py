@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.columns import GPU_SUM
-from tracelens_graph.analyses.shared.gpu_work import percent
-from tracelens_graph.analyses.shared.grouping import Cells, group_by
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.gpu_work import GPU_SUM, percent
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of

@@ -1,7 +1,7 @@
 """Blocks of memory: allocations with their releases, and whose work it was to allocate them.
 
 An allocation belongs to the innermost call of its thread that is going on then. From there its op, its module and its
-pass follow as they do for GPU work (`analyses.places.charging`).
+pass follow as they do for GPU work (`analyses.places.attribution`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.analyses.memory.instants import NO_VALUE, instants_of, releases
-from tracelens_graph.analyses.places.charging import NO_MODULE, OPTIMIZER, charged, optimizer_step
+from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, charged, optimizer_step
 from tracelens_graph.analyses.places.modules import PASSES, paths_of, place_tree
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core

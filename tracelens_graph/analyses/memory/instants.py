@@ -1,7 +1,4 @@
-"""The `[memory]` instants of a trace with what the profiler wrote beside them: device, address, totals.
-
-The graph keeps time, bytes and the index of the device; all else stays in the file and is read when somebody asks.
-"""
+"""Recorded changes of memory as columns, and what is said of a trace without them."""
 
 from __future__ import annotations
 
@@ -16,6 +13,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import Kind
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
 
 NO_VALUE = -(2**63)
 """Stands for what was not recorded."""
@@ -234,3 +233,50 @@ def _whole(values: Iterable[Any]) -> Iterator[int]:
         if isinstance(value, float) and abs(value) < 2**62:
             value = int(value)
         yield (value + 2**63) % 2**64 - 2**63 if type(value) is int and abs(value) < 2**64 else NO_VALUE
+
+
+_NOT_HERE = "no allocation or release is in this part of the trace"
+
+
+def without_instants(schema: TableSchema, title: str, w: Window) -> Table:
+    """The empty table of a window without allocations."""
+    return schema.empty(title, [_why_none(w), *notes_on(w)])
+
+
+def _why_none(w: Window) -> str:
+    found = instants_of(w.core)
+    if (unreadable := int(w.holds(found.unreadable).sum())) and not w.holds(found.rows).any():
+        return f"{unreadable:,} allocations and releases are recorded, but no size can be read"
+    if len(found) or len(found.unreadable):
+        return _NOT_HERE
+    return w.framework.no_allocations
+
+
+def notes_on(w: Window) -> list[str]:
+    """What the profiler did not record, and what went wrong in the program."""
+    found, notes = instants_of(w.core), []
+    if failed := int(w.holds(found.failed).sum()):
+        notes.append(f"{failed:,} {'allocation' if failed == 1 else 'allocations'} failed: out of memory")
+    here = int(w.holds(found.rows).sum())
+    if here and (unreadable := int(w.holds(found.unreadable).sum())):
+        notes.append(
+            f"{unreadable:,} of {unreadable + here:,} allocations and releases have no readable size and do not count: "
+            "what they allocated or released seems to be allocated earlier, or unreleased"
+        )
+    if spoilt := int((w.holds(found.rows) & found.is_spoilt).sum()):
+        notes.append(f"{spoilt:,} of {here:,} allocations and releases have no readable total of the allocator")
+    if summed := _devices(found, found.is_summed & ~found.has_totals):
+        notes.append(
+            f"totals of {summed} are not recorded: changes are summed up, so what was in use before and is not "
+            "released is missing"
+        )
+    if partly := _devices(found, found.is_summed & found.has_totals):
+        notes.append(f"not every total of {partly} is recorded: the others are sums of changes")
+    lost = int((w.holds(found.rows) & (found.address == NO_VALUE)).sum())
+    if lost:
+        notes.append(f"{lost:,} of {len(found):,} changes have no address: nobody is told to hold what they allocate")
+    return notes
+
+
+def _devices(found: Instants, chosen: np.ndarray) -> str:
+    return ", ".join(name for name, is_chosen in zip(found.devices, chosen.tolist(), strict=True) if is_chosen)

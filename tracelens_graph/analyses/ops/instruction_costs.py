@@ -6,12 +6,12 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked
+from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.programs import CompiledProgram
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.hlo.shapes import LARGEST
-from tracelens_graph.hlo.told import PREFIX, told_in
+from tracelens_graph.hlo.facts import Facts
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
@@ -50,8 +50,6 @@ INSTRUCTION_COSTS = TableSchema(
 
 
 _FIGURES = ("flops", "transcendentals", "bytes")
-_LONGEST = 20
-"""Characters of a figure of 64 bits."""
 
 
 def instruction_costs(g: Core | Window) -> Table:
@@ -65,51 +63,39 @@ def instruction_costs(g: Core | Window) -> Table:
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
-    told = {code: found for code, argset in enumerate(core.argsets) if (found := told_in(argset[3]))}
+    known = instructions_of(core)
     every = rows_of_kind(c, (Kind.Op,))
-    inside = w.holds(every) & np.isin(c.argset[every], list(told))
+    inside = w.holds(every) & np.isin(c.argset[every], list(known))
     rows = every[inside]
     listed = core.programs.listed if core.programs else ()
     place = core.programs.place[inside] if core.programs else np.full(len(rows), -1)
     group, first = group_by(place, c.name[rows], c.argset[rows])
     uid = np.full(len(first), np.iinfo(np.int64).max)
     np.minimum.at(uid, group, c.uid[rows])
-    texts = [told[code] for code in c.argset[rows[first]].tolist()]
-    ours = {name: [_figure(one, name) or 0 for one in texts] for name in _FIGURES}
-    theirs = {name: [_figure(one, f"xla_{name}") for one in texts] for name in _FIGURES}
-    size = {name: np.array(ours[name], np.int64) for name in _FIGURES}
+    facts = [known[code] for code in c.argset[rows[first]].tolist()]
+    ours = {name: np.array([getattr(one, name) for one in facts], np.int64) for name in _FIGURES}
     columns: dict[str, Cells] = {
         "instruction": names_of(core, rows[first]),
         "program": [listed[at].name if at >= 0 else None for at in place[first].tolist()],
-        "kind": [one[0].removeprefix(PREFIX) for one in texts],
+        "kind": [one.kind for one in facts],
         "calls": np.bincount(group, minlength=len(first)),
-        **size,
-        **{
-            f"xla_{name}": np.array(
-                [one if other is None else other for one, other in zip(ours[name], theirs[name], strict=True)], np.int64
-            )
-            for name in _FIGURES
-        },
-        "departs": [_said(one, "departs=") for one in texts],
+        **ours,
+        **{f"xla_{name}": _by_xla(facts, name) for name in _FIGURES},
+        "departs": [one.departs or None for one in facts],
         "uid": uid,
     }
-    order = np.lexsort((uid, -size["bytes"], -size["flops"]))
+    order = np.lexsort((uid, -ours["bytes"], -ours["flops"]))
     columns = {name: picked(cells, order) for name, cells in columns.items()}
     notes = [_of_program(listed[at]) for at in np.unique(place[place >= 0]).tolist()]
-    if not told:
+    if not known:
         notes = ["no arguments of instructions of XLA are recorded"]
     return INSTRUCTION_COSTS.table(columns, w.titled("Costs of instructions"), notes)
 
 
-def _said(texts: list[str], begin: str) -> str | None:
-    """What stands behind the beginning of the first attribute that has it."""
-    return next((text.removeprefix(begin) for text in texts if text.startswith(begin)), None)
-
-
-def _figure(texts: list[str], name: str) -> int | None:
-    said = _said(texts, f"{name}=") or ""
-    value = int(said) if said.removeprefix("-").isdecimal() and len(said) <= _LONGEST else None
-    return value if value is not None and abs(value) <= LARGEST else None
+def _by_xla(facts: list[Facts], name: str) -> np.ndarray:
+    """A figure by XLA's rules, which is ours where no other is noted."""
+    both = [(getattr(one, name), getattr(one, f"xla_{name}")) for one in facts]
+    return np.array([ours if theirs is None else theirs for ours, theirs in both], np.int64)
 
 
 def _of_program(one: CompiledProgram) -> str:

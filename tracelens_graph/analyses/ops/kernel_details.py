@@ -1,16 +1,19 @@
-"""What GPU events the calls of a group consist of, as list cells of the op tables."""
+"""What GPU events the calls of a group consist of, and which others ran beside them, as list cells of the op tables."""
 
 from __future__ import annotations
 
+import heapq
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ops.launchers import OpCalls
-from tracelens_graph.analyses.shared.grouping import group_by
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.ops.launchers import OpCalls, busy_by_group
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, text_codes
+from tracelens_graph.graph.arrays import distinct_pairs
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import union_length_by_group
 
 _NAME_CHARACTERS = 64
 
@@ -92,3 +95,115 @@ def _entries(core: Core, pattern: np.ndarray, times: Groups) -> Details:
         "max_duration_us": (times.max / 1e3).tolist(),
     }
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+SHORTEST_NS = 1000
+"""Shorter overlaps are chance."""
+
+MOST_AT_ONCE = 128
+"""Kernels that a GPU runs at one time; where a trace has more, those that start last are not compared."""
+
+_PAIRS = 4_000_000
+
+
+@dataclass
+class Overlap:
+    """What ran beside each launcher.
+
+    Attributes:
+        found: the launchers.
+        beside: pairs (launcher, GPU row that ran beside it), each once, by launcher.
+        share: per launcher the share (0 to 1) of its busy time during which one of them ran.
+    """
+
+    found: OpCalls
+    beside: np.ndarray
+    share: np.ndarray
+
+    def __post_init__(self) -> None:
+        core = self.found.core
+        pairs = distinct_pairs(self.beside[:, 0], core.columns.name[self.beside[:, 1]])
+        names: list[list[str]] = [[] for _ in range(len(self.found))]
+        for number, name in zip(pairs[0].tolist(), pairs[1].tolist(), strict=True):
+            names[number].append(core.names[name])
+        self.names: list[list[str]] = names
+        self.names_code = text_codes([tuple(each) for each in names])
+
+    def details(self, group: np.ndarray, groups: int) -> dict[str, Cells]:
+        """List cells per group of launchers: the kernels that ran beside, by name and stream, the shortest first."""
+        c = self.found.core.columns
+        event = self.beside[:, 1]
+        of = group[self.beside[:, 0]]
+        key, first = group_by(of, c.name[event], c.stream[event])
+        times = Groups(key, c.dur_ns[event], len(first))
+        lists: list[list[dict[str, Any]]] = [[] for _ in range(groups)]
+        for i, at in enumerate(first.tolist()):
+            lists[int(of[at])].append(
+                {
+                    "name": self.found.core.names[c.name[event[at]]],
+                    "stream": int(c.stream[event[at]]),
+                    "count": int(times.count[i]),
+                    "total_duration_us": float(times.sum[i] / 1e3),
+                    "mean_duration_us": float(times.mean[i] / 1e3),
+                }
+            )
+        for entries in lists:
+            entries.sort(key=lambda entry: entry["total_duration_us"])
+        return {
+            "overlapping_kernels_details_summary": lists,
+            "trunc_overlapping_kernels_details": [truncated(entries) for entries in lists],
+        }
+
+
+def overlap(found: OpCalls) -> Overlap:
+    """Find what ran beside the GPU events of launchers: events of others on other streams, for 1 us or more.
+
+    Of events that all run at one time MOST_AT_ONCE are looked at, so that the pairs stay few.
+    """
+    c = found.core.columns
+    by_start = np.argsort(c.start_ns[found.gpu], kind="stable")
+    gpu, of = found.gpu[by_start], found.of[by_start]
+    compared = _first_to_run(c.start_ns[gpu], c.end_ns[gpu])
+    gpu, of = gpu[compared], of[compared]
+    start, end = c.start_ns[gpu], c.end_ns[gpu]
+    lane = c.device[gpu].astype(np.int64) * (int(c.stream.max(initial=0)) + 2) + c.stream[gpu]
+    # The later of two overlapping events starts before the earlier one ends.
+    last = np.searchsorted(start, end - SHORTEST_NS, "right")
+    count = np.maximum(last - np.arange(len(gpu)) - 1, 0)
+    found_pairs = []
+    for block in _blocks(count):
+        earlier = np.repeat(block, count[block])
+        offset = np.arange(len(earlier)) - np.repeat(np.cumsum(count[block]) - count[block], count[block])
+        later = earlier + 1 + offset
+        shared = np.minimum(end[earlier], end[later]) - start[later]
+        fits = (shared >= SHORTEST_NS) & (lane[earlier] != lane[later]) & (of[earlier] != of[later])
+        found_pairs.append(np.stack((earlier[fits], later[fits]), axis=1))
+    pairs = np.concatenate([*found_pairs, np.zeros((0, 2), np.int64)])
+    both = np.concatenate((pairs, pairs[:, ::-1]))
+    beside = np.stack(distinct_pairs(of[both[:, 0]], gpu[both[:, 1]]), axis=1)
+    # What is covered of an op: the unions of the overlaps of its events.
+    low = np.maximum(start[both[:, 0]], start[both[:, 1]])
+    high = np.minimum(end[both[:, 0]], end[both[:, 1]])
+    covered = union_length_by_group(of[both[:, 0]], low, high, len(found))
+    busy = busy_by_group(found.core, found.gpu, found.of, len(found))
+    return Overlap(found, beside, np.divide(covered, busy, out=np.zeros(len(found)), where=busy > 0))
+
+
+def _first_to_run(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Positions of events (by start) without those that start while MOST_AT_ONCE of the others run."""
+    running = np.arange(1, len(start) + 1) - np.searchsorted(np.sort(end), start, "right")
+    if not len(start) or int(running.max()) <= MOST_AT_ONCE:
+        return np.arange(len(start))
+    kept, until = [], [int(start[0])] * MOST_AT_ONCE  # a heap of when the places become free
+    for position, (begins, ends) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        if until[0] <= begins:
+            heapq.heapreplace(until, ends)
+            kept.append(position)
+    return np.array(kept, np.int64)
+
+
+def _blocks(count: np.ndarray) -> list[np.ndarray]:
+    """Positions in blocks that make a bounded number of pairs each."""
+    number = np.cumsum(count) // _PAIRS
+    edges = np.flatnonzero(np.diff(number)) + 1
+    return np.split(np.arange(len(count)), edges)

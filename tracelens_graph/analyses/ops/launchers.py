@@ -10,15 +10,15 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.categories.ops import OpRules, op_category
 from tracelens_graph.extensions.extension import extension_of
+from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import busy_below, launcher, nearest_above
 from tracelens_graph.graph.window import Window
-from tracelens_graph.hlo.told import table_names
 from tracelens_graph.op_table import WITH_TWO_TENSORS
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.schema import Kind
@@ -134,7 +134,7 @@ class OpNames:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.names = [*core.names, *WITH_TWO_TENSORS.values()]
-        self._instructions = table_names(core.argsets)
+        self._instructions = {code: facts.table_name for code, facts in instructions_of(core).items()}
         kinds = dict.fromkeys(self._instructions.values())
         self._kinds = dict(zip(kinds, range(len(self.names), len(self.names) + len(kinds)), strict=True))
         self.names += kinds

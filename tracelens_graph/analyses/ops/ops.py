@@ -12,22 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ops.kernel_details import details_of_groups, details_of_unlinked, truncated
+from tracelens_graph.analyses.ops.kernel_details import (
+    Overlap,
+    details_of_groups,
+    details_of_unlinked,
+    overlap,
+    truncated,
+)
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, OpCalls, launchers
-from tracelens_graph.analyses.ops.overlap import Overlap, overlap
-from tracelens_graph.analyses.ops.tensor_columns import tensor_cells
 from tracelens_graph.analyses.shared.call_columns import (
     argument_cells,
     argument_codes,
     by_time,
     numbers,
     statistic,
+    tensor_cells,
     thread_labels,
 )
 from tracelens_graph.analyses.shared.call_stacks import entry_points, module_stacks, parent_modules
-from tracelens_graph.analyses.shared.columns import CALL_STACK_FIRST, IS_RECOMPUTE, PARENT_MODULE, SHARE
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, shares, text_codes
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.gpu_work import CALL_STACK_FIRST, IS_RECOMPUTE, PARENT_MODULE, SHARE
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, picked, shares, text_codes
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.categories.ops import OP_RULES
 from tracelens_graph.graph.arrays import distinct
@@ -90,6 +94,7 @@ ARGUMENTS: About = {
     "Input type": Column.key("types of the inputs", cells="list"),
     "Input Strides": Column.key("strides of the inputs, in elements", cells="list"),
     "Concrete Inputs": Column.key("values of inputs that are no tensors, as text", cells="list"),
+    "Instruction": Column.key("of profiles of JAX: what is known of the instruction beside its operands, JSON"),
 }
 
 PLACE: About = {

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from tracelens_graph.analyses.performance.unified import unified
-from tracelens_graph.analyses.shared.columns import GPU_EVENTS, GPU_TIME
-from tracelens_graph.analyses.shared.gpu_work import modules_of, names_of, percent
+from tracelens_graph.analyses.shared.call_columns import argument_codes
+from tracelens_graph.analyses.shared.gpu_work import GPU_EVENTS, GPU_TIME, modules_of, names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
+from tracelens_graph.graph.arguments import ARGSET_PARTS
 from tracelens_graph.graph.arrays import distinct
-from tracelens_graph.graph.classes import argset_text
-from tracelens_graph.graph.context import ARGSET_PARTS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above, outermost, rows_of_kind
@@ -94,7 +93,7 @@ def op_signatures(g: Core | Window, op: str | None = None) -> Table:
     rows, of = distinct(owner[mine])
     ns = union_length_by_group(of, c.start_ns[gpu], c.end_ns[gpu], len(rows))
     said = [_said(chosen.codes.get(row), chosen.costs, chosen.reasons) for row in rows.tolist()]
-    arguments = text_codes([*(argset_text(core, code) for code in range(len(core.argsets))), None])[c.argset[rows]]
+    arguments = argument_codes(core)[c.argset[rows]]
     group, first = group_by(arguments, text_codes([(*_figures(cost), reason) for cost, reason in said]))
     time = sum_by_group(group, ns, len(first))
     per_s = _mean(np.divide(1e9, ns, out=np.full(len(ns), np.nan), where=ns > 0), group, len(first))

@@ -16,7 +16,6 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import OpCalls
 from tracelens_graph.analyses.ops.ops import ARGUMENTS, KERNEL_DETAILS, KERNEL_DETAILS_SHORT, OPS_UNIQUE_ARGS, PLACE
-from tracelens_graph.analyses.performance.modelled import Modelled, arguments_of, modelled
 from tracelens_graph.analyses.performance.perf_rows import (
     STATISTICS,
     CostedCalls,
@@ -24,13 +23,14 @@ from tracelens_graph.analyses.performance.perf_rows import (
     detail_columns,
     place_columns,
     stats,
+    time_about,
+    time_columns,
     work_columns,
 )
-from tracelens_graph.analyses.performance.time_models import time_about, time_columns
+from tracelens_graph.analyses.performance.unified import Modelled, arguments_of, modelled
 from tracelens_graph.analyses.shared.call_columns import by_time
-from tracelens_graph.analyses.shared.columns import IS_RECOMPUTE
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.gpu_work import IS_RECOMPUTE
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, text_codes
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, distinct_pairs
 from tracelens_graph.graph.autograd import autograd_of
@@ -38,9 +38,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import outermost
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import CallContext, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel, TimeModel
 from tracelens_graph.perf.registry import model_named
-from tracelens_graph.perf.time_model import TimeModel
 from tracelens_graph.tables.column import FIVE, About, Column, Role, shown, statistics
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table

@@ -26,16 +26,16 @@ from tracelens_graph.analyses.performance.perf_rows import (
     params_of,
     place_columns,
     stats,
+    time_about,
+    time_columns,
     work_columns,
 )
 from tracelens_graph.analyses.performance.perf_sheets import COST, RATES, ROOF_SHARES
-from tracelens_graph.analyses.performance.time_models import time_about, time_columns
 from tracelens_graph.analyses.performance.unified import Unified, unified
 from tracelens_graph.analyses.shared.call_columns import argument_codes, by_time, numbers, thread_labels
 from tracelens_graph.analyses.shared.call_stacks import call_stacks, entry_points
-from tracelens_graph.analyses.shared.columns import IS_RECOMPUTE, SHARE
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, shares
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.gpu_work import IS_RECOMPUTE, SHARE
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, shares
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.autograd import autograd_of

@@ -1,14 +1,56 @@
-"""What a roofline shows: roofs of a device, and a point for each operation by its arguments."""
+"""What calls reach under the roofs of a device: rates of a row, points of a roofline, operations far below."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from tracelens_graph.analyses.performance.reached import positive, reached
+from tracelens_graph.analyses.ops.ops import ARGUMENTS
 from tracelens_graph.perf.devices import Architecture
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+
+class Reached(NamedTuple):
+    """Rates of a row; None where its work, its time or its roof is not known.
+
+    Attributes:
+        tflops_s: operations, in 10^12 per second.
+        tb_s: bytes, in 10^12 per second.
+        percent_of_roof: time at the roof as share of the time.
+        won_us: the time less that at the roof, which is that of the first call for all; not below 0.
+    """
+
+    tflops_s: float | None
+    tb_s: float | None
+    percent_of_roof: float | None
+    won_us: float | None
+
+
+def reached(row: Mapping[str, Any]) -> Reached:
+    """The rates of a record of `unified_perf_summary`. Its calls have equal arguments, and so equal work."""
+    time_us, calls = row["Kernel Time (µs)_sum"], row["operation_count"]
+    seconds = time_us / 1e6
+    flops, moved, roof_us = (
+        positive(row.get(name)) for name in ("GFLOPS", "Data Moved (MB)", "Roofline Time (µs)_first")
+    )
+    if not seconds > 0:
+        return Reached(None, None, None, None)
+    return Reached(
+        flops and flops * calls / 1e3 / seconds,
+        moved and moved * calls * 2**20 / 1e12 / seconds,
+        roof_us and 100 * roof_us * calls / time_us,
+        None if roof_us is None else max(time_us - calls * roof_us, 0.0),
+    )
+
+
+def positive(value: float | None) -> float | None:
+    """A number above 0, or None for anything else."""
+    return value if value is not None and math.isfinite(value) and value > 0 else None
+
 
 MOST_POINTS = 2000
 """Operations that are drawn, those with most time."""
@@ -144,3 +186,50 @@ def _point(row: Mapping[str, Any]) -> Point:
         bound=str(row["Roofline Bound"] or "").removesuffix("_BOUND").lower(),
         won_us=rates.won_us,
     )
+
+
+BELOW_ROOF = TableSchema(
+    "below_roof",
+    "Which operations are far below the roof: those first where most could be won.",
+    {
+        "op": Column.key("op that the work is given to", "op"),
+        "input_dims": ARGUMENTS["Input Dims"],
+        "input_types": ARGUMENTS["Input type"],
+        "bound": Column.text("what bounds it at the roof: compute or memory", "bound"),
+        "calls": Column.count("calls with these arguments", "calls"),
+        "time_ms": Column.total("sum of the durations of their GPU work", "ms", "time ms", compared="main"),
+        "percent_of_roof": Column("time at the roof as share of the time", "%", heading="% of roof"),
+        "could_be_won_ms": Column.total(
+            "the time less that at the roof, which is that of the first call for all", "ms", "could be won ms"
+        ),
+        "uid": Column.instance("uid of the first call"),
+    },
+    counts="call",
+)
+
+
+def below_roof(ops: Table) -> Table:
+    """Operations by the time that they take beyond that at the roof, the most first.
+
+    Args:
+        ops: `unified_perf_summary`, made for a device.
+
+    Returns:
+        One row per row of `ops` that has a roof and takes longer. The time at the roof is that of its first call, for
+        all its calls: rows of `ops` hold calls with equal arguments.
+    """
+    found = [(it, row) for row in ops.records() if (it := reached(row)).won_us]
+    found.sort(key=lambda pair: -(pair[0].won_us or 0))
+    rows = [row for _, row in found]
+    columns = {
+        "op": [str(row["name"]) for row in rows],
+        "input_dims": [row["Input Dims"] for row in rows],
+        "input_types": [row["Input type"] for row in rows],
+        "bound": [str(row["Roofline Bound"] or "").removesuffix("_BOUND").lower() for row in rows],
+        "calls": [row["operation_count"] for row in rows],
+        "time_ms": [row["Kernel Time (µs)_sum"] / 1e3 for row in rows],
+        "percent_of_roof": [it.percent_of_roof for it, _ in found],
+        "could_be_won_ms": [(it.won_us or 0) / 1e3 for it, _ in found],
+        "uid": [row["ex_UID"] for row in rows],
+    }
+    return BELOW_ROOF.table(columns, "Operations below the roof, by what could be won")

@@ -14,7 +14,7 @@ from tracelens_graph.analyses.idle.host_states import ends
 from tracelens_graph.analyses.idle.idle import Cause, idle_causes, idle_parts
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.unified import unified
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked
 from tracelens_graph.analyses.timeline.timeline import lost_notes, unlinked_notes
 from tracelens_graph.graph.core import Core

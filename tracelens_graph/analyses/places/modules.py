@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.places.charging import OPTIMIZER, charged, frames_above, module_calls, of_optimizer
-from tracelens_graph.analyses.shared.told_passes import told_passes
+from tracelens_graph.analyses.ops.passes import told_passes
+from tracelens_graph.analyses.places.attribution import OPTIMIZER, charged, frames_above, module_calls, of_optimizer
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.frameworks import PYTORCH
@@ -99,7 +99,7 @@ def modules(
 
     Times are sums of the durations of GPU events, each event in exactly one place. A module's time is that of the
     modules in it plus `Non-nn.Module GPU Ops`, and the first line, the sum over all GPU events, is that of the
-    lines below it, exactly (in ns). What belongs to which module, `analyses.places.charging` says; `attribution` by
+    lines below it, exactly (in ns). What belongs to which module, `analyses.places.attribution` says; `attribution` by
     module goes by the same rule. In no module are the optimizer, which has a line of its own, losses, and accumulation
     of gradients.
 

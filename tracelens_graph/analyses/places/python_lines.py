@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.shared.columns import GPU_BUSY, GPU_SUM
+from tracelens_graph.analyses.shared.gpu_work import GPU_BUSY, GPU_SUM
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.graph.arrays import distinct, is_kind

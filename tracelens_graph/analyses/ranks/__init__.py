@@ -3,4 +3,4 @@
 from tracelens_graph.graph.window import columns_read
 
 COLUMNS = tuple(sorted({"owner", "thread", "stream", "device", "external_id", *columns_read({"annotation": ""})}))
-"""Columns of lean graphs that suffice for what ranks took part in together; see `graph.graph.lean`."""
+"""Columns of lean graphs that suffice for what ranks took part in together; see `Graph.lean`."""

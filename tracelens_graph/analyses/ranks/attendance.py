@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ranks.nodes import devices_of, host_of
-from tracelens_graph.analyses.shared.gpu_class import COMPUTATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet

@@ -16,7 +16,7 @@ from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.attendance import Attendance, read_together
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.shared.first_rows import first_rows
+from tracelens_graph.analyses.shared.grouping import first_rows
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.tables.column import About, Column, Role

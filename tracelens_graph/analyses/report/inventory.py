@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ops.compilations import compilations
-from tracelens_graph.analyses.ops.programs import programs
-from tracelens_graph.analyses.shared.executions import recorded_executions
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.ops.programs import compilations, programs, recorded_executions
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.arrays import distinct_pairs, is_kind
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.collectives import collectives_of

@@ -1,4 +1,4 @@
-"""What analyses know of a graph, as nodes, edges and properties of it: categories, costs, parsed names, the device."""
+"""What analyses add to the graph as nodes and edges: signatures, modules, gaps, allocations, layers."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.gap_nodes import add_gaps
-from tracelens_graph.analyses.memory.memory_edges import add_memory
-from tracelens_graph.analyses.ops.launchers import launchers
-from tracelens_graph.analyses.performance.modelled import Modelled, modelled
+from tracelens_graph.analyses.idle.idle import Cause, idle_parts
+from tracelens_graph.analyses.idle.idle_gaps import HOST_PARTS, gap_order, host_parts
+from tracelens_graph.analyses.memory.blocks import blocks_of, whose_work
+from tracelens_graph.analyses.memory.instants import NO_VALUE, Instants, instants_of
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, launchers
 from tracelens_graph.analyses.performance.perf_tables import attributed_calls
-from tracelens_graph.analyses.performance.unified import unified
-from tracelens_graph.analyses.places.module_edges import add_modules
-from tracelens_graph.analyses.shared.gpu_class import CLASS_NAMES, gpu_classes
-from tracelens_graph.analyses.structure.layer_edges import add_layers
+from tracelens_graph.analyses.performance.unified import Modelled, modelled, unified
+from tracelens_graph.analyses.places.attribution import OPTIMIZER, charged, optimizer_step
+from tracelens_graph.analyses.places.modules import PASSES, PlaceTree, class_of, paths_of, place_tree
+from tracelens_graph.analyses.shared.gpu_work import CLASS_NAMES, gpu_classes
+from tracelens_graph.analyses.structure.layers import Departure, departures, layer_groups
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.extensions.extension import extension_of
-from tracelens_graph.graph.context import Context, EventProperty, content_key
+from tracelens_graph.graph.context import Context, EdgeTexts, EventProperty, content_key
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, detect
@@ -185,3 +187,196 @@ def _devices(context: Context, arch: Architecture) -> None:
             node |= {"architecture": arch.key, **bandwidths, **rates}
         elif node["kind"] == "Trace":
             node["architecture"] = arch.key
+
+
+def add_modules(context: Context, core: Core) -> None:
+    """Add the module tree to the context of a graph, and to which call of a module each op and GPU event belongs.
+
+    Each GPU event is led to exactly one place of the tree by IN_MODULE, if there is one, and the first PART_OF.
+    """
+    tree = place_tree(window_of(core).whole)
+    gpu, ops = core.gpu_rows, rows_of_kind(core.columns, (Kind.Op,))
+    ops = ops[core.gpu_sum_ns[ops] > 0]
+    rows = np.sort(np.concatenate((gpu, ops)))
+    frame, backward = charged(core, tree.frames, rows)
+    step = np.where(frame >= 0, -1, optimizer_step(core, rows))
+    call = np.where(frame >= 0, tree.frames[frame] if len(tree.frames) else -1, step)
+    of = np.where(step >= 0, PASSES.index("optimizer"), backward)
+    inside = (call >= 0) & (call != rows)
+    context.between_events["IN_MODULE"] = rows[inside], call[inside]
+    context.of_edges["IN_MODULE"] = EdgeTexts("pass", of[inside], PASSES)
+
+    is_gpu = np.isin(rows, gpu)
+    alone = rows[is_gpu & (call < 0)]
+    # What work of no module is, in the order in which tables list it behind the modules.
+    of_none = (tree.outside, OPTIMIZER, NO_LAUNCH)
+    outside = np.where(core.columns.parent[alone] >= 0, of_none.index(tree.outside), of_none.index(NO_LAUNCH))
+    steps = np.unique(step[is_gpu & (step >= 0)])
+    _add_places(context, tree)
+    places = len(tree.name)
+    members = np.concatenate((tree.frames, alone, steps))
+    at = np.concatenate((tree.place, places + outside, np.full(len(steps), places + of_none.index(OPTIMIZER)))).astype(
+        np.int64
+    )
+    order = np.argsort(members)
+
+    def node(place: int) -> int:
+        if place < places:
+            return context.add(_key(place), "ModulePath")
+        name = of_none[place - places]
+        return context.add(
+            _key(place), "ModulePath", name=name, path=name, depth=1, number=place, is_module=False, **{"class": name}
+        )
+
+    context.join_events("PART_OF", members[order], at[order], node)
+
+
+def _key(place: int) -> str:
+    return f"module:{place}"
+
+
+def _add_places(context: Context, tree: PlaceTree) -> None:
+    """A node for each place of the tree, joined to the one above it."""
+    number = _preorder(tree)
+    nodes: list[int] = []
+    places = zip(paths_of(tree), tree.name, tree.above.tolist(), tree.depth.tolist(), strict=True)
+    for place, (path, name, above, depth) in enumerate(places):
+        nodes.append(
+            context.add(
+                _key(place), "ModulePath", name=name, path=path, depth=depth, number=int(number[place]), is_module=True,
+                **{"class": class_of(name)},
+            )
+        )  # fmt: skip
+        if above >= 0:
+            context.join("PART_OF", nodes[place], nodes[above])
+
+
+def _preorder(tree: PlaceTree) -> np.ndarray:
+    """Per place its number in the tree as it is drawn: beside each other by first calls, each before what is in it."""
+    inside: dict[int, list[int]] = {}
+    for place in np.lexsort((tree.first, tree.start)).tolist():
+        inside.setdefault(int(tree.above[place]), []).append(place)
+    number = np.zeros(len(tree.above), np.int64)
+    waiting, count = inside.get(-1, [])[::-1], 0
+    while waiting:
+        place = waiting.pop()
+        number[place] = count
+        count += 1
+        waiting += inside.get(place, [])[::-1]
+    return number
+
+
+def add_gaps(context: Context, core: Core) -> None:
+    """Add a node for each stretch of time in which a device did nothing, the longest first.
+
+    BEFORE and AFTER lead there from the GPU events around it. CAUSED_BY leads to what the launching thread was in for
+    most of it: a call, an op and a frame. Where the work that ended the gap had been queued before, the host was not
+    what the device waited for.
+    """
+    w = window_of(core).whole
+    idle, c = idle_parts(w), core.columns
+    order = gap_order(idle)
+    start, end, row, ended = idle.start[order], idle.end[order], idle.row[order], idle.ended[order]
+    device = c.device[row]
+    on_device = np.zeros(len(row), np.int64)
+    for one in np.unique(device).tolist():
+        of_device = device == one
+        on_device[of_device] = np.arange(1, of_device.sum() + 1)
+    causes = idle.parts[:, order].argmax(axis=0) if len(order) else order
+    found = host_parts(core, row, start, end)
+    numbers = np.arange(len(row))
+    first = len(context.nodes)
+    for number in numbers.tolist():
+        length = int(end[number] - start[number])
+        host = {f"{what}_ns": found[what][1][number] for what in HOST_PARTS if found[what][0][number] >= 0}
+        context.add(
+            f"gap:{number + 1}", "Gap", name=f"{length / 1e3:g} us", number=number + 1,
+            number_on_device=int(on_device[number]), device=int(device[number]) if device[number] != -1 else None,
+            start_ns=int(start[number]), end_ns=int(end[number]), dur_ns=length, cause=Cause(causes[number]).name,
+            **{name: int(ns) for name, ns in host.items()},
+        )  # fmt: skip
+    for name, rows in (("BEFORE", ended), ("AFTER", row)):
+        by_row = np.argsort(rows, kind="stable")
+        context.from_events[name] = rows[by_row], first + numbers[by_row]
+    ends = [(numbers[rows >= 0], rows[rows >= 0]) for rows, _ in found.values()]
+    context.to_events["CAUSED_BY"] = (
+        first + np.concatenate([gaps for gaps, _ in ends]),
+        np.concatenate([rows for _, rows in ends]),
+    )
+
+
+Pairs = tuple[np.ndarray, np.ndarray]
+
+
+def add_memory(context: Context, core: Core) -> None:
+    """Add to the context of a graph what is known of its allocations and releases; modules have to be there already.
+
+    ALLOCATED_IN leads from an allocation to the innermost call around it, IN_MODULE to the module whose work it is, and
+    RELEASES to it from what ends it. Instants have their device (`on`), the address, and the totals of the allocator.
+    """
+    found = instants_of(core)
+    if not len(found):
+        return
+    whose, blocks, rows = whose_work(core), blocks_of(core), found.rows
+    allocations = np.flatnonzero(found.change > 0)
+    inside = allocations[whose.call[allocations] >= 0]
+    context.between_events["ALLOCATED_IN"] = rows[inside], whose.call[inside]
+    ended = blocks.end >= 0
+    context.between_events["RELEASES"] = rows[blocks.end[ended]], rows[blocks.begin[ended]]
+    inside = allocations[whose.module[allocations] >= 0]
+    _more(context, "IN_MODULE", (rows[inside], whose.module[inside]), whose.passes[inside])
+    _properties(context, found)
+    _property(context, "pass", rows[allocations], whose.passes[allocations], PASSES)
+
+
+def _more(context: Context, name: str, pairs: Pairs, codes: np.ndarray) -> None:
+    """Further edges of a type that has a text for each."""
+    (source, target), texts = context.between_events[name], context.of_edges[name]
+    context.between_events[name] = np.concatenate((source, pairs[0])), np.concatenate((target, pairs[1]))
+    context.of_edges[name] = EdgeTexts(texts.name, np.concatenate((texts.codes, codes)), texts.texts)
+
+
+def _properties(context: Context, found: Instants) -> None:
+    _property(context, "on", found.rows, found.device, found.devices)
+    for name, values in (("address", found.address), ("allocated", found.allocated), ("reserved", found.reserved)):
+        known = values != NO_VALUE
+        _property(context, name, found.rows[known], values[known])
+
+
+def _property(
+    context: Context, name: str, rows: np.ndarray, values: np.ndarray, texts: tuple[str, ...] | None = None
+) -> None:
+    order = np.argsort(rows)
+    context.of_events[name] = EventProperty(rows[order], values[order], texts)
+
+
+def add_layers(context: Context, core: Core) -> None:
+    """Add NEXT_LAYER between layers, and a node for each way in which layers are odd among those beside them."""
+    w = window_of(core).whole
+    rows, group, _ = layer_groups(w)
+    order = np.lexsort((rows, group))
+    follows = group[order][1:] == group[order][:-1]
+    context.between_events["NEXT_LAYER"] = rows[order][:-1][follows], rows[order][1:][follows]
+    found = [(kernels, one) for kernels in (True, False) for one in departures(w, kernels)]
+    found.sort(key=lambda way: (way[1].row, not way[0]))
+    ends: dict[str, list[tuple[int, int]]] = {"OF_LAYER": [], "UNLIKE": [], "DEPARTS_AT": [], "INSTEAD_OF": []}
+    for number, (kernels, one) in enumerate(found):
+        node = _add(context, core, number, kernels, one)
+        targets = (one.row, int(one.usual[0]), one.here, one.there)
+        for name, row in zip(ends, targets, strict=True):
+            if row is not None:
+                ends[name].append((node, row))
+    for name, pairs in ends.items():
+        joined = np.array(pairs, np.int64).reshape(-1, 2)
+        context.to_events[name] = joined[:, 0], joined[:, 1]
+
+
+def _add(context: Context, core: Core, number: int, kernels: bool, one: Departure) -> int:
+    c = core.columns
+    around = int(nearest_above(c, np.array([one.row]), (Kind.Module,))[0])
+    return context.add(
+        f"odd:{number}", "OddLayer", number=number, kernels=kernels, times=one.times, layers=one.layers,
+        oddity=content_key("odd", *(f"{lane:x}" for lane in one.key)), alike=len(one.usual),
+        name=core.names[c.name[one.row]], inside=core.names[c.name[around]] if around >= 0 else None,
+        differs=one.differs, way=one.way, usual_gpu_ns=int(core.gpu_sum_ns[one.usual].sum()) / len(one.usual),
+    )  # fmt: skip

@@ -1,16 +1,17 @@
-"""Columns that tables of calls share: threads by name, recorded arguments, statistics."""
+"""Columns that tables of calls share: threads by name, recorded arguments, tensors, statistics."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.grouping import Cells, picked, text_codes
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked, text_codes
+from tracelens_graph.execution.sides import Argument
+from tracelens_graph.graph.arguments import ARGUMENTS, INSTRUCTION, argset_text
 from tracelens_graph.graph.core import Core
-
-ARGUMENTS = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 
 
 def thread_labels(core: Core) -> tuple[list[tuple[str, str, str]], np.ndarray]:
@@ -27,14 +28,18 @@ def thread_labels(core: Core) -> tuple[list[tuple[str, str, str]], np.ndarray]:
 
 def argument_codes(core: Core) -> np.ndarray:
     """For each argument set a code that is equal for sets that read the same; the last entry is "none recorded"."""
-    plain = [tuple(text.replace(" ", "") for text in argset) for argset in core.argsets]
-    return text_codes([*plain, None])
+    return text_codes([*(argset_text(core, code) for code in range(len(core.argsets))), None])
 
 
 def argument_cells(core: Core, argset: np.ndarray) -> dict[str, Cells]:
-    """The recorded arguments of argument sets as lists; None where nothing was recorded."""
+    """Arguments of argument sets as lists, and of JAX facts of instructions; None where nothing was recorded."""
     texts = [core.argsets[code] if code >= 0 else ("",) * 4 for code in argset.tolist()]
-    return {column: [json.loads(text[i]) if text[i] else None for text in texts] for i, column in enumerate(ARGUMENTS)}
+    cells: dict[str, Cells] = {
+        column: [json.loads(text[i]) if text[i] else None for text in texts] for i, column in enumerate(ARGUMENTS)
+    }
+    if core.instructions:
+        cells[INSTRUCTION] = [core.instructions[code] or None if code >= 0 else None for code in argset.tolist()]
+    return cells
 
 
 def statistic(values: Groups, which: str) -> np.ndarray:
@@ -52,3 +57,39 @@ def by_time(columns: dict[str, Cells], by: str, uid: np.ndarray) -> dict[str, Ce
 def numbers(cells: Cells) -> np.ndarray:
     """Cells as floats, None as NaN."""
     return np.array(cells, float)
+
+
+def tensor_cells(core: Core, rows: Sequence[int]) -> dict[str, Cells]:
+    """What some calls read and made, by column; None for calls that are not joined. No columns without a link."""
+    if core.link is None:
+        return {}
+    from tracelens_graph.execution.link import link_of
+
+    link = link_of(core)
+    assert link is not None
+    columns: dict[str, list[Any]] = {
+        "et_node": [], "input_tensors": [], "input_storages": [], "output_tensors": [], "output_storages": [],
+    }  # fmt: skip
+    for node in link.node_of_row[rows].tolist():
+        cells: list[Any] = [None] * len(columns)
+        if node >= 0:
+            cells = [int(link.execution.id[node])]
+            for side in (link.execution.inputs, link.execution.outputs):
+                tensors = list(_tensors(side[node].decoded()))
+                cells += [[tensor[0] for tensor in tensors], [tensor[1] for tensor in tensors]]
+        for column, cell in zip(columns.values(), cells, strict=True):
+            column.append(cell)
+    return dict(columns)
+
+
+def _tensors(arguments: list[Argument]) -> list[list[Any]]:
+    """The tensors among arguments, also of lists, as the observer wrote them."""
+    found: list[list[Any]] = []
+    pending = [one.value for one in reversed(arguments) if "Tensor(" in one.type]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, list) and len(value) == 6 and isinstance(value[5], str):
+            found.append(value)
+        elif isinstance(value, list):
+            pending += reversed(value)
+    return found

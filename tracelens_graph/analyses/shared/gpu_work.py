@@ -1,21 +1,89 @@
-"""What the tables of several themes have in common: GPU time, its shares, and the modules it belongs to."""
+"""What tables of several themes share: GPU time and its shares, what GPU events do, the modules they belong to."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, picked
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.autograd import autograd_of
+from tracelens_graph.graph.collective_kinds import communication
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, nearest_above
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import Kind
+from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+
+SHARE = {
+    "Percentage (%)": Column.share("share of the sum over all rows of the table", "% of GPU time", "percent"),
+    "Cumulative Percentage (%)": Column("share of this row and those above it", "%", heading="sum of these %"),
+}
+
+PARENT_MODULE = Column(
+    "innermost nn.Module around the op, without the number of the instance", role=Role.key, heading="module"
+)
+IS_RECOMPUTE = Column(
+    "whether the calls belong to recomputation of activations", role=Role.key, heading="recompute", cells="flag"
+)
+CALL_STACK_FIRST = Column.text("names of the modules around the first call, the outermost first", "modules")
+
+GPU_EVENTS = Column.count("number of GPU events")
+GPU_TIME = Column.total("sum of the durations of the GPU events", "us")
+MEAN_TIME = Column("mean of the durations of the GPU events", "us", Role.mean)
+PERCENT = Column.share("share of the GPU time, the sum of the durations of all GPU events")
+
+GPU_SUM = Column.total("sum of their durations", "us")
+GPU_BUSY = Column("length of the union of these GPU events", "us")
+
+
+COMPUTATION, COMMUNICATION, MEMCPY = 0, 1, 2
+CLASS_NAMES = ("computation", "communication", "memcpy")
+
+COPY_KERNEL_NAME = re.compile(r"MEMORY_COPY_\w*TO|__amd_rocclr_copyBuffer|\bcopyBuffer(Aligned|Rect)?\b")
+"""Kernels that are copies in disguise (ROCm copies by kernel where no copy engine serves)."""
+
+
+def communicates(name: str) -> bool:
+    """Whether time in a kernel or fill of this name counts as communication.
+
+    Kernels that TraceLens counts as computation do so here: of a model's own all-reduces only `cross_device_reduce`
+    is communication to it. `collectives_of(core)` has nodes for all.
+    """
+    found = communication(name)
+    return found is not None and found.in_timeline
+
+
+def gpu_classes(core: Core, rows: np.ndarray) -> np.ndarray:
+    """COMPUTATION, COMMUNICATION or MEMCPY for each GPU row; a fill is computation."""
+    kind, name = core.columns.kind[rows], core.columns.name[rows]
+    tell = whole_window(core).once(_name_classes)
+    codes = distinct(name)[0]
+    for code in codes[tell[codes] == _NOT_ASKED].tolist():
+        tell[code] = _name_class(core.names[code])
+    told = tell[name]
+    found = np.full(len(rows), COMPUTATION, np.int8)
+    found[(told & _COMMUNICATES) > 0] = COMMUNICATION
+    found[(kind == Kind.Memcpy) | ((kind == Kind.Kernel) & ((told & _COPIES) > 0))] = MEMCPY
+    return found
+
+
+_COMMUNICATES, _COPIES, _NOT_ASKED = 1, 2, 4
+
+
+def _name_classes(w: Window) -> np.ndarray:
+    """For each name of a graph what `gpu_classes` found out of it: many tables ask for the same names."""
+    return np.full(len(w.core.names), _NOT_ASKED, np.int8)
+
+
+def _name_class(name: str) -> int:
+    return _COMMUNICATES * communicates(name) + _COPIES * (COPY_KERNEL_NAME.search(name) is not None)
 
 
 def percent(part_ns: np.ndarray, whole_ns: int | np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ import numpy as np
 from tracelens_graph.analyses.shared.gpu_work import names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
 from tracelens_graph.categories.ops import op_category
+from tracelens_graph.graph.arguments import ARGSET_PARTS
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import outermost
@@ -138,10 +139,9 @@ def calls_by_arguments(g: Core | Window) -> Table:
     calls.rows = calls.rows[c.argset[calls.rows] >= 0]
     group, first = group_by(c.name[calls.rows], c.argset[calls.rows])
     sets = [calls.core.argsets[code] for code in c.argset[calls.rows[first]].tolist()]
-    parts = ("input_dims", "input_types", "input_strides", "concrete_inputs")
     columns: dict[str, Cells] = {
         "op": names_of(calls.core, calls.rows[first]),
-        **{part: [texts[place] or None for texts in sets] for place, part in enumerate(parts)},
+        **{part: [texts[place] or None for texts in sets] for place, part in enumerate(ARGSET_PARTS)},
         "uid": c.uid[calls.rows[first]],
     }
     title = "Calls with arguments, by their arguments"

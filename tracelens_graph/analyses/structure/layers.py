@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.call_columns import argument_codes
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes
-from tracelens_graph.graph.classes import argset_text, class_rows, distinct_classes, normal_name, subtree_classes
+from tracelens_graph.graph.classes import class_rows, distinct_classes, normal_name, subtree_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window, window_of
@@ -155,7 +156,7 @@ def departures(w: Window, kernels: bool) -> list[Departure]:
     most[group[begins[order]][::-1]] = order[::-1]
     whole = layers[group[begins]]
     odd = (most[group[begins]] != np.arange(len(begins))) & (2 * size[most[group[begins]]] > whole)
-    sets = text_codes([*(argset_text(g, code) for code in range(len(g.argsets))), None])
+    sets = argument_codes(g)
     by_part = np.split(np.argsort(part, kind="stable"), np.cumsum(size)[:-1])
     found: list[Departure] = []
     compared: dict[tuple[int, ...], tuple[int, str]] = {}

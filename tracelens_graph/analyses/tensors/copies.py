@@ -8,7 +8,7 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells
-from tracelens_graph.analyses.tensors.known import storages_by_row, without_tensors
+from tracelens_graph.analyses.tensors.storages import storages_by_row, without_tensors
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.execution.link import GraphTensors, tensors_of
 from tracelens_graph.graph.core import Core

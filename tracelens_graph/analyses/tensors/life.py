@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.columns import GPU_TIME
-from tracelens_graph.analyses.shared.gpu_work import names_of
+from tracelens_graph.analyses.shared.gpu_work import GPU_TIME, names_of
 from tracelens_graph.analyses.shared.grouping import Cells
-from tracelens_graph.analyses.tensors.known import NO_TENSORS, KernelsOfOps
+from tracelens_graph.analyses.tensors.storages import NO_TENSORS, KernelsOfOps
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.execution.lineage import Storages, Tensors
 from tracelens_graph.execution.link import GraphTensors, tensors_of

@@ -1,4 +1,4 @@
-"""Memory of tensors: which kernels touched a storage, how much is alive when, and what several streams read."""
+"""Storages of a linked trace: which kernels touch them, how much memory they hold, what several streams read."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.columns import GPU_TIME
-from tracelens_graph.analyses.shared.gpu_work import names_of, percent
+from tracelens_graph.analyses.shared.gpu_work import GPU_TIME, names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
-from tracelens_graph.analyses.tensors.known import KernelsOfOps, shown_us, storages_by_row, without_tensors
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.execution.link import GraphTensors, tensors_of
 from tracelens_graph.graph.core import Core
@@ -20,6 +18,46 @@ from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
+
+NO_TENSORS = (
+    "the trace is not linked with its execution trace, which alone tells tensors: load it with et=, or give --et"
+)
+
+
+def without_tensors(schema: TableSchema, title: str) -> Table:
+    """The empty table of a graph that knows no tensors."""
+    return schema.empty(title, [NO_TENSORS])
+
+
+def storages_by_row(tensors: GraphTensors, edge: str) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct pairs of a row and the storage of a tensor that an edge leads to from there."""
+    rows, numbers = tensors.edges[edge]
+    storage, place = tensors.storages_of(numbers)
+    pairs = np.unique(np.stack((storage, rows[place]), axis=1), axis=0)
+    return pairs[:, 1], pairs[:, 0]
+
+
+class KernelsOfOps:
+    """GPU events of a window by the op that they are charged to."""
+
+    def __init__(self, w: Window) -> None:
+        rows, owner = w.gpu_rows, w.core.columns.owner[w.gpu_rows]
+        order = np.argsort(owner, kind="stable")
+        self._rows, self._owner = rows[order], owner[order]
+
+    def of(self, ops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """GPU events of ops, and for each the place of its op."""
+        low, high = (np.searchsorted(self._owner, ops, side) for side in ("left", "right"))
+        count = high - low
+        place = np.repeat(np.arange(len(ops)), count)
+        within = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
+        return self._rows[low[place] + within], place
+
+
+def shown_us(core: Core, ns: np.ndarray) -> np.ndarray:
+    """Moments as Perfetto UI counts them, in us."""
+    return np.asarray(core.info.shown_ms(ns) * 1e3)
+
 
 STORAGE_KERNELS = TableSchema(
     "storage_kernels",

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.shared.grouping import Cells, picked
-from tracelens_graph.analyses.shared.statistics import Groups
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked
 from tracelens_graph.analyses.timeline.timeline import times_by_group, unlinked_notes
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core

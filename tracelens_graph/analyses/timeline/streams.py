@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import Clock, ends
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, COMPUTATION, gpu_classes
-from tracelens_graph.analyses.shared.gpu_work import percent
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, gpu_classes, percent
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, text_codes
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.executions import recorded_executions
-from tracelens_graph.analyses.shared.gpu_class import COMMUNICATION, COMPUTATION, MEMCPY, gpu_classes
+from tracelens_graph.analyses.ops.programs import recorded_executions
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import gaps, merge, union_length_by_group

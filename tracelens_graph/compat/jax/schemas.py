@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tracelens_graph.analyses.ops.ops import ARGUMENTS
-from tracelens_graph.analyses.shared.columns import SHARE
+from tracelens_graph.analyses.shared.gpu_work import SHARE
 from tracelens_graph.analyses.timeline.timeline import GPU_TIMELINE
 from tracelens_graph.tables.column import FIVE, About, Column, Role, shown, statistics
 from tracelens_graph.tables.schema import TableSchema

@@ -1,15 +1,14 @@
-"""Instructions of XLA: what `graph.hlo.work` says of them, read from the attributes among their arguments."""
+"""Instructions of XLA: what `hlo.work` says of them."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from tracelens_graph.hlo.told import PREFIX
+from tracelens_graph.hlo.facts import Facts
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.scalar_types import known
 
 _SHEETS = {
     "dot": "GEMM", "ragged-dot": "GEMM", "fusion(dot)": "GEMM", "custom-call(gemm)": "GEMM",
@@ -22,7 +21,6 @@ _SHEETS = {
 
 _MATRIX = frozenset(("GEMM", "CONV_fwd", "CONV_bwd", "SDPA_fwd", "SDPA_bwd"))
 _ATTENTION = ("B", "N_Q", "H_Q", "N_KV", "H_KV", "d_h_qk", "d_h_v")
-_SIZES = re.compile(r"\d{1,18}(?:x\d{1,18}){1,6}", re.ASCII)
 _CONTROL = frozenset(("while", "conditional", "call"))
 """What they cost is the work of instructions that are ops of their own: kernels count for these."""
 _UNCOUNTED = ("custom-call(other)", "custom-call(triton)", "custom-call(norm forward)", "custom-call(norm backward)")
@@ -34,62 +32,39 @@ def instruction(args: Arguments, context: CallContext) -> Cost:
     Raises:
         CannotModel: it is no instruction, it runs others, or it is a call of a library whose work is not known.
     """
-    texts = _attributes(args)
-    if not texts:
+    facts = args.instruction
+    if facts is None:
         raise CannotModel("the program of the instruction is not in the profile")
-    kind = texts[0].removeprefix(PREFIX)
-    told = dict(text.split("=", 1) for text in texts[1:] if "=" in text)
+    kind = facts.kind
     if kind in _CONTROL:
         raise CannotModel(f"the work of {kind} is that of the instructions in it")
     if kind in _UNCOUNTED:
-        raise CannotModel(f"what {told.get('target', 'the custom call')} computes is not known")
-    if "bytes" not in told:
+        raise CannotModel(f"what {facts.target or 'the custom call'} computes is not known")
+    if not facts.bytes:
         raise CannotModel(f"{kind} moves nothing by itself")
     sheet = _SHEETS.get(kind, "XLA")
-    flops = _number(told, "flops")
+    flops = max(facts.flops, 0)
     if sheet in _MATRIX and not flops:
-        raise CannotModel(f"what {told.get('target', kind)} computes is not known")
+        raise CannotModel(f"what {facts.target or kind} computes is not known")
     return Cost(
-        flops + _number(told, "transcendentals"),
-        _number(told, "bytes"),
+        flops + max(facts.transcendentals, 0),
+        max(facts.bytes, 0),
         "matrix" if sheet in _MATRIX else "vector",
-        _precision(told.get("type") or _result_type(texts[1])),
-        _params(told),
+        known(facts.type or _result_type(facts.result)).precision,
+        _params(facts),
         sheet=sheet,
     )
-
-
-def _attributes(args: Arguments) -> list[str]:
-    """The attributes among recorded arguments."""
-    texts = [value for value in args.parts[3] if isinstance(value, str) and value]
-    return texts if texts and texts[0].startswith(PREFIX) else []
-
-
-def _number(told: dict[str, str], key: str) -> int:
-    text = told.get(key, "0")
-    return int(text) if text.isdecimal() and len(text) < 20 else 0
 
 
 def _result_type(shape: str) -> str:
     return shape.lstrip("(").partition("[")[0]
 
 
-def _precision(name: str) -> str:
-    try:
-        return element_type(name).precision
-    except CannotModel:
-        return ""
-
-
-def _params(told: dict[str, str]) -> dict[str, Any]:
+def _params(facts: Facts) -> dict[str, Any]:
     """The sizes, by the names that models of PyTorch's ops have."""
-    sizes = told.get("product", "").split("x")
-    if len(sizes) == 4 and all(size.isdecimal() for size in sizes):
-        batch, m, n, k = map(int, sizes)
-        return {"M": m, "N": n, "K": k, "bias": False, "dtype_A_B": (told.get("type", ""),) * 2, "B": batch}
-    if len(sizes := told.get("attention", "").split("x")) == len(_ATTENTION) and all(
-        size.isdecimal() for size in sizes
-    ):
-        return dict(zip(_ATTENTION, map(int, sizes), strict=True)) | {"causal": told.get("causal") == "1"}
-    shapes = [tuple(map(int, one.split("x"))) for one in told.get("convolution", "").split() if _SIZES.fullmatch(one)]
-    return dict(zip(("input_shape", "filter_shape"), shapes, strict=True)) if len(shapes) == 2 else {}
+    if facts.product is not None:
+        batch, m, n, k = facts.product
+        return {"M": m, "N": n, "K": k, "bias": False, "dtype_A_B": (facts.type,) * 2, "B": batch}
+    if facts.attention is not None:
+        return dict(zip(_ATTENTION, facts.attention, strict=True)) | {"causal": facts.causal}
+    return dict(zip(("input_shape", "filter_shape"), facts.convolution or (), strict=False))

@@ -1,11 +1,13 @@
-"""Options of programs, and the measurement of one operation."""
+"""Options of programs, and the measurement of one call on whatever device a program runs on."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import re
 import statistics
+import time
 from collections.abc import Callable
 from importlib import import_module
 from operator import attrgetter
@@ -14,12 +16,12 @@ from typing import Any
 
 import torch
 
-from tracelens_graph.replay.program.timing import BETWEEN_CALLS, profiled, restored, times_us
-from tracelens_graph.replay.program.values import built, tensors
+from tracelens_graph.replay.program.values import build_on, built, device, tensors
 
 # What stands below goes into programs.
 
 UNCAPPED = 1 << 40
+BETWEEN_CALLS: list[Callable[[], Any]] = []
 
 
 def options(about: str | None) -> argparse.ArgumentParser:
@@ -40,7 +42,7 @@ def options(about: str | None) -> argparse.ArgumentParser:
 
 def arguments(plan: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """The arguments of a plan, made; those that a call writes get back between calls what they held."""
-    made = [{one["name"]: built(one.get("value")) for one in plan.get(way, [])} for way in ("positional", "keyword")]
+    made = [{name: built(value) for name, value in plan.get(way, {}).items()} for way in ("positional", "keyword")]
     for name in plan.get("restored", []):
         for one in tensors((made[0] | made[1])[name]):
             restored(one)
@@ -50,14 +52,13 @@ def arguments(plan: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
 def known_of(plan: dict[str, Any]) -> dict[str, Any]:
     """What a plan says of an operation besides its arguments."""
     work, traced = plan.get("work", {}), plan.get("traced", {})
-    stated = [one for one in [*plan.get("positional", []), *plan.get("keyword", [])] if one.get("assumed")]
     return {
         "op": plan["op"],
         "signature": {"dims": [], "types": [], "strides": [], "values": []} | plan.get("recorded", {}),
         **{key: work.get(key) for key in ("flops", "bytes", "roof_us")},
         "traced_us": traced.get("median_us", 0.0),
         "kernels": traced.get("kernels", []),
-        "assumed": [f"{one['name']}: {one['assumed']}" for one in stated],
+        "assumed": [f"{name}: {why}" for name, why in plan.get("assumed", {}).items()],
     }
 
 
@@ -70,6 +71,28 @@ def operator(plan: dict[str, Any]) -> Any:
     if not isinstance(found, torch._ops.OpOverload):
         raise TypeError("torch has no such operation")
     return found
+
+
+def check_fits(make: Callable[[], tuple[list[Any], dict[str, Any]]], name: str) -> None:
+    """Make sure that arguments fit into the free memory of the device before they are made there.
+
+    Raises:
+        MemoryError: they do not.
+    """
+    try:
+        free = getattr(torch, name).mem_get_info()[0]
+    except (AttributeError, RuntimeError):  # a CPU, or a device that does not tell
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1 << 62
+    if (wanted := bytes_of(make)) > free:
+        raise MemoryError(f"its tensors need {wanted / 1e9:,.1f} GB, and {name} has {free / 1e9:,.1f} GB free")
+
+
+def bytes_of(make: Callable[[], tuple[list[Any], dict[str, Any]]], largest: int = UNCAPPED) -> int:
+    """Bytes of arguments, with no size above the largest, without making them."""
+    build_on("meta", largest)
+    positional, keyword = make()
+    BETWEEN_CALLS.clear()
+    return sum(one.untyped_storage().nbytes() for one in tensors([*positional, *keyword.values()]))
 
 
 def runs(asked: int | None, usual: int, seconds: float) -> tuple[int, float]:
@@ -164,3 +187,67 @@ def why(error: Exception, op: str = "") -> str:
         remedy = "; run it on a GPU" if lacking[2].endswith("CPU") else ""
         return f"{inner}has no {lacking[2]} kernel in this PyTorch{remedy}"
     return text if len(text) <= 300 else f"{text[:296].rpartition(' ')[0] or text[:296]} ..."
+
+
+def restored(value: torch.Tensor) -> torch.Tensor:
+    """A tensor that the call writes: it gets contents, sizes and strides back between calls."""
+    storage, place = value.untyped_storage(), (value.storage_offset(), value.size(), value.stride())
+    contents = storage.clone()
+
+    def restore() -> None:
+        storage.resize_(contents.nbytes())
+        storage.copy_(contents)
+        value.set_(storage, *place)
+
+    BETWEEN_CALLS.append(restore)
+    return value
+
+
+def times_us(call: Callable[[], Any], calls: int, seconds: float = math.inf) -> list[float]:
+    """Microseconds of each call: between two events on the device; on a CPU by the clock, and for so long at most."""
+    runtime, marks = getattr(torch, device("device").type), []
+
+    def now() -> Any:
+        if runtime is torch.cpu:
+            return time.perf_counter_ns()
+        event = runtime.Event(enable_timing=True)
+        event.record()
+        return event
+
+    getattr(runtime, "_sleep", int)(20_000_000)  # the host gets ahead of the device, so that its launches do not count
+    until = time.perf_counter() + seconds
+    for _ in range(calls):
+        for do in BETWEEN_CALLS:
+            do()
+        begin = now()
+        call()
+        marks.append((begin, now()))
+        if runtime is torch.cpu and time.perf_counter() > until:
+            break
+    runtime.synchronize()
+    if runtime is torch.cpu:
+        return [(end - begin) / 1000 for begin, end in marks]
+    return [begin.elapsed_time(end) * 1000 for begin, end in marks]
+
+
+def write(file: str, save: Callable[[str], Any]) -> None:
+    """Save a file whole or not at all."""
+    part = os.path.join(os.path.dirname(file), ".part." + os.path.basename(file))
+    save(part)
+    os.replace(part, file)
+
+
+def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = "") -> list[tuple[str, float]]:
+    """Names and microseconds of the GPU work of one call, in order. Files get what was recorded, if they are given."""
+    also = {}
+    if execution_trace:
+        also["execution_trace_observer"] = torch.profiler.ExecutionTraceObserver().register_callback(execution_trace)
+    for do in BETWEEN_CALLS:
+        do()
+    with torch.profiler.profile(record_shapes=True, **also) as session:
+        call()
+        getattr(torch, device("device").type).synchronize()
+    if trace:
+        write(trace, session.export_chrome_trace)
+    work = [event for event in session.events() if event.device_type != torch.autograd.DeviceType.CPU]
+    return [(event.name, event.time_range.elapsed_us()) for event in sorted(work, key=lambda one: one.time_range.start)]

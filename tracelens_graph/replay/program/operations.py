@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,39 +12,32 @@ from typing import Any
 from tracelens_graph.replay.program.measure import (
     UNCAPPED,
     arguments,
+    bytes_of,
+    check_fits,
     known_of,
     measure_call,
     operator,
     options,
     show,
     why,
+    write,
 )
-from tracelens_graph.replay.program.timing import BETWEEN_CALLS, write
-from tracelens_graph.replay.program.values import build_on, entered, tensors
+from tracelens_graph.replay.program.values import build_on, entered
 
 PLAN: Any = []
 
 # What stands below goes into programs.
 
 
-def capped(make: Callable[[], Any], cap: int) -> int:
-    """The largest size of any dimension with which all tensors fit."""
-    largest = UNCAPPED
-    while largest > 1:
-        build_on("meta", largest)
-        positional, keyword = make()
-        if sum(one.untyped_storage().nbytes() for one in tensors([*positional, *keyword.values()])) <= cap:
-            break
-        largest //= 2
-    return largest
-
-
 def measured(plan: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
     """What a call of an operation takes and does, beside what was traced."""
-    call, make = operator(plan), partial(arguments, plan)
-    largest = UNCAPPED if asked.cap_bytes is None else capped(make, asked.cap_bytes)
+    call, make, largest = operator(plan), partial(arguments, plan), UNCAPPED
+    if asked.cap_bytes is None:
+        check_fits(make, asked.device)
+    else:
+        while largest > 1 and bytes_of(make, largest) > asked.cap_bytes:
+            largest //= 2
     build_on(asked.device, largest)
-    BETWEEN_CALLS.clear()
     positional, keyword = make()
     positional = [[min(n, largest) if type(n) is int else n for n in a] if type(a) is list else a for a in positional]
     with entered(plan.get("modes", [])):

@@ -14,8 +14,16 @@ from typing import Any
 
 import torch
 
-from tracelens_graph.replay.program.measure import measure_call, operator, options, say, why
-from tracelens_graph.replay.program.timing import BETWEEN_CALLS, restored, write
+from tracelens_graph.replay.program.measure import (
+    BETWEEN_CALLS,
+    measure_call,
+    operator,
+    options,
+    restored,
+    say,
+    why,
+    write,
+)
 from tracelens_graph.replay.program.values import BUILDERS, build_on, built, built_tensor, entered, extent, tensors
 
 PLAN: dict[str, Any] = {}
@@ -43,7 +51,7 @@ def step_of(told: dict[str, Any]) -> dict[str, Any]:
     """An operation with its arguments, its tensors by number."""
     plan = told["plan"]
     traced = plan.get("traced", {}).get("kernel_us" if PLAN["is_gpu"] else "host_us", 0.0)
-    given = [{one["name"]: built(one.get("value")) for one in plan.get(way, [])} for way in ("positional", "keyword")]
+    given = [{name: built(value) for name, value in plan.get(way, {}).items()} for way in ("positional", "keyword")]
     return {**told, "op": plan["op"], "traced_us": traced, "positional": list(given[0].values()), "keyword": given[1]}
 
 

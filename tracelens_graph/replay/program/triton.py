@@ -13,8 +13,16 @@ from typing import Any
 
 import torch
 
-from tracelens_graph.replay.program.measure import arguments, known_of, measure_call, options, show, why
-from tracelens_graph.replay.program.timing import BETWEEN_CALLS, write
+from tracelens_graph.replay.program.measure import (
+    arguments,
+    check_fits,
+    known_of,
+    measure_call,
+    options,
+    show,
+    why,
+    write,
+)
 from tracelens_graph.replay.program.values import build_on
 
 PLAN: dict[str, Any] = {}
@@ -88,7 +96,7 @@ def loaded(source: Path) -> Any:
 
 def launcher(kernel: Any, device: str) -> Callable[[], Any]:
     """A launch of the kernel on its arguments, in the grid that was traced."""
-    BETWEEN_CALLS.clear()
+    check_fits(lambda: arguments(PLAN["plan"]), device)
     build_on(device)
     positional, constants = arguments(PLAN["plan"])
     grid, tuned = tuple(PLAN["grid"]), PLAN["options"]

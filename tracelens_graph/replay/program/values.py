@@ -53,14 +53,13 @@ def tensor(
     shape: Sequence[int],
     dtype: str,
     strides: Sequence[int] | None = None,
-    fill: str = "normal",
+    fill: Sequence[Any] = ("normal", {}),
     storage: int | None = None,
     offset: int = 0,
     on_cpu: bool = False,
     reach: int = 0,
     grad: bool = False,
     conj: bool = False,
-    **options: Any,
 ) -> torch.Tensor:
     """A tensor that a rule filled, over a storage with at least as many elements as are to be reached.
 
@@ -74,7 +73,7 @@ def tensor(
     elements = max(offset + span, min(reach, LARGEST))
     memory.resize_(max(memory.nbytes(), elements * made.element_size()))
     flat = made.new_empty(0).set_(memory, 0, [elements], [1])
-    RULES[fill](flat[offset:] if is_shared else flat, **options)
+    RULES[fill[0]](flat[offset:] if is_shared else flat, **fill[1])
     made.set_(memory, offset, shape, strides)
     # A product needs a gradient and is no leaf, so that ops may write it.
     made = made.mul_(torch.ones((), dtype=made.dtype, device=made.device, requires_grad=True)) if grad else made
@@ -237,15 +236,14 @@ def sparse_csr(shape: Sequence[int], dtype: str, layout: str, entries: int) -> t
 
 def built_tensor(told: dict[str, Any]) -> torch.Tensor:
     """A tensor from JSON."""
-    options = {name: built(value) for name, value in told.get("options", {}).items()}
     form, shape, dtype = told.get("layout", "strided"), told["shape"], told["dtype"]
     if form == "sparse_coo":
-        return sparse_coo(shape, dtype, **options)
+        return sparse_coo(shape, dtype, **told["fill"][1])
     if form != "strided":
-        return sparse_csr(shape, dtype, form, **options)
+        return sparse_csr(shape, dtype, form, **told["fill"][1])
     if dtype.startswith(("qint", "quint")):
         return quantized(shape, dtype, told.get("on_cpu", False))
-    return tensor(**{name: one for name, one in told.items() if name not in ("options", "layout")}, **options)
+    return tensor(**told)
 
 
 BUILDERS: dict[str, Callable[[Any], Any]] = {

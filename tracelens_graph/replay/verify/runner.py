@@ -1,9 +1,10 @@
 """The program that runs scripts one after another in one process, so that PyTorch is imported once.
 
 It needs nothing of this package, as it runs under whatever Python has PyTorch. Its first line says what is there:
-`{"torch": "2.9.0", "device": "cuda"}`, or `{"missing": "No module named 'torch'"}`. Then, for each line of standard
-input, `{"script": FILE, "arguments": [...]}`, it runs the script as a program and answers with a line
-`{"seconds": 0.4, "error": ""}`. It ends with its input.
+`{"torch": "2.9.0", "device": "cuda"}`, or `{"missing": "No module named 'torch'"}`. Then it answers each line of
+standard input, `{"script": FILE, "arguments": [...]}`, with a line `{"seconds": 0.4, "error": ""}`: it ran the script
+as a program; with `"call": FILE` in it, it imported it, and wrote the profile of its function `call` to that file. It
+ends with its input.
 """
 
 from __future__ import annotations
@@ -53,15 +54,28 @@ def there() -> dict[str, str]:
         return {"missing": str(error) or type(error).__name__}
 
 
-def ran(script: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """Run a script as a program: how long it took, and the last line of its error."""
+def profile(program: dict[str, Any], file: str) -> None:
+    """Write the profile of one call of a program's function; the one before it is not profiled."""
+    torch: Any = importlib.import_module("torch")
+    program["call"]()
+    program.get("restore", int)()
+    with torch.profiler.profile(record_shapes=True) as session:
+        program["call"]()
+        getattr(torch, program["device"]).synchronize()
+    session.export_chrome_trace(file)
+
+
+def ran(script: str, arguments: Sequence[str] = (), call: str = "") -> dict[str, Any]:
+    """Run a script as a program, or profile its function: how long it took, and the last line of its error."""
     begun = time.perf_counter()
     messages = io.StringIO()
     error = ""
     sys.argv = [script, *arguments]
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(messages):
-            runpy.run_path(script, run_name="__main__")
+            found = runpy.run_path(script, run_name="program" if call else "__main__")
+            if call:
+                profile(found, call)
     except SystemExit as end:
         if end.code:
             lines = messages.getvalue().strip().splitlines()

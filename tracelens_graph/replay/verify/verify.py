@@ -1,37 +1,65 @@
-"""The round trip: scripts run once under the profiler, and what that records is held against their plans."""
+"""The round trip: programs run once under the profiler, and what that records is held against their plans.
+
+A folder can come from anywhere, and nothing in it is run because it says so: what runs is written anew from the plan
+in the index, calls and imports nothing but what it may, and stands in the folder to the byte.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from tracelens_graph.errors import TraceError
+import numpy as np
+
+from tracelens_graph.errors import ForeignProgramError, NotAPlanError, NoTorchError, TraceError
 from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import temporary_folder
-from tracelens_graph.replay.feasible import bytes_together
+from tracelens_graph.replay.calls import around_at, recorded_at
 from tracelens_graph.replay.folder import Program, read_folder
-from tracelens_graph.replay.plan_json import NotAPlanError
-from tracelens_graph.replay.replay_plan import ReplayPlan
+from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan
+from tracelens_graph.replay.schemas import why_not
 from tracelens_graph.replay.tables import OUTCOMES, REPLAY_VERIFY
-from tracelens_graph.replay.verify.batches import NoTorchError, Ran, run_scripts
-from tracelens_graph.replay.verify.observed import observed, outermost_ops
-from tracelens_graph.replay.verify.outcomes import UNKNOWN, Outcome, compared
-from tracelens_graph.replay.verify.trust import ForeignProgramError, trusted
+from tracelens_graph.replay.verify.processes import Order, Ran, run_scripts
+from tracelens_graph.schema import Kind
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Rows
 from tracelens_graph.utils.texts import cut_end, printable
 
 TIMEOUT_S = 120.0
 """How long a script may take, without importing PyTorch."""
 
 _OPTIONS = ("--warmup", "1", "--iterations", "1")
+EQUAL, OTHER, UNKNOWN = "equal", "other", "not compared"
+_PARTS = {"types": "type", "dims": "sizes", "strides": "strides", "values": "value"}
+"""Attributes of `Recorded`, and what one entry of them is called."""
+_LONGEST, _LONGEST_VALUE = 300, 60
+"""Characters of what is said of a program that is refused, and of a value that a difference shows."""
 
-_LONGEST = 300
-"""Characters of what is said of a script that is refused."""
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call compares with that of the trace.
+
+    Attributes:
+        outcome: one of `replay.tables.OUTCOMES`.
+        arguments, children, kernels: `equal`, `other`, or `not compared`; empty where the call did not run.
+        why: what differs, or why it did not run, in one line.
+    """
+
+    outcome: str
+    arguments: str = ""
+    children: str = ""
+    kernels: str = ""
+    why: str = ""
+
 
 _NOT_RUN = {
     "collectives": Outcome("needs ranks", why="run it with torchrun on as many ranks as it says"),
@@ -44,14 +72,24 @@ _NOT_RUN = {
 
 @dataclass
 class _Job:
-    """A script on its way: its entry in the index, its plans, its copy, where its trace goes, how it came out."""
+    """A program on its way: its entry in the index, its plans, its copy, where its trace goes, how it came out."""
 
     program: Program
     plans: tuple[ReplayPlan, ...] = ()
-    copy: Path | None = None
-    trace: Path | None = None
+    copy: Path = Path()
     seconds: float | None = None
     outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def trace(self) -> Path:
+        return self.copy.with_suffix(".json")
+
+    @property
+    def order(self) -> Order:
+        """How it is run: a short program is imported and its function called, others write a profile themselves."""
+        if self.program.kind == "op":
+            return Order(str(self.copy), call=str(self.trace))
+        return Order(str(self.copy), ("--profile", str(self.trace), *_OPTIONS))
 
 
 def verify(
@@ -62,22 +100,21 @@ def verify(
     replayers: Sequence[Replayer] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Table:
-    """Run the scripts of a folder that `replay -o` wrote, and tell which are recorded as the calls of the trace.
+    """Run the programs of a folder that `replay -o` wrote, and tell which are recorded as the calls of the trace.
 
     Each is profiled for one call. Name, types, sizes, strides and values of its arguments, the ops below it and, where
-    both ran on a GPU, its kernels are compared with what the folder's index says of the traced call. A script that is
-    not what is written for its plan is not run; what runs is written anew from the plan. Scripts share
+    both ran on a GPU, its kernels are compared with what the folder's index says of the traced call. Programs share
     a process, in which PyTorch is imported once; one that crashes it or takes too long is lost alone.
 
     Args:
         folder: the folder, with its `replay.json`.
         python: an interpreter with PyTorch; by default this one.
-        timeout_s: how long one script may take, in s.
-        replayers: custom operations that scripts may call, and import the modules of; one that wants more is not run.
-        progress: called with the number of scripts that are done, and that of all.
+        timeout_s: how long one program may take, in s.
+        replayers: custom operations that programs may call, and import the modules of; one that wants more is not run.
+        progress: called with the number of programs that are done, and that of all.
 
     Returns:
-        `replay_verify`: a row per script, of a script of several operations a row for each, in the index's order. Its
+        `replay_verify`: a row per program, of one of several operations a row for each, in the index's order. Its
         notes count outcomes, and say what to do where there is no PyTorch.
 
     Raises:
@@ -90,12 +127,13 @@ def verify(
         there = Path(name)
         for place, job in enumerate(jobs):
             _prepare(job, Path(folder), there / f"{place}.py", replayers)
-        wanted = [job for job in jobs if job.copy is not None]
+        wanted = [job for job in jobs if not job.outcomes]
         done = len(jobs) - len(wanted)
+        orders = [job.order for job in wanted]
         try:
-            for job, (ran, device) in zip(wanted, _ran(wanted, _interpreter(python), there, timeout_s), strict=True):
+            for job, ran in zip(wanted, run_scripts(orders, _interpreter(python), there, timeout_s), strict=True):
                 job.seconds = ran.seconds
-                job.outcomes = list(_outcomes(job, ran, device))
+                job.outcomes = list(_outcomes(job, ran))
                 done += 1
                 if progress:
                     progress(done, len(jobs))
@@ -122,37 +160,65 @@ def _interpreter(python: str | None) -> str:
 
 
 def _prepare(job: _Job, folder: Path, copy: Path, replayers: Sequence[Replayer]) -> None:
-    """Copy a script that may run; else say why not."""
-    kind = job.program.kind
+    """Copy a program that may run; else say why not."""
     try:
         job.plans = trusted(job.program, folder, replayers)
     except OSError as error:
         job.outcomes = [Outcome("refused", why=(error.strerror or str(error)).lower())]
+        return
     except (ForeignProgramError, NotAPlanError) as error:
         job.outcomes = [Outcome("refused", why=cut_end(printable(str(error)), _LONGEST))]
+        return
+    needed = max((plan.bytes for plan in job.plans), default=0)
+    if job.program.kind in _NOT_RUN:
+        job.outcomes = [_NOT_RUN[job.program.kind]]
+    elif needed > (memory := memory_bytes()):
+        why = f"its tensors need {needed / 1e9:,.1f} GB, and this machine has {memory / 1e9:,.1f} GB"
+        job.outcomes = [Outcome("not run", why=why)]
     else:
-        if kind in _NOT_RUN:
-            job.outcomes = [_NOT_RUN[kind]]
-            return
-        needed = max((bytes_together(plan.arguments) for plan in job.plans), default=0)
-        if needed > (there_is := memory_bytes()):
-            told = f"its tensors need {needed / 1e9:,.1f} GB, and this machine has {there_is / 1e9:,.1f} GB"
-            job.outcomes = [Outcome("not run", why=told)]
-            return
-        job.copy, job.trace = copy, copy.with_suffix(".json")
+        job.copy = copy
         job.copy.write_text(job.program.source)
 
 
-def _ran(jobs: Sequence[_Job], python: str, there: Path, timeout_s: float) -> Iterator[tuple[Ran, str]]:
-    scripts = ((job.copy, ("--profile", str(job.trace), *_OPTIONS)) for job in jobs if job.copy is not None)
-    for ran in run_scripts(scripts, python, there, timeout_s):
-        yield ran, ran.device
+def trusted(program: Program, folder: Path, replayers: Sequence[Replayer] = ()) -> tuple[ReplayPlan, ...]:
+    """The plans of a program that may run.
+
+    Args:
+        program: what the index says of it.
+        folder: where it is.
+        replayers: custom operations that it may call; it may import their modules.
+
+    Raises:
+        ForeignProgramError: it may not; says why.
+        NotAPlanError: the index has no plan of it.
+        OSError: it cannot be read.
+    """
+    plans = program.plans
+    modules = {module for one in replayers for module in one.imports}
+    for plan in plans if program.kind != "triton" else ():
+        if foreign := [module for module in plan.imports if module not in modules]:
+            raise ForeignProgramError(
+                f"it imports {', '.join(foreign)}; give the extension that says so: --extension FILE"
+            )
+        if refused := why_not(plan.op, plan.overload, [one.schema for one in replayers]):
+            raise ForeignProgramError(refused)
+    if _read(folder / program.file, source := program.source.encode()) != source:
+        raise ForeignProgramError("it is not what is written for its plan")
+    return plans
 
 
-def _outcomes(job: _Job, ran: Ran, device: str) -> Iterator[Outcome]:
-    """How each operation of a script compares."""
-    assert job.trace is not None
-    plans = job.plans
+def _read(path: Path, expected: bytes) -> bytes:
+    """The bytes of a file, up to one more than are expected; nothing that is no file is waited for."""
+    with os.fdopen(
+        os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb"
+    ) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ForeignProgramError("it is no file")
+        return file.read(len(expected) + 1)
+
+
+def _outcomes(job: _Job, ran: Ran) -> Iterator[Outcome]:
+    """How each operation of a program compares."""
     if ran.error:
         yield Outcome("failed", why=ran.error)
         return
@@ -164,11 +230,11 @@ def _outcomes(job: _Job, ran: Ran, device: str) -> Iterator[Outcome]:
     finally:
         job.trace.unlink(missing_ok=True)
     rows = outermost_ops(core).tolist()
-    if len(rows) != len(plans):
-        yield Outcome("other arguments", why=f"{len(rows)} operations are recorded, not {len(plans)}")
+    if len(rows) != len(job.plans):
+        yield Outcome("other arguments", why=f"{len(rows)} operations are recorded, not {len(job.plans)}")
         return
-    for plan, row in zip(plans, rows, strict=True):
-        yield compared(plan, observed(core, row), device != "cpu")
+    for plan, row in zip(job.plans, rows, strict=True):
+        yield compared(plan, observed(core, row), ran.device != "cpu")
 
 
 def _table(jobs: Sequence[_Job], notes: list[str]) -> Table:
@@ -188,7 +254,98 @@ def _table(jobs: Sequence[_Job], notes: list[str]) -> Table:
         for plan in [job.plans[at] if at < len(job.plans) else None]
     ]
     counts = Counter(str(one["outcome"]) for one in records)
-    told = ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common())
+    counted = ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common())
     meanings = [f"{outcome}: {OUTCOMES[outcome]}" for outcome in OUTCOMES if outcome in counts and outcome != "equal"]
-    title = f"Replayed and held against the trace: {told}" if told else "No scripts"
+    title = f"Replayed and held against the trace: {counted}" if counted else "No programs"
     return REPLAY_VERIFY.of_records(records, title, [*meanings, *notes])
+
+
+# --- one call ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One call in a trace: name of the op, its arguments, names of the ops and of the GPU work below it, in order."""
+
+    name: str
+    recorded: Recorded
+    children: tuple[str, ...] = ()
+    kernels: tuple[str, ...] = ()
+
+
+def observed(core: Core, row: int) -> Observed:
+    """The call of a row."""
+    around = around_at(core, row)
+    name = core.names[core.columns.name[row]]
+    return Observed(name, recorded_at(core, row), tuple(around.children), tuple(around.kernels))
+
+
+def outermost_ops(core: Core) -> Rows:
+    """Rows of the ops that no other op stands above, ascending."""
+    c = core.columns
+    ops = np.flatnonzero(c.kind == Kind.Op)
+    parents = c.parent[ops]
+    return ops[(parents < 0) | (c.kind[parents] != Kind.Op)]
+
+
+def compared(plan: ReplayPlan, seen: Observed, on_gpu: bool) -> Outcome:
+    """Hold a replayed call against what the trace says of the traced one.
+
+    Ops below it and kernels are compared if both ran on a GPU, or neither did.
+
+    Args:
+        plan: the call, with what was recorded of it.
+        seen: the replayed call.
+        on_gpu: whether it ran on a GPU.
+    """
+    traced = plan.traced
+    is_same_kind = on_gpu == bool(traced.kernels or traced.gpu)
+    is_known = is_same_kind and traced.uid >= 0
+    different = {"other arguments": _differing_arguments(plan, seen)}
+    if is_known:
+        different["other children"] = _differing_names(traced.children, seen.children, "op")
+    if is_known and on_gpu:
+        different["other kernel"] = _differing_names(traced.kernels, seen.kernels, "kernel")
+    parts = [OTHER if why else EQUAL for why in different.values()]
+    arguments, children, kernels = [*parts, UNKNOWN, UNKNOWN][:3]
+    assumed = "; ".join(plan.assumed)
+    outcome = "equal but assumed" if assumed else "equal"
+    if not is_same_kind:
+        outcome = "equal arguments"
+    outcome, why = next((one for one in different.items() if one[1]), (outcome, assumed))
+    return Outcome(outcome, arguments, children, kernels, why)
+
+
+def _differing_arguments(plan: ReplayPlan, seen: Observed) -> str:
+    """The first entry that differs; parts of which the trace has nothing at all are not compared."""
+    if plan.op != seen.name:
+        return f"{seen.name} ran"
+    names = [one.name for one in plan.arguments]
+    for part, word in _PARTS.items():
+        wanted, there = getattr(plan.recorded, part), getattr(seen.recorded, part)
+        if wanted and len(wanted) != len(there):
+            return f"{len(there)} arguments are recorded, not {len(wanted)}"
+        for at, (want, have) in enumerate(zip(wanted, there, strict=False)):
+            if want != have:
+                name = names[at] if at < len(names) else f"argument {at + 1}"
+                return f"{word} of {name}: {_text(have)}, not {_text(want)}"
+    return ""
+
+
+def _differing_names(expected: Sequence[str], found: Sequence[str], word: str) -> str:
+    """The first place at which two sequences of names part."""
+    for at, (want, have) in enumerate(zip(expected, found, strict=False)):
+        if want != have:
+            return f"{word} {at + 1} of {len(expected)}: {_text(have)}, not {_text(want)}"
+    if len(expected) != len(found):
+        longer, verb = (expected, "is missing") if len(expected) > len(found) else (found, "is too many")
+        return f"{word} {min(len(expected), len(found)) + 1}: {_text(longer[min(len(expected), len(found))])} {verb}"
+    return ""
+
+
+def _text(value: Any) -> str:
+    return cut_end(value if isinstance(value, str) else str(_as_lists(value)), _LONGEST_VALUE) or "nothing"
+
+
+def _as_lists(value: Any) -> Any:
+    return [_as_lists(one) for one in value] if isinstance(value, tuple) else value

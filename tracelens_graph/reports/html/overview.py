@@ -14,8 +14,8 @@ from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.document import Facts, Finding, facts, peaks
-from tracelens_graph.reports.html.drawn import cause_label
-from tracelens_graph.reports.html.names import clean
+from tracelens_graph.reports.html.names import LONGEST_LINE, clean
+from tracelens_graph.reports.html.timeline import cause_class, cause_label
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.tables.table import Table
 
@@ -26,7 +26,6 @@ _BUSY = {
 }
 """Rows of the timeline that are no idle time -> label and class."""
 
-_LONGEST = 2000
 _USUAL = ("histogram_bins", "models")
 """Options that are given where nobody asked for anything."""
 
@@ -46,21 +45,20 @@ def overview(
     held = inventory(w.core)
     narrowed = f"only {about.window}" if about.window else ""
     return {
-        "title": clean(f"{narrowed}: {about.source}" if narrowed else about.source, _LONGEST),
-        "heading": clean(": ".join(filter(None, (narrowed, heading(replace(about, window=""))))), _LONGEST),
-        "window": clean(about.window, _LONGEST),
-        "damage": clean(about.damage, _LONGEST),
+        "title": clean(f"{narrowed}: {about.source}" if narrowed else about.source, LONGEST_LINE),
+        "window": clean(about.window, LONGEST_LINE),
+        "damage": clean(about.damage, LONGEST_LINE),
         "findings": [
             {
-                "topic": finding.topic, "severity": finding.severity, "text": clean(finding.text, _LONGEST),
+                "topic": finding.topic, "severity": finding.severity, "text": clean(finding.text, LONGEST_LINE),
                 "uid": _uid(finding.evidence), "try": [clean(one) for one in finding.suggestions],
-                "ask": clean(complete(finding.ask_next) if finding.ask_next else "", _LONGEST),
+                "ask": clean(complete(finding.ask_next) if finding.ask_next else "", LONGEST_LINE),
             }
             for finding in findings
         ],
         "parts": parts(w),
         "memory": [clean(one) for one in peaks(tables["memory_summary"])] if "memory_summary" in tables else [],
-        "dearest": _largest(tables.get("top_ops")),
+        "top_ops": _largest(tables.get("top_ops")),
         "steps": _steps(tables) if len(w.gpu_rows) else [],
         "facts": [[label, clean(value)] for label, value in recorded(facts(w.core), held)],
         "of_window": [[label, clean(value)] for label, value in in_window(w)],
@@ -74,6 +72,12 @@ def overview(
     }  # fmt: skip
 
 
+def heading_of(about: Facts) -> str:
+    """What stands above a report: the window, if it is of one, and then what the whole is."""
+    narrowed = f"only {about.window}" if about.window else ""
+    return clean(": ".join(filter(None, (narrowed, heading(replace(about, window=""))))), LONGEST_LINE)
+
+
 def parts(w: Window) -> list[dict[str, Any]]:
     """What the GPU's span is made of: work, and idle time by cause; of several devices added up. In ns."""
     devices, device = np.unique(w.core.columns.device[w.gpu_rows], return_inverse=True)
@@ -83,7 +87,7 @@ def parts(w: Window) -> list[dict[str, Any]]:
     found = [{"label": label, "class": of, "ns": int(times[kind].sum())} for kind, (label, of) in _BUSY.items()]
     idle = idle_parts(w).parts.sum(axis=1)
     found += [
-        {"label": f"idle: {cause_label(cause)}", "class": f"idle-{cause.name}", "ns": int(idle[cause])}
+        {"label": f"idle: {cause_label(cause)}", "class": f"idle-{cause_class(cause)}", "ns": int(idle[cause])}
         for cause in sorted(Cause, key=lambda cause: -int(idle[cause]))
     ]
     return [part for part in found if part["ns"]]
@@ -94,7 +98,11 @@ def _largest(table: Table | None) -> dict[str, Any]:
     if table is None:
         return {"rows": [], "notes": []}
     rows = [{**row, "name": clean(row["name"]), "mostly_in": clean(row["mostly_in"] or "")} for row in table.records()]
-    return {"title": clean(table.title or "", _LONGEST), "rows": rows, "notes": [clean(note) for note in table.notes]}
+    return {
+        "title": clean(table.title or "", LONGEST_LINE),
+        "rows": rows,
+        "notes": [clean(note) for note in table.notes],
+    }
 
 
 def _steps(tables: Mapping[str, Table]) -> list[dict[str, Any]]:

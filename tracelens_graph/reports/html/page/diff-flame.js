@@ -1,327 +1,291 @@
 // @ts-check
 // The flame graph of two call trees as one: width is time, colour is what became of it.
-class DiffPalette extends Palette {
-  constructor() {
-    super(["less", "same", "more"], []);
-  }
+import { clipped, cssColor, inkOn, mixed, rgbOf } from "./canvas.js";
+import { DiffShow } from "./diff-show.js";
+import { choice, el, put } from "./dom.js";
+import { FlameGraph } from "./flame-graph.js";
+import { gridOf } from "./grid.js";
+import { columnsOf } from "./planes.js";
+import { Show } from "./show.js";
+import { Stack } from "./stacks.js";
 
-  // The colour of a change, from -1 (half the time or less) over 0 (equal) to 1 (twice as much or more).
-  of(change) {
-    const end = this.colors[change < 0 ? 0 : 2],
-      share = Math.min(Math.abs(change), 1);
-    return this.colors[1].map((value, k) => Math.round(value + (end[k] - value) * share));
-  }
+/** @typedef {import("./page-diff.js").DiffPage} DiffPage */
+/** @typedef {import("./stacks.js").Box} Box */
 
-  static ink([r, g, b]) {
-    return 0.299 * r + 0.587 * g + 0.114 * b > 130 ? "#000" : "#fff";
-  }
-}
+/** @type {[string, string][]} */
+const WIDTHS = [
+  ["both", "the larger of both"],
+  ["b", "time of B"],
+  ["a", "time of A"],
+];
+/** @type {("parent" | "name" | "first" | "frame" | "side" | "place" | "ns" | "count" | "uid")[]} */
+const COLUMNS = ["parent", "name", "first", "frame", "side", "place", "ns", "count", "uid"];
+// Of frames in both, in A only, in B only: signs, and which way their stripes, 8 pixels apart, fall.
+const SIGNS = ["", "− ", "+ "];
+const STRIPE = 8;
 
-class DiffFlame extends Flame {
-  static WIDTHS = { both: "the larger of both", b: "time of B", a: "time of A" };
-  static SIGNS = ["", "− ", "+ "];
-  // Stripes, 8 pixels apart, that fall or rise.
-  static STRIPE = 8;
+// The colour of a change, from -1 (half the time or less) over 0 (equal) to 1 (twice as much or more).
+/** @param {number} change */
+const changeColor = (change) =>
+  mixed(rgbOf("same"), rgbOf(change < 0 ? "less" : "more"), Math.min(Math.abs(change), 1));
 
-  constructor(app) {
-    super(app, "Difference flame graph of GPU time");
-  }
+const legend = () => {
+  /** @param {string} side */
+  const only = (side) => el("span.key", el(`i.swatch.only-${side}`), `only in ${side.toUpperCase()}`);
+  return el(
+    "span.scale",
+    el("span", "½ or less"),
+    el("i.ramp", { role: "img", "aria-label": "Blue: B takes less; grey: equal; orange: B takes more" }),
+    el("span", "2 × or more"),
+    only("a"),
+    only("b"),
+  );
+};
 
-  start(trace) {
-    this.trace = trace;
-    this.zoomed = -1;
+// The frames of both sides, which are the same, with what is each side's.
+/** @param {Record<"parent" | "name" | "first" | "frame" | "side" | "ns" | "count" | "uid", Numbers>} columns */
+const sidesOf = ({ name, first, frame, side, ns, count, uid, ...columns }) => {
+  const parent = columns.parent.map((value) => value - 1),
+    a = new Stack(parent, name, first),
+    b = new Stack(parent, name, first);
+  for (let i = 0; i < frame.length; i++) (side[i] ? b : a).add(frame[i], ns[i], count[i], uid[i]);
+  return [a.summed(), b.summed()];
+};
+
+export class DiffFlame extends FlameGraph {
+  static LABEL = "Difference flame graph of GPU time";
+
+  /** @param {DiffPage} app @param {HTMLElement} root @param {DiffPage["trace"]} trace */
+  constructor(app, root, trace) {
+    const columns = columnsOf(trace.columns, "diff", COLUMNS),
+      sides = sidesOf(columns);
+    super(root, trace, sides[0]);
+    this.app = app;
+    this.sides = sides;
+    this.parts = columns;
+    /** @type {Map<number, Set<number>>} place -> the frames that hold work of it */
+    this.framesOf = new Map();
+    this.parts.frame.forEach((/** @type {number} */ frame, /** @type {number} */ i) => {
+      const place = this.parts.place[i],
+        frames = this.framesOf.get(place) ?? new Set();
+      this.framesOf.set(place, frames.add(frame));
+    });
+    /** @type {Pair} */
+    this.matchedNs = [0, 0];
+    /** @type {number[]} the frames of the table */
+    this.listed = [];
+    this.back = cssColor("back");
     this.options = { width: "both", byTime: false, collapsed: true };
-    this.read(trace.columns);
-    const widths = el(
-      "select",
-      { "aria-label": "Width", onchange: () => this.set({ width: widths.value }) },
-      ...Object.entries(DiffFlame.WIDTHS).map(([name, says]) => el("option", { value: name }, says)),
-    );
-    this.widths = widths;
-    this.stage(
-      el("label", {}, "width: ", widths),
+    this.widths = choice("Width", WIDTHS, (width) => this.set({ width }));
+    put(
+      this.controls,
+      el("label", "width: ", this.widths),
       this.check("byTime", "in the order of calls"),
       this.check("collapsed", "collapse chains"),
-      this.legend(),
+      legend(),
+      this.matched,
     );
     this.compute();
   }
 
-  legend() {
-    const only = (side) =>
-      el("span", { class: "key" }, el("i", { class: `swatch only-${side}` }), `only in ${side.toUpperCase()}`);
-    return el(
-      "span",
-      { class: "scale" },
-      el("span", {}, "½ or less"),
-      el("i", { class: "ramp", role: "img", "aria-label": "Blue: B takes less; grey: equal; orange: B takes more" }),
-      el("span", {}, "2 × or more"),
-      only("a"),
-      only("b"),
-    );
-  }
-
-  // Both sides with the same frames, and which frames hold work of which place.
-  read(columns) {
-    const read = (part) => columns[`diff.${part}`];
-    const parent = Int32Array.from(read("parent"), (value) => value - 1),
-      name = read("name"),
-      first = read("first");
-    this.sides = [0, 1].map(() => Stacks.empty(parent, name, first, parent.length));
-    const frame = read("frame"),
-      side = read("side"),
-      place = read("place"),
-      ns = read("ns"),
-      count = read("count"),
-      uid = read("uid");
-    this.parts = { frame, side, place, ns, count };
-    this.framesOf = new Map();
-    for (let i = 0; i < frame.length; i++) {
-      const made = this.sides[side[i]],
-        at = frame[i];
-      made.own[at] += ns[i];
-      made.count[at] += count[i];
-      if (ns[i] > made.most[at]) [made.most[at], made.uid[at]] = [ns[i], uid[i]];
-      if (!this.framesOf.has(place[i])) this.framesOf.set(place[i], new Set());
-      this.framesOf.get(place[i]).add(at);
-    }
-    this.sides.forEach(Stacks.summed);
-  }
-
   compute() {
     const [a, b] = this.sides,
-      { width } = this.options;
-    const made = Stacks.empty(a.parent, a.name, a.first, a.n);
+      { width } = this.options,
+      made = new Stack(a.parent, a.name, a.first);
     for (let frame = 0; frame < a.n; frame++) {
-      made.own[frame] =
-        width === "a" ? a.own[frame] : width === "b" ? b.own[frame] : Math.max(a.own[frame], b.own[frame]);
+      const both = Math.max(a.own[frame], b.own[frame]);
+      made.own[frame] = width === "a" ? a.own[frame] : width === "b" ? b.own[frame] : both;
     }
-    this.made = Stacks.summed(made);
-    this.widths.value = width;
-    this.refresh();
+    this.widths.value = String(width);
+    this.refresh(made.summed());
+  }
+
+  recolor() {
+    this.back = cssColor("back");
+    super.recolor();
+  }
+
+  // Time of both sides in a frame.
+  /** @param {number} frame @returns {Pair} */
+  both(frame) {
+    const [a, b] = this.sides;
+    return [a.total[frame], b.total[frame]];
   }
 
   // 1: only in A, 2: only in B, 0: in both.
+  /** @param {number} frame */
   only(frame) {
     const [a, b] = this.sides;
     return !b.count[frame] ? 1 : !a.count[frame] ? 2 : 0;
   }
 
+  /** @param {number} frame */
   change(frame) {
-    const [a, b] = this.sides,
+    const [a, b] = this.both(frame),
       only = this.only(frame);
     if (only) return only === 1 ? -1 : 1;
-    if (a.total[frame] === b.total[frame]) return 0;
-    if (!a.total[frame] || !b.total[frame]) return a.total[frame] ? -1 : 1;
-    return Math.max(-1, Math.min(1, Math.log2(b.total[frame] / a.total[frame])));
+    if (a === b) return 0;
+    if (!a || !b) return a ? -1 : 1;
+    return Math.max(-1, Math.min(1, Math.log2(b / a)));
   }
 
-  difference(frame) {
-    return this.sides[1].total[frame] - this.sides[0].total[frame];
+  /** @param {number} frame @param {number} kid */
+  joins(frame, kid) {
+    return this.sides.every((one) => one.total[frame] === one.total[kid] && one.count[frame] === one.count[kid]);
   }
 
-  isApart() {
-    return false;
+  // A frame of one side only is striped.
+  /** @param {CanvasRenderingContext2D} context @param {Box} box @param {[number, number, number, number]} place */
+  fill(context, { chain }, ...place) {
+    const frame = chain[chain.length - 1],
+      only = this.only(frame),
+      color = changeColor(this.change(frame)),
+      [x, y, width, height] = place;
+    context.fillStyle = `rgb(${color})`;
+    context.fillRect(...place);
+    if (only && width > 3)
+      clipped(context, place, () => {
+        const [from, to] = only === 1 ? [y, y + height] : [y + height, y];
+        context.globalAlpha *= 0.32;
+        context.strokeStyle = this.back;
+        context.lineWidth = 2;
+        context.beginPath();
+        for (let at = x - height; at < x + width + height; at += STRIPE) {
+          context.moveTo(at, from);
+          context.lineTo(at + height, to);
+        }
+        context.stroke();
+      });
+    return inkOn(color, 130);
   }
 
-  palette() {
-    return new DiffPalette();
-  }
-
-  draw() {
-    const { sides } = this;
-    const joins = (frame, kid) =>
-      sides.every((one) => one.total[frame] === one.total[kid] && one.count[frame] === one.count[kid]);
-    this.options.joins = joins;
-    super.draw();
-    this.outline();
-  }
-
-  fill(context, palette, box, x, y, width, height) {
-    const frame = box.chain[box.chain.length - 1],
-      only = this.only(frame);
-    const color = palette.of(this.change(frame));
-    context.fillStyle = `rgb(${color.join(",")})`;
-    context.fillRect(x, y, width, height);
-    if (only && width > 3) this.stripe(context, palette, only === 1 ? 1 : -1, x, y, width, height);
-    return DiffPalette.ink(color);
-  }
-
-  stripe(context, palette, way, x, y, width, height) {
-    context.save();
-    context.beginPath();
-    context.rect(x, y, width, height);
-    context.clip();
-    context.globalAlpha *= 0.32;
-    context.strokeStyle = palette.backCss;
-    context.lineWidth = 2;
-    context.beginPath();
-    for (let at = x - height; at < x + width + height; at += DiffFlame.STRIPE) {
-      context.moveTo(at, way > 0 ? y : y + height);
-      context.lineTo(at + height, way > 0 ? y + height : y);
-    }
-    context.stroke();
-    context.restore();
-  }
-
+  /** @param {CanvasRenderingContext2D} context @param {number[]} chain @param {number} room */
   fitted(context, chain, room) {
-    const sign = DiffFlame.SIGNS[this.only(chain[chain.length - 1])];
+    const sign = SIGNS[this.only(chain[chain.length - 1])];
     return sign + super.fitted(context, chain, room - 8 * sign.length);
   }
 
   // Whether a frame is the selected one, or holds work of the selected place.
+  /** @param {number} frame */
   isChosen(frame) {
-    return this.app.place ? !!this.framesOf.get(this.app.place - 1)?.has(frame) : frame === this.app.frame;
+    const { place, frame: selected } = this.app;
+    return place ? !!this.framesOf.get(place - 1)?.has(frame) : frame === selected;
   }
 
-  outline() {
-    if (!this.width || !this.boxes) return;
-    const context = this.canvas.getContext("2d"),
-      { textCss } = this.palette();
-    context.strokeStyle = textCss;
-    context.lineWidth = 2;
-    for (const { chain, x, width, row } of this.boxes) {
-      if (!chain.some((frame) => this.isChosen(frame))) continue;
-      const left = x * this.width;
-      context.strokeRect(left + 1, row * Flame.ROW + 1, Math.max(width * this.width - 3, 1), Flame.ROW - 3);
-    }
+  /** @param {Box} box */
+  isMarked({ chain }) {
+    return chain.some((frame) => this.isChosen(frame));
   }
 
   // Zoom to the lowest frame around all work of a place.
+  /** @param {number} number */
   revealPlace(number) {
-    let common = null;
-    for (const frame of this.framesOf.get(number - 1) || []) {
-      const path = this.path(this.made.parent[frame]);
-      if (!common) common = path;
-      else {
-        const end = common.findIndex((one, k) => path[k] !== one);
-        if (end >= 0) common = common.slice(0, end);
-      }
-    }
-    this.zoomed = common?.length ? common[common.length - 1] : -1;
-    this.draw();
-    this.listFrames();
+    const paths = Array.from(this.framesOf.get(number - 1) ?? [], (frame) => this.made.path(this.made.parent[frame])),
+      [shortest = [], ...others] = paths.sort((a, b) => a.length - b.length),
+      end = shortest.findIndex((one, k) => others.some((path) => path[k] !== one));
+    this.zoomTo((end < 0 ? shortest : shortest.slice(0, end)).at(-1) ?? -1);
   }
 
+  /** @param {number} frame */
   reveal(frame) {
-    this.zoomed = this.made.total[frame] > 0 ? frame : -1;
-    this.draw();
-    this.listFrames();
+    this.zoomTo(this.made.total[frame] > 0 ? frame : -1);
   }
 
-  // Work in a frame by place: {place, ns: [a, b]}, the largest change first.
+  // Work in a frame by place, the largest change first.
+  /** @param {number} frame */
   placesIn(frame) {
-    const inside = new Uint8Array(this.made.n),
-      found = new Map(),
-      { parts } = this;
+    const { made, parts } = this,
+      inside = new Uint8Array(made.n);
+    /** @type {Map<number, Pair>} */
+    const found = new Map();
     inside[frame] = 1;
-    for (let at = frame + 1; at < this.made.n; at++) {
-      const above = this.made.parent[at];
-      if (above >= 0 && inside[above]) inside[at] = 1;
-    }
+    for (let at = frame + 1; at < made.n; at++) if (made.parent[at] >= 0 && inside[made.parent[at]]) inside[at] = 1;
     for (let i = 0; i < parts.frame.length; i++) {
       if (!inside[parts.frame[i]]) continue;
-      const number = parts.place[i] + 1;
-      if (!found.has(number)) found.set(number, [0, 0]);
-      found.get(number)[parts.side[i]] += parts.ns[i];
+      const ns = found.get(parts.place[i] + 1) ?? [0, 0];
+      ns[parts.side[i]] += parts.ns[i];
+      found.set(parts.place[i] + 1, ns);
     }
-    return [...found]
-      .map(([place, ns]) => ({ place, ns }))
-      .sort((one, other) => Math.abs(other.ns[1] - other.ns[0]) - Math.abs(one.ns[1] - one.ns[0]));
+    return Array.from(found, ([place, ns]) => ({ place, ns })).sort(
+      (one, other) => Math.abs(other.ns[1] - other.ns[0]) - Math.abs(one.ns[1] - one.ns[0]),
+    );
   }
 
+  /** @param {number} frame */
   chosen(frame) {
     this.app.selectFrame(frame);
   }
 
-  tellMatched() {
-    const { trace } = this;
-    const ns = trace.lit ? this.sides.map((one) => Stacks.matched(one, trace.lit)) : [0, 0];
-    this.matchedNs = ns;
-    const here = this.zoomed < 0 ? [] : this.sides.map((one) => Stacks.matched(one, trace.lit ?? [], this.zoomed));
-    const inFrame = here.length ? `${DiffShow.both(...here)} in this frame, in all ` : "";
-    this.matched.textContent = trace.lit ? `matched: ${inFrame}${DiffShow.both(...ns)}` : "";
+  showMatched() {
+    const { lit } = this.trace,
+      [a, b] = this.sides;
+    this.matchedNs = [a.matched(lit), b.matched(lit)];
+    const here = this.zoomed < 0 ? null : DiffShow.both([a.matched(lit, this.zoomed), b.matched(lit, this.zoomed)]),
+      inFrame = here ? `${here} in this frame, in all ` : "";
+    this.matched.textContent = lit ? `matched: ${inFrame}${DiffShow.both(this.matchedNs)}` : "";
   }
 
   wholeSays() {
-    return `GPU time ${DiffShow.both(...this.sides.map((one) => one.sum))}`;
+    const [a, b] = this.sides;
+    return `GPU time ${DiffShow.both([a.sum, b.sum])}`;
   }
 
+  /** @param {number} frame */
   shareSays(frame) {
-    return DiffShow.change(this.difference(frame));
+    return DiffShow.change(this.both(frame));
   }
 
   // What is said of a frame, line by line.
-  tells(frame) {
-    const [a, b] = this.sides,
-      only = this.only(frame);
+  /** @param {number} frame @returns {Lines} */
+  saysOf(frame) {
+    const only = this.only(frame),
+      ns = this.both(frame),
+      [a, b] = this.sides.map((one) => one.count[frame]);
     return [
-      [
-        "",
-        only
-          ? `only in ${this.app.letters[only - 1]}: ${Show.span(this.sides[only - 1].total[frame])}`
-          : DiffShow.both(a.total[frame], b.total[frame]),
-      ],
+      ["", only ? `only in ${this.app.letters[only - 1]}: ${Show.span(ns[only - 1])}` : DiffShow.both(ns)],
       [
         "dim",
-        a.count[frame] === b.count[frame]
-          ? `${Show.count(a.count[frame])} GPU ${a.count[frame] === 1 ? "event" : "events"} on either side`
-          : `${Show.count(a.count[frame])} -> ${Show.count(b.count[frame])} GPU events`,
+        a === b
+          ? `${Show.count(a)} GPU ${a === 1 ? "event" : "events"} on either side`
+          : `${Show.count(a)} -> ${Show.count(b)} GPU events`,
       ],
     ];
   }
 
-  says(box) {
-    const { names } = this.trace.body;
-    return [
-      ...Flame.few(box.chain).map((one) => ["name", one < 0 ? "…" : names[this.made.name[one]]]),
-      ...this.tells(box.chain[0]),
-    ];
+  /** @param {Box} box */
+  says({ chain }) {
+    return [...this.names(chain), ...this.saysOf(chain[0])];
   }
 
-  listFrames() {
-    super.listFrames();
-    this.grid.content.isMarked = (row) => this.isChosen(this.inside[row][0]);
-    this.grid.fill(true);
-  }
-
-  frameColumns(inside) {
-    this.inside = inside;
+  /** @param {[number, number][]} inside */
+  frameTable(inside) {
     const { made, trace } = this,
       [a, b] = this.sides;
-    const ms = (heading, value, more = {}) => ({
-      heading,
-      unit: "ms",
-      kind: "number",
-      digits: 3,
-      ...more,
-      cells: inside.map(([frame]) => value(frame) / 1e6),
-    });
-    const whole = (heading, value) => ({ heading, kind: "number", digits: 0, cells: inside.map(value) });
-    const uid = (heading, one) => ({
-      heading,
-      kind: "id",
-      cells: inside.map(([frame]) => (one.uid[frame] < 0 ? null : one.uid[frame])),
-    });
-    return [
-      { heading: "frame", kind: "text", cells: inside.map(([frame]) => trace.body.names[made.name[frame]]) },
-      ms("A", (frame) => a.total[frame]),
-      ms("B", (frame) => b.total[frame]),
-      ms("change", (frame) => this.difference(frame), { number: DiffShow.signed }),
-      {
-        heading: "change",
-        unit: "%",
-        kind: "number",
-        digits: 1,
-        number: DiffShow.signed,
-        cells: inside.map(([frame]) => (a.total[frame] ? (100 * this.difference(frame)) / a.total[frame] : null)),
-      },
-      { heading: "only in", kind: "text", cells: inside.map(([frame]) => ["", "A", "B"][this.only(frame)]) },
-      whole("events A", ([frame]) => a.count[frame]),
-      whole("events B", ([frame]) => b.count[frame]),
-      uid("longest in A", a),
-      uid("longest in B", b),
-      whole("depth", ([, depth]) => depth),
-    ];
+    this.listed = inside.map(([frame]) => frame);
+    /** @param {number} frame */
+    const change = (frame) => b.total[frame] - a.total[frame];
+    /** @param {number} uid */
+    const known = (uid) => (uid < 0 ? null : uid);
+    const table = gridOf(inside, [
+      ["frame", "text", ([frame]) => trace.body.names[made.name[frame]]],
+      ["A", "number", ([frame]) => a.total[frame] / 1e6, "ms", 3],
+      ["B", "number", ([frame]) => b.total[frame] / 1e6, "ms", 3],
+      ["change", "number", ([frame]) => change(frame) / 1e6, "ms", 3, { number: DiffShow.signed }],
+      [
+        "change",
+        "number",
+        ([frame]) => (a.total[frame] ? (100 * change(frame)) / a.total[frame] : null),
+        "%",
+        1,
+        { number: DiffShow.signed },
+      ],
+      ["only in", "text", ([frame]) => ["", "A", "B"][this.only(frame)]],
+      ["events A", "number", ([frame]) => a.count[frame], "", 0],
+      ["events B", "number", ([frame]) => b.count[frame], "", 0],
+      ["longest in A", "id", ([frame]) => known(a.uid[frame])],
+      ["longest in B", "id", ([frame]) => known(b.uid[frame])],
+      ["depth", "number", ([, depth]) => depth, "", 0],
+    ]);
+    return { ...table, isMarked: (/** @type {number} */ row) => this.isChosen(this.listed[row]) };
   }
 }

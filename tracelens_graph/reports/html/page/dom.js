@@ -1,116 +1,121 @@
 // @ts-check
-// Elements, and numbers as people read them. Whatever comes of a trace is set as text, never as markup.
-/** @type {(id: string) => any} */
-const byId = (id) => document.getElementById(id);
+// Elements of a page. Whatever comes of a trace is set as text, never as markup.
 
-/** @type {(tag: string, props?: Record<string, any>, ...inside: any[]) => any} */
-const el = (tag, props = {}, ...inside) => {
-  const made = document.createElement(tag);
+/** @param {string} id */
+export const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+
+// Append what is there: of lists all, of texts their letters.
+/** @param {Element} node @param {Child[]} inside */
+export const put = (node, ...inside) => {
+  for (const one of inside) {
+    if (Array.isArray(one)) put(node, ...one);
+    else if (one != null && one !== false) node.append(one instanceof Node ? one : String(one));
+  }
+};
+
+/** @param {Element} node @param {Child[]} inside */
+export const refill = (node, ...inside) => {
+  node.replaceChildren();
+  put(node, ...inside);
+};
+
+/** @param {HTMLElement | SVGElement} node @param {Props} props */
+const set = (node, props) => {
   for (const [key, value] of Object.entries(props)) {
     if (value == null) continue;
-    if (key === "class") made.className = value;
-    else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (key in made && key !== "role" && key !== "list") made[key] = value;
-    else made.setAttribute(key, value);
+    if (key === "fill") node.style.setProperty("--fill", `var(--${value})`);
+    else if (key.startsWith("on")) node.addEventListener(key.slice(2), /** @type {EventListener} */ (value));
+    else if (node instanceof HTMLElement && key in node && key !== "role") Object.assign(node, { [key]: value });
+    else node.setAttribute(key, String(value));
   }
-  made.append(...inside.filter((one) => one != null).map((one) => (one instanceof Node ? one : String(one))));
-  return made;
 };
 
-const actButton = (text, act) => el("button", { type: "button", onclick: act }, text);
+// An element: its tag with classes behind dots, then what it has, if anything, and what is in it.
+/**
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag | `${Tag}.${string}`} what
+ * @param {Props | Child} [props]
+ * @param {Child[]} inside
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
+export const el = (what, props, ...inside) => {
+  const [tag, ...classes] = what.split("."),
+    made = document.createElement(tag),
+    isProps = props?.constructor === Object;
+  if (classes.length) made.className = classes.join(" ");
+  if (isProps) set(made, /** @type {Props} */ (props));
+  put(made, isProps ? null : /** @type {Child} */ (props), inside);
+  return /** @type {HTMLElementTagNameMap[Tag]} */ (made);
+};
 
-/** @type {(tag: string, props?: Record<string, any>, ...inside: any[]) => any} */
-const svg = (tag, props = {}, ...inside) => {
+/**
+ * @template {keyof SVGElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Props} props
+ * @param {Child[]} inside
+ * @returns {SVGElementTagNameMap[Tag]}
+ */
+export const svg = (tag, props, ...inside) => {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [key, value] of Object.entries(props)) {
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (value != null) made.setAttribute(key, value);
-  }
-  made.append(...inside.filter((one) => one != null));
+  set(made, props);
+  put(made, ...inside);
   return made;
 };
 
-const Show = {
-  /** @type {[string, number][]} */
-  UNITS: [
-    ["s", 1e9],
-    ["ms", 1e6],
-    ["µs", 1e3],
-    ["ns", 1],
-  ],
+/** @param {string} text @param {(event: MouseEvent) => unknown} act @param {Props} [props] */
+export const button = (text, act, props = {}) => el("button", { type: "button", onclick: act, ...props }, text);
 
-  count: (n) => n.toLocaleString("en-US"),
-
-  // A span in the unit that leaves one to three digits before the point.
-  span(ns) {
-    const [unit, size] = Show.UNITS.find(([, one]) => Math.abs(ns) >= one) || Show.UNITS[3];
-    return `${(ns / size).toLocaleString("en-US", { minimumFractionDigits: size > 1 ? 3 : 0, maximumFractionDigits: 3 })} ${unit}`;
-  },
-
-  // Bytes in the unit that leaves one to four digits before the point.
-  bytes: (bytes) => Show.bytesAs(bytes, bytes, 2),
-
-  // The same in the unit that suits another number of bytes: that of the greatest one beside it.
-  bytesAs(bytes, other, digits) {
-    const power = Show.power(other);
-    const unit = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"][power];
-    return `${(bytes / 1024 ** power).toLocaleString("en-US", { minimumFractionDigits: power ? digits : 0, maximumFractionDigits: power ? digits : 0 })} ${unit}`;
-  },
-
-  // Of 1024: 0 for bytes, 1 for KiB.
-  power: (bytes) => Math.min(Math.floor(Math.log2(Math.max(Math.abs(bytes), 1)) / 10), 5),
-
-  // A moment, in ms from the zero of Perfetto UI, to the nanosecond.
-  moment: (ns) => `${(ns / 1e6).toLocaleString("en-US", { minimumFractionDigits: 6, maximumFractionDigits: 6 })} ms`,
-
-  percent: (part, whole) => `${whole ? ((100 * part) / whole).toFixed(1) : "0.0"} %`,
-
-  number: (value, digits) =>
-    value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }),
-
-  // A name within a room: first goes what all such names begin with.
-  LEAD: /^(?:autograd::engine::evaluate_function: |(?:\w+::)+|nccl\w*?Kernel_)(?=.)/,
-
-  // Of modules of one class, the number is what tells them apart.
-  label(text, room) {
-    if (text.length <= room) return text;
-    const [number] = /^[A-Z]\w*(_\d+)$/.exec(text)?.slice(1) ?? [];
-    if (!number) return Show.cut(text.replace(Show.LEAD, ""), room);
-    const head = room - number.length - 1;
-    return head < 0 ? "" : `${head < 3 ? "" : text.slice(0, head)}…${number}`;
-  },
-
-  cut: (text, room) => (text.length <= room ? text : room < 3 ? "" : `${text.slice(0, room - 1)}…`),
+// A list to choose from: value -> what it says.
+/** @param {string} label @param {[string | number, string][]} options @param {(value: string) => void} chosen */
+export const choice = (label, options, chosen) => {
+  const made = el("select", { "aria-label": label });
+  made.addEventListener("change", () => chosen(made.value));
+  put(
+    made,
+    options.map(([value, says]) => el("option", { value }, says)),
+  );
+  return made;
 };
 
-// A plain table under a caption. headings: [text, whether it is a number]; rows: elements of the body.
-const plainTable = (caption, headings, rows) =>
+// What a colour means.
+/** @param {string} fill @param {Child[]} text */
+export const key = (fill, ...text) => el("span.key", el("i.swatch", { fill }), text);
+
+// A bar that fills a share of its place.
+/** @param {number} share @param {Props} [props] */
+export const filled = (share, props = {}) => {
+  const made = el("i", props);
+  made.style.width = `${100 * share}%`;
+  return made;
+};
+
+// A plain table under a caption. headings: text, and whether numbers are below it.
+/** @param {string} caption @param {[string, boolean][]} headings @param {Child} rows */
+export const plainTable = (caption, headings, rows) =>
   el(
     "figure",
-    {},
-    el("figcaption", {}, caption),
+    el("figcaption", caption),
     el(
-      "table",
-      { class: "plain" },
+      "table.plain",
       el(
         "thead",
-        {},
         el(
           "tr",
-          {},
-          ...headings.map(([text, isNumber]) => el("th", { scope: "col", class: isNumber ? "number" : "" }, text)),
+          headings.map(([text, isNumber]) => el(isNumber ? "th.number" : "th", { scope: "col" }, text)),
         ),
       ),
-      el("tbody", {}, ...rows),
+      el("tbody", rows),
     ),
   );
 
-const Tip = {
-  timer: 0,
-
+export const Tip = {
+  /** @param {{ clientX: number, clientY: number }} event @param {Lines} lines */
   at(event, lines) {
     const tip = byId("tip");
-    tip.replaceChildren(...lines.map(([kind, text]) => el("div", { class: kind }, text)));
+    refill(
+      tip,
+      lines.map(([of, text]) => el("div", { class: of }, text)),
+    );
     tip.hidden = false;
     const { width, height } = tip.getBoundingClientRect();
     const x = event.clientX + 14,
@@ -118,63 +123,43 @@ const Tip = {
     tip.style.left = `${Math.max(4, x + width > innerWidth - 4 ? event.clientX - width - 10 : x)}px`;
     tip.style.top = `${Math.max(4, y + height > innerHeight - 4 ? event.clientY - height - 10 : y)}px`;
   },
+
   hide() {
     byId("tip").hidden = true;
   },
+
+  // What hovering over an element shows.
+  /** @param {() => Lines} says @returns {Props} */
+  of: (says) => ({ onpointermove: (event) => Tip.at(event, says()), onpointerleave: Tip.hide }),
 };
 
-// Keys that zoom a view around the pointer, and move it.
-const zoomKeys = (view) => {
-  const middle = view.mouse ?? view.width / 2;
-  return {
-    w: () => view.zoom(0.7, middle),
-    s: () => view.zoom(1 / 0.7, middle),
-    a: () => view.pan(-0.15),
-    d: () => view.pan(0.15),
-    ArrowLeft: () => view.pan(-0.15),
-    ArrowRight: () => view.pan(0.15),
-  };
-};
-
-// The wheel zooms a view around the pointer, and moves it with shift or sideways.
-const moveByWheel = (element, view) =>
-  element.addEventListener(
-    "wheel",
-    (event) => {
-      event.preventDefault();
-      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-        view.pan((event.deltaX || event.deltaY) / view.width);
-      } else view.zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY / 300))), event.offsetX);
-    },
-    { passive: false },
-  );
+let announcing = 0;
 
 // Copy a text, and say so for a moment: on the button that was pressed, and to who cannot see it.
-const copyText = async (text, button) => {
+/** @param {string} text @param {EventTarget | null} pressed */
+export const copyText = async (text, pressed) => {
   let isCopied = true;
   try {
     await navigator.clipboard.writeText(text);
   } catch {
+    // A file that was opened from disk may have no clipboard of its own.
     const area = el("textarea", { value: text });
     document.body.append(area);
     area.select();
     isCopied = document.execCommand("copy");
     area.remove();
   }
-  const told = byId("told");
-  told.textContent = isCopied ? "copied" : "could not be copied";
-  button.dataset.told = told.textContent;
-  clearTimeout(Tip.timer);
-  Tip.timer = setTimeout(() => {
-    told.textContent = "";
-    for (const one of document.querySelectorAll("[data-told]")) one.removeAttribute("data-told");
+  const announced = byId("announced");
+  announced.textContent = isCopied ? "copied" : "could not be copied";
+  /** @type {HTMLElement} */ (pressed).dataset.announced = announced.textContent;
+  clearTimeout(announcing);
+  announcing = setTimeout(() => {
+    announced.textContent = "";
+    for (const one of document.querySelectorAll("[data-announced]")) one.removeAttribute("data-announced");
   }, 1200);
 };
 
 // A command that a click copies.
-const command = (text) =>
-  el(
-    "button",
-    { type: "button", class: "snippet", title: "Copy", onclick: (event) => copyText(text, event.currentTarget) },
-    text,
-  );
+/** @param {string} text */
+export const command = (text) =>
+  button(text, (event) => copyText(text, event.currentTarget), { class: "snippet", title: "Copy" });

@@ -1,49 +1,90 @@
 // @ts-check
 // The events of the trace, and what is asked of them.
-class Trace {
+import { el, key } from "./dom.js";
+import { Show } from "./show.js";
+
+// Classes of GPU work, which come first.
+const GPU_CLASSES = 9;
+
+export class Trace {
+  /** @type {Uint8Array | null} for each name whether it is lit; null for all */
+  lit = null;
+  /** @type {Map<number, number> | null} */
+  uids = null;
+  /** @type {{ of: Int32Array, list: Int32Array } | null} */
+  launches = null;
+
+  /** @param {ReportBody} body @param {Unpacked} unpacked */
   constructor(body, { events, levels, columns }) {
-    Object.assign(this, events);
+    this.n = events.n;
+    this.first = events.first;
+    this.start = events.start;
+    this.dur = events.dur;
+    this.uid = events.uid;
+    this.name = events.name;
+    this.parent = events.parent;
+    this.level = events.level;
+    this.lane = events.lane;
+    this.args = events.args;
+    this.depth = events.depth;
+    this.lanes = events.lanes;
+    this.low = events.low;
+    this.high = events.high;
     this.levels = levels;
     this.columns = columns;
     this.body = body;
     this.classOf = columns["name.class"];
-    this.lit = null;
   }
 
-  part(e) {
-    return ["host", "note", "gpu", "idle"].find((part, k, all) => e < (k < 3 ? this.first[all[k + 1]] : this.n));
-  }
-
+  /** @param {number} e */
   end(e) {
     return this.start[e] + this.dur[e];
   }
 
+  /** @param {number} e */
   text(e) {
     return e >= this.first.idle ? `idle: ${this.body.causes[this.name[e]].name}` : this.body.names[this.name[e]];
   }
 
+  /** @param {number} e */
   short(e) {
     return e >= this.first.idle ? this.body.causes[this.name[e]].name : this.shortName(this.name[e]);
   }
 
+  /** @param {number} name */
   shortName(name) {
     return this.body.shorts[name] ?? this.body.names[name];
   }
 
   // Position among the colours: classes of names, then causes of idle time.
+  /** @param {number} e */
   color(e) {
     return e >= this.first.idle ? this.body.classes.length + this.name[e] : this.classOf[this.name[e]];
   }
 
+  // Names of all colours, in the order of their positions.
+  get colors() {
+    return [...this.body.classes, ...this.body.causes.map((cause) => `idle-${cause.class}`)];
+  }
+
+  /** @param {number} e */
   className(e) {
     return e >= this.first.idle ? "idle" : this.body.classes[this.classOf[this.name[e]]];
   }
 
+  // Whether an event is as bright as it can be.
+  /** @param {number} e */
+  isLit(e) {
+    return !this.lit || e >= this.first.idle || !!this.lit[this.name[e]];
+  }
+
+  /** @param {number} e */
   arguments(e) {
     const args = e < this.first.note ? this.args[e] : 0;
     return args ? this.body.arguments[args - 1] : "";
   }
 
+  /** @param {number} uid */
   ofUid(uid) {
     if (!this.uids) {
       this.uids = new Map();
@@ -52,6 +93,8 @@ class Trace {
     return this.uids.get(uid) ?? -1;
   }
 
+  // The calls around an event, the outermost first.
+  /** @param {number} e */
   above(e) {
     const found = [];
     for (let up = this.parent[e]; up >= 0; up = this.parent[up]) found.push(up);
@@ -59,17 +102,17 @@ class Trace {
   }
 
   // One past the last call below one of the host.
+  /** @param {number} e */
   past(e) {
     let at = e + 1;
-    const end = this.first.note,
-      depth = this.depth[e];
-    while (at < end && this.depth[at] > depth) at++;
+    while (at < this.first.note && this.depth[at] > this.depth[e]) at++;
     return at;
   }
 
   // GPU events that the subtree of a call launches, by launch.
+  /** @param {number} e */
   launched(e) {
-    if (e >= this.first.note) return [];
+    if (e >= this.first.note) return new Int32Array();
     if (!this.launches) {
       const { gpu, idle } = this.first;
       const of = new Int32Array(this.first.note + 1);
@@ -80,10 +123,12 @@ class Trace {
       for (let k = gpu; k < idle; k++) if (this.parent[k] >= 0) list[next[this.parent[k]]++] = k;
       this.launches = { of, list };
     }
-    return this.launches.list.subarray(this.launches.of[e], this.launches.of[this.past(e)]);
+    const { of, list } = this.launches;
+    return list.subarray(of[e], of[this.past(e)]);
   }
 
   // The call of the host that is nearest to a moment, of several the innermost; -1 without any.
+  /** @param {number} time */
   nearestCall(time) {
     let best = -1,
       bestFar = Infinity;
@@ -94,17 +139,17 @@ class Trace {
     return best;
   }
 
+  /** @param {number} e */
   laneOf(e) {
     return this.lanes[this.lane[e]];
   }
 
   // The classes of the GPU's work.
   gpuClasses() {
-    const used = new Set();
-    for (let e = this.first.gpu; e < this.first.idle; e++) used.add(this.className(e));
-    return used;
+    return this.classesOf(this.name.subarray(this.first.gpu, this.first.idle));
   }
 
+  /** @param {Numbers} names */
   classesOf(names) {
     return new Set(Array.from(new Set(names), (name) => this.body.classes[this.classOf[name]]));
   }
@@ -113,13 +158,15 @@ class Trace {
   moduleClasses() {
     const { names, classes } = this.body,
       module = classes.indexOf("module"),
-      known = new Map(),
       before = names.length;
+    /** @type {Map<string, number>} */
+    const known = new Map();
     const found = Int32Array.from(names, (_, name) => {
       if (this.classOf[name] !== module) return name;
-      const text = this.shortName(name).replace(/_\d+$/, "");
-      if (!known.has(text)) known.set(text, before + known.size);
-      return known.get(text);
+      const text = this.shortName(name).replace(/_\d+$/, ""),
+        number = known.get(text) ?? before + known.size;
+      known.set(text, number);
+      return number;
     });
     for (const text of known.keys()) names.push(text);
     this.classOf = Int32Array.from(names, (_, name) => (name < before ? this.classOf[name] : module));
@@ -128,88 +175,123 @@ class Trace {
 
   // The causes of idle time, those with most of it first.
   idleCauses() {
-    const ns = new Map();
-    for (let e = this.first.idle; e < this.n; e++) ns.set(this.name[e], (ns.get(this.name[e]) ?? 0) + this.dur[e]);
-    return [...ns.keys()].sort((a, b) => ns.get(b) - ns.get(a)).map((cause) => this.body.causes[cause]);
+    const ns = new Float64Array(this.body.causes.length);
+    for (let e = this.first.idle; e < this.n; e++) ns[this.name[e]] += this.dur[e];
+    const causes = [...ns.keys()].filter((cause) => ns[cause] > 0).sort((a, b) => ns[b] - ns[a]);
+    return causes.map((cause) => this.body.causes[cause]);
   }
 
   // The colours of the GPU's work, of some classes, and of causes of idle time.
+  /** @param {Set<string>} used @param {Cause[]} [causes] */
   legend(used, causes = []) {
-    const key = (of, text) => el("span", { class: "key" }, el("i", { class: `swatch c-${of}` }), text);
     return el(
-      "span",
-      { class: "legend" },
-      ...this.body.classes
-        .slice(0, 9)
+      "span.legend",
+      this.body.classes
+        .slice(0, GPU_CLASSES)
         .filter((one) => used.has(one))
         .map((one) => key(one, one)),
-      ...causes.map((one, k) => key(`idle-${one.class}`, `${k ? "" : "idle: "}${one.name}`)),
+      causes.map((one, k) => key(`idle-${one.class}`, `${k ? "" : "idle: "}${one.name}`)),
     );
   }
 
-  shown(ns) {
+  // What all colours mean, behind a button.
+  allColors() {
+    const { classes, causes } = this.body,
+      idle = new Map(causes.map((one) => [one.class, one.class === "unknown" ? "unknown, and others" : one.name]));
+    return el(
+      "details.columns.colors",
+      el("summary", "Colours"),
+      el(
+        "div.choices",
+        el("b", "GPU"),
+        classes.slice(0, GPU_CLASSES).map((one) => key(one, one)),
+        el("b", "host"),
+        ["module", "op", "python", "call", "annotation", "step"].map((one) =>
+          key(one, { python: "Python", call: "call of the runtime" }[one] ?? one),
+        ),
+        el("b", "idle: what the host did"),
+        [...idle].map(([of, text]) => key(`idle-${of}`, text)),
+      ),
+    );
+  }
+
+  // A moment, as Perfetto UI counts it.
+  /** @param {number} ns */
+  moment(ns) {
     return Show.moment(ns + this.body.lead_ns);
   }
 
-  // What hovering says, as [class, text].
+  /** @param {number} ns */
+  momentMs(ns) {
+    return (ns + this.body.lead_ns) / 1e6;
+  }
+
+  // What hovering says.
+  /** @param {number} e @returns {Lines} */
   says(e) {
+    /** @type {Lines} */
     const lines = [
       ["name", this.text(e)],
-      ["", `${Show.span(this.dur[e])}, from ${this.shown(this.start[e])}`],
+      ["", `${Show.span(this.dur[e])}, from ${this.moment(this.start[e])}`],
     ];
     const lane = this.laneOf(e).title;
     if (e >= this.first.idle) {
-      lines.push(["dim", this.body.causes[this.name[e]].meaning], ["dim", `${lane}; ends with uid ${this.uid[e]}`]);
-      return lines;
+      const { meaning } = this.body.causes[this.name[e]];
+      return [...lines, ["dim", meaning], ["dim", `${lane}; ends with uid ${this.uid[e]}`]];
     }
     if (this.arguments(e)) lines.push(["", this.arguments(e)]);
     lines.push(["dim", `${this.className(e)}, ${lane}, uid ${this.uid[e]}`]);
-    if (e >= this.first.gpu) {
-      const op = this.above(e).findLast((one) => this.className(one) === "op");
-      if (op >= 0) lines.push(["", `of ${this.text(op)} ${this.arguments(op)}`]);
-      lines.push(...this.place(e));
-      if (this.parent[e] < 0) lines.push(["dim", "no launch in the trace"]);
-      else lines.push(["dim", `begins ${Show.span(this.start[e] - this.start[this.parent[e]])} after its launch`]);
-    } else {
-      lines.push(...this.place(e));
-      const launched = this.launched(e);
-      if (launched.length) {
-        let sum = 0;
-        for (const k of launched) sum += this.dur[k];
-        const events = launched.length === 1 ? "GPU event" : "GPU events";
-        lines.push(["", `launches ${Show.count(launched.length)} ${events}, ${Show.span(sum)}`]);
-      }
-    }
-    return lines;
+    if (e < this.first.gpu) return [...lines, ...this.place(e), ...this.saysLaunched(e)];
+    const op = this.above(e).findLast((one) => this.className(one) === "op");
+    if (op !== undefined) lines.push(["", `of ${this.text(op)} ${this.arguments(op)}`]);
+    const launch = this.parent[e],
+      after = launch < 0 ? "" : `begins ${Show.span(this.start[e] - this.start[launch])} after its launch`;
+    return [...lines, ...this.place(e), ["dim", after || "no launch in the trace"]];
   }
 
-  // Where in the program an event is called: line of Python and path of modules, as [class, text].
+  /** @param {number} e @returns {Lines} */
+  saysLaunched(e) {
+    const launched = this.launched(e),
+      sum = launched.reduce((ns, one) => ns + this.dur[one], 0);
+    if (!launched.length) return [];
+    const events = launched.length === 1 ? "GPU event" : "GPU events";
+    return [["", `launches ${Show.count(launched.length)} ${events}, ${Show.span(sum)}`]];
+  }
+
+  // Where in the program an event is called: line of Python and path of modules.
+  /** @param {number} e */
   place(e) {
     const above = this.above(e),
-      found = [];
-    const frames = above.filter((one) => this.className(one) === "python" && this.text(one).includes("): "));
+      frames = above.filter((one) => this.className(one) === "python" && this.text(one).includes("): "));
+    /** @type {Lines} */
+    const found = [];
     // The innermost line that is not PyTorch's own: the one that can be changed.
     const line = frames.findLast((one) => !/(^|\/)torch\//.test(this.text(one))) ?? frames.at(-1);
-    if (line >= 0 && !["python", "module"].includes(this.className(e))) found.push(["", `at ${this.short(line)}`]);
+    if (line !== undefined && !["python", "module"].includes(this.className(e)))
+      found.push(["", `at ${this.short(line)}`]);
     if (!frames.length && this.hasPython && [e, ...above].some((one) => this.text(one).startsWith("autograd::engine")))
       found.push(["dim", "no line recorded: launched by autograd"]);
-    const modules = above.filter((one) => this.className(one) === "module").map((one) => this.short(one));
-    if (modules.length) found.push(["dim", Show.cut(modules.join(" › "), 200)]);
-    return found;
+    return [...found, ...this.modulesAround(above)];
+  }
+
+  // The path of modules among calls.
+  /** @param {number[]} calls @returns {Lines} */
+  modulesAround(calls) {
+    const modules = calls.filter((one) => this.className(one) === "module").map((one) => this.short(one));
+    return modules.length ? [["dim", Show.cut(modules.join(" › "), 200)]] : [];
   }
 
   // Whether the trace has frames of Python at all.
   get hasPython() {
-    const python = this.body.classes.indexOf("python");
-    return this.classOf.includes(python);
+    return this.classOf.includes(this.body.classes.indexOf("python"));
   }
 
   // Light up names, for each 0 or 1; null for all. Gives the events that have one of them, by start.
+  /** @param {Uint8Array | null} lit */
   light(lit) {
-    this.lit = lit;
-    if (!lit) return [];
     const found = [];
-    for (let e = 0; e < this.first.idle; e++) if (this.lit[this.name[e]]) found.push(e);
+    this.lit = lit;
+    if (lit) for (let e = 0; e < this.first.idle; e++) if (lit[this.name[e]]) found.push(e);
     return found.sort((a, b) => this.start[a] - this.start[b]);
   }
 }

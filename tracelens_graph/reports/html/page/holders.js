@@ -1,96 +1,110 @@
 // @ts-check
 // Who held the memory of a device at its peak: by module, op or line of Python, as bars.
-class Holders {
-  static MOST = 200;
-  // Column of the table of the peak -> how it is asked for.
-  static WAYS = { module_path: "by module", class: "by class of module", op: "by op", line: "by line" };
-  static BEFORE = "(before the recording)";
+import { button, choice, el, filled, put, refill } from "./dom.js";
+import { Show } from "./show.js";
 
-  constructor(memory, place) {
-    this.memory = memory;
+/** @typedef {import("./events.js").Trace} Trace */
+/** @typedef {import("./moments.js").Device} Device */
+
+const MOST = 200;
+// Column of the table of the peak -> how it is asked for.
+const WAYS = { module_path: "by module", class: "by class of module", op: "by op", line: "by line" };
+const BEFORE = "(before the recording)";
+
+// Of a path that has no room its end, which says most.
+/** @param {string} path @param {number} room */
+const endOf = (path, room) => {
+  if (path.length <= room) return path;
+  const parts = path.split("/");
+  let end = parts.pop() ?? "";
+  while (parts.length && parts[parts.length - 1].length + end.length + 3 <= room) end = `${parts.pop()}/${end}`;
+  return parts.length ? `…/${end}` : end;
+};
+
+export class Holders {
+  // The way that is chosen, and how they are asked for.
+  way = "module_path";
+  ways = Object.keys(WAYS);
+
+  /** @param {HTMLElement} place @param {Trace} trace @param {Device[]} devices */
+  constructor(place, trace, devices) {
     this.place = place;
-    this.way = "module_path";
-    this.table = memory.trace.body.tables.find((one) => one.name === "memory_peak");
+    this.trace = trace;
+    this.devices = devices;
+    this.device = devices[0];
+    this.table = trace.body.tables.find((one) => one.name === "memory_peak");
     this.title = el("h2");
-    this.says = el("p", { class: "dim" });
-    this.bars = el("div", { class: "bars", tabIndex: 0 });
-    this.ways = Object.entries(Holders.WAYS).map(([way, label]) =>
-      el("button", { type: "button", "aria-pressed": way === this.way, onclick: () => this.by(way) }, label),
-    );
-    const device = el(
-      "select",
-      { "aria-label": "Device", onchange: () => this.show(memory.devices[Number(device.value)]) },
-      ...memory.devices.map((one, k) => el("option", { value: k }, one.title)),
-    );
-    this.choice = device;
-    place.append(
-      this.title,
-      this.says,
-      el("div", { class: "bar" }, memory.devices.length > 1 ? device : null, ...this.ways),
-      this.bars,
-    );
-    this.show(memory.devices[0]);
+    this.says = el("p.dim");
+    this.bars = el("div.bars", { tabIndex: 0 });
+    this.buttons = Object.entries(WAYS).map(([way, label]) => button(label, () => this.by(way)));
+    /** @type {[number, string][]} */
+    const titles = devices.map(({ title }, k) => [k, title]);
+    this.choice = choice("Device", titles, (k) => this.show(devices[Number(k)]));
+    put(place, this.title, this.says, el("div.bar", devices.length > 1 && this.choice, this.buttons), this.bars);
+    this.by(this.way);
+    this.show(this.device);
   }
 
+  /** @param {string} way */
   by(way) {
     this.way = way;
-    Object.keys(Holders.WAYS).forEach((one, k) => this.ways[k].setAttribute("aria-pressed", one === way));
+    this.ways.forEach((one, k) => this.buttons[k].setAttribute("aria-pressed", String(one === way)));
     this.draw();
   }
 
+  /** @param {Device} device */
   show(device) {
     const { time, allocated, reserved, peak, title } = device;
     this.device = device;
-    this.choice.value = this.memory.devices.indexOf(device);
+    this.choice.value = String(this.devices.indexOf(device));
     this.title.textContent = `Held at the peak of ${title}`;
-    const unused = reserved ? reserved[peak] - allocated[peak] : 0;
-    this.says.textContent = [
-      `${Show.bytes(allocated[peak])} allocated at ${this.memory.trace.shown(time[peak])}.`,
-      reserved
-        ? `${Show.bytes(reserved[peak])} reserved; ${Show.bytes(unused)} of it (${Show.percent(unused, reserved[peak])}) not allocated: fragments, and what is kept for later.`
-        : "",
-    ]
-      .filter(Boolean)
-      .join(" ");
+    const says = [`${Show.bytes(allocated[peak])} allocated at ${this.trace.moment(time[peak])}.`];
+    if (reserved) {
+      const unused = reserved[peak] - allocated[peak];
+      says.push(
+        `${Show.bytes(reserved[peak])} reserved; ${Show.bytes(unused)} of it (${Show.percent(unused, reserved[peak])}) not allocated: fragments, and what is kept for later.`,
+      );
+    }
+    this.says.textContent = says.join(" ");
     this.draw();
   }
 
-  column(name) {
-    if (name === "class") {
-      const module = this.column("module_path");
-      return (row) => module(row).replace(/_\d+(?=\/|$)/g, "");
-    }
-    const found = this.table.columns.find((one) => one.name === name);
-    return (row) => (found.kind === "text" ? (found.texts[found.cells[row]] ?? "") : found.cells[row]);
+  // What a row of the table has, as text or as a number.
+  /** @param {string} name */
+  text(name) {
+    const column = this.table?.columns.find((one) => one.name === name);
+    return (/** @type {number} */ row) => column?.texts?.[Number(column.cells[row])] ?? "";
   }
 
-  // What is held by name: {name, bytes, uid of the largest part}, the greatest first.
+  /** @param {string} name */
+  number(name) {
+    const column = this.table?.columns.find((one) => one.name === name);
+    return (/** @type {number} */ row) => Number(column?.cells[row] ?? -1);
+  }
+
+  // What is held by name, with the uid of the largest part, the greatest first.
   sums() {
+    /** @type {Map<string, { name: string, bytes: number, most: number, uid: number }>} */
     const found = new Map();
-    if (!this.table) return [];
-    const device = this.column("device"),
-      module = this.column("module_path"),
-      name = this.column(this.way),
-      bytes = this.column("bytes"),
-      uid = this.column("uid");
-    for (let row = 0; row < this.table.rows; row++) {
+    const [device, module, bytes, uid] = [
+      this.text("device"),
+      this.text("module_path"),
+      this.number("bytes"),
+      this.number("uid"),
+    ];
+    const name =
+      this.way === "class"
+        ? (/** @type {number} */ row) => module(row).replace(/_\d+(?=\/|$)/g, "")
+        : this.text(this.way);
+    for (let row = 0; row < (this.table?.rows ?? 0); row++) {
       if (device(row) !== this.device.title) continue;
-      const text = module(row) === Holders.BEFORE ? Holders.BEFORE : name(row) || "(none)";
-      const one = found.get(text) ?? { name: text, bytes: 0, most: -Infinity, uid: null };
+      const text = module(row) === BEFORE ? BEFORE : name(row) || "(none)",
+        one = found.get(text) ?? { name: text, bytes: 0, most: -Infinity, uid: -1 };
       one.bytes += bytes(row);
-      if (bytes(row) > one.most) Object.assign(one, { most: bytes(row), uid: uid(row) });
+      if (bytes(row) > one.most) [one.most, one.uid] = [bytes(row), uid(row)];
       found.set(text, one);
     }
     return [...found.values()].sort((a, b) => b.bytes - a.bytes);
-  }
-
-  // Of a path that has no room its end, which tells most.
-  static end(path, room) {
-    if (path.length <= room) return path;
-    const parts = path.split("/");
-    let end = parts.pop();
-    while (parts.length && parts.at(-1).length + end.length + 3 <= room) end = `${parts.pop()}/${end}`;
-    return parts.length ? `…/${end}` : end;
   }
 
   draw() {
@@ -98,22 +112,21 @@ class Holders {
       whole = this.device.allocated[this.device.peak],
       most = Math.max(...sums.map((one) => one.bytes), 1),
       room = (this.place.clientWidth - 180) * 0.09;
-    this.bars.replaceChildren(
-      ...sums.slice(0, Holders.MOST).map((one) => {
-        const fill = el("i", { class: "fill c-allocated" });
-        fill.style.width = `${(100 * Math.max(one.bytes, 0)) / most}%`;
-        return el(
-          "div",
-          { class: "holder", title: one.name },
-          one.uid == null || one.uid < 0
-            ? el("span", { class: "label" }, Holders.end(one.name, room))
-            : el("a", { class: "label", href: `#uid=${one.uid}` }, Holders.end(one.name, room)),
-          el("span", { class: "track" }, fill),
-          el("span", { class: "number" }, Show.bytes(one.bytes)),
-          el("span", { class: "number dim" }, Show.percent(one.bytes, whole)),
-        );
-      }),
-      ...(sums.length ? [] : [el("p", { class: "dim" }, "Who held it was not recorded.")]),
+    refill(
+      this.bars,
+      sums
+        .slice(0, MOST)
+        .map(({ name, bytes, uid }) =>
+          el(
+            "div.holder",
+            { title: name },
+            uid < 0 ? el("span.label", endOf(name, room)) : el("a.label", { href: `#uid=${uid}` }, endOf(name, room)),
+            el("span.track", filled(Math.max(bytes, 0) / most, { class: "fill", fill: "allocated" })),
+            el("span.number", Show.bytes(bytes)),
+            el("span.number.dim", Show.percent(bytes, whole)),
+          ),
+        ),
+      sums.length ? null : el("p.dim", "Who held it was not recorded."),
     );
   }
 }

@@ -1,171 +1,180 @@
 // @ts-check
 // Memory over time: what the allocator of each device held, its peak, and who held it then. The time is the timeline's.
-class Memory {
-  static HIGH = 260;
-  static LOW = 110;
-  // Pixels around a point within which a change is what is pointed at.
-  static NEAR = 5;
-  // Share of what is allocated that has to change for an axis from zero.
-  static FLAT = 0.03;
+import { Palette, TimeView, clipped, cssColor, fit } from "./canvas.js";
+import { button, el, key, put } from "./dom.js";
+import { AXIS, GUTTER, drawAxis } from "./drawing.js";
+import { Grid } from "./grid.js";
+import { Holders } from "./holders.js";
+import { Moments } from "./moments.js";
+import { Show } from "./show.js";
 
-  // devices: [{title, n, all, reserved}], n moments each, one device behind the other in the columns.
-  constructor(app, devices) {
+/** @typedef {import("./app.js").App} App */
+/** @typedef {import("./events.js").Trace} Trace */
+/** @typedef {import("./moments.js").Device} Device */
+/** @typedef {import("./timeline.js").Timeline} Timeline */
+
+// Heights of a picture.
+const HIGH = 260;
+const LOW = 110;
+// Pixels around a point within which a change is what is pointed at, and moments that are tried.
+const NEAR = 5;
+const MOST_TRIED = 5000;
+// Share of what is allocated that has to change for an axis from zero.
+const FLAT = 0.03;
+
+/** @typedef {Device & { place: HTMLElement, plot: any }} Drawn */
+
+export class Memory extends TimeView {
+  static NAME = "memory";
+  static TITLE = "Memory";
+  static LABEL = "Memory over time";
+
+  // Height of a picture; the next list.
+  each = 0;
+  listing = 0;
+
+  /** @param {App} app @param {HTMLElement} root @param {Trace} trace @param {Timeline} timeline @param {MemoryTitle[]} titles */
+  constructor(app, root, trace, timeline, titles) {
+    super(timeline.view);
     this.app = app;
-    this.told = devices;
-    this.root = el("section", {
-      class: "memory",
-      id: "view-memory",
-      role: "tabpanel",
-      "aria-label": "Memory over time",
-    });
-  }
-
-  start(trace) {
+    this.root = root;
     this.trace = trace;
-    this.devices = Moments.read(this.told, trace.columns);
+    this.timeline = timeline;
+    /** @type {Drawn[]} */
+    this.devices = Moments.read(titles, trace.columns).map((device) => ({
+      ...device,
+      place: el("div.chart"),
+      plot: null,
+    }));
     // Where nothing but the last percents changes, they are what there is to see.
-    this.isFromZero = this.devices.some((one) => {
-      const change = one.allocated[one.peak] - one.lowest;
-      return !change || change > one.most * Memory.FLAT;
+    this.isFromZero = this.devices.some(({ allocated, peak, lowest, most }) => {
+      const change = allocated[peak] - lowest;
+      return !change || change > most * FLAT;
     });
-    this.status = el("span", { class: "dim" });
-    this.strip = el("canvas", { class: "strip", role: "img", "aria-label": "Time, as on the timeline" });
-    this.charts = el("div", { class: "charts" }, this.strip);
-    this.held = el("div", { class: "held" });
-    this.list = el("div", { class: "twin" });
-    const button = (text, title, act) => el("button", { type: "button", title, onclick: act }, text);
-    this.root.append(
+    this.palette = new Palette([]);
+    this.status = el("span.dim");
+    this.strip = el("canvas.strip", { role: "img", "aria-label": "Time, as on the timeline" });
+    this.charts = el(
+      "div.charts",
+      this.strip,
+      this.devices.map((device) => this.row(device)),
+    );
+    const held = el("div.held"),
+      list = el("div.twin");
+    const zero = el("input", {
+      type: "checkbox",
+      checked: this.isFromZero,
+      onchange: () => {
+        this.isFromZero = zero.checked;
+        this.draw();
+      },
+    });
+    put(
+      root,
       el(
-        "div",
-        { class: "bar" },
-        button("All", "The whole trace (0)", () => this.move(trace.low, trace.high)),
-        button("Selection", "Zoom to the selection (f)", () => this.key("f")),
-        el(
-          "label",
-          {},
-          el("input", {
-            type: "checkbox",
-            checked: this.isFromZero,
-            onchange: (event) => {
-              this.isFromZero = event.target.checked;
-              this.draw();
-            },
-          }),
-          "from zero",
-        ),
+        "div.bar",
+        button("All", () => this.show(trace.low, trace.high), { title: "The whole trace (0)" }),
+        button("Selection", () => this.key("f"), { title: "Zoom to the selection (f)" }),
+        el("label", zero, "from zero"),
         this.status,
         el(
-          "span",
-          { class: "legend" },
-          el("span", { class: "key" }, el("i", { class: "swatch c-allocated" }), "allocated"),
-          this.devices.some((one) => one.reserved)
-            ? el("span", { class: "key" }, el("i", { class: "swatch c-reserved" }), "reserved, not allocated")
-            : null,
+          "span.legend",
+          key("allocated", "allocated"),
+          this.devices.some((one) => one.reserved) && key("reserved", "reserved, not allocated"),
         ),
       ),
       this.charts,
-      el("div", { class: "below" }, this.held, this.list),
+      el("div.below", held, list),
     );
-    for (const device of this.devices) this.charts.append(this.row(device));
-    this.holders = new Holders(this, this.held);
-    this.grid = new Grid(this.list, "Allocations and releases in view");
-    new ResizeObserver(() => this.resize()).observe(this.charts);
+    this.holders = new Holders(held, trace, this.devices);
+    this.grid = new Grid(list, "Allocations and releases in view");
+    new ResizeObserver(() => this.shown()).observe(this.charts);
   }
 
+  /** @param {Drawn} device */
   row(device) {
-    device.place = el("div", { class: "chart" });
-    const { time, allocated, reserved, peak } = device;
+    const { title, place, time, allocated, reserved, peak } = device,
+      most = Show.bytes(allocated[peak]);
     return el(
-      "div",
-      { class: "device" },
+      "div.device",
       el(
-        "div",
-        { class: "about" },
-        el("b", { title: device.title }, device.title),
-        el("span", { class: "dim" }, "peak"),
-        el(
-          "button",
-          {
-            type: "button",
-            class: "link",
-            title: `Zoom to the peak (p), at ${this.trace.shown(time[peak])}`,
-            "aria-label": `${Show.bytes(allocated[peak])}: zoom to the peak of ${device.title}`,
-            onclick: () => this.zoomToPeak(device),
-          },
-          Show.bytes(allocated[peak]),
-        ),
-        reserved ? el("span", { class: "dim" }, `of ${Show.bytes(reserved[peak])} reserved`) : null,
+        "div.about",
+        el("b", { title }, title),
+        el("span.dim", "peak"),
+        button(most, () => this.zoomToPeak(device), {
+          class: "link",
+          title: `Zoom to the peak (p), at ${this.trace.moment(time[peak])}`,
+          "aria-label": `${most}: zoom to the peak of ${title}`,
+        }),
+        reserved && el("span.dim", `of ${Show.bytes(reserved[peak])} reserved`),
       ),
-      device.place,
+      place,
     );
-  }
-
-  get view() {
-    return this.app.timeline.view;
   }
 
   // Move in time, here and on the timeline.
-  move(from, to) {
-    this.app.timeline.show(from, to);
+  /** @param {number} from @param {number} to */
+  show(from, to) {
+    this.timeline.show(from, to);
     this.draw();
   }
 
-  zoom(factor, x) {
-    const { from, to } = this.view,
-      at = from + (x / this.width) * (to - from);
-    this.move(at - (at - from) * factor, at + (to - at) * factor);
-  }
-
-  pan(share) {
-    const { from, to } = this.view;
-    this.move(from + share * (to - from), to + share * (to - from));
-  }
-
+  /** @param {Device} device */
   zoomToPeak(device) {
     const { from, to } = this.view,
       at = device.time[device.peak],
       wide = Math.min(to - from, (this.trace.high - this.trace.low) / 10) / 2;
-    this.move(at - wide, at + wide);
+    this.show(at - wide, at + wide);
     this.holders.show(device);
   }
 
-  resize() {
-    const width = this.charts.clientWidth - Timeline.GUTTER,
+  shown() {
+    const width = this.charts.clientWidth - GUTTER,
       height = this.root.clientHeight * 0.5;
-    if (width <= 0 || height <= 0 || !this.trace) return;
-    const each = Math.max(Memory.LOW, Math.min(Memory.HIGH, (height - Timeline.AXIS) / this.devices.length));
+    if (width <= 0 || height <= 0) return;
+    const each = Math.max(LOW, Math.min(HIGH, (height - AXIS) / this.devices.length));
     this.holders.draw();
-    if (width === this.width && each === this.each) return this.draw();
-    Object.assign(this, { width, each });
-    this.recolor();
+    if (width === this.width && each === this.each) this.draw();
+    else {
+      this.width = width;
+      this.each = each;
+      this.recolor();
+    }
   }
 
   recolor() {
-    if (!this.width || this.root.hidden) {
-      this.width = 0; // drawn anew once it is shown
-      return;
-    }
-    this.palette = new Palette(this.trace.body.classes, []);
+    if (this.root.hidden) this.width = 0; // drawn anew once it is shown
+    if (!this.width) return;
+    this.palette = new Palette([]);
     for (const device of this.devices) {
       device.plot?.destroy();
       device.plot = new uPlot(this.options(device), [[], [], []], device.place);
-      const canvas = device.place.querySelector("canvas");
-      canvas.setAttribute("role", "img");
-      canvas.setAttribute(
+      const canvas = device.place.querySelector("canvas"),
+        most = `at most ${Show.bytes(device.allocated[device.peak])} allocated`;
+      canvas?.setAttribute("role", "img");
+      canvas?.setAttribute(
         "aria-label",
-        `Memory of ${device.title} over time: at most ${Show.bytes(device.allocated[device.peak])} allocated. The table below it says the same.`,
+        `Memory of ${device.title} over time: ${most}. The table below it says the same.`,
       );
-      this.listen(device, device.plot.over);
+      device.plot.over.classList.add("movable");
+      this.listen(device.plot.over, {
+        hover: (x) => this.says(device, this.at(device, x)),
+        click: (x) => {
+          const { change, before, time } = this.at(device, x);
+          this.follow(device, change >= 0 ? change : before, time);
+        },
+      });
     }
     this.draw();
   }
 
+  // Of a picture that uPlot draws.
+  /** @param {Drawn} device */
   options(device) {
-    const style = getComputedStyle(document.documentElement),
-      color = (name) => style.getPropertyValue(`--${name}`).trim();
-    const stepped = uPlot.paths.stepped({ align: 1 });
+    const stepped = uPlot.paths.stepped({ align: 1 }),
+      series = { width: 1.5, paths: stepped, points: { show: false } };
     return {
-      width: this.width + Timeline.GUTTER,
+      width: this.width + GUTTER,
       height: this.each,
       padding: [10, 0, 6, 0],
       legend: { show: false },
@@ -178,206 +187,156 @@ class Memory {
       },
       scales: {
         x: { time: false, range: () => [this.view.from, this.view.to] },
-        y: { range: (_, low) => this.range(device, low) },
+        y: { range: (/** @type {unknown} */ _, /** @type {number | null} */ low) => this.range(device, low) },
       },
       axes: [
         { show: false },
         {
-          size: Timeline.GUTTER,
-          stroke: color("dim"),
+          size: GUTTER,
+          stroke: cssColor("dim"),
           font: "11px system-ui, sans-serif",
-          grid: { stroke: color("line"), width: 1 },
+          grid: { stroke: cssColor("line"), width: 1 },
           ticks: { show: false },
           gap: 6,
           space: 34,
           incrs: Array.from({ length: 52 }, (_, k) => 2 ** k),
-          values: (_, splits) => Moments.labels(splits),
+          values: (/** @type {unknown} */ _, /** @type {number[]} */ splits) => Moments.labels(splits),
         },
       ],
       series: [
         {},
-        {
-          stroke: color("allocated"),
-          fill: `${color("allocated")}40`,
-          width: 1.5,
-          paths: stepped,
-          points: { show: false },
-        },
-        { stroke: color("reserved"), width: 1.5, paths: stepped, points: { show: false }, show: !!device.reserved },
+        { ...series, stroke: cssColor("allocated"), fill: `${cssColor("allocated")}40` },
+        { ...series, stroke: cssColor("reserved"), show: !!device.reserved },
       ],
-      bands: device.reserved ? [{ series: [2, 1], fill: `${color("reserved")}40` }] : [],
-      hooks: { draw: [(plot) => this.mark(plot, device)] },
+      bands: device.reserved ? [{ series: [2, 1], fill: `${cssColor("reserved")}40` }] : [],
+      hooks: { draw: [() => this.mark(device)] },
     };
   }
 
+  // The ends of the axis of bytes.
+  /** @param {Drawn} device @param {number | null} low */
   range(device, low) {
     if (this.isFromZero || low == null) return [device.least, device.most * 1.1];
-    const shown = Moments.points(device, this.view.from, this.view.to, this.width, this.trace.high)[1];
-    const [least, most] = [Math.min(...shown), Math.max(...shown)],
+    const shown = this.points(device)[1],
+      [least, most] = [Math.min(...shown), Math.max(...shown)],
       margin = (most - least) * 0.1 || Math.max(most * 0.01, 1);
     return [least - margin, most + margin * 2];
   }
 
+  /** @param {Drawn} device */
+  points(device) {
+    return Moments.points(device, this.view, this.width, this.trace.high);
+  }
+
   draw() {
     if (!this.width || this.root.hidden) return;
-    const { from, to } = this.view;
-    this.drawStrip();
-    for (const device of this.devices) {
-      device.plot.setData(Moments.points(device, from, to, this.width, this.trace.high));
-    }
-    const all = this.trace.high - this.trace.low;
-    this.status.textContent = `${Show.span(to - from)} in view${to - from < all ? ` of ${Show.span(all)}` : ""}`;
+    const { trace, view, width } = this,
+      context = fit(this.strip, width, AXIS);
+    drawAxis(context, this.palette, width, trace.body.lead_ns, this);
+    for (const device of this.devices) device.plot.setData(this.points(device));
+    this.status.textContent = Show.inView(view, trace.high - trace.low);
     clearTimeout(this.listing);
     this.listing = setTimeout(() => this.listMoments(), 150);
   }
 
-  drawStrip() {
-    const ratio = window.devicePixelRatio || 1,
-      { strip, width, palette, trace, view } = this;
-    strip.width = Math.round(width * ratio);
-    strip.height = Math.round(Timeline.AXIS * ratio);
-    strip.style.width = `${width}px`;
-    strip.style.height = `${Timeline.AXIS}px`;
-    const context = strip.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    Drawing.axis({ context, palette, width, view, trace, x: (ns) => this.x(ns) });
-  }
-
-  x(ns) {
-    return ((ns - this.view.from) / (this.view.to - this.view.from)) * this.width;
-  }
-
   // The peak, and where the selection is.
-  mark(plot, device) {
-    const { ctx, bbox } = plot,
+  /** @param {Drawn} device */
+  mark(device) {
+    const { plot, time, allocated, peak } = device,
+      { bbox } = plot,
+      { palette, trace } = this,
+      e = this.app.selection,
       ratio = window.devicePixelRatio || 1;
-    ctx.save();
-    ctx.beginPath();
-    ctx.rect(bbox.left, bbox.top - 10 * ratio, bbox.width, bbox.height + 10 * ratio);
-    ctx.clip();
-    const e = this.app.selection;
-    if (e >= 0) {
-      const begin = plot.valToPos(this.trace.start[e], "x", true),
-        end = plot.valToPos(this.trace.end(e), "x", true);
-      ctx.fillStyle = `${this.palette.accentCss}30`;
-      ctx.fillRect(begin, bbox.top, Math.max(end - begin, ratio), bbox.height);
-      ctx.fillStyle = this.palette.accentCss;
-      ctx.fillRect(begin, bbox.top, ratio, bbox.height);
-    }
-    const x = plot.valToPos(device.time[device.peak], "x", true),
-      y = plot.valToPos(device.allocated[device.peak], "y", true);
-    ctx.fillStyle = this.palette.textCss;
-    ctx.beginPath();
-    ctx.arc(x, y, 3.5 * ratio, 0, 7);
-    ctx.fill();
-    ctx.font = `600 ${11 * ratio}px system-ui, sans-serif`;
-    ctx.textBaseline = "middle";
-    ctx.textAlign = "left";
-    const text = `peak ${Show.bytes(device.allocated[device.peak])}`,
-      wide = ctx.measureText(text).width + 8 * ratio;
-    if (x > bbox.left && x < bbox.left + bbox.width) {
-      const isRight = x + wide < bbox.left + bbox.width,
-        place = [isRight ? x + 7 * ratio : x - wide, Math.max(y - 8 * ratio, bbox.top)];
-      ctx.strokeStyle = this.palette.backCss;
+    /** @type {CanvasRenderingContext2D} */
+    const ctx = plot.ctx;
+    clipped(ctx, [bbox.left, bbox.top - 10 * ratio, bbox.width, bbox.height + 10 * ratio], () => {
+      if (e >= 0) {
+        const begin = plot.valToPos(trace.start[e], "x", true),
+          end = plot.valToPos(trace.end(e), "x", true);
+        ctx.fillStyle = `${palette.accentCss}30`;
+        ctx.fillRect(begin, bbox.top, Math.max(end - begin, ratio), bbox.height);
+        ctx.fillStyle = palette.accentCss;
+        ctx.fillRect(begin, bbox.top, ratio, bbox.height);
+      }
+      const x = plot.valToPos(time[peak], "x", true),
+        y = plot.valToPos(allocated[peak], "y", true);
+      ctx.fillStyle = palette.textCss;
+      ctx.beginPath();
+      ctx.arc(x, y, 3.5 * ratio, 0, 7);
+      ctx.fill();
+      if (x <= bbox.left || x >= bbox.left + bbox.width) return;
+      ctx.font = `600 ${11 * ratio}px system-ui, sans-serif`;
+      ctx.textBaseline = "middle";
+      ctx.textAlign = "left";
+      const text = `peak ${Show.bytes(allocated[peak])}`,
+        wide = ctx.measureText(text).width + 8 * ratio,
+        isRight = x + wide < bbox.left + bbox.width,
+        left = isRight ? x + 7 * ratio : x - wide,
+        top = Math.max(y - 8 * ratio, bbox.top);
+      ctx.strokeStyle = palette.backCss;
       ctx.lineWidth = 4 * ratio;
-      ctx.strokeText(text, ...place);
-      ctx.fillText(text, ...place);
-    }
-    ctx.restore();
+      ctx.strokeText(text, left, top);
+      ctx.fillText(text, left, top);
+    });
   }
 
   // The moment that is pointed at: within a few pixels the peak or the largest change, else the last one before.
+  /** @param {Device} device @param {number} x */
   at(device, x) {
-    const { from, to } = this.view,
-      scale = (to - from) / this.width,
-      time = from + x * scale;
-    const last = Moments.before(device, time + Memory.NEAR * scale);
-    let best = -1;
-    for (let i = last; i >= 0 && device.time[i] >= time - Memory.NEAR * scale && last - i < 5000; i--) {
-      if (best < 0 || Math.abs(device.change[i]) > Math.abs(device.change[best])) best = i;
-    }
-    if (best >= 0 && Math.abs(device.time[device.peak] - time) <= Memory.NEAR * scale) best = device.peak;
-    return { time, change: best, before: Moments.before(device, time) };
+    const near = (NEAR * (this.view.to - this.view.from)) / this.width,
+      time = this.time(x),
+      last = Moments.before(device, time + near);
+    let change = -1;
+    for (let i = last; i >= 0 && device.time[i] >= time - near && last - i < MOST_TRIED; i--)
+      if (change < 0 || Math.abs(device.change[i]) > Math.abs(device.change[change])) change = i;
+    if (change >= 0 && Math.abs(device.time[device.peak] - time) <= near) change = device.peak;
+    return { time, change, before: Moments.before(device, time) };
   }
 
-  listen(device, over) {
-    let drag = null;
-    over.classList.add("movable");
-    moveByWheel(over, this);
-    over.addEventListener("pointerdown", (event) => {
-      drag = { x: event.clientX, ...this.view, moved: false };
-      over.setPointerCapture(event.pointerId);
-    });
-    over.addEventListener("pointermove", (event) => {
-      this.mouse = event.offsetX;
-      if (drag) {
-        const across = event.clientX - drag.x;
-        if (!drag.moved && Math.abs(across) < 4) return;
-        drag.moved = true;
-        Tip.hide();
-        const by = (across * (drag.to - drag.from)) / this.width;
-        this.move(drag.from - by, drag.to - by);
-        return;
-      }
-      Tip.at(event, this.says(device, this.at(device, event.offsetX)));
-    });
-    over.addEventListener("pointerup", (event) => {
-      if (drag && !drag.moved) {
-        const found = this.at(device, event.offsetX);
-        this.follow(device, found.change >= 0 ? found.change : found.before, found.time);
-      }
-      drag = null;
-    });
-    over.addEventListener("pointerleave", () => Tip.hide());
-  }
-
+  /** @param {Device} device @param {ReturnType<Memory["at"]>} at @returns {Lines} */
   says(device, { time, change, before }) {
+    const i = change >= 0 ? change : before;
+    /** @type {Lines} */
     const lines = [
       ["name", device.title],
-      ["", this.trace.shown(change >= 0 ? device.time[change] : time)],
+      ["", this.trace.moment(change >= 0 ? device.time[change] : time)],
     ];
-    const i = change >= 0 ? change : before;
     if (i < 0) return [...lines, ["dim", "before the first allocation that was recorded"]];
     lines.push(["", `allocated ${Show.bytes(device.allocated[i])}`]);
     if (device.reserved) {
-      const unused = device.reserved[i] - device.allocated[i];
-      lines.push([
-        "",
-        `reserved ${Show.bytes(device.reserved[i])}, ${Show.percent(unused, device.reserved[i])} of it not allocated`,
-      ]);
+      const share = Show.percent(device.reserved[i] - device.allocated[i], device.reserved[i]);
+      lines.push(["", `reserved ${Show.bytes(device.reserved[i])}, ${share} of it not allocated`]);
     }
     if (change < 0) return lines;
-    lines.push([
-      "name",
-      `${device.change[i] < 0 ? "released" : "allocated"} ${Show.bytes(Math.abs(device.change[i]))}`,
-    ]);
+    const what = device.change[i] < 0 ? "released" : "allocated";
+    lines.push(["name", `${what} ${Show.bytes(Math.abs(device.change[i]))}`]);
     return [...lines, ...Moments.caller(this.trace, device, i)];
   }
 
   // To the timeline, with the call that made a change; without one, the call that is nearest in time.
+  /** @param {Device} device @param {number} i @param {number} time */
   follow(device, i, time) {
-    const call = i >= 0 ? device.call[i] - 1 : -1;
-    const e = call >= 0 ? call : this.trace.nearestCall(i >= 0 ? device.time[i] : time);
+    const call = i >= 0 ? device.call[i] - 1 : -1,
+      e = call >= 0 ? call : this.trace.nearestCall(i >= 0 ? device.time[i] : time);
     this.app.go("timeline");
     if (e >= 0) this.app.select(e, "link");
   }
 
-  key(key) {
-    const acts = {
-      ...zoomKeys(this),
+  get keys() {
+    return {
+      ...super.keys,
       f: () => {
-        this.app.timeline.zoomTo(this.app.selection);
+        this.timeline.zoomTo(this.app.selection);
         this.draw();
       },
       p: () => this.zoomToPeak(this.devices[0]),
-      0: () => this.move(this.trace.low, this.trace.high),
+      0: () => this.show(this.trace.low, this.trace.high),
     };
-    if (!acts[key]) return false;
-    acts[key]();
-    return true;
   }
 
   listMoments() {
-    this.grid.show(Moments.table(this));
+    this.grid.show(
+      Moments.table(this.devices, this.view, this.trace, (device, i) => this.follow(device, i, device.time[i])),
+    );
   }
 }

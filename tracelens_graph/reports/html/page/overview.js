@@ -1,140 +1,139 @@
 // @ts-check
 // The first view: what the report says. It stands before the events are unpacked.
-class Overview {
-  constructor(app, said) {
-    this.app = app;
-    this.said = said;
-    this.root = el("section", { class: "overview", id: "view-overview", role: "tabpanel", "aria-label": "Overview" });
-    const [headline, ...causes] = said.findings;
-    this.root.append(
-      ...[
-        said.window
-          ? el(
-              "p",
-              { class: "window" },
-              el("b", {}, `Only ${said.window}.`),
-              " Figures, views and tables are of this part of the trace, except where they say that they are of the whole.",
-            )
-          : null,
-        said.damage ? el("p", { class: "warning" }, `The file is damaged: ${said.damage}`) : null,
-        headline ? el("div", { class: "headline" }, el("h2", {}, headline.text), ...this.more(headline)) : null,
-        causes.length
-          ? el(
-              "ol",
-              { class: "causes" },
-              ...causes.map((one) =>
-                el("li", { class: one.severity }, el("p", { class: "text" }, one.text), ...this.more(one)),
-              ),
-            )
-          : null,
-        Bars.share("Where the GPU's span went", said.parts),
-        said.memory.length
-          ? el(
-              "p",
-              { class: "peak" },
-              el("b", {}, "Peak of memory: "),
-              `${said.memory.join("; ")} `,
-              el("a", { href: "#view=memory" }, "show memory"),
-            )
-          : null,
-        said.dearest.rows.length ? this.dearest(said.dearest) : null,
-        said.steps.length ? Bars.rows("Steps on the device", said.steps) : null,
+import { Bars } from "./bars.js";
+import { command, el, plainTable, put } from "./dom.js";
+import { Show } from "./show.js";
+
+/** @typedef {import("./events.js").Trace} Trace */
+
+// A link to a node.
+/** @param {number} uid @param {string} text */
+const node = (uid, text) => el("a.node", { href: `#uid=${uid}` }, text);
+
+// What to try, and what to look at and to ask next.
+/** @param {Finding} finding */
+const further = (finding) => [
+  finding.try.length > 0 && el("p.try", `Try: ${finding.try.join("; ")}`),
+  (finding.uid != null || finding.ask) &&
+    el(
+      "p.ask",
+      finding.uid != null && node(finding.uid, `show uid ${finding.uid}`),
+      finding.ask && command(finding.ask),
+    ),
+];
+
+// The operations with most GPU time, and the module or line that calls them.
+/** @param {ReportOverview["top_ops"]} table */
+const topOps = ({ title, rows, notes }) => {
+  const isPlaced = rows.some((row) => row.mostly_in);
+  /** @param {Child} inside */
+  const number = (inside) => el("td.number", inside);
+  const headings = ["operation", "GPU ms", "%", "calls", ...(isPlaced ? ["mostly in"] : []), "longest"];
+  const made = plainTable(
+    title,
+    headings.map((text) => [text, !["operation", "mostly in"].includes(text)]),
+    rows.map((row) =>
+      el(
+        "tr",
+        el("th", { scope: "row", title: row.name }, Show.cut(row.name, 60)),
+        number(Show.number(row.total_ms, 3)),
+        number(Show.number(row.percent, 1)),
+        number(Show.count(row.count)),
+        isPlaced && el("td", { title: row.mostly_in }, Show.cut(row.mostly_in, 70)),
+        number(row.uid != null && node(row.uid, `uid ${row.uid}`)),
+      ),
+    ),
+  );
+  put(
+    made,
+    notes.map((note) => el("p.dim", note)),
+  );
+  return made;
+};
+
+/** @param {string} title @param {[string, string][]} facts */
+const factsOf = (title, facts) =>
+  el(
+    "div",
+    el("h3", title),
+    el(
+      "dl",
+      facts.map(([label, value]) => [el("dt", label), el("dd", value)]),
+    ),
+  );
+
+/** @param {string} title @param {ReportOverview["missing"]} missing */
+const missingOf = (title, missing) =>
+  el(
+    "div",
+    el("h3", title),
+    missing.length
+      ? el(
+          "ul",
+          missing.map(({ what, poorer, how }) =>
+            el("li", el("b", what), `: ${poorer}. `, el("span.dim", `Record with: ${how}`)),
+          ),
+        )
+      : el("p.dim", "Nothing that this page lacks."),
+  );
+
+export const Overview = {
+  NAME: "overview",
+  TITLE: "Overview",
+
+  // What stands before anything is unpacked.
+  /** @param {HTMLElement} root @param {ReportOverview} head */
+  begin(root, head) {
+    const [headline, ...causes] = head.findings;
+    put(
+      root,
+      head.window &&
+        el(
+          "p.window",
+          el("b", `Only ${head.window}.`),
+          " Figures, views and tables are of this part of the trace, except where they say that they are of the whole.",
+        ),
+      head.damage && el("p.warning", `The file is damaged: ${head.damage}`),
+      headline && el("div.headline", el("h2", headline.text), further(headline)),
+      causes.length > 0 &&
+        el(
+          "ol.causes",
+          causes.map((one) => el("li", { class: one.severity }, el("p.text", one.text), further(one))),
+        ),
+      Bars.share("Where the GPU's span went", head.parts),
+      head.memory.length > 0 &&
+        el(
+          "p.peak",
+          el("b", "Peak of memory: "),
+          `${head.memory.join("; ")} `,
+          el("a", { href: "#view=memory" }, "show memory"),
+        ),
+      head.top_ops.rows.length > 0 && topOps(head.top_ops),
+      head.steps.length > 0 && Bars.rows("Steps on the device", head.steps),
+      el(
+        "div.pair",
         el(
           "div",
-          { class: "pair" },
-          el(
-            "div",
-            {},
-            said.window ? this.facts(`In this part: ${said.window}`, said.of_window) : null,
-            this.facts(said.window ? "The whole trace" : "What was recorded", said.facts),
-            said.options.length ? this.facts("Options of the report", said.options) : null,
-          ),
-          this.missing(said.missing, said.window ? "Not recorded, of the whole trace" : "Not recorded"),
+          head.window && factsOf(`In this part: ${head.window}`, head.of_window),
+          factsOf(head.window ? "The whole trace" : "What was recorded", head.facts),
+          head.options.length > 0 && factsOf("Options of the report", head.options),
         ),
-        (this.drawn = el("p", { class: "dim" }, "Unpacking the events…")),
-      ].filter(Boolean),
-    );
-  }
-
-  more(finding) {
-    return [
-      finding.try.length ? el("p", { class: "try" }, `Try: ${finding.try.join("; ")}`) : null,
-      finding.uid == null && !finding.ask
-        ? null
-        : el(
-            "p",
-            { class: "ask" },
-            finding.uid == null
-              ? null
-              : el("a", { href: `#uid=${finding.uid}`, class: "node" }, `show uid ${finding.uid}`),
-            finding.ask ? command(finding.ask) : null,
-          ),
-    ].filter(Boolean);
-  }
-
-  // The operations with most GPU time, and the module or line that calls them.
-  dearest({ title, rows, notes }) {
-    const isPlaced = rows.some((row) => row.mostly_in);
-    const number = (...inside) => el("td", { class: "number" }, ...inside);
-    const headings = ["operation", "GPU ms", "%", "calls", ...(isPlaced ? ["mostly in"] : []), "longest"];
-    const made = plainTable(
-      title,
-      headings.map((text) => [text, !["operation", "mostly in"].includes(text)]),
-      rows.map((row) =>
-        el(
-          "tr",
-          {},
-          el("th", { scope: "row", title: row.name }, Show.cut(row.name, 60)),
-          number(Show.number(row.total_ms, 3)),
-          number(Show.number(row.percent, 1)),
-          number(Show.count(row.count)),
-          ...(isPlaced ? [el("td", { title: row.mostly_in }, Show.cut(row.mostly_in, 70))] : []),
-          number(row.uid == null ? null : el("a", { href: `#uid=${row.uid}`, class: "node" }, `uid ${row.uid}`)),
-        ),
+        missingOf(head.window ? "Not recorded, of the whole trace" : "Not recorded", head.missing),
       ),
+      el("p.dim.unpacking", "Unpacking the events…"),
     );
-    made.append(...notes.map((note) => el("p", { class: "dim" }, note)));
-    return made;
-  }
+  },
 
-  facts(title, facts) {
-    return el(
-      "div",
-      {},
-      el("h3", {}, title),
-      el("dl", {}, ...facts.flatMap(([label, value]) => [el("dt", {}, label), el("dd", {}, value)])),
-    );
-  }
-
-  missing(missing, title) {
-    return el(
-      "div",
-      {},
-      el("h3", {}, title),
-      missing.length
-        ? el(
-            "ul",
-            {},
-            ...missing.map((one) =>
-              el(
-                "li",
-                {},
-                el("b", {}, one.what),
-                `: ${one.poorer}. `,
-                el("span", { class: "dim" }, `Record with: ${one.how}`),
-              ),
-            ),
-          )
-        : el("p", { class: "dim" }, "Nothing that this page lacks."),
-    );
-  }
-
-  start(trace) {
-    const { drawn } = trace.body;
-    const left = Object.entries(drawn.left_out).map(([what, count]) => `${Show.count(count)} × ${what}`);
-    const instants = drawn.instants
-      ? `, ${Show.count(drawn.instants)} ${drawn.instants === 1 ? "allocation or release" : "allocations and releases"}`
-      : "";
-    this.drawn.textContent = `Drawn: ${Show.count(drawn.events)} events of host and GPU${instants}.${left.length ? ` Not drawn: ${left.join("; ")}.` : ""}`;
-  }
-}
+  // What is said once it is.
+  /** @param {HTMLElement} root @param {Trace} trace */
+  finish(root, { body: { drawn } }) {
+    const { events, instants } = drawn,
+      left = Object.entries(drawn.left_out).map(([what, count]) => `${Show.count(count)} × ${what}`),
+      changes = instants === 1 ? "allocation or release" : "allocations and releases";
+    const says = [
+      `Drawn: ${Show.count(events)} events of host and GPU${instants ? `, ${Show.count(instants)} ${changes}` : ""}.`,
+      ...(left.length ? [`Not drawn: ${left.join("; ")}.`] : []),
+    ];
+    for (const place of root.querySelectorAll(".unpacking")) place.textContent = says.join(" ");
+  },
+};

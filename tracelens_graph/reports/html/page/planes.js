@@ -1,26 +1,26 @@
 // @ts-check
 // Columns of numbers from compressed byte planes. Runs in the worker, and on the page where it may have none.
-const Planes = {
+export const Planes = {
+  /** @param {string} base64 */
   bytes(base64) {
     if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
-    const text = atob(base64),
-      found = new Uint8Array(text.length);
-    for (let i = 0; i < text.length; i++) found[i] = text.charCodeAt(i);
-    return found;
+    return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
   },
 
+  /** @param {string} base64 */
   async inflate(base64) {
     const stream = new Blob([Planes.bytes(base64)]).stream().pipeThrough(new DecompressionStream("deflate"));
     return new Uint8Array(await new Response(stream).arrayBuffer());
   },
 
-  // described: {name, n, planes, delta} for each column, in order. Numbers above 2^53 are rounded.
+  // The columns that are described, in their order. Numbers above 2^53 are rounded.
+  /** @param {Described[]} described @param {Uint8Array} bytes */
   columns(described, bytes) {
+    /** @type {Columns} */
     const found = {};
     let at = 0;
     for (const { name, n, planes, delta } of described) {
-      const isSmall = planes < 4 && !delta;
-      const values = isSmall ? new Int32Array(n) : new Float64Array(n);
+      const values = planes < 4 && !delta ? new Int32Array(n) : new Float64Array(n);
       for (let plane = 0, size = 1; plane < planes; plane++, size *= 256) {
         const part = bytes.subarray(at, at + n);
         for (let i = 0; i < n; i++) values[i] += part[i] * size;
@@ -35,7 +35,16 @@ const Planes = {
     return found;
   },
 
-  signed(value) {
-    return value % 2 ? -(value + 1) / 2 : value / 2;
-  },
+  /** @param {number} value */
+  signed: (value) => (value % 2 ? -(value + 1) / 2 : value / 2),
 };
+
+// The columns of a part of the page, by the rest of their names.
+/**
+ * @template {string} Name
+ * @param {Columns} columns
+ * @param {string} part
+ * @param {Name[]} names
+ */
+export const columnsOf = (columns, part, names) =>
+  /** @type {Record<Name, Numbers>} */ (Object.fromEntries(names.map((name) => [name, columns[`${part}.${name}`]])));

@@ -1,186 +1,171 @@
 // @ts-check
 // Bus bandwidth against the size of the message, one mark per collective.
-class RanksBandwidth {
-  static SHAPES = ["circle", "square", "diamond"];
-  static COLORS = 7;
-  static UNITS = ["B", "KB", "MB", "GB", "TB"];
-  static AREA = { left: 74, top: 14, right: 16, bottom: 44, width: 1200, height: 470 };
+import { Tip, el, put, svg } from "./dom.js";
+import { Grid, gridOf } from "./grid.js";
+import { Plot } from "./plot.js";
+import { Show } from "./show.js";
 
-  constructor(app) {
-    this.app = app;
-    this.root = el("section", {
-      class: "bandwidth",
-      id: "view-bandwidth",
-      role: "tabpanel",
-      "aria-label": "Bandwidth by size",
-    });
+/** @typedef {import("./page-ranks.js").RanksPage} RanksPage */
+/** @typedef {{ kind: string, place: number, of(key: string): number | null }} Mark */
+
+const COLORS = 7;
+const UNITS = ["B", "KB", "MB", "GB", "TB"];
+// By which factor the axes go beyond marks and peaks.
+const MARGIN = 2;
+
+// A mark whose shape and colour stand for a kind of collectives.
+/** @param {number} place @param {number} x @param {number} y @param {Props} [more] */
+const markOf = (place, x, y, more = {}) => {
+  const props = { ...more, class: "point", fill: `kind-${place % COLORS}` };
+  switch (Math.floor(place / COLORS) % 3) {
+    case 0:
+      return svg("circle", { cx: x, cy: y, r: 4.5, ...props });
+    case 1:
+      return svg("rect", { x: x - 4, y: y - 4, width: 8, height: 8, ...props });
+    default:
+      return svg("path", { d: `M${x} ${y - 5.5}L${x + 5.5} ${y}L${x} ${y + 5.5}L${x - 5.5} ${y}Z`, ...props });
   }
+};
+
+export class RanksBandwidth {
+  static NAME = "bandwidth";
+  static TITLE = "Bandwidth";
+  static LABEL = "Bandwidth by size";
 
   // A size in powers of 1,000, three digits of it, as the tables have it.
+  /** @param {number} value */
   static bytes(value) {
     let at = 0;
-    for (; value >= 999.5 && at < RanksBandwidth.UNITS.length - 1; at++) value /= 1000;
-    return `${value.toLocaleString("en-US", { maximumSignificantDigits: 3 })} ${RanksBandwidth.UNITS[at]}`;
+    for (; value >= 999.5 && at < UNITS.length - 1; at++) value /= 1000;
+    return `${value.toLocaleString("en-US", { maximumSignificantDigits: 3 })} ${UNITS[at]}`;
   }
 
-  start(trace) {
-    const { bandwidths } = trace.body,
-      key = (point, name) => point[bandwidths.keys.indexOf(name)];
-    this.key = key;
-    this.points = bandwidths.kinds.flatMap(({ kind, points }, place) =>
-      points.map((point) => ({ kind, place, point })),
+  /** @param {RanksPage} app @param {HTMLElement} root @param {BandwidthsData} data */
+  constructor(app, root, data) {
+    this.app = app;
+    /** @type {Mark[]} */
+    this.points = data.kinds.flatMap(({ kind, points }, place) =>
+      points.map((point) => ({ kind, place, of: (key) => point[data.keys.indexOf(key)] })),
     );
-    this.list = el("div", { class: "twin" });
-    this.root.append(
+    /** @type {SVGElement[]} */
+    this.marks = [];
+    const list = el("div.twin");
+    put(
+      root,
       el(
-        "div",
-        { class: "bar" },
-        el("b", {}, "Bus bandwidth by size of the message"),
+        "div.bar",
+        el("b", "Bus bandwidth by size of the message"),
         el(
-          "span",
-          { class: "dim" },
+          "span.dim",
           "One mark per collective. Waiting does not count: the time is that of the rank that comes last.",
         ),
       ),
-      ...(this.points.length
-        ? [this.legend(bandwidths), this.picture(bandwidths)]
+      this.points.length
+        ? [RanksBandwidth.legend(data), this.picture(data)]
         : [
-            el("p", {}, "No collective has a known size and bandwidth."),
+            el("p", "No collective has a known size and bandwidth."),
             el(
-              "p",
-              { class: "dim" },
+              "p.dim",
               "Sizes are arguments of collectives, which PyTorch 2.2 and newer record with ops: profile with ProfilerActivity.CPU beside CUDA.",
             ),
-          ]),
-      ...bandwidths.notes.map((note) => el("p", { class: "dim" }, note)),
-      this.list,
+          ],
+      data.notes.map((note) => el("p.dim", note)),
+      list,
     );
-    this.grid = new Grid(this.list, "Collectives with known size and bandwidth");
-    const of =
-      (name) =>
-      ({ point }) =>
-        key(point, name);
-    this.grid.show({
-      ...twinOf(this.points, [
-        ["kind", null, "text", 0, ({ kind }) => kind],
-        ["collective", null, "id", 0, of("collective")],
-        ["step", null, "id", 0, of("step")],
-        ["ranks", null, "number", 0, of("ranks")],
-        ["bytes", null, "number", 0, of("message_bytes")],
-        ["latency", "us", "number", 3, of("latency_us")],
-        ["bus bandwidth", "GB/s", "number", 3, of("busbw_gb_s")],
-        ["of the links", "%", "number", 1, of("percent_of_peak")],
-      ]),
-      click: (row) => this.app.selectCollective(key(this.points[row].point, "collective")),
-      isMarked: (row) => key(this.points[row].point, "collective") === this.app.collective,
-    });
-  }
-
-  legend({ kinds }) {
-    return el(
-      "ul",
-      { class: "legend" },
-      ...kinds.map(({ kind, points }, place) => {
-        const mark = svg(
-          "svg",
-          { class: "mark", viewBox: "-6 -6 12 12", "aria-hidden": "true" },
-          this.mark(place, 0, 0),
-        );
-        return el("li", { class: "key" }, mark, `${kind} (${Show.count(points.length)})`);
-      }),
-    );
-  }
-
-  mark(place, x, y, props = {}) {
-    const shape = RanksBandwidth.SHAPES[Math.floor(place / RanksBandwidth.COLORS) % RanksBandwidth.SHAPES.length],
-      given = { ...props, class: `point k-${place % RanksBandwidth.COLORS} ${props.class ?? ""}` };
-    if (shape === "circle") return svg("circle", { cx: x, cy: y, r: 4.5, ...given });
-    if (shape === "square") return svg("rect", { x: x - 4, y: y - 4, width: 8, height: 8, ...given });
-    return svg("path", { d: `M${x} ${y - 5.5}L${x + 5.5} ${y}L${x} ${y + 5.5}L${x - 5.5} ${y}Z`, ...given });
-  }
-
-  picture({ peaks, device }) {
-    const { left, top, right, bottom, width, height } = RanksBandwidth.AREA,
-      values = (name) => this.points.map(({ point }) => this.key(point, name));
-    /** @type {(all: number[]) => [number, number]} */
-    const ends = (all) => [Math.log10(Math.min(...all) / 2), Math.log10(Math.max(...all) * 2)];
-    const across = ends(values("message_bytes")),
-      up = ends([...values("busbw_gb_s"), ...peaks]);
-    const x = (value) => left + ((Math.log10(value) - across[0]) / (across[1] - across[0])) * (width - left - right);
-    const y = (value) => height - bottom - ((Math.log10(value) - up[0]) / (up[1] - up[0])) * (height - top - bottom);
-    const made = svg("svg", {
-      viewBox: `0 0 ${width} ${height}`,
-      role: "group",
-      "aria-label": "Bus bandwidth by size of the message. The table below says the same.",
-    });
-    const text = (props, words) => svg("text", props, words);
-    // Powers of ten; of few the doubles and fives between them, too.
-    const marks = ([from, to]) => {
-      const found = [];
-      for (let power = Math.floor(from); power <= to; power++)
-        for (const k of to - from > 2.5 ? [1] : [1, 2, 5]) found.push(k * 10 ** power);
-      return found.filter((one) => Math.log10(one) >= from && Math.log10(one) <= to);
-    };
-    for (const mark of marks(across))
-      made.append(
-        svg("line", { x1: x(mark), x2: x(mark), y1: top, y2: height - bottom, class: "grid" }),
-        text({ x: x(mark), y: height - bottom + 18, "text-anchor": "middle" }, RanksBandwidth.bytes(mark)),
-      );
-    for (const mark of marks(up))
-      made.append(
-        svg("line", { x1: left, x2: width - right, y1: y(mark), y2: y(mark), class: "grid" }),
-        text(
-          { x: left - 8, y: y(mark) + 4, "text-anchor": "end" },
-          mark.toLocaleString("en-US", { maximumSignificantDigits: 3 }),
-        ),
-      );
-    made.append(
-      text({ x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, "size of the message"),
-      text(
-        { x: 0, y: 0, transform: `translate(16 ${(top + height - bottom) / 2}) rotate(-90)`, "text-anchor": "middle" },
-        "bus bandwidth, GB/s",
+    this.grid = new Grid(
+      list,
+      "Collectives with known size and bandwidth",
+      gridOf(
+        this.points,
+        [
+          ["kind", "text", ({ kind }) => kind],
+          ["collective", "id", ({ of }) => of("collective")],
+          ["step", "id", ({ of }) => of("step")],
+          ["ranks", "number", ({ of }) => of("ranks"), "", 0],
+          ["bytes", "number", ({ of }) => of("message_bytes"), "", 0],
+          ["latency", "number", ({ of }) => of("latency_us"), "us", 3],
+          ["bus bandwidth", "number", ({ of }) => of("busbw_gb_s"), "GB/s", 3],
+          ["of the links", "number", ({ of }) => of("percent_of_peak"), "%", 1],
+        ],
+        { click: (row) => this.select(this.points[row]), isMarked: (row) => this.isChosen(this.points[row]) },
       ),
     );
-    for (const peak of peaks)
-      made.append(
-        svg("line", { x1: left, x2: width - right, y1: y(peak), y2: y(peak), class: "roof" }),
-        text(
-          { x: width - right - 4, y: y(peak) - 6, "text-anchor": "end", class: "label" },
-          `links${device ? ` of ${device}` : ""}: ${Show.number(peak, 0)} GB/s`,
-        ),
-      );
-    this.marks = this.points.map(({ kind, place, point }) =>
-      this.mark(place, x(this.key(point, "message_bytes")), y(this.key(point, "busbw_gb_s")), {
-        onpointermove: (event) => Tip.at(event, this.says(kind, point)),
-        onpointerleave: () => Tip.hide(),
-        onclick: () => this.app.selectCollective(this.key(point, "collective")),
-      }),
-    );
-    made.append(...this.marks);
-    return el("div", { class: "picture" }, made);
   }
 
-  says(kind, point) {
-    const share = this.key(point, "percent_of_peak"),
-      step = this.key(point, "step");
+  /** @param {Mark} mark */
+  select({ of }) {
+    this.app.selectCollective(of("collective") ?? -1);
+  }
+
+  /** @param {Mark} mark */
+  isChosen({ of }) {
+    return of("collective") === this.app.collective;
+  }
+
+  /** @param {BandwidthsData} data */
+  static legend({ kinds }) {
+    return el(
+      "ul.legend",
+      kinds.map(({ kind, points }, place) => {
+        const mark = svg("svg", { class: "mark", viewBox: "-6 -6 12 12", "aria-hidden": "true" }, markOf(place, 0, 0));
+        return el("li.key", mark, `${kind} (${Show.count(points.length)})`);
+      }),
+    );
+  }
+
+  /** @param {BandwidthsData} data */
+  picture({ peaks, device }) {
+    /** @param {string} key */
+    const values = (key) => this.points.map(({ of }) => of(key) ?? NaN);
+    const plot = new Plot(
+        "Bus bandwidth by size of the message",
+        { left: 74, top: 14, right: 16, bottom: 44, width: 1200, height: 470 },
+        values("message_bytes"),
+        [...values("busbw_gb_s"), ...peaks],
+        MARGIN,
+      ),
+      { left, right, top, bottom } = plot.edges;
+    plot.grid(RanksBandwidth.bytes, (value) => value.toLocaleString("en-US", { maximumSignificantDigits: 3 }), true);
+    plot.below("size of the message");
+    plot.text("bus bandwidth, GB/s", 0, 0, {
+      transform: `translate(16 ${(top + bottom) / 2}) rotate(-90)`,
+      "text-anchor": "middle",
+    });
+    for (const peak of peaks) {
+      const says = `links${device ? ` of ${device}` : ""}: ${Show.number(peak, 0)} GB/s`;
+      plot.line("roof", left, plot.y(peak), right, plot.y(peak));
+      plot.text(says, right - 4, plot.y(peak) - 6, { "text-anchor": "end", class: "label" });
+    }
+    const [x, y] = [values("message_bytes"), values("busbw_gb_s")];
+    this.marks = this.points.map((mark, k) =>
+      markOf(mark.place, plot.x(x[k]), plot.y(y[k]), {
+        ...Tip.of(() => this.says(mark)),
+        onclick: () => this.select(mark),
+      }),
+    );
+    put(plot.svg, this.marks);
+    return plot.box;
+  }
+
+  /** @param {Mark} mark @returns {Lines} */
+  says({ kind, of }) {
+    const share = of("percent_of_peak"),
+      step = of("step");
+    /** @param {string} key @param {number} digits */
+    const number = (key, digits) => Show.number(of(key) ?? NaN, digits);
     return [
-      ["name", `${kind}, ${Show.count(this.key(point, "ranks"))} ranks`],
+      ["name", `${kind}, ${number("ranks", 0)} ranks`],
+      ["", `${RanksBandwidth.bytes(of("message_bytes") ?? NaN)} in ${number("latency_us", 1)} µs`],
       [
         "",
-        `${RanksBandwidth.bytes(this.key(point, "message_bytes"))} in ${Show.number(this.key(point, "latency_us"), 1)} µs`,
+        `${number("busbw_gb_s", 3)} GB/s on the bus${share == null ? "" : `, ${Show.number(share, 1)} % of the links`}`,
       ],
-      [
-        "",
-        `${Show.number(this.key(point, "busbw_gb_s"), 3)} GB/s on the bus${share == null ? "" : `, ${Show.number(share, 1)} % of the links`}`,
-      ],
-      ["dim", `collective ${this.key(point, "collective")}${step == null ? "" : `, step ${step}`}`],
+      ["dim", `collective ${of("collective")}${step == null ? "" : `, step ${step}`}`],
     ];
   }
 
   shown() {
-    this.marks?.forEach((mark, k) =>
-      mark.classList.toggle("chosen", this.key(this.points[k].point, "collective") === this.app.collective),
-    );
+    this.marks.forEach((mark, k) => mark.classList.toggle("chosen", this.isChosen(this.points[k])));
     this.grid.fill(true);
   }
 }

@@ -1,127 +1,151 @@
 // @ts-check
 // Waiting by rank and step as a map of colours, and beside it how long each rank held up the others.
-class RanksWaits {
-  static ROW = [6, 26];
-  static TOP = 6;
-  static AXIS = 24;
-  static WIDEST = 130;
-  static BARS = 520;
+import { cssColor, mixed, pointed, rgbOf } from "./canvas.js";
+import { el, put } from "./dom.js";
+import { Grid, gridOf } from "./grid.js";
+import { RankCanvas } from "./ranks-canvas.js";
+import { Show } from "./show.js";
 
-  constructor(app) {
+/** @typedef {import("./page-ranks.js").RanksPage} RanksPage */
+/** @typedef {import("./canvas.js").Rgb} Rgb */
+
+// Height of a row, where the map begins, and of what is below it; the widest cell and bar.
+const ROW = { least: 6, most: 26, all: 520 };
+const TOP = 6;
+const AXIS = 24;
+const WIDEST = 130;
+const BARS = 520;
+// Room for the figure behind a bar.
+const FIGURE = 74;
+
+// A colour between stops, from the first (0) to the last (1).
+/** @param {Rgb[]} stops @param {number} share */
+const shade = (stops, share) => {
+  const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1),
+    low = Math.min(Math.floor(at), stops.length - 2);
+  return `rgb(${mixed(stops[low], stops[low + 1], at - low)})`;
+};
+
+export class RanksWaits {
+  static NAME = "waits";
+  static TITLE = "Waiting";
+  static LABEL = "Waiting by rank and step";
+
+  /** @param {RanksPage} app @param {HTMLElement} root @param {WaitsData} waits */
+  constructor(app, root, waits) {
     this.app = app;
-    this.root = el("section", {
-      class: "waits",
-      id: "view-waits",
-      role: "tabpanel",
-      "aria-label": "Waiting by rank and step",
-    });
-  }
-
-  start(trace) {
-    const { waits } = trace.body;
     this.waits = waits;
     this.most = Math.max(...waits.wait_ms.flat().map((one) => one ?? 0), 0);
     this.held = Math.max(...waits.all_held_up_ms, 0);
     const many = waits.rows.length;
-    this.row = Math.max(RanksWaits.ROW[0], Math.min(RanksWaits.ROW[1], Math.floor(520 / Math.max(many, 1))));
-    this.pane = new RankCanvas("Waiting by rank and step", {
-      height: () => RanksWaits.TOP + many * this.row + RanksWaits.AXIS,
-      draw: (context, width) => this.draw(context, width),
+    this.row = Math.max(ROW.least, Math.min(ROW.most, Math.floor(ROW.all / Math.max(many, 1))));
+    this.pane = new RankCanvas(RanksWaits.LABEL, TOP + many * this.row + AXIS, (context, width) =>
+      this.draw(context, width),
+    );
+    pointed(this.pane.canvas, {
       hover: (x, y) => this.says(this.at(x, y)),
       click: (x, y) => {
         const at = this.at(x, y);
-        if (at) this.app.selectRank(waits.rows[at.row]);
+        if (at) app.selectRank(waits.rows[at.row]);
       },
     });
-    this.list = el("div", { class: "twin" });
-    this.root.append(
+    const list = el("div.twin");
+    put(
+      root,
       el(
-        "div",
-        { class: "bar" },
-        el("b", {}, waits.is_whole ? "Waiting by rank" : "Waiting by rank and step"),
-        el("span", { class: "dim" }, "Colour: time in which a rank waits in collectives and does not compute."),
+        "div.bar",
+        el("b", waits.is_whole ? "Waiting by rank" : RanksWaits.LABEL),
+        el("span.dim", "Colour: time in which a rank waits in collectives and does not compute."),
         el(
-          "span",
-          { class: "scale" },
+          "span.scale",
           "0",
-          el("i", { class: "heat", role: "img", "aria-label": "From no waiting, pale, to the most, dark" }),
+          el("i.heat", { role: "img", "aria-label": "From no waiting, pale, to the most, dark" }),
           `${Show.number(this.most, 3)} ms`,
-          el("span", { class: "key" }, el("i", { class: "diamond" }), "held the others up most"),
+          el("span.key", el("i.diamond"), "held the others up most"),
         ),
       ),
       this.pane.box,
-      ...waits.notes.map((note) => el("p", { class: "dim" }, note)),
-      this.list,
+      waits.notes.map((note) => el("p.dim", note)),
+      list,
     );
-    this.grid = new Grid(this.list, "Waiting by rank and step");
     const cells = waits.rows.flatMap((rank, row) => waits.steps.map((step, column) => ({ rank, row, step, column })));
-    const value = (name) => (cell) => waits[name][cell.row][cell.column];
-    this.grid.show({
-      ...twinOf(cells, [
-        ["rank", null, "text", 0, (cell) => this.app.ranks[cell.rank]],
-        ["step", null, "text", 0, (cell) => cell.step],
-        ["waits", "ms", "number", 3, value("wait_ms")],
-        ["step", "ms", "number", 3, value("step_ms")],
-        ["holds the others up", "ms", "number", 3, value("held_up_ms")],
-      ]),
-      click: (row) => this.app.selectRank(cells[row].rank),
-      isMarked: (row) => cells[row].rank === this.app.rank,
-    });
+    this.grid = new Grid(
+      list,
+      RanksWaits.LABEL,
+      gridOf(
+        cells,
+        [
+          ["rank", "text", (cell) => app.ranks[cell.rank]],
+          ["step", "text", (cell) => cell.step],
+          ["waits", "number", ({ row, column }) => waits.wait_ms[row][column], "ms", 3],
+          ["step", "number", ({ row, column }) => waits.step_ms[row][column], "ms", 3],
+          ["holds the others up", "number", ({ row, column }) => waits.held_up_ms[row][column], "ms", 3],
+        ],
+        { click: (row) => app.selectRank(cells[row].rank), isMarked: (row) => cells[row].rank === app.rank },
+      ),
+    );
   }
 
   // Pixels of the map: left edge, width of a column; and of the bars beside it.
+  /** @param {number} width */
   places(width) {
     const left = RankCanvas.GUTTER,
       columns = this.waits.steps.length,
       room = width - left - Math.max(140, width * 0.2) - 30;
-    const cell = Math.min(room / columns, RanksWaits.WIDEST),
+    const cell = Math.min(room / columns, WIDEST),
       bars = left + cell * columns + 26;
-    return { left, cell, bars, beside: Math.min(width - bars, RanksWaits.BARS) };
+    return { left, cell, bars, beside: Math.min(width - bars, BARS) - FIGURE };
   }
 
+  // Where a rank's row begins.
+  /** @param {number} row */
+  top(row) {
+    return TOP + row * this.row;
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {number} width */
   draw(context, width) {
-    const { waits, row: high } = this,
-      { left, cell, bars, beside } = this.places(width);
-    const stops = [0, 1, 2, 3, 4].map((k) => RankCanvas.color(`heat-${k}`)).map(RanksWaits.rgb);
-    const gap = high > 12 && cell > 6 ? 1 : 0;
+    const { waits, row: high, app } = this,
+      { left, cell, bars, beside } = this.places(width),
+      stops = [0, 1, 2, 3, 4].map((k) => rgbOf(`heat-${k}`)),
+      gap = high > 12 && cell > 6 ? 1 : 0;
     waits.rows.forEach((rank, row) => {
-      const y = RanksWaits.TOP + row * high;
+      const y = this.top(row),
+        isChosen = rank === app.rank;
       if (high >= 11 || row % Math.ceil(12 / high) === 0)
-        RankCanvas.label(context, this.app.ranks[rank], y + high / 2, rank === this.app.rank);
-      waits.steps.forEach((_, column) => {
-        const value = waits.wait_ms[row][column];
-        context.fillStyle =
-          value == null ? RankCanvas.color("panel") : RanksWaits.shade(stops, this.most ? value / this.most : 0);
+        RankCanvas.label(context, app.ranks[rank], y + high / 2, isChosen);
+      waits.wait_ms[row].forEach((value, column) => {
+        context.fillStyle = value == null ? cssColor("panel") : shade(stops, this.most ? value / this.most : 0);
         context.fillRect(left + column * cell, y, Math.max(cell - gap, 0.6), high - gap);
       });
-      const held = waits.all_held_up_ms[row];
-      context.fillStyle = RankCanvas.color("late");
-      context.fillRect(bars, y + 1, this.held ? ((beside - 74) * held) / this.held : 0, Math.max(high - 3, 2));
+      const held = waits.all_held_up_ms[row],
+        length = this.held ? (beside * held) / this.held : 0;
+      context.fillStyle = cssColor("late");
+      context.fillRect(bars, y + 1, length, Math.max(high - 3, 2));
       if (high >= 11) {
-        context.fillStyle = RankCanvas.color("dim");
-        context.fillText(
-          Show.number(held, 3),
-          bars + (this.held ? ((beside - 74) * held) / this.held : 0) + 5,
-          y + high / 2,
-        );
+        context.fillStyle = cssColor("dim");
+        context.fillText(Show.number(held, 3), bars + length + 5, y + high / 2);
       }
-      if (rank === this.app.rank) {
-        context.strokeStyle = RankCanvas.color("accent");
+      if (isChosen) {
+        context.strokeStyle = cssColor("accent");
         context.lineWidth = 2;
         context.strokeRect(left - 1, y - 1, cell * waits.steps.length + 1, high);
       }
     });
     waits.late.forEach((row, column) => {
-      if (row >= 0)
-        RankCanvas.diamond(
-          context,
-          left + (column + 0.5) * cell,
-          RanksWaits.TOP + (row + 0.5) * high,
-          Math.min(5, high / 2, cell / 2),
-        );
+      const size = Math.min(5, high / 2, cell / 2);
+      if (row >= 0) RankCanvas.diamond(context, left + (column + 0.5) * cell, this.top(row + 0.5), size);
     });
-    const y = RanksWaits.TOP + waits.rows.length * high + 12;
-    context.fillStyle = RankCanvas.color("dim");
+    this.drawSteps(context, width);
+  }
+
+  // Names of the steps below the map, as many as there is room for.
+  /** @param {CanvasRenderingContext2D} context @param {number} width */
+  drawSteps(context, width) {
+    const { waits } = this,
+      { left, cell, bars } = this.places(width),
+      y = this.top(waits.rows.length) + 12;
+    context.fillStyle = cssColor("dim");
     let free = left;
     waits.steps.forEach((step, column) => {
       const text = waits.is_whole ? step : `step ${step}`,
@@ -133,32 +157,25 @@ class RanksWaits {
     context.fillText("held the others up, ms", bars, y);
   }
 
-  static rgb(text) {
-    const value = parseInt(text.slice(1), 16);
-    return [value >> 16, (value >> 8) & 255, value & 255];
-  }
-
-  static shade(stops, share) {
-    const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1),
-      low = Math.min(Math.floor(at), stops.length - 2);
-    return `rgb(${stops[low].map((value, k) => Math.round(value + (stops[low + 1][k] - value) * (at - low))).join(",")})`;
-  }
-
+  // The cell at a place; beside the map a row alone.
+  /** @param {number} x @param {number} y */
   at(x, y) {
-    const { left, cell, bars } = this.places(this.pane.width);
-    const row = Math.floor((y - RanksWaits.TOP) / this.row),
+    const { left, cell, bars } = this.places(this.pane.width),
+      row = Math.floor((y - TOP) / this.row),
       column = Math.floor((x - left) / cell);
     if (row < 0 || row >= this.waits.rows.length) return null;
     if (x >= bars || x < left) return { row, column: -1 };
     return column < this.waits.steps.length ? { row, column } : null;
   }
 
+  /** @param {{ row: number, column: number } | null} at @returns {Lines | null} */
   says(at) {
     if (!at) return null;
     const { waits } = this,
       { row, column } = at,
-      ms = (value) => (value == null ? "not recorded" : `${Show.number(value, 3)} ms`);
-    const name = this.app.ranks[waits.rows[row]];
+      name = this.app.ranks[waits.rows[row]];
+    /** @param {number | null} value */
+    const ms = (value) => (value == null ? "not recorded" : `${Show.number(value, 3)} ms`);
     if (column < 0)
       return [
         ["name", name],
@@ -175,5 +192,9 @@ class RanksWaits {
   shown() {
     this.pane.draw();
     this.grid.fill(true);
+  }
+
+  recolor() {
+    this.pane.draw();
   }
 }

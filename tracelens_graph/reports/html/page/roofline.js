@@ -1,157 +1,145 @@
 // @ts-check
 // The roofline: operations by their arguments, below what the device could do.
-class Roofline {
-  // Width of a letter of a label, at most.
-  static LETTER = 6.8;
+import { Tip, el, key, put, svg } from "./dom.js";
+import { Grid, gridOf } from "./grid.js";
+import { Plot } from "./plot.js";
+import { Show } from "./show.js";
 
-  constructor(app) {
+/** @typedef {import("./app.js").App} App */
+/** @typedef {import("./events.js").Trace} Trace */
+
+// Width of a letter of a label, at most.
+const LETTER = 6.8;
+// By which factor the axes go beyond points and roofs.
+const MARGIN = 2.5;
+const LARGEST = 22;
+
+/** @param {RooflineData["roofs"][0]} roof */
+const nameOf = ({ label, tflops, ridge }) =>
+  `${label.replaceAll("_", " ")}: ${Show.number(tflops, 1)} TFLOP/s, ridge ${Show.number(ridge, 1)}`;
+
+export class Roofline {
+  static NAME = "roofline";
+  static TITLE = "Roofline";
+
+  /** @type {Grid | undefined} */
+  grid = undefined;
+
+  /** @param {App} app @param {HTMLElement} root @param {Trace} trace */
+  constructor(app, root, { body: { roofline, texts } }) {
     this.app = app;
-    this.root = el("section", { class: "roofline", id: "view-roofline", role: "tabpanel", "aria-label": "Roofline" });
-  }
-
-  start(trace) {
-    this.trace = trace;
-    const found = trace.body.roofline;
-    if (!found || !found.points.length) {
-      this.root.append(
-        el(
-          "p",
-          { class: "dim" },
-          found
-            ? "No roofline: no operation with a model computes anything. Models need shapes (record_shapes=True)."
-            : "No roofline: the trace does not tell a device whose rates are known. report --arch NAME names one.",
-        ),
-      );
+    this.texts = texts;
+    if (!roofline?.points.length) {
+      const why = roofline
+        ? "no operation with a model computes anything. Models need shapes (record_shapes=True)."
+        : "the trace does not tell a device whose rates are known. report --arch NAME names one.";
+      put(root, el("p.dim", `No roofline: ${why}`));
       return;
     }
-    this.picture = el("div", { class: "picture" });
-    this.list = el("div", { class: "twin" });
-    this.root.append(el("h2", {}, `Operations under the roofline of ${found.device}`), this.picture, this.list);
-    this.drawPicture(found);
-    this.listPoints(found);
+    const list = el("div.twin");
+    put(root, el("h2", `Operations under the roofline of ${roofline.device}`), this.picture(roofline), list);
+    this.grid = new Grid(list, "Operations", this.table(roofline));
   }
 
-  drawPicture({ roofs, points, bandwidth, more, unplaced }) {
-    const width = 1120,
-      height = 520,
-      left = 64,
-      right = Roofline.LETTER * Math.max(...roofs.map((one) => Roofline.name(one).length), 20) + 12,
-      top = 16,
-      bottom = 46;
-    const ends = (values) => [Math.log10(Math.min(...values) / 2.5), Math.log10(Math.max(...values) * 2.5)];
-    const across = ends([...points.map((one) => one.x), ...roofs.map((one) => one.ridge)]);
-    const upwards = ends([...points.map((one) => one.y), ...roofs.map((one) => one.tflops)]);
-    const x = (value) => left + ((Math.log10(value) - across[0]) / (across[1] - across[0])) * (width - left - right);
-    const y = (value) =>
-      height - bottom - ((Math.log10(value) - upwards[0]) / (upwards[1] - upwards[0])) * (height - top - bottom);
-    const made = svg("svg", {
-      viewBox: `0 0 ${width} ${height}`,
-      preserveAspectRatio: "xMinYMid meet",
-      role: "group",
-      "aria-label": "Roofline; the table below it says the same",
+  /** @param {RooflineData} data */
+  picture(data) {
+    const { points, roofs } = data;
+    const plot = new Plot(
+      "Roofline",
+      {
+        width: 1120,
+        height: 520,
+        left: 64,
+        right: LETTER * Math.max(...roofs.map((one) => nameOf(one).length), 20) + 12,
+        top: 16,
+        bottom: 46,
+      },
+      [...points.map((one) => one.x), ...roofs.map((one) => one.ridge)],
+      [...points.map((one) => one.y), ...roofs.map((one) => one.tflops)],
+      MARGIN,
+    );
+    plot.svg.setAttribute("preserveAspectRatio", "xMinYMid meet");
+    plot.grid(Plot.power, Plot.power);
+    plot.below("FLOPs per byte");
+    plot.text("TFLOP/s", plot.edges.left + 6, plot.edges.top + 10);
+    Roofline.roofs(plot, data);
+    const greatest = Math.max(...points.map((one) => one.us));
+    for (const one of [...points].sort((a, b) => b.us - a.us))
+      put(plot.svg, this.point(one, plot.x(one.x), plot.y(one.y), Math.max(3, LARGEST * Math.sqrt(one.us / greatest))));
+    put(plot.box, Roofline.legend(data));
+    return plot.box;
+  }
+
+  // What memory and arithmetic allow at most.
+  /** @param {Plot} plot @param {RooflineData} data */
+  static roofs(plot, { roofs, bandwidth }) {
+    if (!roofs.length || !bandwidth) return;
+    const { right } = plot.edges,
+      most = roofs.reduce((best, one) => (one.tflops > best.tflops ? one : best)),
+      begin = Math.max(10 ** plot.across[0], (10 ** plot.up[0] * 1e3) / bandwidth),
+      middle = Math.sqrt(begin * most.ridge);
+    /** @param {number} x */
+    const memory = (x) => plot.y((x * bandwidth) / 1e3);
+    plot.line("roof", plot.x(begin), memory(begin), plot.x(most.ridge), plot.y(most.tflops));
+    plot.text(`memory ${Show.number(bandwidth / 1e3, 2)} TB/s`, plot.x(middle) - 10, memory(middle), {
+      "text-anchor": "end",
+      class: "label",
     });
-    const text = (value, at, props = {}) => svg("text", { x: at[0], y: at[1], ...props }, value);
-    const line = (x1, y1, x2, y2, name) => svg("line", { x1, y1, x2, y2, class: name });
-    for (let k = Math.ceil(across[0]); k <= across[1]; k++) {
-      made.append(
-        line(x(10 ** k), top, x(10 ** k), height - bottom, "grid"),
-        text(Roofline.power(k), [x(10 ** k), height - bottom + 18], { "text-anchor": "middle" }),
-      );
-    }
-    for (let k = Math.ceil(upwards[0]); k <= upwards[1]; k++) {
-      made.append(
-        line(left, y(10 ** k), width - right, y(10 ** k), "grid"),
-        text(Roofline.power(k), [left - 8, y(10 ** k) + 4], { "text-anchor": "end" }),
-      );
-    }
-    made.append(
-      text("FLOPs per byte", [(left + width - right) / 2, height - 8], { "text-anchor": "middle" }),
-      text("TFLOP/s", [left + 6, top + 10]),
-    );
     let free = 0;
-    if (roofs.length && bandwidth) {
-      const most = roofs.reduce((best, one) => (one.tflops > best.tflops ? one : best));
-      const begin = Math.max(10 ** across[0], (10 ** upwards[0] * 1e3) / bandwidth);
-      made.append(line(x(begin), y((begin * bandwidth) / 1e3), x(most.ridge), y(most.tflops), "roof"));
-      const middle = Math.sqrt(begin * most.ridge);
-      made.append(
-        text(`memory ${Show.number(bandwidth / 1e3, 2)} TB/s`, [x(middle) - 10, y((middle * bandwidth) / 1e3)], {
-          "text-anchor": "end",
-          class: "label",
-        }),
-      );
-      for (const roof of roofs) {
-        made.append(line(x(roof.ridge), y(roof.tflops), width - right, y(roof.tflops), "roof"));
-        const at = Math.max(y(roof.tflops) + 4, free);
-        made.append(
-          text(Roofline.name(roof), [width - right + 6, at], {
-            class: "label",
-          }),
-        );
-        free = at + 16;
-      }
+    for (const roof of roofs) {
+      const y = plot.y(roof.tflops),
+        at = Math.max(y + 4, free);
+      plot.line("roof", plot.x(roof.ridge), y, right, y);
+      plot.text(nameOf(roof), right + 6, at, { class: "label" });
+      free = at + 16;
     }
-    const greatest = Math.max(...points.map((one) => one.us)),
-      { texts } = this.trace.body;
-    for (const one of [...points].sort((a, b) => b.us - a.us)) {
-      const says = this.says(one, texts);
-      const radius = Math.max(3, 22 * Math.sqrt(one.us / greatest));
-      made.append(
-        svg("circle", {
-          cx: x(one.x),
-          cy: y(one.y),
-          r: radius,
-          class: `point c-${one.class}`,
-          tabindex: 0,
-          role: "button",
-          "aria-label": says.join(", "),
-          onclick: () => this.app.selectUid(one.uid, "roofline"),
-          onkeydown: (event) => {
-            if (event.key !== "Enter") return;
-            event.stopPropagation(); // on the page it would lead on to the next match
-            this.app.selectUid(one.uid, "roofline");
-          },
-          onpointermove: (event) =>
-            Tip.at(
-              event,
-              says.map((said, k) => [k ? "" : "name", said]),
-            ),
-          onpointerleave: () => Tip.hide(),
-        }),
-      );
-    }
+  }
+
+  /** @param {RooflineData} data */
+  static legend({ points, more, unplaced }) {
     const used = [...new Set(points.map((one) => one.class))];
-    const notes = [
-      more ? `${Show.count(more)} more operations are not drawn. ` : "",
-      unplaced
-        ? `${Show.count(unplaced)} with a model compute nothing, or their bytes or time are not known: they are in the table unified_perf_summary.`
-        : "",
-    ];
-    this.picture.append(
-      made,
+    return [
       el(
-        "div",
-        { class: "legend" },
+        "div.legend",
         "area: GPU time ",
-        ...used.map((of) => el("span", { class: "key" }, el("i", { class: `swatch c-${of}` }), of)),
+        used.map((of) => key(of, of)),
       ),
-      el("p", { class: "dim" }, ...notes),
-    );
+      el(
+        "p.dim",
+        more > 0 && `${Show.count(more)} more operations are not drawn. `,
+        unplaced > 0 &&
+          `${Show.count(unplaced)} with a model compute nothing, or their bytes or time are not known: they are in the table unified_perf_summary.`,
+      ),
+    ];
   }
 
-  static name(roof) {
-    return `${roof.label.replaceAll("_", " ")}: ${Show.number(roof.tflops, 1)} TFLOP/s, ridge ${Show.number(roof.ridge, 1)}`;
+  // A point is a button.
+  /** @param {RooflinePoint} one @param {number} cx @param {number} cy @param {number} r */
+  point(one, cx, cy, r) {
+    const says = this.says(one),
+      select = () => this.app.selectUid(one.uid, "roofline");
+    return svg("circle", {
+      cx,
+      cy,
+      r,
+      class: "point",
+      fill: one.class,
+      tabindex: 0,
+      role: "button",
+      "aria-label": says.join(", "),
+      onclick: select,
+      onkeydown: (event) => {
+        if (event.key !== "Enter") return;
+        event.stopPropagation(); // on the page it would lead on to the next match
+        select();
+      },
+      ...Tip.of(() => says.map((text, k) => [k ? "" : "name", text])),
+    });
   }
 
-  static power(k) {
-    return k >= 0 && k < 4
-      ? Show.count(10 ** k)
-      : k < 0 && k > -4
-        ? String(10 ** k)
-        : `10${[...String(k)].map((digit) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(digit)]).join("")}`;
-  }
-
-  says(one, texts) {
+  /** @param {RooflinePoint} one */
+  says(one) {
+    const { texts } = this;
     return [
       texts[one.name],
       texts[one.shapes],
@@ -163,32 +151,26 @@ class Roofline {
     ].filter(Boolean);
   }
 
-  listPoints({ points }) {
-    const { texts } = this.trace.body;
-    new Grid(this.list, "Operations").show({
-      columns: [
-        { heading: "operation", kind: "text", cells: points.map((one) => texts[one.name]) },
-        { heading: "time", unit: "ms", kind: "number", digits: 3, cells: points.map((one) => one.us / 1e3) },
-        {
-          heading: "could be won",
-          unit: "ms",
-          kind: "number",
-          digits: 3,
-          cells: points.map((one) => (one.won_us == null ? null : one.won_us / 1e3)),
-        },
-        { heading: "of the roof", unit: "%", kind: "number", digits: 1, cells: points.map((one) => one.roof) },
-        { heading: "bound", kind: "text", cells: points.map((one) => one.bound) },
-        { heading: "FLOPs/byte", kind: "number", digits: 2, cells: points.map((one) => one.x) },
-        { heading: "TFLOP/s", kind: "number", digits: 3, cells: points.map((one) => one.y) },
-        { heading: "calls", kind: "number", digits: 0, cells: points.map((one) => one.calls) },
-        { heading: "uid", kind: "uid", cells: points.map((one) => one.uid) },
-        { heading: "category", kind: "text", cells: points.map((one) => texts[one.category]) },
-        { heading: "shapes", kind: "text", cells: points.map((one) => texts[one.shapes]) },
-        { heading: "types", kind: "text", cells: points.map((one) => texts[one.types]) },
+  /** @param {RooflineData} data */
+  table({ points }) {
+    const { texts } = this;
+    return gridOf(
+      points,
+      [
+        ["operation", "text", (one) => texts[one.name]],
+        ["time", "number", (one) => one.us / 1e3, "ms", 3],
+        ["could be won", "number", (one) => (one.won_us == null ? null : one.won_us / 1e3), "ms", 3],
+        ["of the roof", "number", (one) => one.roof, "%", 1],
+        ["bound", "text", (one) => one.bound],
+        ["FLOPs/byte", "number", (one) => one.x, "", 2],
+        ["TFLOP/s", "number", (one) => one.y, "", 3],
+        ["calls", "number", (one) => one.calls, "", 0],
+        ["uid", "uid", (one) => one.uid],
+        ["category", "text", (one) => texts[one.category]],
+        ["shapes", "text", (one) => texts[one.shapes]],
+        ["types", "text", (one) => texts[one.types]],
       ],
-      rows: points.length,
-      notes: [],
-      click: (row) => this.app.selectUid(points[row].uid, "roofline"),
-    });
+      { click: (row) => this.app.selectUid(points[row].uid, "roofline") },
+    );
   }
 }

@@ -1,54 +1,69 @@
 // @ts-check
-// All tables of the report.
-class Tables {
-  constructor(app) {
-    this.app = app;
-    this.root = el("section", { class: "tables", id: "view-tables", role: "tabpanel", "aria-label": "Tables" });
-  }
+// All tables of a page: a list of them, and the one that is chosen.
+import { el, put } from "./dom.js";
+import { Grid } from "./grid.js";
+import { Show } from "./show.js";
 
-  start(trace) {
-    this.trace = trace;
-    const { tables, texts } = trace.body;
-    for (const table of tables) for (const column of table.columns) if (column.kind === "text") column.texts = texts;
-    this.list = el("nav", { class: "list", "aria-label": "Tables" });
-    this.title = el("h2");
-    this.place = el("div", { class: "twin" });
-    this.list.hidden = tables.length < 2;
-    this.root.append(this.list, el("div", { class: "one" }, this.title, this.place));
-    this.grid = new Grid(this.place, "Table");
-    this.list.append(
-      ...tables.map((table) =>
+export class Tables {
+  static NAME = "tables";
+  static TITLE = "Tables";
+
+  // first: the table that is open at first, where it has rows. content: what a table is shown with.
+  /**
+   * @param {HTMLElement} root
+   * @param {TableData[]} tables
+   * @param {string} first
+   * @param {(table: TableData) => GridContent} [content]
+   */
+  constructor(root, tables, first, content = (table) => table) {
+    this.tables = tables;
+    this.content = content;
+    this.name = "";
+    this.list = el(
+      "nav.list",
+      { "aria-label": "Tables", hidden: tables.length < 2 },
+      tables.map(({ name, title, rows }) =>
         el(
           "button",
           {
             type: "button",
-            class: table.rows ? "" : "empty",
-            title: table.title,
-            onclick: () => this.open(table.name),
-            "data-table": table.name,
+            class: rows ? "" : "empty",
+            title,
+            onclick: () => this.open(name),
+            "data-table": name,
           },
-          table.name.replace(/_/g, " "),
-          el("span", { class: "dim" }, ` ${Show.count(table.rows)}`),
+          name.replace(/_/g, " "),
+          el("span.dim", ` ${Show.count(rows)}`),
         ),
       ),
     );
-    // A report begins with its operations; who asked for tables gets the first of them.
-    const dearest = this.app.overview && tables.find((one) => one.name === "ops_summary" && one.rows);
-    const first = dearest || tables.find((one) => one.rows) || tables[0];
-    if (first) this.open(first.name);
+    this.title = el("h2");
+    const place = el("div.twin");
+    put(root, this.list, el("div.one", this.title, place));
+    this.grid = new Grid(place, "Table");
+    const opened =
+      tables.find(({ name, rows }) => name === first && rows) ?? tables.find(({ rows }) => rows) ?? tables[0];
+    if (opened) this.open(opened.name);
   }
 
-  // A text in the first column is searched for, where the timeline and the flame graph show where it is.
-  content(table) {
-    return this.app.timeline ? { ...table, links: (row, text) => this.app.search(text, true) } : { ...table };
-  }
-
+  /** @param {string} name */
   open(name) {
-    const table = this.trace.body.tables.find((one) => one.name === name);
+    const table = this.tables.find((one) => one.name === name);
     if (!table) return;
-    for (const button of this.list.children) button.setAttribute("aria-current", button.dataset.table === name);
+    for (const one of this.list.querySelectorAll("button"))
+      one.setAttribute("aria-current", String(one.dataset.table === name));
     this.name = name;
     this.title.textContent = table.title;
     this.grid.show(this.content(table));
   }
+
+  shown() {
+    this.grid.fill(true);
+  }
 }
+
+// Uids of several traces are no links on a page.
+/** @param {TableData[]} tables */
+export const withoutLinks = (tables) => {
+  for (const column of tables.flatMap((table) => table.columns)) if (column.kind === "uid") column.kind = "id";
+};

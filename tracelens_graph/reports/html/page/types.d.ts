@@ -1,99 +1,412 @@
-// What scripts of pages hold that their own text does not say: fields that are set by name, and what a page must have.
+// What pages hold: the data that Python packs into them, and the interfaces between their scripts.
 // Only `tsc` reads this; no page has it.
-type Events = ReturnType<typeof Levels.events>;
 
-interface Trace extends Events {
-  first: Record<"host" | "note" | "gpu" | "idle" | "end", number>;
+// ---- elements --------------------------------------------------------------------------------------------------------
+
+type Child = Node | string | number | null | undefined | false | Child[];
+
+interface Props {
+  class?: string | null;
+  // Name of a colour.
+  fill?: string | null;
+  onclick?(event: MouseEvent): unknown;
+  oninput?(event: Event): unknown;
+  onchange?(event: Event): unknown;
+  onscroll?(event: Event): unknown;
+  onkeydown?(event: KeyboardEvent): unknown;
+  onpointermove?(event: PointerEvent): unknown;
+  onpointerleave?(event: PointerEvent): unknown;
+  [name: string]: unknown;
 }
 
-interface DiffData {
-  body: any;
-  columns: Record<string, Int32Array | Float64Array>;
+// Lines that hovering shows, each with its class.
+type Lines = [string, string][];
+
+// ---- views and pages -------------------------------------------------------------------------------------------------
+
+interface Tab {
+  NAME: string;
+  TITLE: string;
+  // What the view is for those who do not see it; its title where it is left out.
+  LABEL?: string;
 }
 
-// What each page adds to the views that it begins with.
-interface Views {
-  trace: any;
-  matches: any[];
-  readonly linked: string[];
-  readonly grids: (Grid | undefined)[];
-  load(): Promise<void>;
-  shownNow(name: string): void;
-  follow(): void;
-  search(text: string): void;
-  next(by: number): void;
-  unselect(): void;
-  recolor(): void;
-  viewKey(key: string): boolean;
+interface View {
+  grid?: import("./grid.js").Grid;
+  // It is shown, or the window or the selection is another.
+  shown?(): void;
+  // Light or dark.
+  recolor?(): void;
+  // There is no next frame before it is printed.
+  print?(): void;
+  // Whether it knows a key.
+  key?(key: string): boolean;
 }
 
-interface App {
-  overview?: Overview;
-  timeline: Timeline;
-  flame: Flame;
-  tables: Tables;
-  memory: Memory;
+interface Span {
+  from: number;
+  to: number;
 }
 
-interface DiffPage {
-  overview: DiffOverview;
-  flame: DiffFlame;
-  places: DiffPlaces;
-  tables: DiffTables;
+// ---- numbers and tables ----------------------------------------------------------------------------------------------
+
+type Numbers = Int32Array | Float64Array;
+type Columns = Record<string, Numbers>;
+
+interface Described {
+  name: string;
+  n: number;
+  planes: number;
+  delta: boolean;
 }
 
-interface RanksPage {
-  overview: RanksOverview;
-  waits: RanksWaits;
-  step: RanksStep;
-  bandwidth: RanksBandwidth;
-  collectives: RanksCollectives;
-  tables: RanksTables;
+type Cell = string | number | boolean | null;
+
+interface GridColumn {
+  name?: string;
+  heading: string;
+  unit?: string | null;
+  about?: string;
+  kind: "text" | "number" | "uid" | "id" | "flag";
+  cells: ArrayLike<Cell>;
+  // Cells of texts are places in these.
+  texts?: string[];
+  digits?: number;
+  shown?: boolean;
+  isShown?: boolean;
+  // How a number is written.
+  number?(value: number, digits: number): string;
 }
 
-interface Palette {
-  textCss: string;
-  dimCss: string;
-  lineCss: string;
-  backCss: string;
-  accentCss: string;
+interface GridContent {
+  columns: GridColumn[];
+  rows: number;
+  notes?: string[];
+  // A click on the first cell of a row.
+  click?(row: number, text: string): void;
+  isMarked?(row: number): boolean;
 }
 
-interface Painter {
-  trace: Trace;
-  palette: Palette;
-  width: number;
+interface TableData extends GridContent {
+  name: string;
+  title: string;
 }
 
-interface Memory {
-  each: number;
+interface TablesBody {
+  tables: TableData[];
+  texts: string[];
 }
 
-interface RankCanvas {
-  height(): number;
-  paint(context: CanvasRenderingContext2D, width: number, height: number): void;
+// What a time is made of.
+interface Part {
+  label: string;
+  class: string;
+  ns: number;
 }
 
-interface RanksStep {
-  step: any;
-  trace: any;
+interface BarRow {
+  name: string;
+  uid?: number | null;
+  parts: Part[];
+  says?: string;
 }
 
-interface Flame {
-  views: HTMLSelectElement;
-  step: HTMLSelectElement;
+// ---- the page of a report --------------------------------------------------------------------------------------------
+
+interface LaneTitle {
+  title: string;
+  n: number;
+  launches?: number;
 }
 
-interface Grid {
-  isPrinted?: boolean;
+type LaneTitles = Record<"host" | "note" | "gpu" | "idle", LaneTitle[]>;
+
+interface Lane {
+  title: string;
+  name: string;
+  group: "host" | "call" | "note" | "gpu" | "idle";
+  n: number;
+  launches: number;
+  // Events of the thread.
+  thread: number;
+  // Tracks of the lane: `track` to `track + deep - 1`.
+  track: number;
+  deep: number;
 }
 
-interface Timeline {
-  grid?: Grid;
+interface Events {
+  n: number;
+  first: Record<"host" | "note" | "gpu" | "idle", number>;
+  start: Float64Array;
+  dur: Float64Array;
+  uid: Float64Array;
+  name: Int32Array;
+  parent: Int32Array;
+  level: Int32Array;
+  lane: Int32Array;
+  args: Numbers;
+  depth: Int32Array;
+  lanes: Lane[];
+  low: number;
+  high: number;
 }
+
+// The tracks, each item an event; or, where the level has cells, all short events that start in one.
+interface Level {
+  cell: number;
+  isEvent: boolean;
+  from: Int32Array;
+  event: Int32Array;
+  start: Float64Array;
+  end: Float64Array;
+  sum: Float64Array;
+}
+
+interface Unpacked {
+  events: Events;
+  levels: Level[];
+  columns: Columns;
+}
+
+interface Packed {
+  planes: string;
+  columns: Described[];
+  lanes: LaneTitles;
+  call: number;
+}
+
+interface Cause {
+  name: string;
+  meaning: string;
+  class: string;
+}
+
+interface Finding {
+  severity: string;
+  text: string;
+  uid: number | null;
+  try: string[];
+  ask: string;
+}
+
+interface TopOp {
+  name: string;
+  mostly_in: string;
+  total_ms: number;
+  percent: number;
+  count: number;
+  uid: number | null;
+}
+
+interface ReportOverview {
+  heading: string;
+  window: string;
+  damage: string;
+  findings: Finding[];
+  parts: Part[];
+  memory: string[];
+  top_ops: { title: string; rows: TopOp[]; notes: string[] };
+  steps: BarRow[];
+  facts: [string, string][];
+  of_window: [string, string][];
+  options: [string, string][];
+  missing: { what: string; poorer: string; how: string }[];
+}
+
+interface MemoryTitle {
+  title: string;
+  n: number;
+  all: number;
+  reserved: boolean;
+}
+
+interface ReportHead {
+  heading: string;
+  overview?: ReportOverview;
+  columns: Described[];
+  lanes: LaneTitles;
+  call: number;
+  memory?: MemoryTitle[];
+}
+
+interface RooflinePoint {
+  name: number;
+  category: number;
+  shapes: number;
+  types: number;
+  x: number;
+  y: number;
+  us: number;
+  percent: number;
+  calls: number;
+  roof: number | null;
+  won_us: number | null;
+  bound: string;
+  uid: number;
+  class: string;
+}
+
+interface RooflineData {
+  device: string;
+  bandwidth: number | null;
+  roofs: { label: string; tflops: number; ridge: number }[];
+  points: RooflinePoint[];
+  more: number;
+  unplaced: number;
+}
+
+interface ReportBody extends TablesBody {
+  causes: Cause[];
+  arguments: string[];
+  flame: { views: Record<string, string>; steps: string[] };
+  roofline: RooflineData | null;
+  drawn: { events: number; instants: number; left_out: Record<string, number> };
+  lead_ns: number;
+  classes: string[];
+  names: string[];
+  shorts: (string | null)[];
+}
+
+// ---- the page of a comparison ----------------------------------------------------------------------------------------
+
+type Pair = [number, number];
+
+interface DiffReason {
+  reason: string;
+  meaning: string;
+  places: number;
+  a_ms: number;
+  b_ms: number;
+  slower_ms: number;
+  faster_ms: number;
+  first: number;
+}
+
+interface DiffOverviewHead {
+  headline: string;
+  notes: string[];
+  sides: { letter: string; name: string; text: string; parts: Part[] }[];
+  totals: { meaning: string; a_ms: number; b_ms: number; change_ms: number; change_percent: number | null }[];
+  reasons: DiffReason[];
+  idle: { part: string; cause: string; a_ms: number; b_ms: number; change_ms: number; why: string }[];
+  facts: [string, string | null, string | null][];
+}
+
+interface DiffHead {
+  title: string;
+  columns: Described[];
+  overview: DiffOverviewHead;
+}
+
+interface PlaceSide {
+  line: string | null;
+  shapes: string | null;
+  types: string | null;
+  uid: number | null;
+  kernels: [number, number, number][];
+  more: number;
+}
+
+interface Place {
+  place: number;
+  op: string;
+  module: string;
+  reason: string;
+  meaning: string;
+  why: string;
+  times: number;
+  ns: Pair;
+  sides: [PlaceSide, PlaceSide];
+  drawn: string[];
+  commands: [string, string][];
+}
+
+interface DiffBody extends TablesBody {
+  names: string[];
+  shorts: (string | null)[];
+  places: Place[];
+}
+
+// ---- the page of a job -----------------------------------------------------------------------------------------------
+
+interface RankTime {
+  time: string;
+  meaning: string;
+  mean_ms: number | null;
+  percent: number | null;
+  most_ms: number | null;
+  least_ms: number | null;
+  most_trace: string;
+  least_trace: string;
+}
+
+interface RanksOverviewHead {
+  head: string;
+  headline: string;
+  late: string[];
+  late_rank: number;
+  reasons: string[][];
+  commands: string[];
+  notes: string[];
+  ranks: string[];
+  balance: (number | null)[][];
+  balance_keys: string[];
+  times: RankTime[];
+}
+
+interface RanksHead {
+  title: string;
+  columns: Described[];
+  overview: RanksOverviewHead;
+}
+
+type Matrix = (number | null)[][];
+
+interface WaitsData {
+  rows: number[];
+  steps: string[];
+  is_whole: boolean;
+  wait_ms: Matrix;
+  step_ms: Matrix;
+  held_up_ms: Matrix;
+  all_held_up_ms: number[];
+  late: number[];
+  notes: string[];
+}
+
+type Point = (number | null)[];
+
+interface BandwidthsData {
+  keys: string[];
+  kinds: { kind: string; points: Point[] }[];
+  peaks: number[];
+  device: string | null;
+  notes: string[];
+}
+
+interface StepData {
+  step: number | null;
+  is_median: boolean;
+  ns: number;
+  lanes: number[];
+  begins: number[][];
+  kinds: number[];
+  groups: number[];
+  sequences: (number | null)[];
+  late: [number, number][];
+  notes: string[];
+}
+
+interface RanksBody extends TablesBody {
+  waits: WaitsData;
+  bandwidths: BandwidthsData;
+  step: StepData;
+}
+
+// ---- others ----------------------------------------------------------------------------------------------------------
 
 interface Window {
-  tracelensGraph: Views;
+  tracelensGraph: unknown;
 }
 
 interface Uint8ArrayConstructor {

@@ -1,0 +1,211 @@
+"""Short programs: at most 40 lines for a product, literals alone, and nothing that is at its default.
+
+What they do with PyTorch is proved in `tests/torch_proof`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from msgspec.structs import replace
+from recorded_calls import NOTHING, call, listed, scalar, tensor, tensors
+from replay_plans import converted, mm, plans, scaled
+
+from corpus import kineto_traces, loaded, parametrize, trace_id
+from tracelens_graph.graph.window import window_of
+from tracelens_graph.replay.planned import Plans
+from tracelens_graph.replay.planning import plan_of
+from tracelens_graph.replay.replay_plan import Argument, Fill, ReplayPlan, TensorValue, is_default
+from tracelens_graph.replay.schemas import parse
+from tracelens_graph.replay.short_program import short_program
+from tracelens_graph.replay.signatures import charge_all, signatures
+
+DENSE = {"mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "conv2d", "convolution"}
+SPARSE = TensorValue((4, 4), "float32", layout="sparse_coo", fill=Fill("normal", {"entries": 3}))
+
+
+def body(source: str, name: str = "call") -> str:
+    """The statements of a function."""
+    found = next(one for one in ast.parse(source).body if isinstance(one, ast.FunctionDef) and one.name == name)
+    return "\n".join(ast.unparse(one) for one in found.body)
+
+
+def assigned(source: str) -> dict[str, str]:
+    """What stands behind the names of a program."""
+    return {
+        ast.unparse(one.targets[0]): ast.unparse(one.value)
+        for one in ast.parse(source).body
+        if isinstance(one, ast.Assign)
+    }
+
+
+def test_a_product() -> None:
+    source = mm().script()
+    assert len(source.splitlines()) <= 40
+    assert max(map(len, source.splitlines())) <= 120
+    assert body(source) == "return torch.mm(input, mat2)"
+    held = assigned(source)
+    assert held["input"] == "torch.randn((64, 32), dtype=torch.bfloat16, device=device)"
+    assert held["mat2"] == "torch.randn((16, 32), dtype=torch.bfloat16, device=device).t()"
+    heading = ast.get_docstring(ast.parse(source)) or ""
+    assert "12 calls, 1,250.4 us of GPU time in all, median 104.00 us a call, on NVIDIA H100" in heading
+    assert "kernel     gemm_kernel" in heading
+
+
+def test_its_result_names_the_arguments_as_recorded() -> None:
+    """So that results of short programs and of those in full are of one operation."""
+    main = ast.parse(mm().script()).body[-1]
+    assert isinstance(main, ast.If)
+    signature = next(one for one in main.body if ast.unparse(one).startswith("signature"))
+    assert isinstance(signature, ast.Assign)
+    recorded = ast.literal_eval(signature.value)
+    assert recorded == json.loads(json.dumps(mm().json()["recorded"]))
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (call("addmm", tensor(4), tensor(2, 3), tensor(3, 4), scalar("1"), scalar("1")),
+         "torch.addmm(input, mat1, mat2)"),
+        (call("addmm", tensor(4), tensor(2, 3), tensor(3, 4), scalar("0"), scalar("1")),
+         "torch.addmm(input, mat1, mat2, beta=0)"),
+        (call("softmax", tensor(4, 5), scalar("-1"), NOTHING), "torch.softmax(input, dim=-1)"),
+        (call("cat", tensors((2, 3), (4, 3), (5, 3)), scalar("0")), "torch.cat(tensors)"),
+        (call("add_", tensor(4), tensor(4), scalar("1")), "input.add_(other)"),
+        (call("mul", tensor(4), tensor(dtype="double")), "torch.mul(input, 2.0)"),
+        (call("linear", tensor(2, 3), tensor(4, 3), NOTHING), "torch.nn.functional.linear(input, weight)"),
+        (call("constant_pad_nd", tensor(2, 3), listed("[1, 1]"), scalar("0")),
+         "torch.ops.aten.constant_pad_nd.default(input, pad=[1, 1])"),
+        (call("masked_fill_", tensor(4), tensor(4, dtype="bool"), scalar("-inf")),
+         "input.masked_fill_(mask, float('-inf'))"),
+    ],
+)  # fmt: skip
+def test_calls_as_one_would_write_them(made: Any, text: str) -> None:
+    assert body(plan_of(made).script()) == f"return {text}"
+
+
+@pytest.mark.parametrize(
+    ("tensor", "text"),
+    [
+        (TensorValue((2, 3, 4), "float32", (12, 1, 3)), "torch.randn((2, 4, 3), dtype=torch.float32, device=device)"
+         ".transpose(1, 2)"),
+        (TensorValue((2, 3, 4, 5), "float32", (60, 1, 15, 3)),
+         "torch.randn((2, 4, 5, 3), dtype=torch.float32, device=device).permute(0, 3, 1, 2)"),
+        (TensorValue((4, 3), "float32", (0, 1)),
+         "torch.randn((3,), dtype=torch.float32, device=device).as_strided((4, 3), (0, 1))"),
+        (TensorValue((4,), "float32", offset=8, reach=20),
+         "torch.randn((20,), dtype=torch.float32, device=device).as_strided((4,), (1,), 8)"),
+        (TensorValue((4,), "float8_e4m3fn"), "torch.randn((4,), device=device).to(torch.float8_e4m3fn)"),
+        (TensorValue((4,), "int64", fill=Fill("integers", {"high": 50})),
+         "torch.randint(0, 50, (4,), dtype=torch.int64, device=device)"),
+        (TensorValue((5,), "int32", fill=Fill("rising", {"high": 20})),
+         "(torch.arange(5, device=device) * 20 // 4).to(torch.int32)"),
+        (TensorValue((2, 3), "bool", fill=Fill("mask")), "torch.rand((2, 3), device=device).lt(0.5)"),
+        (TensorValue((2, 3), "float32", on_cpu=True, grad=True),
+         "torch.randn((2, 3), dtype=torch.float32, device='cpu').requires_grad_()"),
+    ],
+)  # fmt: skip
+def test_tensors_as_one_would_make_them(tensor: TensorValue, text: str) -> None:
+    schema = "aten::relu(Tensor self) -> Tensor"
+    source = ReplayPlan("aten::relu", "", schema, (Argument("self", "Tensor", tensor),)).script()
+    assert assigned(source)["input"] == ast.unparse(ast.parse(text))
+
+
+def test_lists_of_tensors_and_what_is_restored() -> None:
+    same, varied, few = (
+        assigned(scaled(*shapes).script()) for shapes in (((2, 3),) * 5, ((2,), (3, 4), (5,)), ((2,), (3,)))
+    )
+    assert same["input"] == "[torch.randn((2, 3), dtype=torch.float32, device=device) for _ in range(5)]"
+    assert varied["input"].endswith("for shape in [[2], [3, 4], [5]]]")
+    assert few["input"].count("torch.randn") == 2
+    source = scaled((2, 3)).script()
+    assert assigned(source)["before"] == "[(one, one.clone()) for one in [*input]]"
+    assert body(source, "restore") == "for (one, values) in before:\n    one.copy_(values)".replace(
+        "(one, values)", "one, values"
+    )
+    assert "timeit.repeat(call, restore, number=1" in source
+    assert "restore," not in mm().script()
+
+
+def test_tensors_in_one_memory() -> None:
+    left, right = (TensorValue((4,), "float32", (1,), storage=0, offset=offset) for offset in (0, 2))
+    schema = "aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor"
+    arguments = (Argument("self", "Tensor", left), Argument("other", "Tensor", right))
+    held = assigned(ReplayPlan("aten::add", "Tensor", schema, arguments).script())
+    assert held["memory_0"] == "torch.randn((6,), dtype=torch.float32, device=device)"
+    assert (held["input"], held["other"]) == ("memory_0.as_strided((4,), (1,))", "memory_0.as_strided((4,), (1,), 2)")
+    same = (arguments[0], Argument("other", "Tensor", left))
+    assert body(ReplayPlan("aten::add", "Tensor", schema, same).script()) == "return torch.add(input, input)"
+
+
+def test_modes_and_values_by_name() -> None:
+    plan = replace(mm(), modes=("autocast bfloat16", "no_grad"))
+    assert "with torch.autocast(device, dtype=torch.bfloat16):\n        with torch.no_grad():" in plan.script()
+    assert body(converted().script()).startswith(
+        "return torch.ops.aten.to.dtype_layout(input, dtype=torch.float16, layout=torch.strided, device=device"
+    )
+
+
+@pytest.mark.parametrize(
+    ("op", "schema", "tensor"),
+    [
+        ("aten::relu", "aten::relu(Tensor self) -> Tensor", SPARSE),
+        ("aten::relu", "aten::relu(Tensor self) -> Tensor", TensorValue((4, 4), "quint8")),
+        ("aten::relu_", "aten::relu_(Tensor(a!) self) -> Tensor(a!)", TensorValue((4, 4), "float32", grad=True)),
+        ("aten::t_", "aten::t_(Tensor(a!) self) -> Tensor(a!)", TensorValue((4, 4), "float32")),
+    ],
+)  # fmt: skip
+def test_what_it_has_no_words_for_is_written_in_full(op: str, schema: str, tensor: TensorValue) -> None:
+    kind = schema.partition("(")[2].partition(" self")[0]
+    plan = ReplayPlan(op, "", schema, (Argument("self", kind, tensor),))
+    assert short_program(plan) == ""
+    assert plan.script() == plan.script(full=True) != ""
+
+
+@given(plans())
+def test_hostile_text_stays_text(plan: ReplayPlan) -> None:
+    source = short_program(plan)
+    assert source.isascii()
+    if source:
+        names = {one.id for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Name)}
+        assert names <= KNOWN
+
+
+KNOWN = {
+    "device", "gpu", "torch", "hasattr", "getattr", "input", "mat2", "call", "measure", "calls", "seconds", "timeit",
+    "events", "range", "_", "int", "begin", "end", "__name__", "us", "sorted", "signature", "result", "dict", "len",
+    "statistics", "round", "tenth", "print", "sys", "open", "json", "float", "complex", "shape", "memory_0", "memory_1",
+    "memory_2", "memory_3", "memory_0_of_host", "memory_1_of_host", "memory_2_of_host", "memory_3_of_host",
+}  # fmt: skip
+"""Names of a program of a product of two arguments."""
+
+
+@parametrize("path", [path for path in kineto_traces() if trace_id(path).startswith("tracelens/")])
+def test_programs_of_traces(path: Path) -> None:
+    """They are Python, those of dense operations are short, and no default is passed in them or in their plans."""
+    core = loaded(path)
+    every = Plans(signatures(charge_all(window_of(core))))
+    for place, name in enumerate(every.signatures.names):
+        plan = every[place].plan
+        if not isinstance(plan, ReplayPlan):
+            continue
+        source = plan.script()
+        compile(source, name, "exec")
+        is_short = source == short_program(plan)
+        if name.removeprefix("aten::") in DENSE:
+            assert is_short
+            assert len(source.splitlines()) <= 40
+        parameters = {one.name: one for one in parse(plan.schema).parameters}
+        passed = plan.json()["positional"].keys() | plan.json().get("keyword", {}).keys()
+        assert not [
+            one.name for one in plan.arguments if one.name in passed and is_default(one.value, parameters[one.name])
+        ]
+        if is_short:
+            called = ast.unparse(ast.parse(body(source)))
+            lacking = parameters.keys() - passed
+            assert not [one for one in lacking if f"{one}=" in called]

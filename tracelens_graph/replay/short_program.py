@@ -1,0 +1,405 @@
+"""Programs that a person reads: one operation as plain torch, its tensors, and a loop that measures it.
+
+All text of a trace in them is a literal of Python in ASCII, or stands in the heading in printable ASCII without quotes.
+Tensors that have no plain words here (sparse, quantized, in memory of several types) are left to the program in full.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+
+from tracelens_graph._version import __version__
+from tracelens_graph.errors import NoShortProgramError
+from tracelens_graph.perf.scalar_types import FLOATING, item_size
+from tracelens_graph.replay.program_text import ascii_text, dense_strides, program, told, unquoted
+from tracelens_graph.replay.replay_plan import Argument, Named, ReplayPlan, TensorValue, Value, tensors
+
+_WIDTH = 118
+_UNBROKEN = 90
+"""Characters of a list that is not broken over lines."""
+
+_FUNCTIONS = frozenset((
+    "abs", "add", "add.Tensor", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "amax", "amin", "argmax", "baddbmm",
+    "batch_norm", "bmm", "cat", "ceil", "clamp", "clamp_min", "clone", "conv1d", "conv2d", "conv3d", "convolution",
+    "conv_transpose2d", "cos", "cumsum", "div.Tensor", "dot", "dropout", "embedding", "eq.Tensor", "erf", "exp",
+    "floor", "flip", "gather", "ge.Tensor", "group_norm", "gt.Tensor", "index_select", "layer_norm", "le.Tensor",
+    "lerp.Tensor", "log", "logsumexp", "log_softmax.int", "lt.Tensor", "masked_fill.Tensor", "matmul", "maximum",
+    "mean", "mean.dim", "minimum", "mm", "mul.Tensor", "mv", "native_batch_norm", "native_dropout",
+    "native_group_norm", "native_layer_norm", "neg", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "reciprocal", "relu",
+    "roll", "round", "rsqrt", "scatter_add", "sigmoid", "sign", "sin", "softmax.int", "sort", "sqrt", "square",
+    "stack", "sub.Tensor", "sum", "sum.dim_IntList", "tanh", "topk", "tril", "triu", "where.self",
+))  # fmt: skip
+"""Operations with overloads for which the function of `torch` with their name is the same call."""
+_FUNCTIONAL = frozenset(("gelu", "linear", "scaled_dot_product_attention", "silu"))
+"""The same of `torch.nn.functional`."""
+_METHODS = frozenset((
+    "add_.Tensor", "addcdiv_", "addcmul_", "clamp_", "copy_", "div_.Tensor", "exp_", "fill_.Scalar", "fill_.Tensor",
+    "index_add_", "masked_fill_.Scalar", "mul_.Tensor", "relu_", "sub_.Tensor", "zero_",
+))  # fmt: skip
+"""The same of tensors' methods."""
+
+_RESHAPING = frozenset((
+    "squeeze_", "unsqueeze_", "transpose_", "t_", "swapaxes_", "swapdims_", "as_strided_", "resize_", "resize_as_",
+    "set_", "detach_", "rename_",
+))  # fmt: skip
+"""Operations that give a tensor other sizes or another memory, which a copy of its values does not undo."""
+_DRAWN = frozenset((
+    "float16", "bfloat16", "float32", "float64", "complex64", "complex128", "uint8", "int8", "int16", "int32", "int64",
+))  # fmt: skip
+"""Dtypes that torch draws numbers of; others are converted to."""
+_OWN_NAMES = frozenset((
+    "before", "call", "device", "events", "gpu", "json", "measure", "memory", "restore", "result", "signature",
+    "statistics", "sys", "timeit", "torch", "us",
+))  # fmt: skip
+"""Names of the program itself."""
+
+_TEMPLATE = '''"""{heading}
+"""
+import json, statistics, sys, timeit, torch
+{imports}
+device = "cuda" if torch.cuda.is_available() else "xpu" if hasattr(torch, "xpu") and torch.xpu.is_available() else "cpu"
+gpu = getattr(torch, device)
+{tensors}
+
+def call():
+{call}
+
+def measure(calls):
+    if device == "cpu":
+        return [1e6 * seconds for seconds in timeit.repeat(call, {setup}number=1, repeat=calls)]
+    events = [[gpu.Event(enable_timing=True) for _ in range(2)] for _ in range(calls)]
+    getattr(gpu, "_sleep", int)(20_000_000)  # the host gets ahead of the GPU, so that launches do not count
+    for begin, end in events:
+{restore}        begin.record()
+        call()
+        end.record()
+    gpu.synchronize()
+    return [1e3 * begin.elapsed_time(end) for begin, end in events]
+
+if __name__ == "__main__":
+    us = sorted(measure(110 if device != "cpu" else 20)[10:])  # the first ten warm up
+{result}
+    print("{{op}}: median {{median_us:,.2f}} us of {{iterations}} calls, 80 % in {{spread_us}}".format(**result))
+    if "--json" in sys.argv:
+        open(sys.argv[sys.argv.index("--json") + 1], "w").write(json.dumps([result], indent=1))
+'''
+
+
+def script(plan: ReplayPlan, full: bool = False) -> str:
+    """The program of an operation: the short one, or that in full where it is asked for or there is no other."""
+    return ("" if full else short_program(plan)) or program("full", plan.about, plan.json())
+
+
+def short_program(plan: ReplayPlan) -> str:
+    """The short program of an operation; empty where it has none."""
+    try:
+        return _Program(plan).text()
+    except NoShortProgramError:
+        return ""
+
+
+class _Program:
+    def __init__(self, plan: ReplayPlan) -> None:
+        self._plan = plan
+        self._lines: list[str] = []
+        self._texts: dict[str, str] = {}
+        """Tensors in shared memory -> their variables: what is told alike twice is one tensor."""
+
+    def text(self) -> str:
+        arguments = {one.name: self._argument(one) for one in self._plan.arguments}
+        call = "\n".join(self._call(arguments))
+        is_restored = self._restore(arguments)
+        return _TEMPLATE.format(
+            heading=self._heading(),
+            imports="".join(f"import {module}\n" for module in self._plan.imports),
+            tensors="\n".join(self._lines),
+            call=call,
+            setup="restore, " if is_restored else "",
+            restore="        restore()\n" if is_restored else "",
+            result="\n".join(self._result()),
+        )
+
+    def _heading(self) -> str:
+        plan = self._plan
+        needs = ", ".join(("PyTorch", *plan.imports))
+        lines = [
+            f"{ascii_text(plan.op)}: one operation of a trace, called again. --json FILE keeps what it measures.",
+            *told(plan, _WIDTH, is_short=True),
+            f"Written by tracelens_graph {__version__}; needs {needs} alone. `replay --full` checks and restores more.",
+        ]
+        return unquoted("\n".join(lines))
+
+    # --- the call ----------------------------------------------------------------------------------------------------
+
+    def _call(self, arguments: dict[str, list[str]]) -> Iterator[str]:
+        """The body of the function."""
+        plan, indent = self._plan, "    "
+        positional, keywords = plan.given
+        name = f"{plan.op.removeprefix('aten::')}.{plan.overload}".rstrip(".")
+        given = [arguments[one.name] for one in positional]
+        if name in _METHODS and positional and positional[0].name == "self":
+            function, given = f"{given[0][0]}.{name.partition('.')[0]}", given[1:]
+        else:
+            function = _function(plan, name)
+            # What is no tensor is given by name, which tells more.
+            unnamed = len(list(takewhile(lambda one: one.type.startswith("Tensor"), positional)))
+            unnamed = len(positional) if any(keyword.iskeyword(one.name) for one in positional) else unnamed
+            given, keywords = given[:unnamed], [*positional[unnamed:], *keywords]
+        if any(keyword.iskeyword(one.name) for one in keywords):
+            raise NoShortProgramError
+        given += [[f"{one.name}={arguments[one.name][0]}", *arguments[one.name][1:]] for one in keywords]
+        for mode in plan.modes:
+            yield f"{indent}with {_MODES[mode.partition(' ')[0]].format(dtype=mode.partition(' ')[2])}:"
+            indent += "    "
+        yield _filled([f"return {function}(", *_separated(given), ")"], indent)
+
+    def _argument(self, one: Argument) -> list[str]:
+        """An argument as pieces of text; tensors in it get variables."""
+        value = one.value
+        if isinstance(value, TensorValue):
+            return [self._variable(self._name(one.name), value)]
+        if isinstance(value, tuple) and any(tensors(value)):
+            return [self._list(self._name(one.name), value)]
+        return _pieces(value)
+
+    def _name(self, name: str) -> str:
+        """The variable of an argument."""
+        taken = _OWN_NAMES | {one.name for one in self._plan.arguments} - {name}
+        if name == "self" and "input" not in taken:
+            return "input"
+        return f"{name}_" if name in _OWN_NAMES or keyword.iskeyword(name) else name
+
+    def _variable(self, name: str, tensor: TensorValue) -> str:
+        text = self._tensor(tensor)
+        if tensor.storage is not None and text in self._texts:
+            return self._texts[text]
+        self._texts[text] = name
+        self._lines.append(f"{name} = {text}")
+        return name
+
+    def _list(self, name: str, values: Sequence[Value]) -> str:
+        """The variable of a list of tensors."""
+        texts = [self._tensor(one) if isinstance(one, TensorValue) else "None" for one in values]
+        first, shapes = values[0], [one.shape for one in values if isinstance(one, TensorValue)]
+        if len(set(texts)) == 1 < len(texts):
+            self._lines.append(f"{name} = [{texts[0]} for _ in range({len(texts)})]")
+        elif len(texts) > 2 and isinstance(first, TensorValue) and texts == [_made(first, str(one)) for one in shapes]:
+            loop = [f"{name} = [{_made(first, 'shape')} for shape in [", *_separated(map(_pieces, shapes)), "]]"]
+            self._lines.append(_filled(loop, ""))
+        else:
+            self._lines += [f"{name} = [", *(f"    {text}," for text in texts), "]"]
+        return name
+
+    # --- tensors -----------------------------------------------------------------------------------------------------
+
+    def _tensor(self, tensor: TensorValue) -> str:
+        written = (one.value for one in self._plan.arguments if "!" in one.type)
+        if not tensor.is_filled or (tensor.grad and any(tensor in tensors(value) for value in written)):
+            raise NoShortProgramError
+        text = _made(tensor) if tensor.storage is None else self._in_memory(tensor)
+        return text + ".requires_grad_()" * tensor.grad + ".conj()" * tensor.conj
+
+    def _in_memory(self, tensor: TensorValue) -> str:
+        """A tensor in memory that it shares with others of its dtype and contents."""
+        every = [one for argument in self._plan.arguments for one in tensors(argument.value)]
+        sharing = [one for one in every if (one.storage, one.on_cpu) == (tensor.storage, tensor.on_cpu)]
+        if any((one.dtype, one.fill) != (tensor.dtype, tensor.fill) for one in sharing):
+            raise NoShortProgramError
+        elements = max(one.bytes for one in sharing) // item_size(tensor.dtype)
+        name = f"memory_{tensor.storage}{'_of_host' * tensor.on_cpu}"
+        line = f"{name} = {_contents(tensor, f'({elements},)', elements)}"
+        if line not in self._lines:
+            self._lines.append(line)
+        return f"{name}{_strided(tensor)}"
+
+    def _restore(self, arguments: dict[str, list[str]]) -> bool:
+        """Whether something gets its values back before each call; what does that stands below the tensors then."""
+        plan = self._plan
+        written = [one for one in plan.arguments if one.name in plan.restored and any(tensors(one.value))]
+        if any(one in plan.keyword for one in written) or plan.op.rpartition("::")[2] in _RESHAPING:
+            raise NoShortProgramError
+        names = ["*" * isinstance(one.value, tuple) + arguments[one.name][0] for one in written]
+        if names:
+            self._lines += [
+                f"before = [(one, one.clone()) for one in [{', '.join(names)}]]", "",
+                "def restore():  # what the operation writes",
+                "    for one, values in before:",
+                "        one.copy_(values)",
+            ]  # fmt: skip
+        return bool(names)
+
+    # --- what is measured --------------------------------------------------------------------------------------------
+
+    def _result(self) -> Iterator[str]:
+        plan = self._plan
+        recorded = {part: getattr(plan.recorded, part) for part in ("dims", "types", "strides", "values")}
+        parts = ([f'"{part}": ', *_pieces(values)] for part, values in recorded.items())
+        yield _filled(["signature = {", *_separated(map(_joined, parts)), "}"], "    ")
+        result = {
+            "op": _pieces(plan.op)[0],
+            "signature": "signature",
+            "device": 'gpu.get_device_name() if device != "cpu" else "cpu"',
+            "torch": "torch.__version__",
+            "median_us": "statistics.median(us)",
+            "spread_us": "[round(us[len(us) * tenth // 10], 2) for tenth in (1, 9)]",
+            "iterations": "len(us)",
+            "count": str(plan.traced.calls),
+        }
+        if plan.traced.median_us:
+            result["traced_us"] = repr(plan.traced.median_us)
+        if plan.work.flops:
+            result["tflops"] = f"{plan.work.flops / 1e6!r} / statistics.median(us)"
+        yield _filled(["result = dict(", *_separated([f"{name}={text}"] for name, text in result.items()), ")"], "    ")
+
+
+def _function(plan: ReplayPlan, name: str) -> str:
+    """The function of an operation with its overload: the public one where that is the same call."""
+    public = name.partition(".")[0]
+    if name in _FUNCTIONS or name in _FUNCTIONAL:
+        return f"torch.{public}" if name in _FUNCTIONS else f"torch.nn.functional.{public}"
+    return f"torch.ops.{plan.op.replace('::', '.')}.{plan.overload or 'default'}"
+
+
+_MODES = {
+    "no_grad": "torch.no_grad()",
+    "below_autograd": "torch._C._AutoDispatchBelowAutograd()",
+    "autocast": "torch.autocast(device, dtype=torch.{dtype})",
+}
+
+# --- tensors as text -----------------------------------------------------------------------------------------------
+
+
+def _made(tensor: TensorValue, shape: str = "") -> str:
+    """A tensor in memory of its own: dense, with its dimensions in another order, or of any strides."""
+    if not tensor.offset and tensor.reach <= tensor.span:
+        if tensor.strides in (None, dense_strides(tensor.shape)):
+            return _contents(tensor, shape or str(tensor.shape), tensor.span)
+        if order := _order(tensor):
+            return _contents(tensor, str(tuple(tensor.shape[dim] for dim in order)), tensor.span) + _permuted(order)
+    elements = max(tensor.offset + tensor.span, tensor.reach)
+    return _contents(tensor, f"({elements},)", elements) + _strided(tensor)
+
+
+def _strided(tensor: TensorValue) -> str:
+    strides = dense_strides(tensor.shape) if tensor.strides is None else tensor.strides
+    offset = f", {tensor.offset}" if tensor.offset else ""
+    return f".as_strided({tensor.shape}, {strides}{offset})"
+
+
+def _order(tensor: TensorValue) -> tuple[int, ...]:
+    """The dimensions of a tensor that lies densely in memory, the outermost first; empty for any other."""
+    strides = tensor.strides or ()
+    order = tuple(sorted(range(len(strides)), key=lambda dim: (-strides[dim], dim)))
+    dense = dense_strides([tensor.shape[dim] for dim in order])
+    return order if dense == tuple(strides[dim] for dim in order) else ()
+
+
+def _permuted(order: Sequence[int]) -> str:
+    """What brings dimensions from the order in memory into their own."""
+    back = [order.index(dim) for dim in range(len(order))]
+    moved = [dim for dim, place in enumerate(back) if dim != place]
+    if len(moved) == 2:
+        return ".t()" if len(order) == 2 else f".transpose({moved[0]}, {moved[1]})"
+    return f".permute({', '.join(map(str, back))})"
+
+
+def _contents(tensor: TensorValue, shape: str, elements: int) -> str:
+    """A dense tensor of some sizes that holds what its rule says."""
+    dtype, to = f"dtype=torch.{tensor.dtype}", f".to(torch.{tensor.dtype})"
+    device = 'device="cpu"' if tensor.on_cpu else "device=device"
+    rule, of = tensor.fill.rule, tensor.fill.options
+    if rule in ("normal", "integers"):
+        function = "torch.randn(" if rule == "normal" else f"torch.randint({of.get('low', 0)!r}, {of['high']!r}, "
+        is_drawn = tensor.dtype in _DRAWN
+        return f"{function}{shape}, {dtype}, {device})" if is_drawn else f"{function}{shape}, {device}){to}"
+    if rule == "zeros":
+        return f"torch.zeros({shape}, {dtype}, {device})"
+    if rule == "constant":
+        return f"torch.full({shape}, {of['value']!r}, {dtype}, {device})"
+    if rule == "mask":
+        return f"torch.rand({shape}, {device}).lt({of.get('share', 0.5)!r})"
+    if rule == "uniform":
+        low, high = (float(of.get(end, usual)) for end, usual in (("low", 0), ("high", 1)))  # type: ignore[arg-type]
+        return f"torch.empty({shape}, {device}).uniform_({low!r}, {high!r}){to}"
+    if rule == "raw":
+        count = elements * item_size(tensor.dtype)
+        drawn = f"torch.randint(256, ({count},), dtype=torch.uint8, {device})"
+        return f"{drawn}.view(torch.{tensor.dtype}).reshape({shape})"
+    if rule == "matrices":
+        if not shape.endswith(f"{of['size']}, {of['size']})"):
+            raise NoShortProgramError
+        return f"(torch.randn({shape}, {device}) / {of['size']} + 2 * torch.eye({of['size']}, {device})){to}"
+    place = f"torch.arange({elements}, {device})"
+    counted = _counted(place, elements, rule, tensor, **of)  # type: ignore[arg-type]
+    return f"({counted}){'' if shape == f'({elements},)' else f'.reshape({shape})'}{to}"
+
+
+def _counted(
+    place: str, elements: int, rule: str, tensor: TensorValue, *, high: float = 0, row: int = 0, skip: int = 0,
+    start: int = 0, total: int = 0, most: int = 0, count: int = 0,
+) -> str:  # fmt: skip
+    """Contents that follow from the place of an element, as in `replay.program.values`."""
+    if rule == "first":
+        return f"{place} < {count}"
+    if rule == "starts":
+        return f"({place} + {skip}) * {high!r} // {max(elements, 1)}"
+    if rule == "parts":
+        return f"({place} < {total % max(elements, 1)}) + {total // max(elements, 1)}"
+    if rule == "falling":
+        return f"({total - elements} - {most - 1} * {place}).clamp(0, {max(most - 1, 0)}) + 1"
+    row = max(row or elements, 1)
+    within = f"{place} % {row}" if row < elements else place
+    if rule == "counted":
+        return f"{within} + {start}"
+    divided = "/" if tensor.dtype in FLOATING else "//"
+    return f"{within} * {high!r} {divided} {max(row - 1, 1)}"
+
+
+# --- other text ----------------------------------------------------------------------------------------------------
+
+
+def _pieces(value: Value) -> list[str]:
+    """A value as text in pieces, between which a line may be broken."""
+    if isinstance(value, tuple):
+        return _joined(["[", *_separated(map(_pieces, value)), "]"])
+    if isinstance(value, Named) and value.kind == "device":
+        return ["device" if value.name == "device" else '"cpu"']
+    if isinstance(value, Named) and value.kind == "generator":
+        return ["torch.Generator(device)"]
+    if isinstance(value, Named):
+        if not value.name:
+            raise NoShortProgramError
+        return [f"torch.{value.name}"]
+    if isinstance(value, complex):
+        return [f"complex({_pieces(value.real)[0]}, {_pieces(value.imag)[0]})"]
+    if isinstance(value, float) and not math.isfinite(value):
+        return [f'float("{value}")']
+    text = ascii(value)
+    return [f'"{text[1:-1]}"' if text[0] == "'" and not {'"', "\\"} & set(text) else text]
+
+
+def _joined(pieces: list[str]) -> list[str]:
+    """Pieces as a single one, unless that is long."""
+    return ["".join(pieces)] if sum(map(len, pieces)) <= _UNBROKEN else pieces
+
+
+def _separated(entries: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The pieces of entries, with commas between these."""
+    listed = list(entries)
+    for at, pieces in enumerate(listed):
+        yield from pieces[:-1]
+        yield pieces[-1] + ", " * (at < len(listed) - 1)
+
+
+def _filled(pieces: Iterable[str], indent: str) -> str:
+    """Pieces one behind another on as few lines as they fit on; but the first, lines are indented by four more."""
+    lines, line = [], indent
+    for piece in pieces:
+        if len(line) + len(piece.rstrip()) > _WIDTH and line.strip():
+            lines.append(line.rstrip())
+            line = indent + "    "
+        line += piece
+    return "\n".join([*lines, line.rstrip()])
