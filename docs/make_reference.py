@@ -480,10 +480,9 @@ def _commands(group: Any, above: str) -> Iterator[str]:
         for paragraph in _paragraphs(command.help):
             example = paragraph.removeprefix("Example: ")
             yield f"    {example}\n\n" if example != paragraph else f"{paragraph}\n\n"
+        yield from _options(command)
         if hasattr(command, "commands"):
             yield from _commands(command, path)
-        else:
-            yield from _options(command)
         if name == "model":
             yield from _formulas()
 
