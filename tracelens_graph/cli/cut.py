@@ -16,7 +16,7 @@ from tracelens_graph.utils.suggest import did_you_mean
 if TYPE_CHECKING:
     import numpy as np
 
-    from tracelens_graph.analyses.ranks.meetings import Meetings
+    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.stores.cut import Piece
@@ -126,7 +126,7 @@ def _around_collective(asked: tuple[Sequence[str], str, int]) -> Content:
         typer.BadParameter: there are no two traces.
         AnalysisError: there is no such collective.
     """
-    from tracelens_graph.analyses.ranks.meetings import Meetings
+    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 
     sources, wanted, margin_ns = asked
     traces = load_set(traces_named(sources)).by_device()

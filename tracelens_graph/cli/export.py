@@ -19,7 +19,7 @@ from tracelens_graph.utils.texts import file_name, stem
 if TYPE_CHECKING:
     import numpy as np
 
-    from tracelens_graph.analyses.ranks.meetings import Meetings
+    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.graph import Graph
     from tracelens_graph.graph.trace_set import TraceSet
@@ -203,7 +203,7 @@ def _of_ranks(asked: tuple[Sequence[str], str | None]) -> Content:
     Raises:
         AnalysisError: there is no such rank.
     """
-    from tracelens_graph.analyses.ranks.meetings import Meetings
+    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
     from tracelens_graph.graph.trace_set import rank_called
     from tracelens_graph.reports.rank_tracks import JobTracks
 

@@ -195,13 +195,13 @@ class _Ranks:
 
     def json(self) -> str:
         """The answer for programs."""
-        from tracelens_graph.reports.ranks_document import ranks_json
+        from tracelens_graph.reports.ranks_text import ranks_json
 
         return ranks_json(self.job)
 
     def markdown(self) -> str:
         """The answer for a pull request."""
-        from tracelens_graph.reports.ranks_document import ranks_markdown
+        from tracelens_graph.reports.ranks_text import ranks_markdown
 
         return ranks_markdown(self.job, **({} if self.top is None else {"rows": self.top}))
 

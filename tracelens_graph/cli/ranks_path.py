@@ -90,7 +90,7 @@ def answer_path(
 
 def _causes(ranks: TraceSet, correct: bool, window: WindowChoice | None) -> Causes:
     from tracelens_graph.analyses.critical_path.critical_path import causes_of
-    from tracelens_graph.analyses.ranks.meetings import Meetings
+    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 
     meetings = None if correct or len(ranks) < 2 else Meetings(ranks, correct=False)
     return causes_of(ranks if window in (None, WindowChoice()) else window.of_each(ranks), meetings)
@@ -155,13 +155,13 @@ class _Path:
 
     def json(self) -> str:
         """The answer for programs."""
-        from tracelens_graph.reports.path_document import path_json
+        from tracelens_graph.reports.path_text import path_json
 
         return path_json(self.path, self.tables())
 
     def markdown(self) -> str:
         """The answer for a pull request."""
-        from tracelens_graph.reports.path_document import path_markdown
+        from tracelens_graph.reports.path_text import path_markdown
 
         return path_markdown(self.path, self.top)
 
@@ -206,13 +206,13 @@ class _WhatIfs:
 
     def json(self) -> str:
         """The answer for programs."""
-        from tracelens_graph.reports.path_document import what_if_json
+        from tracelens_graph.reports.path_text import what_if_json
 
         return what_if_json(self.found, self.table(self.main))
 
     def markdown(self) -> str:
         """The answer for a pull request."""
-        from tracelens_graph.reports.path_document import what_if_markdown
+        from tracelens_graph.reports.path_text import what_if_markdown
 
         return what_if_markdown(self.found, self.table(self.main))
 

@@ -83,7 +83,7 @@ def many_traces(
         folder: where tables go, in a folder for each; None to print.
         scheduler: a Dask scheduler whose workers do it; without one it is done in a process per core.
     """
-    from tracelens_graph.analyses.across.overview import late_trace, overview
+    from tracelens_graph.analyses.across.overview import late_trace, lateness_of, overview
     from tracelens_graph.errors import TraceError
     from tracelens_graph.loaders.sources import is_stream
     from tracelens_graph.loading.many import left_out_note
@@ -116,12 +116,13 @@ def many_traces(
         raise TraceError(f"none of the {len(paths)} files is a trace that can be read")
     lines = [outcome.line for outcome in read if outcome.line is not None]
     ranks = _devices([path for path, one in zip(paths, outcomes, strict=True) if one.line], lines, asked, scheduler)
-    sys.stdout.write(overview(lines, ranks).text(*screen()))
+    late = lateness_of(lines, ranks)
+    sys.stdout.write(overview(lines, late).text(*screen()))
     if any(line["attendance"].held for line in lines):
         again = ["TRACE" if is_stream(one) else one for one in given]
         sys.stdout.write(f"ask next: tracelens-graph ranks {shlex.join(again)}\n")
     sys.stdout.write("\n")
-    shown = read if folder else [read[late_trace(lines, ranks) or 0]]
+    shown = read if folder else [read[late_trace(lines, late) or 0]]
     sys.stdout.write("".join(outcome.text for outcome in shown))
     return outcomes
 
