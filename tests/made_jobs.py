@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from tracelens_graph.analyses.critical_path.causes import Causes, causes
-from tracelens_graph.analyses.ranks.attendance import Attendance
+from tracelens_graph.analyses.ranks.rank_collectives import Attendance
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core

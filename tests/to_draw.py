@@ -14,8 +14,8 @@ from made_jobs import job as made_job
 
 from corpus import loaded, traces_named
 from tracelens_graph.analyses.alignment.difference import Diff, diff
-from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
 from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.analyses.ranks.rank_collectives import Attendance, GpuTime, Step
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate

@@ -128,7 +128,7 @@ def test_what_cannot_be_asked(ranks: TraceSet) -> None:
     with pytest.raises(AnalysisError, match="idle_gaps is asked of one trace, not of 2"):
         QUESTIONS["idle_gaps"](ranks)
     with pytest.raises(AnalysisError, match="wanted, not str"):
-        QUESTIONS["slowest_ranks"]("traces/")
+        QUESTIONS["rank_balance"]("traces/")
 
 
 def test_lists_and_dictionaries_of_graphs_will_do() -> None:
@@ -183,10 +183,10 @@ def test_a_member_of_a_set_is_a_graph(ranks: TraceSet) -> None:
 
 
 def test_a_name_of_no_question_is_answered_with_a_hint() -> None:
-    with pytest.raises(KeyError, match="there is no question 'slowest_rank'; did you mean slowest_ranks?"):
-        QUESTIONS["slowest_rank"]
-    assert "slowest_rank" not in QUESTIONS
-    assert QUESTIONS.get("slowest_rank") is None
+    with pytest.raises(KeyError, match="there is no question 'rank_balanc'; did you mean rank_balance?"):
+        QUESTIONS["rank_balanc"]
+    assert "rank_balanc" not in QUESTIONS
+    assert QUESTIONS.get("rank_balanc") is None
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ def test_a_name_of_no_question_is_answered_with_a_hint() -> None:
         ("idle_gaps", {"top": True}),
         ("idle_gaps", {"min_us": float("nan")}),
         ("idle_gaps", {"min_us": "1"}),
-        ("collective_spread", {"top": "abc"}),
-        ("collective_spread", {"kind": 7}),
-        ("collective_spread", {"top": None}),
+        ("rank_collectives", {"top": "abc"}),
+        ("rank_collectives", {"kind": 7}),
+        ("rank_collectives", {"top": None}),
     ],
 )
 def test_values_of_the_wrong_kind_are_refused(ranks: TraceSet, name: str, wrong: dict[str, Any]) -> None:
@@ -223,7 +223,7 @@ def test_values_of_numpy_are_numbers(ranks: TraceSet) -> None:
             "no collective is of kind 'nosuch'; there are _allgather_base, allreduce",
         ),
         (
-            "collective_spread",
+            "rank_collectives",
             {"kind": "nosuch"},
             "no collective is of kind 'nosuch'; there are _allgather_base, allreduce",
         ),
@@ -242,7 +242,7 @@ def test_an_empty_table_says_why(ranks: TraceSet, name: str, given: dict[str, An
     assert table.notes[-1].startswith(said)
 
 
-@pytest.mark.parametrize("name", ["slowest_ranks", "collective_spread"])
+@pytest.mark.parametrize("name", ["rank_balance", "rank_collectives"])
 def test_ranks_need_others(ranks: TraceSet, name: str) -> None:
     assert QUESTIONS[name](ranks[:1]).notes[-1] == "1 trace: two ranks at least are compared"
     empty = load_core({"traceEvents": []})

@@ -284,6 +284,7 @@ def test_a_name_of_a_megabyte_is_no_more_work_than_what_is_read_of_it(part: str)
     assert calls(lambda: read("", part, 1_000_000)) <= calls(lambda: read("", part, 1 << 16)) + collecting
 
 
+@pytest.mark.proof
 def test_names_that_the_same_rules_fit_share_the_list_of_them() -> None:
     count = 5_000
     kernels = [(f"{number}", "") for number in range(count)]

@@ -368,6 +368,7 @@ def test_strangers_are_refused(trace: str, et: str, told: str) -> None:
     assert f"{et}.json.gz: " in said
 
 
+@pytest.mark.proof
 def test_long_traces_join_in_seconds() -> None:
     """100,000 calls of a program of many equal layers, some lost and some renamed, without ids."""
     whole = calls(LAYER * 14_000, [f"{name}_backward" for name in LAYER] * 6_000)

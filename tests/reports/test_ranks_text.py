@@ -11,8 +11,8 @@ import pytest
 from made_jobs import collective, rank
 from to_draw import late_job
 
-from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
 from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.analyses.ranks.rank_collectives import Attendance, GpuTime, Step
 from tracelens_graph.reports.ranks_text import first_rows, headline
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.table import Table

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from lockstep import call, gpu, sync, trace
 from made_jobs import SimulatedJob, simulated_job
 
-from tracelens_graph.analyses.critical_path.awaited import Said, awaited_parts, waits_partly
 from tracelens_graph.analyses.critical_path.causes import Causes, bind, causes
-from tracelens_graph.analyses.critical_path.host_time import longest_calls
+from tracelens_graph.analyses.critical_path.collective_points import Said, awaited_parts, waits_partly
+from tracelens_graph.analyses.critical_path.path_nodes import longest_calls
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
@@ -44,9 +44,16 @@ JOBS: dict[str, dict[str, Any]] = {
 CALLED = {Edge.launch: "launch", Edge.stream: "stream", Edge.event: "wait"}
 
 
-@pytest.fixture(scope="module", params=[(name, waits) for name in JOBS for waits in (True, False)],
-                ids=lambda param: f"{param[0]}, {'with' if param[1] else 'without'} cuda_sync")  # fmt: skip
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((name, waits), marks=() if waits == bool(at % 4) else pytest.mark.proof,
+                     id=f"{name}, {'with' if waits else 'without'} cuda_sync")
+        for at, name in enumerate(JOBS) for waits in (True, False)
+    ],
+)  # fmt: skip
 def job(request: pytest.FixtureRequest) -> SimulatedJob:
+    """Each job with or without recorded waits; the other way is left to `make proof`."""
     name, waits = request.param
     return simulated_job(**{"steps": 2, "cuda_sync": waits, **JOBS[name]})
 

@@ -23,12 +23,12 @@ from tracelens_graph.analyses.critical_path.critical_path import (
     causes_of,
     critical_path,
     step_paths,
+    steps_of,
 )
 from tracelens_graph.analyses.critical_path.points import Edge, Role
-from tracelens_graph.analyses.critical_path.steps import steps_of
 from tracelens_graph.analyses.critical_path.walk import Class
 from tracelens_graph.analyses.critical_path.what_if import what_if
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
@@ -74,7 +74,7 @@ def test_of_two_ranks_it_runs_over_the_late_one() -> None:
         ("communication", 1, ALL_REDUCE, 48_000),
     ]
     assert_whole(path)
-    assert list(path.segments()["op"]) == ["", "aten::mm", "aten::mm", "", ""]
+    assert list(path.segments()["op"]) == [None, "aten::mm", "aten::mm", None, None]
     assert path.notes == []
     assert list(path.ranks()["rank"]) == [1]
     assert repr(path) == (
@@ -141,7 +141,7 @@ def test_a_step_begins_where_the_one_before_it_ended() -> None:
     ]))  # fmt: skip
     first, second = step_paths(core)
     assert (first.step, second.step) == (4, 5)
-    assert short(first) == [("unrecorded", None, "", 10_000), ("launch", 0, "cudaLaunchKernel", 6_000),
+    assert short(first) == [("unrecorded", None, "unrecorded", 10_000), ("launch", 0, "cudaLaunchKernel", 6_000),
                             ("computation", 0, "first", 74_000)]  # fmt: skip
     assert short(second) == [("stream", 0, "second", 1_000), ("computation", 0, "second", 29_000)]
     assert first.length_ns + second.length_ns == 120_000

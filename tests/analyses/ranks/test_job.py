@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from made_jobs import simulated_job
 
-from tracelens_graph.analyses.late_ranks.reasons import UNNAMED
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.stragglers.reasons import UNNAMED
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import Run, simulate

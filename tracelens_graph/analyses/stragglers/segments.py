@@ -14,10 +14,10 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.late_ranks.chains import Chain
-from tracelens_graph.analyses.late_ranks.rank_work import RankWork, SharedEnds
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
+from tracelens_graph.analyses.stragglers.chains import Chain
+from tracelens_graph.analyses.stragglers.rank_work import RankWork, SharedEnds
 from tracelens_graph.graph.trace_set import TraceSet
 
 

@@ -1,4 +1,4 @@
-// Path of a step: what bounded it over all ranks of a run, segment by segment.
+// Critical path: what bounded a step over all ranks of a run, segment by segment.
 //
 // The critical path goes back from the last GPU end of the step, over what each point had to wait for last, to the last
 // GPU end of the steps before it: each segment begins where the one before it ends, and they add up to the step.

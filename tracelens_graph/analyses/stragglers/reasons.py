@@ -17,11 +17,10 @@ from tracelens_graph.analyses.idle.host_states import (
     PYTHON,
     SYNCHRONIZATION,
 )
-from tracelens_graph.analyses.late_ranks.chains import Share
-from tracelens_graph.analyses.late_ranks.host_labels import UNRECORDED, Label, Spent
-from tracelens_graph.analyses.late_ranks.rank_work import Kernel
-from tracelens_graph.analyses.late_ranks.segments import Arrivals, Late
 from tracelens_graph.analyses.places.python_lines import frames_with_line
+from tracelens_graph.analyses.stragglers.chains import Share
+from tracelens_graph.analyses.stragglers.rank_work import UNRECORDED, Kernel, Label, Spent
+from tracelens_graph.analyses.stragglers.segments import Arrivals, Late
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors

@@ -12,33 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
-from tracelens_graph.analyses.diagnosis.thresholds import WORTH_REPORTING_PERCENT
-from tracelens_graph.analyses.late_ranks.reasons import (
+from tracelens_graph.analyses.diagnosis.finding import percent
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.shared.grouping import first_rows
+from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP
+from tracelens_graph.analyses.stragglers.reasons import (
     EARLIER,
     EVEN,
     EVEN_NS,
-    OWN,
-    REASONS,
     UNKNOWN,
     UNNAMED,
     Reason,
     reason_of,
 )
-from tracelens_graph.analyses.late_ranks.segments import Arrivals
-from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.shared.grouping import first_rows
+from tracelens_graph.analyses.stragglers.segments import Arrivals
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-
-ADDED_UP = (
-    "one delay counts in each collective that it delays, so this is not time to win, which `ranks --what-if "
-    "repair=RANK` tells"
-)
 
 LATE_ARRIVALS = TableSchema(
     "late_arrivals",
@@ -84,7 +77,7 @@ LATE_RANKS = TableSchema(
             Role.spread,
             heading="median late us",
         ),
-        "late_ms": Column.total(f"sum of how much later it came; {ADDED_UP}", "ms"),
+        "late_ms": Column.total(f"sum of how much later it came; {DELAYS_ADD_UP}", "ms"),
         "new_ms": Column.total(
             "sum of the parts of it that were not there at the collective before", "ms", heading="new ms"
         ),
@@ -243,32 +236,3 @@ def late_ranks(arrivals: Table, figures: Figures) -> Table:
 def _weight(row: dict[str, Any]) -> tuple[bool, float]:
     """How well a late arrival stands for others of its reason: those that say more come first."""
     return bool(row["what"]), row["late_us" if row["reason"] == EARLIER else "new_us"]
-
-
-def lateness_line(ranks: Table, figures: Figures, of: str) -> str:
-    """Why a rank is late, as one line for people; empty if it is late by no more than ranks differ anyhow.
-
-    A reason is worth the line from WORTH_SAYING_PERCENT of the mean GPU span of the ranks on.
-
-    Args:
-        ranks: the late ranks, see `late_ranks`.
-        figures: what each collective cost.
-        of: name of the rank.
-    """
-    spans = [end - start for start, end in (rank.span_ns for rank in figures.meetings.attendances)]
-    least_ms = WORTH_REPORTING_PERCENT / 100 * float(np.mean(spans)) / 1e6 if spans else 0.0
-    rows = [row for row in ranks.records() if row["trace"] == of]
-    named = [row for row in rows if row["reason"] not in UNNAMED and row["new_ms"] >= least_ms]
-    other = [row for row in rows if row["late_ms"] >= least_ms and row["reason"] != OWN]
-    if not (named or other):
-        return ""
-    row = named[0] if named else max(other, key=lambda one: one["late_ms"])
-    late = f"{row['trace']} is late in {row['percent_late']:.0f} % of {row['kind']}"
-    if row["reason"] in UNNAMED:
-        why = row["what"] or REASONS[row["reason"]]
-        return f"{late} by {shown_ms(row['median_late_us'] * 1e3)} (median): {why}"
-    again = (
-        f", anew in {row['times_reason']:,} of {row['times_late']:,}" if row["times_reason"] < row["times_late"] else ""
-    )
-    what = f" ({row['what']})" if row["what"] else ""
-    return f"{late}{again} by {shown_ms(row['median_new_us'] * 1e3)} (median): {row['reason'].replace('_', ' ')}{what}"

@@ -10,11 +10,12 @@ from lockstep import device_sync, job, kernel, loader, malloc, op, pair, python,
 from made_jobs import simulated_job
 
 from corpus import CHECKOUT, CORPUS, loaded, needs_corpus
-from tracelens_graph.analyses.late_ranks import late_causes
-from tracelens_graph.analyses.late_ranks.late_causes import late_arrivals, late_ranks, lateness_line
-from tracelens_graph.analyses.late_ranks.reasons import EARLIER, EVEN, REASONS, UNNAMED
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.stragglers import late_causes
+from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
+from tracelens_graph.analyses.stragglers.lateness import why_late
+from tracelens_graph.analyses.stragglers.reasons import EARLIER, EVEN, REASONS, UNNAMED
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
@@ -151,7 +152,7 @@ def test_ranks_are_summed_up_by_kind() -> None:
     assert (row["percent_late"], row["median_late_us"], row["late_ms"], row["new_ms"]) == (100, 290, 0.58, 0.5)
     assert (row["reason"], row["percent_reason"], row["times_reason"], row["median_new_us"]) == ("op", 100, 1, 500)
     assert traces[2].core.node(row["uid"]).name == "aten::sort"
-    assert lateness_line(ranks, figures, traces[2].name) == (
+    assert why_late(ranks, figures, traces[2].name) == (
         f"{traces[2].name} is late in 100 % of allreduce, anew in 1 of 2 by 500 us (median): op (aten::sort)"
     )
 
@@ -161,7 +162,7 @@ def test_nobody_is_late() -> None:
     figures = Figures(Meetings(traces))
     ranks = late_ranks(late_arrivals(figures, traces), figures)
     assert len(ranks) == 0
-    assert lateness_line(ranks, figures, traces[0].name) == ""
+    assert why_late(ranks, figures, traces[0].name) == ""
 
 
 def test_a_lone_rank_and_none_at_all() -> None:
@@ -191,8 +192,9 @@ def simulated(**settings: Any) -> tuple[Figures, Rows, Rows]:
     return figures, table.records(), late_ranks(table, figures).records()
 
 
-@pytest.mark.parametrize("recorded", [False, True])
-@pytest.mark.parametrize("reason", list(WHAT))
+@pytest.mark.parametrize(
+    ("reason", "recorded"), [*((reason, True) for reason in WHAT), ("allocation", False), ("data_loader", False)]
+)
 def test_planted_host_time(reason: str, recorded: bool) -> None:
     """With waits recorded or not; and with hosts that wait for the loss of each step, or run ahead."""
     _, rows, ranks = simulated(late_rank=2, late_us=3000.0, late_reason=reason, read_loss=recorded, cuda_sync=recorded)
@@ -206,8 +208,7 @@ def test_planted_host_time(reason: str, recorded: bool) -> None:
     assert ranks[0]["percent_reason"] > 99
 
 
-@pytest.mark.parametrize("only", [None, 0, 2])
-@pytest.mark.parametrize("reason", list(WHAT))
+@pytest.mark.parametrize(("reason", "only"), [*zip(WHAT, (None, 0, 2, None), strict=True)])
 def test_planted_host_time_where_recordings_begin_in_mid_step(reason: str, only: int | None) -> None:
     """What a recording holds is explained; hosts that run ahead may be beyond the marks of their steps by then."""
     settings: dict[str, Any] = {"late_rank": 2, "late_us": 3000.0, "late_reason": reason, "steps": 4}
@@ -336,6 +337,6 @@ def test_gloo(ranks: int) -> None:
     assert sorted((row["step"], row["rank"]) for row in of_loader) == [(step, ranks - 1) for step in (1, 2, 3)]
     assert all(17_000 < row["new_us"] < 23_000 for row in of_loader)
     assert {row["kind"] for row in of_loader} == {"allreduce"}
-    line = lateness_line(late_ranks(table, figures), figures, f"rank{ranks - 1}")
+    line = why_late(late_ranks(table, figures), figures, f"rank{ranks - 1}")
     assert line.startswith(f"rank{ranks - 1} is late in ")
     assert "data loader (torch/utils/data/dataloader.py" in line

@@ -16,12 +16,10 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.analyses.ranks.clocks import Clocks, clocks_by_ends
 from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
-from tracelens_graph.analyses.ranks.nodes import Nodes
-from tracelens_graph.analyses.ranks.parts import BARRIERS, POINT_TO_POINT, Parts
-from tracelens_graph.analyses.ranks.parts_by_collective import PartsByCollective
+from tracelens_graph.analyses.ranks.parts import BARRIERS, POINT_TO_POINT, Parts, PartsByCollective
+from tracelens_graph.analyses.ranks.rank_collectives import Attendance, Nodes
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceSet
 
