@@ -35,6 +35,7 @@ from tracelens_graph.analyses.report.report_tables import ReportOptions, report_
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING
 from tracelens_graph.cli.app import app
 from tracelens_graph.cli.model import FORMULAS, description_of, sizes_of
+from tracelens_graph.cli.report import Added
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.node import Node
@@ -178,7 +179,7 @@ OTHER_TABLES = {
         f"{_ALIGNED} from tracelens_graph.analyses.alignment.tables import places_table; places_table(diff(g, g))",
     ),
     "diff_times": (
-        "tracelens-graph diff TRACE TRACE --json -",
+        "tracelens-graph diff TRACE TRACE -f json",
         f"{_ALIGNED} from tracelens_graph.analyses.alignment.tables import times_table; times_table(diff(g, g))",
     ),
     "diff_stats": (
@@ -384,7 +385,8 @@ def _optional_columns(g: tlg.TraceGraph) -> dict[str, dict[str, str]]:
         with_it = report_tables(g, ReportOptions(**{switch: value}))
         for name, by_column in found.items():
             for column in set(with_it[name].columns) - set(plain[name].columns):
-                by_column[column] = f"--{switch.replace('_', '-')}"
+                spelled = switch.replace("_", "-")
+                by_column[column] = f"--add {spelled}" if spelled in [*Added] else f"--{spelled}"
     return found
 
 
@@ -478,10 +480,9 @@ def _commands(group: Any, above: str) -> Iterator[str]:
         for paragraph in _paragraphs(command.help):
             example = paragraph.removeprefix("Example: ")
             yield f"    {example}\n\n" if example != paragraph else f"{paragraph}\n\n"
+        yield from _options(command)
         if hasattr(command, "commands"):
             yield from _commands(command, path)
-        else:
-            yield from _options(command)
         if name == "model":
             yield from _formulas()
 
@@ -503,7 +504,7 @@ def _options(command: Any) -> Iterator[str]:
     hints = get_type_hints(command.callback)
     rows = []
     for option in command.params:
-        if _OF_TYPER.isdisjoint(option.opts):
+        if _OF_TYPER.isdisjoint(option.opts) and not getattr(option, "hidden", False):
             word, default = _word(option, hints[option.name]), ""
             if option.required:
                 default = "required"
@@ -518,7 +519,7 @@ def _options(command: Any) -> Iterator[str]:
 def _word(option: Any, hint: Any) -> str:
     """What stands for an option's value; nothing for a switch."""
     types = [part for part in (get_args(hint) or (hint,)) if part is not type(None)]
-    kind = types[0]
+    kind = next(iter(get_args(types[0])), types[0])
     if kind is bool:
         return ""
     if isinstance(kind, type) and issubclass(kind, Enum):

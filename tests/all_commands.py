@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from tracelens_graph.cli import app, db
-from tracelens_graph.cli.outputs import protected
+from tracelens_graph.cli.outputs import prepared
 
 MODEL = "model"
 """The command whose sizes are words of its own."""
@@ -23,4 +23,4 @@ def commands(homes: Mapping[str, str] = app.HOMES, above: str = "") -> Iterator[
         if isinstance(found, typer.Typer):
             yield from commands(db.HOMES, f"{name} ")
         elif name != MODEL:
-            yield above + name, protected(found)
+            yield above + name, prepared(found)

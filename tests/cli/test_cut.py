@@ -23,7 +23,7 @@ def test_one_line_says_what_was_written_and_how_to_open_it(run: Run, trace_file:
     out = tmp_path / "cut.json.gz"
     code, said, err = run("cut", trace_file, "--uid", 9, "--around", "20us", "-o", out)
     assert (code, err) == (0, "")
-    assert said == (f"wrote {out}: 15 events, 0.080 to 0.170 ms, 0.7 kB; to see it: ui.perfetto.dev, Open trace file\n")
+    assert said == (f"wrote {out}, 0.7 kB: 15 events, 0.080 to 0.170 ms; to see it: ui.perfetto.dev, Open trace file\n")
     data = gzip.decompress(out.read_bytes())
     assert "gemm" in names(data)
     assert "aten::empty" not in names(data)
@@ -43,7 +43,9 @@ def test_a_step_is_cut_with_its_margin(run: Run, tmp_path: Path) -> None:
     events = [span("user_annotation", f"ProfilerStep#{n}", 10_000 * n, 9_000) for n in range(5)]
     events += [span("cpu_op", f"op of {n}", 10_000 * n + 4_000, 10) for n in range(5)]
     trace.write_text(json.dumps({"traceEvents": events}))
-    assert run("cut", trace, "--step", 2, "-o", out)[1].startswith(f"wrote {out}: 4 events, 19.000 to 30.000 ms")
+    assert run("cut", trace, "--step", 2, "-o", out)[1].startswith(
+        f"wrote {out}, 0.5 kB: 4 events, 19.000 to 30.000 ms"
+    )
     assert names(out.read_bytes()) == {"ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3", "op of 2"}
     assert run("cut", trace, "--step", 2, "--around", "0", "-o", out)[0] == 0
     assert names(out.read_bytes()) == {"ProfilerStep#2", "op of 2"}
@@ -126,7 +128,10 @@ def test_the_trace_itself_is_never_overwritten(run: Run, tmp_path: Path) -> None
         (["--to", "5", "--around", "5"], "--around goes with --uid, --step or --collective"),
         (["--from", "6ms", "--to", "5ms"], "--to: is before --from"),
         (["--uid", "9", "--around", "5 parsecs"], "--around: '5 parsecs' is no time"),
-        (["--uid", "9", "-o", "cut.pb"], "--output: name a file .json or .json.gz"),
+        (
+            ["--uid", "9", "-o", "cut.csv"],
+            "--output: cut.csv: .csv stands for CSV, and this is a trace; name a file .json",
+        ),
     ],
 )
 def test_wrong_usage(run: Run, trace_file: Path, options: list[str], words: str) -> None:

@@ -14,7 +14,7 @@ from handmade import Run, span
 
 from corpus import needs_corpus
 from tracelens_graph.analyses.ranks.matched_collectives import Meetings
-from tracelens_graph.cli.cut_ranks import collective_named
+from tracelens_graph.cli.cut import collective_named
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
@@ -166,7 +166,6 @@ def test_no_input_is_overwritten(run: Run, folder: Path, tmp_path: Path) -> None
     ("options", "words"),
     [
         (["--collective", "1", "--step", "3"], "say what to cut out: one of --uid, --step, --collective"),
-        (["--collective", "1", "--cache"], "--cache keeps the graph of one trace"),
         (["--step", "3"], "is a folder, and this command takes one trace"),
         (["other.json", "--step", "3"], "name one trace; several are for --collective"),
     ],

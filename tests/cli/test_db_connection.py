@@ -69,10 +69,11 @@ def test_what_is_wrong_is_one_line(run: Run, uri: str) -> None:
 
 
 def test_the_server_of_db_start_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert options.connection(None, "neo4j", "neo4j").uri == "bolt://127.0.0.1:7687"
+    options.CHOSEN.set(options.Chosen())
+    assert options.connection().uri == "bolt://127.0.0.1:7687"
     monkeypatch.setattr(server, "running", lambda folder: server.Server(folder, 1, 4711, 4712))
-    assert options.connection(None, "neo4j", "neo4j").uri == "bolt://127.0.0.1:4711"
-    assert options.connection("bolt://elsewhere", "neo4j", "neo4j").uri == "bolt://elsewhere"
+    assert options.connection().uri == "bolt://127.0.0.1:4711"
+    assert options.connection("bolt://elsewhere").uri == "bolt://elsewhere"
 
 
 class _Terminal(StringIO):
@@ -89,11 +90,11 @@ def test_the_password_is_asked_for_on_a_terminal(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(typer, "prompt", prompt)
     monkeypatch.setattr(sys, "stdin", StringIO())
-    assert options.connection("bolt://host", "neo4j", "neo4j").password == ""
+    assert options.connection("bolt://host").password == ""
     monkeypatch.setattr(sys, "stdin", _Terminal())
-    assert options.connection("bolt://host", "neo4j", "neo4j").password == "typed"
+    assert options.connection("bolt://host").password == "typed"
     assert [how["hide_input"] for how in asked] == [True]
     for given in ("known", ""):
         monkeypatch.setenv("NEO4J_PASSWORD", given)
-        assert options.connection("bolt://host", "neo4j", "neo4j").password == given
+        assert options.connection("bolt://host").password == given
     assert len(asked) == 1

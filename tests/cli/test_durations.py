@@ -7,7 +7,7 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelens_graph.cli.durations import to_ns
+from tracelens_graph.cli.options import to_ns
 
 
 @pytest.mark.parametrize(

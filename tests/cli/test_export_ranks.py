@@ -196,7 +196,7 @@ def test_what_does_not_go(
 def test_a_rank_needs_others(run: Run, folder: Path, tmp_path: Path) -> None:
     code, _, err = run("export", folder / "rank1.json.gz", "--perfetto", tmp_path / "x.json", "--rank", 1)
     assert code == 2
-    assert "--rank goes with --perfetto and the traces of all ranks" in err
+    assert "--rank takes the traces of all ranks" in err
 
 
 def test_ranks_without_a_gpu(run: Run, tmp_path: Path) -> None:

@@ -16,22 +16,18 @@ from typer.models import ArgumentInfo, OptionInfo
 from tracelens_graph.cli import options
 from tracelens_graph.simulate import simulate, write
 
-ONE_TRACE = (
-    "report", "info", "tree", "modules", "timeline", "attribution", "roofline", "replay", "ask", "tensor", "cut",
-    "export",
-)  # fmt: skip
 ASKED_OF_A_PART = (
     "report", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "replay", "ask",
 )  # fmt: skip
 
 
-def flags() -> dict[str, dict[str, Any]]:
-    """Option -> command -> its annotation."""
+def flags(hidden: bool = False) -> dict[str, dict[str, Any]]:
+    """Option that help lists, or those that it does not -> command -> its annotation."""
     found: dict[str, dict[str, Any]] = {}
     for command, function in commands():
         for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
             info = next((one for one in get_args(parameter.annotation) if isinstance(one, OptionInfo)), None)
-            if info is not None:
+            if info is not None and info.hidden == hidden:
                 # In an annotation, the first name stands where a default would.
                 first = [info.default] if str(info.default).startswith("-") else []
                 names = [*first, *(info.param_decls or ())] or [f"--{name.replace('_', '-')}"]
@@ -54,7 +50,9 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("flag", "declared"),
     [
         ("--name", options.Name),
-        ("--cache", options.CacheOption),
+        ("--fail-if", options.FailIf),
+        ("--layout", options.LayoutOption),
+        ("--param", options.Parameters),
         ("--linked-only", options.LinkedOnly),
         ("--recompute", options.Recompute),
         ("--micro-idle", options.MicroIdle),
@@ -85,11 +83,39 @@ def test_a_report_prints_several_tables_other_commands_one() -> None:
 
 def test_outputs_are_called_alike() -> None:
     found = flags()
-    writing = {"report", "diff", "link", "ranks", "roofline", "replay", "cut", "export", "save", "db pull"}
-    assert set(found["--output"]) == set(found["-o"]) == writing
-    assert "--out" not in found
+    assert set(found["--output"]) == set(found["-o"])
+    writing = set(found["--output"])
+    assert {"report", "diff", "link", "ranks", "roofline", "replay", "cut", "export", "save", "db pull"} < writing
+    alone = {"cut", "save", "db pull"}  # have one format
+    assert set(found["--format"]) == set(found["-f"]) == {*writing, "replay"} - alone
     assert set(found["--csv"]) == {"report", "compare", "diff", "link", "ranks"}
     assert {get_args(annotation)[1].metavar for annotation in found["--csv"].values()} == {"DIR"}
+
+
+def test_what_was_an_option_is_one_still() -> None:
+    older = {"--json", "--markdown", "--html", "--xlsx", "--chakra", "--folded", "--speedscope", "--perfetto",
+             "--overlap", "--call-stack", "--by-module", "--all-threads", "--lenient", "--trace"}  # fmt: skip
+    assert older <= set(flags(hidden=True))
+    assert not {"--cache", "--force", "--debug", "--uri"} & {*flags(), *flags(hidden=True)}, "these stand anywhere"
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_options_of_the_program_stand_anywhere(run: Run, trace_file: Path, tmp_path: Path, place: int) -> None:
+    (tmp_path / "t.csv").write_text("precious")
+    words: list[object] = ["timeline", trace_file, "-o", tmp_path / "t.csv"]
+    words.insert([0, 1, 2, 4][place], "--force")
+    assert run(*words)[0] == 0
+    assert run(*(word for word in words if word != "--force"))[0] == 1
+
+
+def test_options_of_a_group_stand_anywhere(run: Run) -> None:
+    for words in (
+        ["db", "--uri", "http://h", "check"],
+        ["db", "check", "--uri", "http://h"],
+        ["db", "check", "--uri=http://h"],
+    ):
+        code, _, err = run(*words)
+        assert (code, err.startswith("error: 'http://h' is no URI")) == (1, True), err
 
 
 def test_every_command_has_the_options_that_it_can_have() -> None:
@@ -97,7 +123,6 @@ def test_every_command_has_the_options_that_it_can_have() -> None:
     compares_parts = {"db push-diff"}
     assert set(found["--step"]) - {"cut"} == set(found["--under"]) == {*ASKED_OF_A_PART, *compares_parts, "ranks"}
     assert set(found["--extension"]) == set(ASKED_OF_A_PART)
-    assert set(found["--cache"]) == {*ONE_TRACE, "compare", "diff"}
     assert set(found["--recompute"]) == {"report", "timeline", "compare"}
     assert set(found["--arch"]) == {"report", "roofline", "ranks", "replay", "db push", "db export"}
 
@@ -194,7 +219,7 @@ def test_commands_of_one_trace_say_which_take_several(run: Run, job: Path, comma
         assert err.startswith(f"error: {several}: ")
         assert err.endswith(
             "this command takes one trace; several are for report, ranks, compare, ask, db push, db export, "
-            "cut --collective and export --perfetto\n"
+            "cut --collective and export\n"
         )
     assert run(command, job / "rank0.json.g?")[0] == 0
 
@@ -271,7 +296,11 @@ def test_the_device_is_that_of_the_trace_unless_another_is_named(run: Run, job: 
         ("model gmm", 2, "there is no formula 'gmm'; did you mean gemm?"),
         ("info /nowhere", 1, "/nowhere: no such file or directory"),
         ("roofline TRACE", 1, "no roofline: "),
-        ("roofline TRACE --arch h100-sxm -o q.pdf", 2, "--output: q.pdf: name a file .html, .png or .svg"),
+        (
+            "roofline TRACE --arch h100-sxm -o q.pdf",
+            2,
+            "--output: q.pdf: its name says no format; name a file .html, ",
+        ),
         ("roofline TRACE --arch h100-sxm --table x", 2, "--table: there is no table 'x'; there are "),
         ("roofline TRACE --arch none", 2, "--arch: a roofline needs a device"),
     ],

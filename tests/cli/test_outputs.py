@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,9 @@ from handmade import Run
 from mm_pair import node
 
 import tracelens_graph
-from tracelens_graph.cli.outputs import written
+from tracelens_graph.cli.options import Written
+from tracelens_graph.cli.outputs import FORMATS, PICTURES, Writes
+from tracelens_graph.cli.shown import TABLE
 from tracelens_graph.errors import OutputError
 from tracelens_graph.output.files import Protection, check_outputs, protecting, replacing
 from tracelens_graph.simulate import simulate, write
@@ -41,77 +43,68 @@ class Output(NamedTuple):
     words: str
     name: str
     files: tuple[str, ...] = ()
-    to_stdout: bool = True
 
     @property
     def said(self) -> str:
         """What the command says on standard error: the small trace is of rank 3 of 8."""
         ranks = "ranks 0, 1, 2, 4, 5, 6, 7 are missing: the job has 8\nrank 3 is there more than once\n"
-        said = {"ranks": ranks, "--chakra": "note: GPU events that lead to no op and are left out: 1\n"}
+        said = {"ranks": ranks, "chakra": "note: GPU events that lead to no op and are left out: 1\n"}
         return next((text for word, text in said.items() if word in self.words.split()), "")
 
 
-OUTPUTS = {
-    ("report", "csv"): Output("report TRACE --csv PLACE", "tables", ("gpu_timeline.csv", "ops_summary.csv")),
-    ("report", "xlsx"): Output("report TRACE --xlsx PLACE", "r.xlsx"),
-    ("report", "json"): Output("report TRACE --json PLACE", "r.json"),
-    ("report", "markdown"): Output("report TRACE --markdown PLACE", "r.md"),
-    ("report", "html"): Output("report TRACE --html PLACE", "page.html"),
-    ("compare", "csv"): Output("compare TRACE TRACE --names a,b --csv PLACE", "diff", ("gpu_timeline.csv",)),
-    ("diff", "csv"): Output("diff TRACE TRACE --csv PLACE", "structure", ("diff_totals.csv", "diff_places.csv")),
-    ("diff", "json"): Output("diff TRACE TRACE --json PLACE", "d.json"),
-    ("diff", "markdown"): Output("diff TRACE TRACE --markdown PLACE", "d.md"),
-    ("diff", "html"): Output("diff TRACE TRACE --html PLACE", "d.html"),
-    ("link", "csv"): Output("link --et ET --trace TRACE --csv PLACE", "link", ("link_counts.csv", "link_ops.csv")),
-    ("link", "json"): Output("link --et ET --trace TRACE --json PLACE", "l.json"),
-    ("link", "markdown"): Output("link --et ET --trace TRACE --markdown PLACE", "l.md"),
-    ("link", "chakra"): Output("link --et ET --trace TRACE --chakra PLACE", "c.json"),
-    ("ranks", "csv"): Output("ranks TRACE OTHER --csv PLACE", "ranks", ("rank_times.csv", "rank_balance.csv")),
-    ("ranks", "xlsx"): Output("ranks TRACE OTHER --xlsx PLACE", "ranks.xlsx"),
-    ("ranks", "json"): Output("ranks TRACE OTHER --json PLACE", "ranks.json"),
-    ("ranks", "markdown"): Output("ranks TRACE OTHER --markdown PLACE", "ranks.md"),
-    ("ranks", "html"): Output("ranks TRACE OTHER --html PLACE", "page.html"),
-    ("ranks", "output"): Output("ranks TRACE OTHER -o PLACE", "drawn.html"),
-    ("ranks", "png"): Output("ranks TRACE OTHER -o PLACE", "r.png", to_stdout=False),
-    ("roofline", "output"): Output("roofline TRACE --arch h100-sxm -o PLACE", "r.html"),
-    ("roofline", "png"): Output("roofline TRACE --arch h100-sxm -o PLACE", "r.png", to_stdout=False),
-    ("roofline", "svg"): Output("roofline TRACE --arch h100-sxm -o PLACE", "r.svg", to_stdout=False),
-    ("cut", "output"): Output("cut TRACE --uid 9 -o PLACE", "piece.json"),
-    ("cut", "gz"): Output("cut TRACE --uid 9 -o PLACE", "piece.json.gz", to_stdout=False),
-    ("export", "output"): Output("export TRACE --format graphml -o PLACE", "g.graphml"),
-    ("export", "gz"): Output("export TRACE --format graphml.gz -o PLACE", "g.graphml.gz", to_stdout=False),
-    ("export", "parquet"): Output("export TRACE --format parquet -o PLACE", "p", ("nodes.parquet", "edges.parquet")),
-    ("export", "nodes"): Output("export TRACE --format csv -o PLACE", "c", ("nodes.csv", "edges.csv")),
-    ("export", "folded"): Output("export TRACE --folded PLACE", "stacks.folded"),
-    ("export", "folded.gz"): Output("export TRACE --folded PLACE", "stacks.folded.gz", to_stdout=False),
-    ("export", "speedscope"): Output("export TRACE --speedscope PLACE", "speedscope.json"),
-    ("export", "speedscope.gz"): Output("export TRACE --speedscope PLACE", "speedscope.json.gz", to_stdout=False),
-    ("export", "perfetto"): Output("export TRACE --perfetto PLACE", "tracks.json"),
-    ("export", "perfetto.gz"): Output("export TRACE --perfetto PLACE", "tracks.json.gz", to_stdout=False),
-    ("save", "output"): Output("save TRACE -o PLACE", "g.tlg"),
-    ("queries", "save"): Output("db queries --save PLACE", "browser", ("queries.zip", "tracelens.grass")),
+WORDS = {
+    "report": "report TRACE", "info": "info TRACE", "modules": "modules TRACE", "timeline": "timeline TRACE",
+    "attribution": "attribution TRACE", "ask": "ask idle_gaps TRACE",
+    "roofline": "roofline TRACE --arch h100-sxm", "compare": "compare TRACE TRACE --names a,b",
+    "diff": "diff TRACE TRACE", "ranks": "ranks TRACE OTHER", "link": "link TRACE --et ET", "cut": "cut TRACE --uid 9",
+    "export": "export TRACE", "save": "save TRACE", "db queries": "db queries",
+}  # fmt: skip
+"""Command -> how it is asked for something to write; those that need a database are elsewhere."""
+
+NEEDED = {("report", "csv"): "--table ops_summary", ("diff", "csv"): "--points"} | {
+    ("compare", name): "--table ops_summary" for name in TABLE
 }
-"""(command, parameter, or a format that its one parameter is also given) -> how to ask for it."""
+"""What else a format of a command takes."""
 
-FORMATS = {"png", "svg", "gz", "parquet", "nodes", "folded.gz", "speedscope.gz", "perfetto.gz"}
+FOLDERS = [
+    Output("report TRACE --csv PLACE", "tables", ("gpu_timeline.csv", "ops_summary.csv")),
+    Output("compare TRACE TRACE --names a,b --csv PLACE", "diff", ("gpu_timeline.csv",)),
+    Output("diff TRACE TRACE --csv PLACE", "structure", ("diff_totals.csv", "diff_places.csv")),
+    Output("link TRACE --et ET --csv PLACE", "link", ("link_counts.csv", "link_ops.csv")),
+    Output("ranks TRACE OTHER --csv PLACE", "ranks", ("rank_times.csv", "rank_balance.csv")),
+    Output("export TRACE -f parquet -o PLACE", "p", ("nodes.parquet", "edges.parquet")),
+    Output("export TRACE -f csv -o PLACE", "c", ("nodes.csv", "edges.csv")),
+    Output("db queries --save PLACE", "browser", ("queries.zip", "tracelens.grass")),
+]
+FILES = [
+    Output("report TRACE -o PLACE", "r.json"),
+    Output("report TRACE -o PLACE", "r.xlsx"),
+    Output("diff TRACE TRACE -o PLACE", "d.md"),
+    Output("timeline TRACE -o PLACE", "t.json"),
+    Output("roofline TRACE --arch h100-sxm -o PLACE", "r.png"),
+    Output("link TRACE --et ET -f chakra -o PLACE", "c.json"),
+    Output("cut TRACE --uid 9 -o PLACE", "piece.json.gz"),
+    Output("export TRACE -o PLACE", "g.graphml"),
+    Output("export TRACE -o PLACE", "stacks.folded"),
+    Output("save TRACE -o PLACE", "g.tlg"),
+]
+"""Of each way to write a file one: text, bytes, a stream, packed, and those that write it themselves."""
 
-ELSEWHERE = {
-    **{
-        ("ranks", name): "needs several traces: test_ranks.py"
-        for name in ("csv", "html", "json", "markdown", "output", "xlsx")
-    },
-    ("pull", "output"): "needs a database: test_db_pull.py",
-    ("export", "folder"): "a new folder only: test_db_pull.py",
-    ("replay", "output"): "needs recorded arguments: test_replay.py, test_folder.py",
-}
 
-FILES = [output for output in OUTPUTS.values() if not output.files]
-FOLDERS = [output for output in OUTPUTS.values() if output.files]
+def writes_of(command: Callable[..., Any]) -> Writes | None:
+    """What a command writes."""
+    parameters = inspect.signature(getattr(command, "__wrapped__", command), eval_str=True).parameters
+    marks = [mark for one in parameters.values() for mark in getattr(one.annotation, "__metadata__", ())]
+    return next((mark for mark in marks if isinstance(mark, Writes)), None)
 
 
-def commands() -> Iterator[tuple[str, Callable[..., Any]]]:
-    for name, command in all_commands():
-        yield name.rpartition(" ")[2], command
+EVERY = [
+    (name, form)
+    for name, command in all_commands()
+    if name in WORDS and (found := writes_of(command))
+    for form in found.formats
+]
+"""All commands with each of their formats."""
 
 
 def named(output: Output) -> str:
@@ -161,40 +154,96 @@ def trace(tmp_path: Path, trace_file: Path) -> Path:
 # --- no output is forgotten ------------------------------------------------------------------------------------------
 
 
-def test_every_path_of_every_command_is_an_output_that_this_table_knows() -> None:
-    found, unmarked, any_format = set(), set(), set()
-    for name, command in commands():
+def test_every_path_of_every_command_is_known() -> None:
+    folders, unmarked, unknown = set(), set(), set()
+    for name, command in all_commands():
+        if writes_of(command) and name not in WORDS:
+            unknown.add(name)
         for parameter in inspect.signature(command, eval_str=True).parameters.values():
-            if written(parameter):
-                found.add((name, parameter.name))
-                if parameter.name == "output" and "list[" in str(parameter.annotation):
-                    any_format.add(name)
+            if any(isinstance(mark, Written) for mark in getattr(parameter.annotation, "__metadata__", ())):
+                folders.add((name, parameter.name))
             elif "Path" in str(parameter.annotation):
                 unmarked.add((name, parameter.name))
-    assert any_format == {"report", "diff", "link", "ranks"}
-    known = {(name, parameter) for name, parameter in (*OUTPUTS, *ELSEWHERE) if parameter not in FORMATS}
-    assert found == known | {(name, "output") for name in any_format}
+    # They need a database, recorded arguments or tensors: test_db_*.py, test_replay.py, test_tensor.py.
+    assert unknown == {"db list", "db query", "db pull", "replay", "tensor"}
+    assert folders == {("replay", "output"), ("db export", "folder"), ("db queries", "save")}
     # The folder of the local server is its own; the others are read.
-    servers = {("start", "folder"), ("stop", "folder"), ("import", "folder")}
-    reads = {("push-diff", "first"), ("push-diff", "second"), ("import", "files"), ("replay", "kernel_source")}
+    servers = {("db start", "folder"), ("db stop", "folder"), ("db import", "folder")}
+    reads = {("db push-diff", "first"), ("db push-diff", "second"), ("db import", "files"), ("replay", "kernel_source")}
     assert unmarked == servers | reads
 
 
-def test_the_suffix_of_an_output_says_its_format(run: Run, trace: Path, tmp_path: Path) -> None:
-    files = [tmp_path / name for name in ("r.json", "r.md", "r.html")]
-    assert run("report", trace, *(word for file in files for word in ("-o", file)))[0] == 0
-    other = tmp_path / "other.json"
-    assert run("report", trace, "--json", other)[0] == 0
-    assert json.loads(files[0].read_text())["tables"].keys() == json.loads(other.read_text())["tables"].keys()
-    assert files[1].read_text().startswith("<!-- generator")
-    assert files[2].read_text().lower().startswith("<!doctype html")
+@pytest.mark.parametrize(("command", "form"), EVERY)
+def test_every_format_of_every_command(
+    ask: Callable[..., tuple[int, str, str]], tmp_path: Path, command: str, form: str
+) -> None:
+    """A file is written, and standard output gets the same where one file is all there is."""
+    if form in PICTURES:
+        pytest.importorskip("matplotlib")
+    meant = [one for one in formats_of(command) if FORMATS[form][1] in FORMATS[one]]
+    words = f"{words_of(command, form)} {'' if meant[0] == form else f'-f {form}'} -o PLACE"
+    place = tmp_path / f"x{FORMATS[form][1]}"
+    code, out, err = ask(Output(words, place.name), place)
+    assert code == 0, err
+    assert out.startswith("wrote ")
+    if (command, form) in {("export", "csv"), ("export", "parquet")}:
+        assert {path.name for path in tmp_path.glob("x-*")} == {f"x-{part}.{form}" for part in ("nodes", "edges")}
+        return
+    assert place.stat().st_size
+    if len(forms := formats_of(command)) == 1 or form in {"xlsx", "png", "graphml.gz"}:
+        return  # nothing but files, or one that holds a time
+    code, out, err = ask(Output(f"{words_of(command, form)} -f {form}", place.name), place)
+    assert (code, forms) == (0, forms), err
+    assert out.encode() == place.read_bytes()
+
+
+def formats_of(command: str) -> tuple[str, ...]:
+    found = writes_of(dict(all_commands())[command])
+    assert found is not None
+    return found.formats
+
+
+def words_of(command: str, form: str) -> str:
+    return f"{WORDS[command]} {NEEDED.get((command, form), '')}"
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"),
+    [
+        ("x.json", b'{"generator":'), ("x.json.gz", b"\x1f\x8b"), ("x.speedscope.json", b'{"exporter":'),
+        ("X.FOLDED", b"("), ("x.graphml.gz", b"\x1f\x8b"),
+    ],
+)  # fmt: skip
+def test_the_longest_ending_says_the_format(run: Run, trace: Path, tmp_path: Path, name: str, begins: bytes) -> None:
+    assert run("export", trace, "-o", tmp_path / name)[0] == 0
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "name"),
+    [
+        ("report TRACE", "--json", "r.json"), ("report TRACE", "--markdown", "r.md"),
+        ("report TRACE", "--html", "r.html"),
+        ("diff TRACE TRACE", "--json", "d.json"), ("ranks TRACE OTHER", "--markdown", "r.md"),
+        ("link --trace TRACE --et ET", "--chakra", "c.json"), ("export TRACE", "--folded", "s.folded"),
+        ("export TRACE", "--speedscope", "s.json"), ("export TRACE", "--perfetto", "p.json"),
+    ],
+)  # fmt: skip
+def test_options_of_earlier_versions_write_the_same(
+    ask: Callable[..., tuple[int, str, str]], tmp_path: Path, words: str, option: str, name: str
+) -> None:
+    older, newer = tmp_path / name, tmp_path / "newer" / name
+    newer.parent.mkdir()
+    assert ask(Output(f"{words} {option} PLACE", name), older)[0] == 0
+    form = {"--markdown": "md"}.get(option, option.removeprefix("--"))
+    assert ask(Output(f"{words} -f {form} -o PLACE", name), newer)[0] == 0
+    assert older.read_bytes() == newer.read_bytes()
 
 
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (["r.foo"], "r.foo: name a file .xlsx or .json"),
-        (["a.json", "b.json"], "b.json: another file of this format is named"),
+        (["r.foo"], "r.foo: its name says no format; name a file .html, .md, .json, .xlsx, .csv"),
         ([""], "the name is empty"),
         (["--all"], "--all looks like an option"),
     ],
@@ -203,13 +252,6 @@ def test_outputs_that_no_suffix_can_say_are_refused(run: Run, trace: Path, names
     code, out, err = run("report", trace, *(word for name in names for word in ("-o", name)))
     assert (code, out) == (2, "")
     assert says in err
-
-
-def test_every_command_with_an_output_takes_force() -> None:
-    for name, command in commands():
-        parameters = inspect.signature(command, eval_str=True).parameters
-        replaces = any((mark := written(parameter)) and not mark.is_new for parameter in parameters.values())
-        assert ("force" in parameters) == replaces, name
 
 
 def test_nothing_else_opens_files_to_write() -> None:
@@ -349,7 +391,7 @@ def test_ranks_write_into_folders_of_their_own_and_are_protected(run: Run, tmp_p
     (tmp_path / "t" / "a.2" / "notes").touch()
     code, _, err = run("report", first, second, "--csv", tmp_path / "t")
     assert code == 1
-    assert "csv: is there, and nothing says" in err
+    assert ".csv: is there, and nothing says" in err
     assert (tmp_path / "t" / "a.2" / "gpu_timeline.csv").read_text() == "precious"
 
 
@@ -362,10 +404,14 @@ def test_two_outputs_of_one_command_are_two_files(run: Run, trace: Path, tmp_pat
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("output", [output for output in FILES if output.to_stdout], ids=named)
+@pytest.mark.parametrize(
+    "output", [one for one in FILES if one.name.endswith((".json", ".md", ".graphml", ".folded"))], ids=named
+)
 def test_standard_output_pipes_and_devices_take_what_a_file_would_hold(
     ask: Any, output: Output, tmp_path: Path, trace: Path, other_rank: Path, execution_trace: Path
 ) -> None:
+    if "-f" not in output.words.split():  # a name that ends in nothing says no format
+        output = output._replace(words=f"{output.words} -f {output.name.rpartition('.')[2]}")
     place = tmp_path / output.name
     assert ask(output, place)[0] == 0
     whole = place.read_bytes()
@@ -439,13 +485,13 @@ def test_a_suffix_tells_nothing(run: Run, trace: Path, tmp_path: Path) -> None:
     for name in ("a.tlg", "b.html", "c.json.gz", "d"):
         other = Path(shutil.copy(trace, tmp_path / name))
         before = other.read_bytes()
-        assert run("save", trace, "-o", other)[0] == 1
-        assert run("report", trace, "--markdown", other)[0] == 1
+        assert run("save", trace, "-o", other)[0] in (1, 2)
+        assert run("report", trace, "--markdown", other)[0] in (1, 2)
         assert other.read_bytes() == before
 
 
 def test_standard_input_is_an_input(trace_file: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "trace.json"
+    copy = tmp_path / "trace"
     copy.write_bytes(trace_file.read_bytes())
     with copy.open("rb") as file:
         done = subprocess.run(
@@ -458,7 +504,7 @@ def test_standard_input_is_an_input(trace_file: Path, tmp_path: Path) -> None:
 
 def test_no_output_lies_in_the_folder_of_another(run: Run, trace_file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tables"
-    code, _, err = run("report", trace_file, "--csv", folder, "--json", folder / "kernel_summary.csv")
+    code, _, err = run("report", trace_file, "--csv", folder, "--json", folder / "kernel_summary.json")
     assert code == 2
     assert "--json names a file in the folder that --csv writes to" in err
     assert not folder.exists()
@@ -470,17 +516,17 @@ def test_no_output_lies_in_the_folder_of_another(run: Run, trace_file: Path, tmp
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("save TRACE -o ''", "--output / -o: the name is empty; name a file"),
-        ("save TRACE -o newdir/", "--output / -o: newdir/ names a folder; name a file"),
+        ("save TRACE -o ''", "--output: the name is empty; name a file"),
+        ("save TRACE -o newdir/", "--output: newdir/ names a folder; name a file"),
         ("save TRACE -o nowhere/g.tlg", "nowhere/g.tlg: cannot be written: there is no folder nowhere"),
         ("save TRACE -o .", ".: is a folder; name a file"),
         ("export TRACE -o nowhere/x.csv", "nowhere/x.csv: cannot be written: there is no folder nowhere"),
         ("export TRACE -o nowhere/x.graphml", "nowhere/x.graphml: cannot be written: there is no folder nowhere"),
-        ("export TRACE", "say what to write: --output, --folded, --speedscope, --perfetto"),
-        ("export TRACE -f csv --folded x", "--format goes with --output"),
+        ("export TRACE", "say what to write: -o FILE, whose suffix says the format, or -f FORMAT"),
+        ("export TRACE -f csv --folded x", "-f csv and --folded: give one of them"),
         ("export TRACE --folded x.json", "--folded: x.json: .json stands for JSON, and this is folded stacks; name a"),
-        ("export TRACE --speedscope x.html", "--speedscope: x.html: .html stands for a page, and this is JSON"),
-        ("export TRACE --speedscope x --folded x", "--speedscope and --folded name one file"),
+        ("export TRACE --speedscope x.html", "--speedscope: x.html: .html stands for a page, and this is a profile of"),
+        ("export TRACE --speedscope x --folded x", "--folded and --speedscope name one file"),
         ("export TRACE -f csv -o -", "-: is standard output, which takes one file; csv is two: name a folder"),
         ("export TRACE -f parquet -o /dev/stdout", "/dev/stdout: is standard output"),
         ("report TRACE --csv -", "--csv: - is standard output, which takes one file; name a folder for several"),
@@ -493,17 +539,16 @@ def test_no_output_lies_in_the_folder_of_another(run: Run, trace_file: Path, tmp
         ),
         (
             "save TRACE -o --cache",
-            "--output / -o: --cache looks like an option; name a file",
+            "option '-o' requires an argument",
         ),
-        ("report TRACE --table ops_summary --csv x", "--csv writes all tables, --table prints some: give one of them"),
-        ("report TRACE --table ops_summary --json x", "--json writes all tables, --table prints some"),
+        ("report TRACE --table ops_summary --csv x", "--csv writes all tables, not a table"),
         ("report TRACE --csv file", "file: is a file; name a folder"),
         ("compare TRACE TRACE --csv file", "file: is a file; name a folder"),
         ("db export file TRACE", "file: is a file; name a folder"),
         ("report TRACE --json q.png", "--json: q.png: .png stands for a picture, and this is JSON; name a file .json"),
         ("report TRACE --markdown x.XLSX", "--markdown: x.XLSX: .xlsx stands for an Excel workbook"),
         ("report TRACE --xlsx x.csv", "--xlsx: x.csv: .csv stands for CSV, and this is an Excel workbook"),
-        ("report TRACE --json x.json.gz", "--json: x.json.gz: .gz stands for a compressed file"),
+        ("report TRACE --json x.json.gz", "--json: x.json.gz: .gz stands for a packed file"),
         ("save TRACE -o x.json", "--output: x.json: .json stands for JSON, and this is a saved graph"),
     ],
 )
@@ -557,6 +602,7 @@ def test_a_workbook_leaves_no_sheets_when_the_program_is_killed(trace: Path, tmp
     environment = {**os.environ, "TMPDIR": str(room)}
     killed = subprocess.run(command, env={**environment, "KILL": "1"}, check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert len(list(room.iterdir())) == 1
+    (left,) = room.iterdir()
+    os.utime(left, (0, 0))  # a day later
     subprocess.run(command, env=environment, check=True, capture_output=True)
     assert not list(room.iterdir())

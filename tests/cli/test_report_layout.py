@@ -41,7 +41,7 @@ def test_sheets_of_a_jax_profile(run: Run, xplane: Path, tmp_path: Path) -> None
     folder, book = tmp_path / "sheets", tmp_path / "sheets.xlsx"
     code, out, err = run("report", xplane, *LAYOUT, "--csv", folder, "--xlsx", book)
     assert (code, err) == (0, "")
-    assert out == f"9 sheets written to {folder}\n9 sheets written to {book}\n"
+    assert out == f"wrote 9 tables to {folder}\nwrote {book}\n"
     assert names(folder) == OF_JAX
     assert set(openpyxl.load_workbook(book).sheetnames) == {*(name[:EXCEL] for name in OF_JAX), "about"}
     first = rows(folder / "kernel_launchers.csv")[0]
@@ -90,9 +90,9 @@ def test_each_of_several_traces_has_its_sheets(run: Run, trace_file: Path, xplan
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--all"], "goes with --csv, --xlsx and --table, not with --all"),
-        (["--json", "x.json"], "not with --json"),
-        (["--markdown", "x.md"], "not with --markdown"),
+        (["--all"], "goes with --csv, xlsx and --table, not with --all"),
+        (["--json", "x.json"], "no json: --layout tracelens is written as xlsx"),
+        (["--markdown", "x.md"], "no md: --layout tracelens is written as xlsx"),
         (["--no-models"], "leave out --no-models"),
     ],
 )

@@ -34,19 +34,20 @@ def test_draws(run: Run, trained: Path, tmp_path: Path) -> None:
     page = tmp_path / "roofline.html"
     code, out, err = run("roofline", trained, "-o", page)
     assert (code, err) == (0, "")
-    assert out.endswith(f"roofline drawn in {page}\n")
+    assert out.endswith(f"wrote {page}\n")
     text = page.read_text()
     assert "<title>Roofline of rank0.json.gz on NVIDIA H100 SXM5</title>" in text
     assert len(text) < 300_000
 
 
 def test_for_programs(run: Run, trained: Path, tmp_path: Path) -> None:
-    code, out, err = run("roofline", trained, "--format", "csv", "-o", tmp_path / "r.html")
-    assert code == 0
+    code, out, err = run("roofline", trained, "--format", "csv")
+    assert (code, err) == (0, "")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert sum(float(row["percent"]) for row in rows) == pytest.approx(100)
-    assert err == f"roofline drawn in {tmp_path / 'r.html'}\n"
-    assert (tmp_path / "r.html").exists()
+    code, out, err = run("roofline", trained, "--format", "csv", "-o", tmp_path / "r.html")
+    assert (code, out) == (2, "")
+    assert "r.html: -f says csv; name a file .csv" in err
 
 
 def test_draws_pictures_and_never_a_page_under_their_suffix(run: Run, trained: Path, tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_draws_pictures_and_never_a_page_under_their_suffix(run: Run, trained: P
         picture = tmp_path / f"r.{suffix}"
         code, out, err = run("roofline", trained, "-o", picture)
         assert (code, err) == (0, "")
-        assert out.endswith(f"roofline drawn in {picture}\n")
+        assert out.endswith(f"wrote {picture}\n")
         content = picture.read_bytes()
         assert content.startswith(begin)
         assert len(content) > 10_000

@@ -27,7 +27,7 @@ from tracelens_graph.reports.csv import write_csv, write_folder
 from tracelens_graph.reports.document import facts, report_json
 from tracelens_graph.reports.json import table_json
 from tracelens_graph.reports.markdown import table_markdown
-from tracelens_graph.reports.xlsx import MAX_CELL, write_xlsx
+from tracelens_graph.reports.xlsx import MAX_CELL, workbook
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import width_of
 
@@ -114,7 +114,7 @@ def test_folder_holds_every_name_and_no_other_file(tables: dict[str, Table], tmp
 
 def test_xlsx_holds_texts_and_nothing_that_runs(tables: dict[str, Table]) -> None:
     file = io.BytesIO()
-    write_xlsx(tables, file)
+    file.write(workbook(tables))
     book = openpyxl.load_workbook(file)
     assert book.sheetnames == [*tables, "about"]
     for sheet in book:

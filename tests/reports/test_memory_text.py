@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tracelens_graph.reports.memory_text import peaks
+from tracelens_graph.reports.document import peaks
 from tracelens_graph.tables.table import Table
 
 MIB = 2**20

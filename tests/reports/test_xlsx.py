@@ -22,13 +22,13 @@ from profiles import examples
 
 from tracelens_graph.errors import MissingExtraError
 from tracelens_graph.reports import xlsx
-from tracelens_graph.reports.xlsx import MAX_CELL, write_xlsx
+from tracelens_graph.reports.xlsx import MAX_CELL, workbook
 from tracelens_graph.tables.table import Column, Table
 
 
 def written(tables: Mapping[str, Table]) -> Any:
     file = io.BytesIO()
-    write_xlsx(tables, file)
+    file.write(workbook(tables))
     return openpyxl.load_workbook(file)
 
 
@@ -124,7 +124,7 @@ def test_text_is_never_markup_of_the_library() -> None:
 @given(st.lists(st.text(min_size=1) | st.from_regex(r"[=+\-@].*|_x[0-9A-F]{4}_|https?://.*|\{=.*\}"), min_size=1))
 def test_any_text_stays_a_text(texts: list[str]) -> None:
     file = io.BytesIO()
-    write_xlsx({"t": Table("t", {"name": texts})}, file)
+    file.write(workbook({"t": Table("t", {"name": texts})}))
     sheet = openpyxl.load_workbook(file)["t"]
     found = [row[0] for row in sheet.iter_rows(min_row=2)]
     for cell, text in zip(found, texts, strict=True):
@@ -145,20 +145,20 @@ def unescaped(text: str) -> str:
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xlsxwriter", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'tracelens_graph\[xlsx\]'"):
-        write_xlsx({}, io.BytesIO())
+        workbook({})
 
 
 @pytest.mark.parametrize("rows", [0, 100_000])
 def test_no_room_for_temporary_files_is_an_os_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rows: int) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(OSError, match="No such file or directory"):
-        write_xlsx({"t": Table("t", {"n": np.arange(rows)})}, io.BytesIO())
+        workbook({"t": Table("t", {"n": np.arange(rows)})})
 
 
 def test_work_grows_with_the_cells() -> None:
     def write(rows: int) -> None:
         columns: dict[str, Any] = {f"n{i}": np.arange(rows) / 7 for i in range(5)}
         columns |= {f"t{i}": [f"aten::op{row % 300}" for row in range(rows)] for i in range(2)}
-        write_xlsx({"t": Table("t", columns)}, io.BytesIO())
+        workbook({"t": Table("t", columns)})
 
     assert_growth(lambda rows: partial(write, rows), 100)

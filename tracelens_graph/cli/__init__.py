@@ -1,4 +1,4 @@
-"""The command line `tracelens-graph`: one file per command, each parses, calls an analysis and presents."""
+"""The command line `tracelens-graph`: each command parses, calls an analysis and presents."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import sys
 
 def main() -> None:
     """Run the command line; ends the process with its exit code."""
-    from tracelens_graph.cli.interrupts import quitting_on_interrupts
+    from tracelens_graph.cli.ending import ending_on_signals, quitting_on_interrupts, standard_streams
 
     quitting_on_interrupts()
-    from tracelens_graph.cli.ending import ending_on_signals, standard_streams
 
     with standard_streams(), ending_on_signals():
         if sys.argv[1:] == ["--version"]:  # needs none of the commands, whose making takes most of the time

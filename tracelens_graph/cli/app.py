@@ -8,13 +8,21 @@ from typing import Annotated, ClassVar
 import typer
 
 from tracelens_graph._version import __version__
+from tracelens_graph.cli.options import ANYWHERE, Anywhere
 from tracelens_graph.cli.program import Program
 
 _COMMANDS = (
     "report", "info", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "ranks", "link",
     "replay", "ask", "tensor", "cut", "export", "save", "model",
 )  # fmt: skip
-HOMES = {name: f"tracelens_graph.cli.{name}:{name}" for name in _COMMANDS} | {"db": "tracelens_graph.cli.db:app"}
+_SHARED = {"info": "tables", "modules": "tables", "timeline": "tables", "attribution": "tables", "tensor": "tables",
+           "save": "export"}  # fmt: skip
+"""Command -> its module, where several have one."""
+
+HOMES = {
+    **{name: f"tracelens_graph.cli.{_SHARED.get(name, name)}:{name}" for name in _COMMANDS},
+    "db": "tracelens_graph.cli.db:app",
+}
 """Name of a command, or of a group of commands -> its module and what it is there."""
 
 
@@ -27,6 +35,7 @@ def _print_version(wanted: bool) -> None:
 class _Program(Program):
     homes: ClassVar[Mapping[str, str]] = HOMES
     lenient = frozenset({"model"})  # sizes were options of it
+    anywhere: ClassVar[Mapping[str, bool]] = dict.fromkeys(("--debug", "--cache", "--force"), False)
 
 
 app = typer.Typer(
@@ -43,10 +52,19 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")] = False,
+    cache: Annotated[
+        bool,
+        typer.Option("--cache", help="Keep the loaded graph, so that the next command on this trace is instant."),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace files that this tool did not write; never an input.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Where did the GPU time go? Profiler traces (PyTorch/Kineto JSON) as graphs.
 
     A trace is a .json, .json.gz, .json.zst or .zip file, a graph saved earlier, or - for standard input. Without a
-    command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`.
+    command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`. --cache, --force and --debug may stand behind
+    the command, too.
     """
+    ANYWHERE.set(Anywhere(cache, force))

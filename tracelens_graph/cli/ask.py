@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.common import load, warn_of_unread_tensors, write_table
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
-    CacheOption,
     ExecutionTraceFile,
     Extensions,
-    Format,
-    FormatOption,
+    Parameters,
     SchedulerAddress,
-    extension_of,
+    Top,
+    check_name,
+    refuse,
 )
-from tracelens_graph.cli.traces import load_set, say, traces_named
-from tracelens_graph.cli.windows import WindowChoice, with_window_options
+from tracelens_graph.cli.outputs import Outputs
+from tracelens_graph.cli.shown import Shown, as_it_is, no_hints, print_answer, print_table
+from tracelens_graph.cli.tables import OneTable
+from tracelens_graph.cli.traces import extension_of, load, load_set, traces_named, warn_of_unread_tensors
+from tracelens_graph.cli.windows import Window, WindowChoice
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.questions import Question
-    from tracelens_graph.extensions.extension import Extension
     from tracelens_graph.tables.table import Table
 
 _ROWS_FOR_PEOPLE = 20
@@ -30,9 +32,7 @@ _RUN = "run"
 """A parameter of questions about several traces that is of use where runs have names: in a database, and in Python."""
 
 
-@with_window_options
 def ask(
-    window: WindowChoice,
     question: Annotated[
         str | None,
         typer.Argument(metavar="QUESTION", show_default=False, help="Name of a question; without it, all are listed."),
@@ -41,73 +41,43 @@ def ask(
         list[str] | None,
         typer.Argument(metavar="TRACE...", show_default=False, help="The trace, or several: files, folders, patterns."),
     ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--param", "-p", metavar="NAME=VALUE", show_default=False, help="A parameter; may be given several times."
-        ),
-    ] = None,
+    *,
+    param: Parameters = None,
     extension: Extensions = None,
-    format: FormatOption = Format.table,
-    top: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            show_default=False,
-            help=f"Rows; 0 for all. Sets the question's parameter top where it has one. Without it {_ROWS_FOR_PEOPLE} "
-            "for people.",
-        ),
-    ] = None,
+    top: Top = None,
     et: ExecutionTraceFile = None,
-    cache: CacheOption = False,
     scheduler: SchedulerAddress = None,
+    outputs: OneTable,
+    window: Window,
 ) -> None:
     """Ask a trace, or several, a question by its name; without arguments, list the questions.
 
-    The same questions can be asked of traces in a database, by `db query`.
+    The same questions can be asked of traces in a database, by `db query`. A parameter top of a question is what --top
+    says.
 
     Example: tracelens-graph ask idle_gaps trace.json.gz --param top=5
 
     Example: tracelens-graph ask rank_collectives traces/ -p kind=allreduce --format csv
     """
-    is_complete = True
-    hints: list[str] = []
     if question is None:
-        table = _listed()
-        if format is not Format.table or top is not None:
-            table = _first(table, format, top)
-    else:
-        asked = _question(question)
-        if not traces:
-            table = _described(asked)
-        else:
-            given, added = _parameters(asked, param or []), extension_of(extension)
-            own = _own_top(asked, given, format, top)
-            table, is_complete, has_times = _answer(
-                asked, traces, given | own, window, added, format, et, cache, scheduler
-            )
-            if not own:
-                table = _first(table, format, top)
-            if format is Format.csv:  # which has no place for them
-                from tracelens_graph.analyses.shared.answers import without_noise
+        print_table(Shown(_listed(), top), outputs)
+        return
+    from tracelens_graph.analyses.questions import QUESTIONS
 
-                say(table.notes)
-                table = without_noise(table)
-            if not asked.several and has_times:
-                hints = Call(traces[0], window, extension or []).to_open(table)
-    write_table(table, format, hints)
+    check_name("QUESTION", question, QUESTIONS, "question")
+    asked = QUESTIONS[question]
+    if not traces:
+        print_table(Shown(_described(asked)), outputs)
+        return
+    given = _parameters(asked, param or [])
+    own = _own_top(asked, given, outputs, top)
+    answer = _of_several if asked.several else _of_one
+    choice = _Choice(traces, given | own, window, extension or [], et, scheduler)
+    table, is_complete, view, hints = answer(asked, choice)
+    shown = Shown(table, None if own else top, 0 if own else _ROWS_FOR_PEOPLE, view, hints)
+    print_answer(shown, outputs)
     if not is_complete:
         raise typer.Exit(1)
-
-
-def _question(name: str) -> Question:
-    from tracelens_graph.analyses.questions import QUESTIONS
-    from tracelens_graph.utils.suggest import hint
-
-    if name not in QUESTIONS:
-        raise typer.BadParameter(f"there is no question {name!r}; {hint(name, QUESTIONS)}")
-    return QUESTIONS[name]
 
 
 def _parameters(question: Question, given: list[str]) -> dict[str, Any]:
@@ -130,7 +100,7 @@ def _parameters(question: Question, given: list[str]) -> dict[str, Any]:
     return values
 
 
-def _own_top(question: Question, given: dict[str, Any], form: Format, top: int | None) -> dict[str, int]:
+def _own_top(question: Question, given: dict[str, Any], outputs: Outputs, top: int | None) -> dict[str, int]:
     """How many rows the question itself is to give, where it has a parameter for that."""
     from tracelens_graph.analyses.questions import TOP
 
@@ -143,52 +113,48 @@ def _own_top(question: Question, given: dict[str, Any], form: Format, top: int |
     if top is not None:
         return {TOP: top}
     usual: int = question.parameters[TOP].default
-    return {TOP: min(usual, _ROWS_FOR_PEOPLE) if form is Format.table else usual}
+    return {TOP: min(usual, _ROWS_FOR_PEOPLE) if outputs.to_screen else usual}
 
 
-def _answer(
-    question: Question,
-    traces: list[str],
-    parameters: dict[str, Any],
-    window: WindowChoice,
-    extension: Extension | None,
-    form: Format,
-    et: str | None,
-    cache: bool,
-    scheduler: str | None,
-) -> tuple[Table, bool, bool]:
-    """The answer, whether all files that look like traces could be read, and whether the trace tells times."""
-    files = traces_named(traces)
-    if question.several:
-        if cache or extension is not None or et is not None:
-            raise typer.BadParameter(
-                f"--cache, --et and --extension go with questions about one trace; {question.name} is not"
-            )
-        from tracelens_graph.graph.window import columns_read
+@dataclass(frozen=True)
+class _Choice:
+    """What a question is asked of."""
 
-        columns = None if question.columns is None else {*question.columns, *columns_read(vars(window))}
-        members = load_set(files, columns=columns, scheduler=scheduler)
-        windows = members if window == WindowChoice() else window.of_each(members)
-        return question(windows, **parameters), not members.broken, True
-    if len(files) != 1:
-        raise typer.BadParameter(f"{question.name} is asked of one trace, not of {len(files)}")
-    if scheduler is not None:
-        raise typer.BadParameter(f"--scheduler goes with questions about several traces; {question.name} is not")
-    w = window.of(load(files[0], cache, needs_times=False, et=et), extension)
-    table = question(w, **parameters)
+    traces: list[str]
+    parameters: dict[str, Any]
+    window: WindowChoice
+    extensions: list[str]
+    et: str | None
+    scheduler: str | None
+
+
+def _of_several(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]:
+    """The answer, whether all files that look like traces could be read, and what people are shown of it."""
+    refuse((of.extensions or of.et, f"--et and --extension go with questions about one trace; {question.name} is not"))
+    from tracelens_graph.graph.window import columns_read
+
+    columns = None if question.columns is None else {*question.columns, *columns_read(vars(of.window))}
+    members = load_set(traces_named(of.traces), columns=columns, scheduler=of.scheduler)
+    windows = members if of.window == WindowChoice() else of.window.of_each(members)
+    return question(windows, **of.parameters), not members.broken, as_it_is, no_hints
+
+
+def _of_one(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]:
+    """The same of a question about one trace."""
+    from tracelens_graph.reports.views import view
+
+    files = traces_named(of.traces)
+    refuse(
+        (len(files) != 1, f"{question.name} is asked of one trace, not of {len(files)}"),
+        (of.scheduler, f"--scheduler goes with questions about several traces; {question.name} is not"),
+    )
+    added = extension_of(of.extensions)
+    w = of.window.of(load(files[0], needs_times=False, et=of.et), added)
+    table = question(w, **of.parameters)
     if question.theme == "tensors":
         warn_of_unread_tensors(w.core)
-    if form is Format.table:
-        from tracelens_graph.reports.views import view
-
-        table = view(table, w.core)
-    return table, True, w.core.framework.has_times
-
-
-def _first(table: Table, form: Format, top: int | None) -> Table:
-    from tracelens_graph.reports.views import top as first_rows
-
-    return first_rows(table, (_ROWS_FOR_PEOPLE if form is Format.table else 0) if top is None else top)
+    to_open = Call(of.traces[0], of.window, of.extensions).to_open if w.core.framework.has_times else no_hints
+    return table, True, lambda shown: view(shown, w.core), to_open
 
 
 def _listed() -> Table:

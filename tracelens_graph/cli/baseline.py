@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.common import load
 from tracelens_graph.cli.hints import Call, without_folders
-from tracelens_graph.cli.traces import names_of
+from tracelens_graph.cli.traces import load, names_of
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
@@ -77,17 +76,16 @@ class Baseline:
         return dict(zip(self.names, (self.tables, tables), strict=True))
 
 
-def baseline_of(baseline: str, call: Call, options: ReportOptions, cache: bool) -> Baseline:
+def baseline_of(baseline: str, call: Call, options: ReportOptions) -> Baseline:
     """The run that a user names as the baseline of a report.
 
     Args:
         baseline: what was named.
         call: what was asked of the trace of the report.
         options: those of the report.
-        cache: keep the graph of a trace.
     """
     first, now = names_of([baseline, call.trace])
-    found, notes = tables_of_run(first, baseline, call.window, options, cache)
+    found, notes = tables_of_run(first, baseline, call.window, options)
     if call.is_of_pipe or Call(baseline).is_of_pipe:
         return Baseline((first, now), found, notes)
     command = _command([baseline, call.trace], call)
@@ -99,9 +97,7 @@ def _command(runs: Sequence[str], call: Call) -> str:
     return call.complete(f"tracelens-graph compare {shlex.join(runs)}")
 
 
-def tables_of_run(
-    tag: str, run: str, window: WindowChoice, options: ReportOptions, cache: bool = False
-) -> tuple[Run, list[str]]:
+def tables_of_run(tag: str, run: str, window: WindowChoice, options: ReportOptions) -> tuple[Run, list[str]]:
     """The tables of what a user named, and what is to be said of them.
 
     Args:
@@ -109,7 +105,6 @@ def tables_of_run(
         run: a trace, a saved graph, a report in JSON, or a folder of tables.
         window: the part of the trace.
         options: those of the report.
-        cache: keep the graph of a trace.
     """
     is_chosen = replace(options, arch=None) != type(options)() or window != WindowChoice()
     if run != "-" and Path(run).is_dir():
@@ -126,7 +121,7 @@ def tables_of_run(
         return tables, [said] if is_chosen or tables.window else []
     from tracelens_graph.analyses.report.report_tables import report_tables
 
-    return report_tables(window.of(load(run, cache), options.extension), options), []
+    return report_tables(window.of(load(run), options.extension), options), []
 
 
 def key_tables(runs: Mapping[str, Run]) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from glob import has_magic
 from pathlib import Path
@@ -15,24 +14,24 @@ import typer
 
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.baseline import SUFFIXES, compared, judged, key_tables, tables_of_run
-from tracelens_graph.cli.common import print_wrapped, write_table, write_tables
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
-    CacheOption,
-    CsvFolder,
     Extensions,
-    Format,
-    FormatOption,
+    FailIf,
     Layout,
+    LayoutOption,
     LinkedOnly,
     Names,
     Recompute,
     TableName,
-    extension_of,
+    Top,
+    check_name,
+    refuse,
 )
-from tracelens_graph.cli.traces import check_pipes, names_of, say, traces_named
-from tracelens_graph.cli.windows import WindowChoice, with_window_options
-from tracelens_graph.utils.suggest import hint
+from tracelens_graph.cli.outputs import Outputs, Writes
+from tracelens_graph.cli.shown import TABLE, Shown, print_lines, print_table, print_wrapped, screen
+from tracelens_graph.cli.traces import check_pipes, extension_of, names_of, say, traces_named
+from tracelens_graph.cli.windows import Window, WindowChoice
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.across.compare import Run
@@ -44,46 +43,27 @@ _ROWS_OF_ONE_TABLE = 30
 _STRUCTURE = ("ops_summary", "kernel_summary")
 
 
-@with_window_options
 def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
             metavar="A B...",
             show_default=False,
-            help="Traces, saved graphs, folders of these, patterns, files of report --json, or folders of CSV tables "
-            "from report --csv or TraceLens.",
+            help="Traces, saved graphs, folders of these, patterns, reports in JSON, or folders of CSV tables from "
+            " report --csv or TraceLens.",
         ),
     ],
-    window: WindowChoice,
+    *,
     names: Names = None,
     table: TableName = None,
-    format: FormatOption = Format.table,
-    csv: CsvFolder = None,
-    top: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            show_default=False,
-            help=f"Rows per table; 0 for all. Without it {_ROWS_FOR_PEOPLE}, {_ROWS_OF_ONE_TABLE} of one table, "
-            "all in other formats.",
-        ),
-    ] = None,
+    top: Top = None,
+    outputs: Annotated[Outputs, Writes(*TABLE, folder=True)],
     linked_only: LinkedOnly = False,
     recompute: Recompute = False,
     extension: Extensions = None,
-    layout: Annotated[Layout, typer.Option(help="tracelens: files and columns of its report comparison.")] = Layout.own,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="'FIGURE OP NUMBER'",
-            show_default=False,
-            help="End with exit code 3 if this holds for the last run against the first, such as "
-            "'busy_ms:pct > 5' or 'op:aten::mm:ms:diff > 1'; may be given again.",
-        ),
-    ] = None,
-    cache: CacheOption = False,
+    layout: LayoutOption = Layout.own,
+    fail_if: FailIf = None,
+    window: Window,
 ) -> None:
     """Compare runs with the first of them: what takes longer, what less, and what only one has.
 
@@ -96,7 +76,7 @@ def compare(
     if len(runs) < 2:
         raise typer.BadParameter("name at least two runs")
     check_pipes(runs)
-    _check_output(table, format, csv, layout)
+    _check_output(table, outputs, layout)
     from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables
     from tracelens_graph.errors import NotATraceError, TraceError
     from tracelens_graph.loading.many import left_out_note
@@ -108,7 +88,7 @@ def compare(
     others = []
     for tag, run in zip(tags, runs, strict=True):
         try:
-            tables[tag] = _tables(tag, run, window, options, cache)
+            tables[tag] = _tables(tag, run, window, options)
         except NotATraceError:
             if run in named:
                 raise
@@ -118,11 +98,11 @@ def compare(
     if len(runs) < 2:
         raise TraceError("fewer than two of the files are traces that can be read")
     if layout is Layout.tracelens:
-        _write_as_tracelens(tables, table, format, csv, top)
+        _write_as_tracelens(tables, table, outputs, top)
     elif table is not None:
-        _write_one(tables, table, format, top)
+        _write_one(tables, table, outputs, top)
     else:
-        changed = _write_all(tables, csv, top)
+        changed = _write_all(tables, outputs, top)
         if (
             all(isinstance(one, Tables) for one in tables.values())
             and "-" not in runs
@@ -145,24 +125,19 @@ def _runs_named(arguments: Sequence[str]) -> list[str]:
     return runs
 
 
-def _check_output(table: str | None, format: Format, csv: Path | None, layout: Layout) -> None:
-    if table is not None and csv is not None:
-        raise typer.BadParameter("--csv writes all tables, --table prints one: give one of them")
-    if table is None and format is not Format.table:
-        raise typer.BadParameter(f"--format {format.value} needs --table")
-    if layout is Layout.tracelens and table is None and csv is None:
-        raise typer.BadParameter("--layout tracelens needs --csv or --table")
+def _check_output(table: str | None, outputs: Outputs, layout: Layout) -> None:
+    refuse(
+        (table is not None and outputs.folder, "--csv writes all tables, --table prints one: give one of them"),
+        (table is None and outputs.formats, f"{', '.join(outputs.formats)} needs --table, and --csv writes all tables"),
+        (layout is Layout.tracelens and table is None and not outputs.folder,
+         "--layout tracelens needs --csv or --table"),
+    )  # fmt: skip
     if layout is Layout.own and table is not None:
         from tracelens_graph.analyses.across.compare import can_be_compared
         from tracelens_graph.registry import HOMES
 
         if not can_be_compared(table):
-            _check_name(table, dict.fromkeys(filter(can_be_compared, HOMES)))
-
-
-def _check_name(table: str, known: Mapping[str, object]) -> None:
-    if table not in known:
-        raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, known)}")
+            check_name("--table", table, dict.fromkeys(filter(can_be_compared, HOMES)))
 
 
 def _conditions(texts: Sequence[str], options: ReportOptions) -> list[gate.Condition]:
@@ -176,31 +151,28 @@ def _conditions(texts: Sequence[str], options: ReportOptions) -> list[gate.Condi
     return conditions
 
 
-def _tables(tag: str, run: str, window: WindowChoice, options: ReportOptions, cache: bool) -> Run:
-    tables, said = tables_of_run(tag, run, window, options, cache)
+def _tables(tag: str, run: str, window: WindowChoice, options: ReportOptions) -> Run:
+    tables, said = tables_of_run(tag, run, window, options)
     say(f"note: {line}" for line in said)
     return tables
 
 
-def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> Mapping[str, Table]:
+def _write_all(runs: Mapping[str, Run], outputs: Outputs, top: int | None) -> Mapping[str, Table]:
     """Print the verdict, then write all tables or print the key ones; returns what was compared."""
     from tracelens_graph.analyses.across.compare import lacked, notes_on_lacked, notes_on_steps
     from tracelens_graph.analyses.across.unnumbered import NOTE, of_other_programs
     from tracelens_graph.reports.comparison import brief, verdict
-    from tracelens_graph.reports.terminal import terminal_width
-    from tracelens_graph.reports.views import top as first_rows
 
     is_apart = of_other_programs(runs)
     shown_tables = key_tables(runs)
-    tables = compared(runs, every=csv is not None)
+    tables = compared(runs, every=outputs.folder is not None)
     first = next(iter(tables.values()))
     first.notes = [*first.notes, *notes_on_lacked(runs), *notes_on_steps(runs)]
-    for line in verdict(tables, list(runs), terminal_width(sys.stdout)):
-        print(line)
+    print_lines(verdict(tables, list(runs), screen().width))
     if is_apart:
         print_wrapped(NOTE)
-    if csv is not None:
-        _write_folder(tables, csv)
+    if outputs.folder is not None:
+        outputs.write(None, {}, lambda: _by_file(tables))
         return tables
     of_runs = tuple(f"{tag}: " for tag in runs)
     said: list[str] = []
@@ -208,11 +180,10 @@ def _write_all(runs: Mapping[str, Run], csv: Path | None, top: int | None) -> Ma
         if name in tables:
             print()
             shown = brief(tables[name], list(runs))
-            if name != "gpu_timeline":
-                shown = first_rows(shown, _ROWS_FOR_PEOPLE if top is None else top)
             shown.notes = [note for note in shown.notes if note not in said and note != NOTE]
             said += [note for note in shown.notes if note.startswith(of_runs)]
-            write_table(shown, Format.table)
+            rows = (0, 0) if name == "gpu_timeline" else (top, _ROWS_FOR_PEOPLE)
+            print(Shown(shown, *rows, way_out=f"--table {name} -f csv").text(), end="")
     rest = [name for name, without in lacked(runs).items() if not without and name not in shown_tables]
     if rest:
         print()
@@ -231,41 +202,33 @@ def _differ_in_structure(tables: Mapping[str, Table]) -> bool:
     return False
 
 
-def _write_one(runs: Mapping[str, Run], name: str, format: Format, top: int | None) -> None:
+def _write_one(runs: Mapping[str, Run], name: str, outputs: Outputs, top: int | None) -> None:
     from tracelens_graph.analyses.across.compare import compare as analysis
     from tracelens_graph.reports.comparison import brief
 
     table = analysis(runs, tables=[name])[name]
-    for_people = format in (Format.table, Format.md)
-    _write(brief(table, list(runs)) if for_people else table, format, top)
+    if {"csv", "json", "xlsx"}.isdisjoint(outputs.formats):
+        table = brief(table, list(runs))
+    print_table(Shown(table, top, _ROWS_OF_ONE_TABLE), outputs)
 
 
-def _write(table: Table, format: Format, top: int | None) -> None:
-    from tracelens_graph.reports.views import top as first_rows
-
-    write_table(
-        first_rows(table, (_ROWS_OF_ONE_TABLE if format is Format.table else 0) if top is None else top), format
-    )
-
-
-def _write_as_tracelens(
-    runs: Mapping[str, Run], name: str | None, format: Format, csv: Path | None, top: int | None
-) -> None:
+def _write_as_tracelens(runs: Mapping[str, Run], name: str | None, outputs: Outputs, top: int | None) -> None:
     from tracelens_graph.compat.compare import compare_as_tracelens
 
     tables = compare_as_tracelens(runs)
-    if name is not None:
-        _check_name(name, tables)
-        _write(tables[name], format, top)
-    if csv is not None:
-        _write_folder(tables, csv)
+    if name is None:
+        outputs.write(None, {}, lambda: _by_file(tables))
+        return
+    check_name("--table", name, tables)
+    print_table(Shown(tables[name], top, _ROWS_OF_ONE_TABLE), outputs)
 
 
-def _write_folder(tables: Mapping[str, Table], folder: Path) -> None:
+def _by_file(tables: Mapping[str, Table]) -> dict[str, Table]:
+    """Tables by the names of their files."""
     files = {re.sub(r"[^\w.-]", "_", name, flags=re.ASCII): table for name, table in tables.items()}
     if len(files) < len(tables):
         raise typer.BadParameter("--names: as parts of file names, two of them are one")
-    write_tables(files, folder)
+    return files
 
 
 def _judge(conditions: Sequence[gate.Condition], runs: Mapping[str, Run]) -> None:

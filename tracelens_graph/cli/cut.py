@@ -1,38 +1,36 @@
-"""`tracelens-graph cut`."""
+"""`tracelens-graph cut`: a piece of a trace, or of all ranks around a collective, as a trace of its own."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from tracelens_graph.cli.common import load
-from tracelens_graph.cli.durations import to_ns, to_uid
-from tracelens_graph.cli.options import CacheOption, Traces, Written
-from tracelens_graph.cli.outputs import say_written, size_of
-from tracelens_graph.output.files import is_stdout, replacing
+from tracelens_graph.cli.options import Traces, refuse, to_ns, to_uid
+from tracelens_graph.cli.outputs import Content, Outputs, Writes, streamed
+from tracelens_graph.cli.traces import load, load_set, say, traces_named
+from tracelens_graph.utils.suggest import did_you_mean
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
     from tracelens_graph.graph.core import Core
+    from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.stores.cut import Piece
+    from tracelens_graph.stores.ranks_cut import Joined, RankPiece
 
 _MARGIN_NS = 1_000_000
+TO_SEE = "to see it: ui.perfetto.dev, Open trace file"
+LISTED = "tracelens-graph ranks lists them"
 
 
 def cut(
     traces: Traces,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            show_default=False,
-            help="File to write, .json or .json.gz; - for standard output.",
-        ),
-        Written(),
-    ],
+    *,
+    outputs: Annotated[Outputs, Writes("trace", needed=True)],
     uid: Annotated[
         str | None,
         typer.Option(metavar="UID", show_default=False, help="Around the event at this position of the file, from 0."),
@@ -59,7 +57,6 @@ def cut(
         typer.Option("--from", metavar="TIME", show_default=False, help="From this time on, that of Perfetto UI."),
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="TIME", show_default=False, help="Up to this time.")] = None,
-    cache: CacheOption = False,
 ) -> None:
     """Cut a piece out of a trace, as a small trace that Perfetto UI opens.
 
@@ -74,46 +71,36 @@ def cut(
 
     Example: tracelens-graph cut traces/ --collective 4 --around 500us -o collective4.json.gz
     """
-    if not _is_stream(output) and not output.name.lower().endswith((".json", ".json.gz")):
-        raise typer.BadParameter("--output: name a file .json or .json.gz, or - for standard output")
     between = from_ is not None or to is not None
-    if (uid is not None) + (step is not None) + (collective is not None) + between != 1:
-        raise typer.BadParameter("say what to cut out: one of --uid, --step, --collective, or --from and --to")
-    if between and around is not None:
-        raise typer.BadParameter("--around goes with --uid, --step or --collective")
+    named = [uid is not None, step is not None, collective is not None, between]
+    refuse(
+        (sum(named) != 1, "say what to cut out: one of --uid, --step, --collective, or --from and --to"),
+        (between and around is not None, "--around goes with --uid, --step or --collective"),
+        (collective is None and len(traces) > 1, "name one trace; several are for --collective"),
+    )
     margin = _MARGIN_NS if around is None else to_ns(around, "--around")
     if collective is not None:
-        if cache:
-            raise typer.BadParameter("--cache keeps the graph of one trace, and --collective takes those of all ranks")
-        from tracelens_graph.cli.cut_ranks import cut_collective
-
-        return cut_collective(traces, collective, margin, output)
-    if len(traces) > 1:
-        raise typer.BadParameter("name one trace; several are for --collective")
+        outputs.write((traces, collective, margin), {"trace": _around_collective})
+        return
     after = None if from_ is None else to_ns(from_, "--from")
     before = None if to is None else to_ns(to, "--to")
-    if after is not None and before is not None and before < after:
-        raise typer.BadParameter("--to: is before --from")
+    refuse((after is not None and before is not None and before < after, "--to: is before --from"))
     position = None if uid is None else to_uid(uid, "--uid")
-    core = load(traces[0], cache)
+    core = load(traces[0])
     lead = core.info.lead_ns
     after, before = (None if ns is None else ns - lead for ns in (after, before))
+    outputs.write((core, _piece(core, position, step, margin, after, before)), {"trace": streamed(_write_piece)})
+
+
+def _write_piece(cut: tuple[Core, Piece], file: BinaryIO) -> str:
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.stores.cut import write_piece
 
-    piece = _piece(core, position, step, margin, after, before)
-    with progress_on_terminal("cutting") as progress, replacing(output) as file:
-        events = write_piece(piece, file, packed=output.suffix.lower() == ".gz", progress=progress)
+    core, piece = cut
+    with progress_on_terminal("cutting") as progress:
+        events = write_piece(piece, file, progress=progress)
     begin, end = (core.info.shown_ms(ns) for ns in (piece.after_ns, piece.before_ns))
-    say_written(
-        f"wrote {output}: {events:,} events, {begin:,.3f} to {end:,.3f} ms{size_of(output)};"
-        " to see it: ui.perfetto.dev, Open trace file",
-        output,
-    )
-
-
-def _is_stream(output: Path) -> bool:
-    return is_stdout(output) or (output.exists() and not output.is_file())
+    return f"{events:,} events, {begin:,.3f} to {end:,.3f} ms; {TO_SEE}"
 
 
 def _piece(core: Core, uid: int | None, step: int | None, margin: int, after: int | None, before: int | None) -> Piece:
@@ -127,3 +114,157 @@ def _piece(core: Core, uid: int | None, step: int | None, margin: int, after: in
         return piece_around(core, narrow(whole_window(core), step=step).rows_of_kind(Kind.Step).tolist(), margin)
     end = max(core.columns.end_ns, default=0)
     return piece_between(core, after or 0, end if before is None else before)
+
+
+# --- around a collective ---------------------------------------------------------------------------------------------
+
+
+def _around_collective(asked: tuple[Sequence[str], str, int]) -> Content:
+    """What writes what all ranks did around a collective: traces, its number or key, ns before and after it.
+
+    Raises:
+        typer.BadParameter: there are no two traces.
+        AnalysisError: there is no such collective.
+    """
+    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+
+    sources, wanted, margin_ns = asked
+    traces = load_set(traces_named(sources)).by_device()
+    refuse((len(traces) < 2, "--collective: is for the ranks of a job; name the folder of their traces"))
+    meetings = Meetings(traces)
+    number = collective_named(meetings, wanted)
+    begin = int(meetings.first_start_ns[number]) - margin_ns
+    end = int(meetings.last_end_ns[number]) + margin_ns
+    return partial(_write_ranks, traces, meetings, number, _pieces(traces, meetings, number, begin, end))
+
+
+def _write_ranks(
+    traces: TraceSet, meetings: Meetings, number: int, pieces: dict[int, RankPiece], file: BinaryIO
+) -> str:
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.stores.ranks_cut import write_ranks
+
+    epoch = traces[0].clock_ns or 0
+    with progress_on_terminal("cutting") as progress:
+        events = write_ranks(
+            list(pieces.values()),
+            joined(meetings, pieces),
+            file,
+            epoch_ns=epoch - int(meetings.parts.shift_ns[0]) if epoch else 0,
+            about=_about(traces, meetings, number, pieces),
+            progress=progress,
+        )
+    last = meetings.attendances[int(meetings.trace[meetings.last_part[number]])]
+    late = last.name if last.rank is None else f"rank {last.rank}"
+    skew = (meetings.last_start_ns[number] - meetings.first_start_ns[number]) / 1e3
+    return (
+        f"{events:,} events of {len(pieces):,} ranks around collective {number} ({meetings.kind[number]}; {late} came "
+        f"last, {skew:,.1f} us after the first); {TO_SEE}"
+    )
+
+
+def collective_named(meetings: Meetings, wanted: str) -> int:
+    """The number of the collective that is named by its number or key.
+
+    Raises:
+        AnalysisError: there is no such collective, or several have the key.
+    """
+    from tracelens_graph.errors import AnalysisError
+
+    if not len(meetings):
+        why = f": {meetings.notes[0]}" if meetings.notes else ""
+        raise AnalysisError(f"the ranks have no collective in common{why}")
+    if wanted.isdecimal():
+        if len(wanted) < 19 and int(wanted) < len(meetings):
+            return int(wanted)
+        raise AnalysisError(f"there is no collective {wanted}: they are numbered from 0 to {len(meetings) - 1:,}")
+    of_key: dict[str, set[int]] = {}
+    shown: dict[str, set[int]] = {}
+    for part in meetings.order.tolist():
+        number = int(meetings.meeting[part])
+        of_key.setdefault(meetings.parts.collective(part).key, set()).add(number)
+        if part == meetings.last_part[number]:
+            shown.setdefault(meetings.parts.collective(part).key, set()).add(number)
+    # Where events are missing, ranks count differently: a table shows the key that the last rank has.
+    found = shown.get(wanted) or of_key.get(wanted, set())
+    if len(found) == 1:
+        return next(iter(found))
+    if found:
+        numbers = ", ".join(map(str, sorted(found)[:5]))
+        raise AnalysisError(f"{wanted} is the key of several collectives; name one by its number: {numbers}")
+    alone = {meetings.parts.collective(part).key: why for part, why in meetings.unmatched}
+    if wanted in alone:
+        raise AnalysisError(f"collective {wanted} is not matched: {alone[wanted]}")
+    raise AnalysisError(f"no collective has the key {wanted!r}; {did_you_mean(wanted, of_key) or LISTED}")
+
+
+def _pieces(traces: TraceSet, meetings: Meetings, number: int, begin: int, end: int) -> dict[int, RankPiece]:
+    """For each rank, by its place, what it did between two moments of the common clock, and its part."""
+    import numpy as np
+
+    from tracelens_graph.errors import AnalysisError
+    from tracelens_graph.graph.trace_set import rank_titles
+    from tracelens_graph.stores.cut import piece_between
+    from tracelens_graph.stores.ranks_cut import RankPiece
+
+    rows = {
+        int(meetings.trace[part]): meetings.parts.collective(part).rows for part in meetings.parts_of(number).tolist()
+    }
+    titles = rank_titles(traces)
+    pieces: dict[int, RankPiece] = {}
+    empty = []
+    for place, trace in enumerate(traces):
+
+        def clock(times: np.ndarray, place: int = place) -> np.ndarray:
+            return meetings.clock_ns(place, times)
+
+        after, before = meetings.own_ns(place, np.array([begin, end], np.int64)).tolist()
+        try:
+            piece = piece_between(trace.core, after, before, also=rows.get(place, ()))
+        except AnalysisError:
+            empty.append(trace.name)
+            continue
+        pieces[place] = RankPiece(titles[place], piece, clock)
+    if empty:
+        say([f"left out, as nothing happens there then: {', '.join(empty)}"])
+    return pieces
+
+
+def joined(meetings: Meetings, pieces: Mapping[int, RankPiece]) -> Iterator[Joined]:
+    """Arrows through the kernels of every collective of which at least two ranks have theirs in the pieces."""
+    import numpy as np
+
+    from tracelens_graph.stores.ranks_cut import Joined
+
+    order = {place: at for at, place in enumerate(pieces)}
+    inside = {place: set(one.piece.rows.tolist()) for place, one in pieces.items()}
+    for number, kind in enumerate(meetings.kind):
+        parts = meetings.parts_of(number)
+        parts = parts[np.argsort(meetings.start_ns[parts], kind="stable")].tolist()
+        firsts = [
+            (int(meetings.trace[part]), meetings.parts.collective(part).rows[0], int(meetings.start_ns[part]))
+            for part in parts
+        ]
+        kernels = [(order[place], row, start) for place, row, start in firsts if row in inside.get(place, ())]
+        if len(kernels) > 1:
+            yield Joined(f"{kind} {number}", kernels)
+
+
+def _about(traces: TraceSet, meetings: Meetings, number: int, pieces: dict[int, RankPiece]) -> dict[str, object]:
+    """What the file says of itself: the collective, and by how much the clock of each rank was corrected there."""
+    moment = int(meetings.first_start_ns[number])
+    ranks = clocks_at(moment, traces, meetings, pieces)
+    last = meetings.parts.collective(int(meetings.last_part[number]))
+    return {"collective": number, "key": last.key, "kind": meetings.kind[number], "ranks": ranks}
+
+
+def clocks_at(moment: int, traces: TraceSet, meetings: Meetings, places: Iterable[int]) -> list[dict[str, object]]:
+    """For each of some ranks by how much its clock was ahead of the common one at a moment of that, ns."""
+    import numpy as np
+
+    ranks: list[dict[str, object]] = []
+    for place in places:
+        [own] = meetings.own_ns(place, np.array([moment], np.int64)).tolist()
+        recorded = own + int(meetings.parts.shift_ns[place])
+        ranks.append({"trace": traces[place].name, "rank": traces[place].rank, "clock_ns": recorded - moment})
+    return ranks

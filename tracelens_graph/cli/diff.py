@@ -1,47 +1,38 @@
-"""`tracelens-graph diff`."""
+"""`tracelens-graph diff`: traces compared by structure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import isnan
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.common import load
-from tracelens_graph.cli.diff_work import ROWS_FOR_PEOPLE, Pair, Shown, parts_within, several_traces, two_traces
+from tracelens_graph.cli.diff_answers import FORMS, Pair, Several, Two
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import (
-    CacheOption,
-    CsvFolder,
     Extensions,
-    Format,
-    FormatOption,
-    JsonFile,
+    FailIf,
     Layout,
-    MarkdownFile,
+    LayoutOption,
     Names,
-    Written,
-    extension_of,
+    Top,
+    refuse,
 )
-from tracelens_graph.cli.traces import check_pipes, files_named, names_of
-from tracelens_graph.cli.windows import WindowChoice, with_window_options
+from tracelens_graph.cli.outputs import Outputs, Writes
+from tracelens_graph.cli.shown import TABLE, print_lines, print_table
+from tracelens_graph.cli.traces import check_pipes, extension_of, files_named, load, names_of
+from tracelens_graph.cli.windows import Window, WindowChoice
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.output.files import is_stdout
 
 if TYPE_CHECKING:
-    from tracelens_graph.graph.window import Window
+    from tracelens_graph.graph.window import Window as Part
 
-_FILES = {
-    "--json": "-f json or --csv DIR", "--markdown": "-f md",
-    "--fail-if": "-f json, and judge what it says",
-}  # fmt: skip
-"""Options that take two traces -> what tells the same of several."""
+_INSTEAD = {"--fail-if": "; several take -f json, and judge what it says"}
+"""Option that takes two traces -> what shows the same of several."""
 
 
-@with_window_options
 def diff(
     runs: Annotated[
         list[str],
@@ -52,7 +43,7 @@ def diff(
             "compared with.",
         ),
     ],
-    window: WindowChoice,
+    *,
     within: Annotated[
         bool,
         typer.Option(
@@ -78,48 +69,17 @@ def diff(
             help="With --tree: fold what has less percent of time and of change; 1 else.",
         ),
     ] = None,
-    format: FormatOption = Format.table,
-    top: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            show_default=False,
-            help=f"Places on the screen, 5 else; rows of tables, {ROWS_FOR_PEOPLE} else for people; 0 for all.",
-        ),
-    ] = None,
-    csv: CsvFolder = None,
-    json: JsonFile = None,
-    markdown: MarkdownFile = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            help="Write a page to click through, one file: causes, both call trees as a flame graph of the change, "
-            "places, tables.",
-        ),
-        Written((".html", ".htm")),
-    ] = None,
-    layout: Annotated[
-        Layout,
-        typer.Option(help="With --csv: our tables, or the files of TraceLens's TraceDiff, of whole traces as there."),
-    ] = Layout.own,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="'FIGURE OP NUMBER'",
-            show_default=False,
-            help="End with exit code 3 if this holds of the change, such as 'slower_percent > 3' or "
-            "'place:aten::mm:ms > 0.5'; may be given again.",
-        ),
-    ] = None,
+    top: Top = None,
+    outputs: Annotated[Outputs, Writes("json", "md", "html", "xlsx", "csv", folder=True, old=("json", "md", "html"))],
+    layout: LayoutOption = Layout.own,
+    fail_if: FailIf = None,
     extension: Extensions = None,
-    cache: CacheOption = False,
+    window: Window,
 ) -> None:
-    """Compare traces by structure: align their call trees, and say where GPU time changed, and why.
+    """Compare traces by structure: align their call trees, and show where GPU time changed, and why.
 
-    Where both have steps, and no part of them is chosen, a step of median GPU time is compared with one.
+    Where both have steps, and no part of them is chosen, a step of median GPU time is compared with one. With
+    --layout tracelens and --csv the files are those of TraceLens's TraceDiff, of whole traces as there.
 
     Example: tracelens-graph diff trace.json.gz other.json.gz
 
@@ -131,57 +91,69 @@ def diff(
 
     Example: tracelens-graph diff trace.json.gz other.json.gz --layout tracelens --csv rprt_diff/
     """
-    if min_percent is not None and not tree:
-        raise typer.BadParameter("--min-percent goes with --tree")
-    if layout is Layout.tracelens and window != WindowChoice():
-        raise typer.BadParameter(
-            "--layout tracelens compares whole traces, as TraceLens does: leave out the options of windows"
-        )
-    shown = Shown(
-        tree, points, point, top, format, 1 if min_percent is None else min_percent, csv, json, markdown, html, layout
-    )
+    is_theirs = layout is Layout.tracelens
+    answers = {"--tree": tree, "--points": points, "--point": point is not None}
+    drawn = [name for name, is_given in answers.items() if is_given]
     paths = files_named(runs)
     check_pipes(paths)
-    _check(shown, paths, within, fail_if or [])
+    several = within or len(paths) > 2
+    two = [*drawn, *(["--layout tracelens"] if is_theirs else []), *(["--fail-if"] if fail_if else [])]
+    refuse(
+        (min_percent is not None and not tree, "--min-percent goes with --tree"),
+        (min_percent is not None and isnan(min_percent), "--min-percent: nan is no number"),
+        (not within and len(paths) < 2, "name at least two traces, or --within and one"),
+        (within and len(paths) == 2,
+         "--within of several takes three traces or more: two are compared by `diff A B`"),
+        (len(drawn) > 1, f"{' and '.join(drawn[:2])} are two answers: give one of them"),
+        (drawn and any(is_stdout(path) for path, _ in outputs.files),
+         f"{', '.join(drawn)} goes to standard output as well: name a file"),
+        (outputs.format and not outputs.files and {*drawn} & {"--tree", "--point"},
+         f"--format is for tables: --points, not {', '.join(drawn)}"),
+        (is_theirs and window != WindowChoice(),
+         "--layout tracelens compares whole traces, as TraceLens does: leave out the options of windows"),
+        (is_theirs and (drawn or outputs.formats or outputs.folder is None),
+         "--layout tracelens is for files: name a folder with --csv, and nothing else"),
+        (several and two, f"{', '.join(two[:1])} takes two traces, not {'--within' if within else len(paths)}"
+         f"{_INSTEAD.get(', '.join(two[:1]), '')}"),
+    )  # fmt: skip
+    if several:
+        outputs.check(TABLE, "an answer on several traces")
+    if points:
+        outputs.check(TABLE, "--points", has_folder=False)
     conditions = gate.parse(fail_if or [], of=gate.figures_of_diff())
     tags = names_of(paths, names)
     added = extension_of(extension)
 
-    def opened(path: str) -> Window:
-        core = load(path, cache, wants_gpu=True)
+    def opened(path: str) -> Part:
+        core = load(path, wants_gpu=True)
         try:
             return window.of(core, added)
         except (AnalysisError, NodeNotFoundError) as error:
             raise type(error)(f"{path}: {error}") from None
 
     calls = [Call(path, window, extension or []) for path in paths]
-    if within:
-        parts_within(paths, tags, opened, shown, calls, names, runs)
-    elif len(paths) > 2:
-        several_traces(paths, tags, opened, shown, calls, names)
+    if several:
+        _answer_several(Several(paths, tags, opened, calls, names, runs, top, within), outputs)
+        return
+    parts = (opened(paths[0]), opened(paths[1]))
+    is_whole = window != WindowChoice() or is_theirs
+    answer = Two(parts, (tags[0], tags[1]), Pair((calls[0], calls[1]), names), top, is_whole)
+    if is_theirs and outputs.folder:
+        outputs.say(answer.write_as_tracelens(outputs.folder))
+    elif points:
+        print_table(answer.places(for_people={"csv", "json", "xlsx"}.isdisjoint(outputs.formats)), outputs)
     else:
-        pair = Pair((calls[0], calls[1]), names)
-        two_traces((opened(paths[0]), opened(paths[1])), (tags[0], tags[1]), shown, conditions, pair)
+        if tree:
+            print_lines(answer.tree(1 if min_percent is None else min_percent))
+        elif point is not None:
+            print_lines(answer.point(point))
+        elif outputs.to_screen:
+            print_lines(answer.screen())
+        outputs.write(answer, FORMS, lambda: answer.tables)
+    gate.judge(conditions, answer.tables.__getitem__)
 
 
-def _check(shown: Shown, paths: Sequence[str], within: bool, conditions: Sequence[str]) -> None:
-    if not within and len(paths) < 2:
-        raise typer.BadParameter("name at least two traces, or --within and one")
-    if within and len(paths) == 2:
-        raise typer.BadParameter("--within of several takes three traces or more: two are compared by `diff A B`")
-    two = [*shown.for_two, *(["--fail-if"] if conditions else [])]
-    if two and (within or len(paths) > 2):
-        instead = f"; several take {_FILES[two[0]]}" if two[0] in _FILES else ""
-        raise typer.BadParameter(f"{two[0]} takes two traces, not {'--within' if within else len(paths)}{instead}")
-    drawn = [name for name in shown.for_two if name in ("--tree", "--points", "--point")]
-    if len(drawn) > 1:
-        raise typer.BadParameter(f"{drawn[0]} and {drawn[1]} are two answers: give one of them")
-    if drawn and any(path and is_stdout(path) for path in (shown.csv, shown.json, shown.markdown, shown.html)):
-        raise typer.BadParameter(f"{drawn[0]} goes to standard output as well: name a file")
-    if isnan(shown.min_percent):
-        raise typer.BadParameter("--min-percent: nan is no number")
-    if shown.layout is Layout.tracelens and (drawn or shown.csv is None):
-        raise typer.BadParameter("--layout tracelens is for files: name a folder with --csv" if not drawn else
-                                 f"--layout tracelens is for files, not {drawn[0]}")  # fmt: skip
-    if shown.format is not Format.table and {*drawn} & {"--tree", "--point"}:
-        raise typer.BadParameter(f"--format is for tables: --points, not {drawn[0]}")
+def _answer_several(answer: Several, outputs: Outputs) -> None:
+    if outputs.to_screen:
+        print_lines(answer.screen())
+    outputs.write(answer.shown(), TABLE, lambda: {answer.table.name: answer.table})

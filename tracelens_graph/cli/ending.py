@@ -1,4 +1,7 @@
-"""How the program ends when it is told to, and what it does where a standard stream is closed."""
+"""How the program ends when it is interrupted or told to, and what it does where a standard stream is closed.
+
+This module is the first that the program imports, so it imports next to nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,28 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from tracelens_graph.cli.interrupts import INTERRUPTED
 from tracelens_graph.errors import EndedBySignal
 
+INTERRUPTED = 130
+"""Exit code, as a shell reports it."""
+
 _SIGNALS = ("SIGTERM", "SIGHUP")
+
+
+def quitting_on_interrupts() -> None:
+    """Have Ctrl-C end the program at once and without a word, while there is nothing to clean up."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _quit)
+
+
+def unwinding_on_interrupts() -> None:
+    """Have Ctrl-C raise KeyboardInterrupt from now on."""
+    if signal.getsignal(signal.SIGINT) is _quit:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _quit(number: int, frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)
 
 
 @contextmanager

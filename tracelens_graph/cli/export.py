@@ -1,226 +1,264 @@
-"""`tracelens-graph export`."""
+"""`tracelens-graph export` and `save`: a graph, or what is known of its GPU time, in files."""
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import partial
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from tracelens_graph.cli.common import load
-from tracelens_graph.cli.options import CacheOption, Traces, Written
-from tracelens_graph.cli.outputs import say_written, size_of
-from tracelens_graph.cli.traces import say, traces_named
-from tracelens_graph.output.files import is_stdout, replacing
-from tracelens_graph.output.markers import GENERATOR
+from tracelens_graph.cli.cut import TO_SEE, clocks_at, joined
+from tracelens_graph.cli.options import ExecutionTraceFile, Trace, Traces, refuse
+from tracelens_graph.cli.outputs import Content, Forms, Outputs, Writes, size_of, streamed
+from tracelens_graph.cli.traces import load, load_set, say, traces_named
 from tracelens_graph.utils.texts import file_name, stem
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+    from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.graph import Graph
+    from tracelens_graph.graph.trace_set import TraceSet
+    from tracelens_graph.reports.rank_tracks import JobTracks
+    from tracelens_graph.reports.tracks import Others
+
+_GRAPHS = ("graphml", "graphml.gz", "parquet", "csv")
+_GPU_TIME = ("folded", "perfetto", "speedscope")
+_PLACES = 1000
+"""Numbers between the places of processes of one rank and those of the next, as `write_ranks` has them."""
 
 
-@dataclass(frozen=True)
-class _Way:
-    """A way to write what is known of a graph to one file.
+def save(
+    trace: Trace, *, outputs: Annotated[Outputs, Writes("tlg", needed=True)], et: ExecutionTraceFile = None
+) -> None:
+    """Save the graph of a trace to one file that opens again in an instant.
 
-    Attributes:
-        write: writes it, and says what was written.
-        seen: how to look at it.
+    Every command takes such a file in place of a trace. With --et it holds what links the two, too.
+
+    Example: tracelens-graph save trace.json.gz -o trace.tlg
+
+    Example: tracelens-graph save trace.json.gz --et execution-trace.json.gz -o linked.tlg
     """
+    save_graphs(load(trace, needs_times=False, et=et), outputs)
 
-    write: Callable[[Graph, BinaryIO], str]
-    seen: str
+
+def save_graphs(core: Core, outputs: Outputs) -> None:
+    """Save a graph to the files that are asked for."""
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.stores.graph_file import write_graph
+
+    for path, _ in outputs.files:
+        with progress_on_terminal("saving") as progress:
+            write_graph(core, path, progress)
+        outputs.say(f"wrote {path}{size_of(path)}: {len(core.columns):,} nodes")
 
 
 def export(
     traces: Traces,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="PATH",
-            show_default=False,
-            help="The graph: a file .graphml, .graphml.gz, .parquet or .csv, or with --format a folder.",
-        ),
-        Written(is_folder=True),
-    ] = None,
-    format: Annotated[
-        str | None, typer.Option("--format", "-f", show_default=False, help="The format, if PATH does not tell.")
-    ] = None,
-    speedscope: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            help="GPU time by module, op, line of Python and kernel, for speedscope.app: .json or .json.gz.",
-        ),
-        Written((".json", ".gz")),
-    ] = None,
-    folded: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            help="GPU time in ns as folded stacks (pass;module;op;kernel), for flamegraph.pl: .folded or .folded.gz.",
-        ),
-        Written((".folded", ".gz")),
-    ] = None,
-    perfetto: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            help="The trace again, with tracks of what is known of GPU work, for ui.perfetto.dev: .json or .json.gz.",
-        ),
-        Written((".json", ".gz")),
-    ] = None,
+    *,
+    outputs: Annotated[Outputs, Writes(*_GRAPHS, *_GPU_TIME, screen="", old=_GPU_TIME)],
     rank: Annotated[
         str | None,
         typer.Option(
             metavar="N",
             show_default=False,
-            help="With --perfetto, of several traces: only this rank, with what the others tell of its waits.",
+            help="Of several traces: only this rank, with what the others show of its waits.",
         ),
     ] = None,
-    cache: CacheOption = False,
 ) -> None:
     """Write the graph, or what is known of its GPU time, for other programs.
 
-    The graph (-o) is its nodes and edges with all their properties. GraphML is one file. Parquet and CSV are two: from
-    trace.csv they are trace-nodes.csv and trace-edges.csv. A file whose name ends with .gz is compressed.
+    graphml, parquet and csv hold the graph, its nodes and edges with all their properties. GraphML is one file. Parquet
+    and CSV are two: from trace.csv they are trace-nodes.csv and trace-edges.csv; with -f, PATH is a folder for them.
 
-    Of the ranks of a job --perfetto takes several traces: all go into one file on one clock, or one with --rank. Their
+    folded, for flamegraph.pl, and speedscope, for speedscope.app, hold GPU time by module, op, line of Python and
+    kernel. perfetto is the trace again, with tracks of what is known of GPU work, for ui.perfetto.dev. A file whose
+    name ends with .gz is compressed.
+
+    Of the ranks of a job perfetto takes several traces: all go into one file on one clock, or one with --rank. Their
     collectives show who waited for whom, and the critical path is that of the job.
 
     Example: tracelens-graph export trace.json.gz -o trace.graphml
 
-    Example: tracelens-graph export trace.json.gz --speedscope speedscope.json --folded stacks.folded
+    Example: tracelens-graph export trace.json.gz -o gpu.speedscope.json -o stacks.folded
 
-    Example: tracelens-graph export trace.json.gz --perfetto with-tracks.json.gz
+    Example: tracelens-graph export trace.json.gz -o with-tracks.json.gz
 
-    Example: tracelens-graph export ranks/ --perfetto all-ranks.json.gz
+    Example: tracelens-graph export ranks/ -o all-ranks.json.gz
     """
-    ways = ((folded, _FOLDED), (speedscope, _SPEEDSCOPE), (perfetto, _PERFETTO))
-    wanted = [(path, way) for path, way in ways if path is not None]
-    if output is None and not wanted:
-        raise typer.BadParameter("say what to write: --output, --folded, --speedscope, --perfetto")
-    if output is None and format is not None:
-        raise typer.BadParameter("--format goes with --output")
-    if output is not None:
-        from tracelens_graph.stores.export import export_format
+    refuse((not outputs.formats, "say what to write: -o FILE, whose suffix says the format, or -f FORMAT"))
+    if not outputs.files:
+        outputs = Outputs(files=((Path("-"), outputs.format),))
+    for path, name in outputs.files:
+        if name in _GRAPHS:
+            from tracelens_graph.stores.export import export_format
 
-        export_format(output, format)
-    files = _files(traces, [output, folded, speedscope], perfetto, rank, cache)
-    # What goes to standard output has it for itself.
-    is_quiet = any(path is not None and is_stdout(path) for path in (output, *(path for path, _ in wanted)))
+            export_format(path, name)
+    files = _files(traces, outputs, rank)
     if len(files) > 1:
-        assert perfetto is not None
-        _write_ranks(files, rank, perfetto)
+        outputs.write((files, rank), {"perfetto": _of_ranks})
         return
-    core = load(files[0], cache)
-    if output is not None:
-        _graph(core, output, format, is_quiet)
-    for path, way in wanted:
-        with _opened(path, way) as file:
-            said = way.write(core, file)
-        if not is_quiet:
-            say_written(f"wrote {path}: {said}{size_of(path)}; to see it: {way.seen}", path)
+    core = load(files[0])
+    for path, name in outputs.files:
+        if name in _GRAPHS:
+            _write_graph(core, path, name, outputs)
+        else:
+            outputs.write_file(path, _FORMS[name](core))
 
 
-def _files(
-    traces: list[str], of_one: list[Path | None], perfetto: Path | None, rank: str | None, cache: bool
-) -> list[str]:
+def _files(traces: list[str], outputs: Outputs, rank: str | None) -> list[str]:
     """The traces that are named; several, where what is to be written can be of several.
 
     Raises:
         typer.BadParameter: it cannot.
     """
-    is_lone = len(traces) == 1 and (perfetto is None or not (Path(traces[0]).is_dir() or has_magic(traces[0])))
+    is_perfetto = "perfetto" in outputs.formats
+    is_lone = len(traces) == 1 and (not is_perfetto or not (Path(traces[0]).is_dir() or has_magic(traces[0])))
     files = traces if is_lone else traces_named(traces)
-    if len(files) > 1 and (perfetto is None or any(path is not None for path in of_one)):
-        raise typer.BadParameter(f"--perfetto alone takes several traces; the others take one, not {len(files)}")
-    if len(files) > 1 and cache:
-        raise typer.BadParameter("--cache takes one trace")
-    if rank is not None and len(files) < 2:
-        raise typer.BadParameter("--rank goes with --perfetto and the traces of all ranks, such as their folder")
+    refuse(
+        (len(files) > 1 and {*outputs.formats} != {"perfetto"},
+         f"perfetto alone takes several traces; the others take one, not {len(files)}"),
+        (rank is not None and len(files) < 2, "--rank takes the traces of all ranks, such as their folder"),
+    )  # fmt: skip
     return files
 
 
-def _write_ranks(files: list[str], rank: str | None, output: Path) -> None:
-    from tracelens_graph.cli.export_ranks import ExportedRanks
-
-    ranks = ExportedRanks(files, rank)
-    with _opened(output, _PERFETTO) as file:
-        said = ranks.write(file)
-    say_written(f"wrote {output}: {said}{size_of(output)}; to see it: {_PERFETTO.seen}", output)
-
-
-def _graph(core: Graph, output: Path, format: str | None, is_quiet: bool) -> None:
+def _write_graph(core: Graph, path: Path, format: str, outputs: Outputs) -> None:
     from tracelens_graph.stores.export import export_graph
 
-    done = export_graph(core, output, format)
-    if is_quiet:
-        return
-    for path in done.paths:
-        say_written(f"wrote {path}", output)
-    say_written(f"{done.nodes:,} nodes, {done.edges:,} edges", output)
+    done = export_graph(core, path, format)
+    for one in done.paths:
+        outputs.say(f"wrote {one}")
+    outputs.say(f"{done.nodes:,} nodes, {done.edges:,} edges")
     if done.replaced:
-        say_written(f"{done.replaced:,} characters that the format cannot hold were replaced", output)
+        outputs.say(f"{done.replaced:,} characters that the format cannot hold were replaced")
 
 
-@contextmanager
-def _opened(path: Path, way: _Way) -> Iterator[BinaryIO]:
-    """A file to write, compressed if its name says so."""
-    with replacing(path) as file:
-        if path.suffix.lower() != ".gz":
-            yield file
-            return
-        with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
-            yield packed  # type: ignore[misc]
+# --- of one trace ----------------------------------------------------------------------------------------------------
 
 
 def _folded(core: Graph, file: BinaryIO) -> str:
     from tracelens_graph.reports.folded import write_folded
 
-    return f"{write_folded(core.everything, file):,} stacks, {_gpu_ms(core)} of GPU time in ns"
+    stacks = f"{write_folded(core.everything, file):,} stacks, {_gpu_ms(core)} of GPU time in ns"
+    return f"{stacks}; to see it: flamegraph.pl --countname ns, or speedscope.app"
 
 
 def _speedscope(core: Graph, file: BinaryIO) -> str:
     from tracelens_graph.reports.speedscope import write_speedscope
 
-    return f"{write_speedscope(core.everything, _title(core), file):,} frames, {_gpu_ms(core)} of GPU time"
-
-
-def _perfetto(core: Graph, file: BinaryIO) -> str:
-    from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.reports.tracks import track_entries, tracks
-    from tracelens_graph.stores.cut import entries, origin_ns, whole, write_entries
-
-    with progress_on_terminal("copying") as progress:
-        texts = entries(whole(core), progress)
-    if core.collectives.nodes and core.info.world_size != 1:
-        say(["waits in collectives need the traces of the other ranks: name their folder, with --rank for one of them"])
-    found = tracks(core.everything)
-    ours = track_entries(core.everything, found, origin_ns(core))
-    write_entries([*texts, *ours], {**core.info.metadata, "generator": GENERATOR}, file, packed=False)
-    return f"{len(texts):,} entries of the trace, {len(found)} tracks of {len(ours):,} entries beside them"
-
-
-def _title(core: Graph) -> str:
     rank = "" if core.info.rank is None else f", rank {core.info.rank}"
-    return f"GPU time of {stem(file_name(core.info.source))}{rank}"
+    title = f"GPU time of {stem(file_name(core.info.source))}{rank}"
+    frames = f"{write_speedscope(core.everything, title, file):,} frames, {_gpu_ms(core)} of GPU time"
+    return f"{frames}; to see it: speedscope.app, Browse"
 
 
 def _gpu_ms(core: Graph) -> str:
     return f"{core.columns.dur_ns[core.gpu_rows].sum() / 1e6:,.3f} ms"
 
 
-_FOLDED = _Way(_folded, "flamegraph.pl --countname ns, or speedscope.app")
-_PERFETTO = _Way(_perfetto, "ui.perfetto.dev, Open trace file")
-_SPEEDSCOPE = _Way(_speedscope, "speedscope.app, Browse")
+def _perfetto(core: Graph, file: BinaryIO) -> str:
+    if core.collectives.nodes and core.info.world_size != 1:
+        say(["waits in collectives need the traces of the other ranks: name their folder, with --rank for one of them"])
+    entries, tracks = _write_tracks(core, None, file)
+    return f"{entries} of the trace, {tracks} beside them; {TO_SEE}"
+
+
+def _write_tracks(core: Core, others: Others | None, file: BinaryIO) -> tuple[str, str]:
+    """Write a trace again with tracks of what is known of it; how many entries of its own and of ours these are.
+
+    Args:
+        core: its graph.
+        others: what the traces of the other ranks show of it; None without these.
+        file: where to.
+    """
+    from tracelens_graph.graph.window import whole_window
+    from tracelens_graph.output.markers import GENERATOR
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.tracks import track_entries, tracks
+    from tracelens_graph.stores.cut import entries, origin_ns, whole, write_entries
+
+    with progress_on_terminal("copying") as progress:
+        texts = entries(whole(core), progress)
+    w = whole_window(core)
+    found = tracks(w, others)
+    ours = track_entries(w, found, origin_ns(core))
+    write_entries([*texts, *ours], {**core.info.metadata, "generator": GENERATOR}, file)
+    return f"{len(texts):,} entries", f"{len(found)} tracks of {len(ours):,} entries"
+
+
+_FORMS: Forms = {"folded": streamed(_folded), "speedscope": streamed(_speedscope), "perfetto": streamed(_perfetto)}
+
+
+# --- of the ranks of a job -------------------------------------------------------------------------------------------
+
+
+def _of_ranks(asked: tuple[Sequence[str], str | None]) -> Content:
+    """What writes the ranks of a job: files, and the one rank to write, by its number or the name of its trace.
+
+    Raises:
+        AnalysisError: there is no such rank.
+    """
+    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+    from tracelens_graph.graph.trace_set import rank_called
+    from tracelens_graph.reports.rank_tracks import JobTracks
+
+    files, rank = asked
+    traces = load_set(files).by_rank()
+    place = None if rank is None else rank_called(traces, rank)
+    meetings = Meetings(traces)
+    say(meetings.notes)
+    job = JobTracks(traces, meetings)
+    return partial(_write_all, traces, meetings, job) if place is None else partial(_write_one, traces, job, place)
+
+
+def _write_one(traces: TraceSet, job: JobTracks, place: int, file: BinaryIO) -> str:
+    entries, tracks = _write_tracks(traces[place].core, job.of(place, is_alone=True), file)
+    told = f"{entries} of {job.titles[place]}, {tracks} beside them by what all {len(traces):,} ranks show"
+    return f"{told}; {TO_SEE}"
+
+
+def _write_all(traces: TraceSet, meetings: Meetings, job: JobTracks, file: BinaryIO) -> str:
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.stores.cut import whole
+    from tracelens_graph.stores.ranks_cut import RankPiece, write_ranks
+
+    pieces = {
+        place: RankPiece(title, whole(one.core), partial(meetings.clock_ns, place))
+        for place, (one, title) in enumerate(zip(traces, job.titles, strict=True))
+    }
+    epoch = traces[0].clock_ns or 0
+    moment = int(meetings.first_start_ns[0]) if len(meetings) else 0
+    with progress_on_terminal("copying") as progress:
+        count = write_ranks(
+            list(pieces.values()),
+            joined(meetings, pieces),
+            file,
+            epoch_ns=epoch - int(meetings.parts.shift_ns[0]) if epoch else 0,
+            about={"ranks": clocks_at(moment, traces, meetings, pieces)},
+            beside=lambda first, free: list(_beside(traces, meetings, job, first, free)),
+            progress=progress,
+        )
+    return f"{count:,} entries of {len(pieces):,} ranks on one clock, with tracks of each and of the job; {TO_SEE}"
+
+
+def _beside(traces: TraceSet, meetings: Meetings, job: JobTracks, first_ns: int, free: int) -> Iterator[bytes]:
+    """The tracks of the job and of each rank, as processes of their own above those of the rank."""
+    from tracelens_graph.graph.window import whole_window
+    from tracelens_graph.output.markers import TOOL
+    from tracelens_graph.reports.tracks import KNOWN, process_entries, tracks
+
+    def on_file(place: int, times_ns: np.ndarray) -> np.ndarray:
+        return meetings.clock_ns(place, times_ns) - first_ns
+
+    path = job.path()
+    if path.slices:
+        yield from process_entries([path], free, f"{TOOL}: the job", -2, lambda times: times - first_ns)
+    for place, one in enumerate(traces):
+        found = tracks(whole_window(one.core), job.of(place, is_alone=False))
+        title = f"{job.titles[place]}, {TOOL}: {KNOWN}"
+        yield from process_entries(found, free + 1 + place, title, _PLACES * place - 1, partial(on_file, place))

@@ -10,7 +10,7 @@ import math
 import operator
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -195,6 +195,16 @@ def remarks(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> lis
     """What is to be said of conditions that are not met, such as that there is no op of that name."""
     readings = [(one, read(one.figure, tables, one.operator)) for one in conditions]
     return [f"{c.name}: {reading.remark}" for c, reading in readings if reading.remark and not c.judge(reading)]
+
+
+def judge(conditions: Sequence[Condition], table: Callable[[str], Table]) -> None:
+    """Check conditions on tables, which a function gives by name, and say on standard error what was found.
+
+    Raises:
+        typer.Exit: conditions are met; with the exit code FAILED.
+    """
+    tables = {name: table(name) for name in {one.figure.table for one in conditions}}
+    conclude(remarks(conditions, tables), check(conditions, tables))
 
 
 def conclude(remarks: Sequence[str], met: Sequence[str]) -> None:

@@ -1,80 +1,168 @@
-"""`tracelens-graph link`."""
+"""`tracelens-graph link`: ops of an execution trace, their kernels in the profiler's trace, and the way back."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.link_work import TABLES, Shown, answer
-from tracelens_graph.cli.options import CsvFolder, Format, FormatOption, JsonFile, MarkdownFile, TableName, Written
-from tracelens_graph.utils.suggest import hint
+from tracelens_graph.cli.options import FailIf, TableName, Top, check_name, refuse
+from tracelens_graph.cli.outputs import Forms, Outputs, Writes, streamed
+from tracelens_graph.cli.shown import TABLE, Shown, of_table, print_lines, print_table, screen
+from tracelens_graph.cli.traces import load, say, warn_of_unread_tensors
+
+if TYPE_CHECKING:
+    from tracelens_graph.linkage.validation import Validation
+    from tracelens_graph.tables.table import Table
+
+TABLES = ("link_counts", "link_ways", "link_ops")
+_KINDS = 3
+"""Kinds of ops of which one is shown without being asked for."""
+_ROWS_FOR_PEOPLE = 10
+_WITH_OPS = {"", "json", "md"}
+"""Formats that show single ops; empty for the screen."""
 
 
 def link(
+    traces: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KINETO", show_default=False, help="The profiler's trace of the same run."),
+    ] = None,
+    *,
     et: Annotated[
         str,
         typer.Option("--et", metavar="ET", show_default=False, help="Execution trace of the run."),
     ],
-    trace: Annotated[
-        str, typer.Option("--trace", metavar="KINETO", show_default=False, help="The profiler's trace of the same run.")
-    ],
+    trace: Annotated[str | None, typer.Option("--trace", metavar="KINETO", hidden=True)] = None,
     op: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ID|NAME",
             show_default=False,
-            help="Tell all of this op: id of its node, or its name, for the dearest of that name; may be given again. "
-            "Default: the dearest of each of the dearest kinds of ops.",
+            help="All of this op: id of its node, or its name, for the most expensive of that name; may be given "
+            "again. Default: the most expensive of each of the most expensive kinds of ops.",
         ),
     ] = None,
     table: TableName = None,
-    top: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, show_default=False, help="Rows of each table; 0 for all."),
-    ] = None,
-    format: FormatOption = Format.table,
-    csv: CsvFolder = None,
-    json: JsonFile = None,
-    markdown: MarkdownFile = None,
-    chakra: Annotated[
-        Path | None,
-        typer.Option(
-            "--chakra",
-            metavar="FILE",
-            show_default=False,
-            help="Write both traces as one, in the JSON form of chakra_trace_link.",
-        ),
-        Written((".json",)),
-    ] = None,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="'FIGURE OP NUMBER'",
-            show_default=False,
-            help="End with exit code 3 if this holds, such as 'round_trip_percent < 100'; may be given again.",
-        ),
-    ] = None,
+    top: Top = None,
+    outputs: Annotated[
+        Outputs, Writes("json", "md", "csv", "xlsx", "chakra", folder=True, old=("json", "md", "chakra"))
+    ],
+    fail_if: FailIf = None,
 ) -> None:
     """Follow ops of an execution trace to their kernels in the profiler's trace, and back.
 
-    Says how the traces join, what single ops were given, called and launched, and for all ops whether their GPU work
-    leads back to them, and why not.
+    Shows how the traces join, what single ops were given, called and launched, and for all ops whether their GPU work
+    leads back to them, and why not. chakra is both traces as one, in the JSON form of chakra_trace_link.
 
-    Example: tracelens-graph link --et execution-trace.json --trace trace.json.gz
+    Example: tracelens-graph link trace.json.gz --et execution-trace.json
 
-    Example: tracelens-graph link --et execution-trace.json --trace trace.json.gz --op aten::mm -o mm.md
+    Example: tracelens-graph link trace.json.gz --et execution-trace.json --op aten::mm -o mm.md
 
-    Example: tracelens-graph link --et execution-trace.json --trace trace.json.gz --fail-if 'round_trip_percent < 100'
+    Example: tracelens-graph link trace.json.gz --et execution-trace.json --fail-if 'round_trip_percent < 100'
 
-    Example: tracelens-graph link --et execution-trace.json --trace trace.json.gz --chakra linked.json
+    Example: tracelens-graph link trace.json.gz --et execution-trace.json -f chakra -o linked.json
     """
     conditions = gate.parse(fail_if or [], of=gate.figures_of_link())
-    if table is not None and table not in TABLES:
-        raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, TABLES)}")
-    shown = Shown(table, top, format, csv, json, markdown, chakra)
-    if op and not shown.tells_ops:
-        raise typer.BadParameter("--op goes with the screen, --json and --markdown")
-    answer(et, trace, op or [], shown, conditions)
+    kineto = [*(traces or ()), *([trace] if trace else ())]
+    refuse((len(kineto) != 1, f"name one trace of the profiler, not {len(kineto)}"))
+    if table is not None:
+        check_name("--table", table, TABLES)
+        outputs.check(TABLE, "a table", has_folder=False)
+    shows_ops = table is None and (outputs.to_screen or not _WITH_OPS.isdisjoint(outputs.formats))
+    refuse((op and not shows_ops, "--op goes with the screen, json and md"))
+    linked = _Linked(_joined(et, kineto[0]), op or [], top)
+    if shows_ops:
+        warn_of_unread_tensors(linked.validation.core)
+    if table is not None:
+        print_table(linked.shown(table), outputs)
+    else:
+        if outputs.to_screen:
+            print_lines(linked.screen())
+        outputs.write(linked, FORMS, lambda: linked.tables)
+    gate.judge(conditions, linked.tables.__getitem__)
+
+
+def _joined(et: str, trace: str) -> Validation:
+    from tracelens_graph.execution.link import link_of
+    from tracelens_graph.linkage.validation import Validation
+
+    core = load(trace, et=et)
+    link = link_of(core)
+    assert link is not None
+    return Validation(core, link)
+
+
+@dataclass(frozen=True)
+class _Linked:
+    """A linked pair of traces, and what is asked of it."""
+
+    validation: Validation
+    ops: Sequence[str]
+    top: int | None
+
+    @cached_property
+    def tables(self) -> Mapping[str, Table]:
+        """All tables by name."""
+        return self.validation.tables()
+
+    @cached_property
+    def reports(self) -> list[dict[str, Any]]:
+        """All that is known of the ops that are asked for, else of some of the most expensive ones."""
+        from tracelens_graph.linkage.validation import chosen_ops, op_report, top_ops
+
+        v = self.validation
+        chosen = chosen_ops(v, self.ops) if self.ops else top_ops(v, _KINDS)
+        return [op_report(v, node, why) for node, why in chosen.items()]
+
+    def shown(self, table: str) -> Shown:
+        """A table as it is shown."""
+        return Shown(self.tables[table], self.top, _ROWS_FOR_PEOPLE)
+
+    def screen(self) -> Any:
+        """The answer in lines."""
+        from tracelens_graph.reports.link_text import screen as lines
+
+        v, rows = self.validation, {} if self.top is None else {"rows": self.top}
+        width, color = screen()
+        return lines(v.core, v.link, self.tables, self.reports, width, color, **rows)
+
+    def json(self) -> str:
+        """The answer for programs."""
+        from tracelens_graph.reports.link_text import link_json
+
+        return link_json(self.validation.core, self.validation.link, self.tables, self.reports)
+
+    def markdown(self) -> str:
+        """The answer as a page."""
+        from tracelens_graph.reports.link_text import link_markdown
+
+        v, rows = self.validation, {} if self.top is None else {"rows": self.top}
+        return link_markdown(v.core, v.link, self.tables, self.reports, **rows)
+
+    def workbook(self) -> bytes:
+        """All tables as a workbook."""
+        from tracelens_graph.reports.xlsx import workbook
+
+        return workbook(self.tables)
+
+    def write_chakra(self, file: BinaryIO) -> str:
+        """Write both traces as one."""
+        from tracelens_graph.linkage.chakra import write_chakra
+
+        if left_out := write_chakra(self.validation.core, self.validation.link, file):
+            say([f"note: GPU events that lead to no op and are left out: {left_out:,}"])
+        return ""
+
+
+FORMS: Forms = {
+    "json": _Linked.json,
+    "md": _Linked.markdown,
+    "csv": of_table("csv", lambda linked: linked.shown("link_ops")),
+    "xlsx": _Linked.workbook,
+    "chakra": streamed(_Linked.write_chakra),
+}

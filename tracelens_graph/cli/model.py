@@ -16,9 +16,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 
 from tracelens_graph import perf
-from tracelens_graph.cli.common import print_wrapped, write_table
-from tracelens_graph.cli.durations import to_ns
-from tracelens_graph.cli.options import Format, FormatOption
+from tracelens_graph.cli.options import to_ns
+from tracelens_graph.cli.outputs import Outputs
+from tracelens_graph.cli.shown import Shown, print_table, print_wrapped
+from tracelens_graph.cli.tables import OneTable
 from tracelens_graph.utils.suggest import did_you_mean, hint, there_are
 
 FORMULAS = {
@@ -59,6 +60,7 @@ def model(
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE...", show_default=False, help="Its sizes; without any they are listed."),
     ] = None,
+    *,
     arch: Annotated[
         list[str] | None,
         typer.Option(
@@ -70,7 +72,7 @@ def model(
     measured: Annotated[
         str | None, typer.Option(metavar="TIME", show_default=False, help="A measured time to compare with: 95us.")
     ] = None,
-    format: FormatOption = Format.table,
+    outputs: OneTable,
 ) -> None:
     """What an operation costs at least, and how fast devices can do it.
 
@@ -82,31 +84,31 @@ def model(
     Example: tracelens-graph model convolution x=fp32:2,8,16,16 w=4,8,3,3 padding=1,1
     """
     if formula == _DEVICES:
-        _architectures(sizes or [], format)
+        _architectures(sizes or [], outputs)
         return
     if formula not in FORMULAS:
         raise typer.BadParameter(f"there is no formula {formula!r}; {hint(formula, [*FORMULAS, _DEVICES])}")
     function = getattr(perf, FORMULAS[formula])
     if not sizes:
-        _print_sizes(formula, function, format)
+        _print_sizes(formula, function, outputs)
         return
-    _report(formula, function, _given(formula, function, sizes), arch or [], measured, format)
+    _report(formula, function, _given(formula, function, sizes), arch or [], measured, outputs)
 
 
 model.__doc__ = (model.__doc__ or "").replace("FORMULAS", ", ".join(FORMULAS), 1)
 
 
-def _architectures(names: Sequence[str], format: Format) -> None:
+def _architectures(names: Sequence[str], outputs: Outputs) -> None:
     """Print devices as a table."""
     from tracelens_graph.perf.devices import architecture, shipped
     from tracelens_graph.perf.roofs import device, devices
 
     if len(names) > 1:
         raise typer.BadParameter(f"{_DEVICES} takes one device, not {len(names)}")
-    write_table(device(architecture(names[0])) if names else devices(shipped().values()), format)
+    print_table(Shown(device(architecture(names[0])) if names else devices(shipped().values())), outputs)
 
 
-def _print_sizes(name: str, formula: Callable[..., Any], format: Format) -> None:
+def _print_sizes(name: str, formula: Callable[..., Any], outputs: Outputs) -> None:
     """Print what a formula says of itself and of its sizes."""
     from tracelens_graph.tables.table import Column, Table
 
@@ -118,11 +120,10 @@ def _print_sizes(name: str, formula: Callable[..., Any], format: Format) -> None
     }
     rows = sizes_of(formula)
     table = Table("sizes", {key: [row[i] for row in rows] for i, key in enumerate(about)}, about, title=name)
-    if format is Format.table:
-        for paragraph in description_of(formula).split("\n\n"):
-            print_wrapped(paragraph)
+    if outputs.to_screen:
+        print_wrapped(*description_of(formula).split("\n\n"))
         print()
-    write_table(table, format)
+    print_table(Shown(table), outputs)
 
 
 def description_of(formula: Callable[..., Any]) -> str:
@@ -179,7 +180,7 @@ def _report(
     values: Mapping[tuple[str, ...], Any],
     arch: Sequence[str],
     measured: str | None,
-    format: Format,
+    outputs: Outputs,
 ) -> None:
     if measured is not None and not arch:
         raise typer.BadParameter("--measured needs --arch")
@@ -199,7 +200,7 @@ def _report(
         raise typer.BadParameter(str(reason)) from None
     except ArithmeticError:
         raise typer.BadParameter("nothing can be computed of these sizes: one is 0, or beyond all measure") from None
-    write_table(table, format)
+    print_table(Shown(table), outputs)
 
 
 @dataclass(frozen=True)

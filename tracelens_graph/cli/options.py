@@ -1,52 +1,87 @@
-"""Arguments and options that commands share, each declared once: one name has one meaning."""
+"""Arguments and options that commands share, each declared once: one name has one meaning.
+
+A parameter of a command whose annotation has a `Group` stands for several options, and gets what is made of them.
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tracelens_graph.utils.texts import whole_number
+
 if TYPE_CHECKING:
-    from tracelens_graph.extensions.extension import Extension
     from tracelens_graph.graph.core import Core
     from tracelens_graph.perf.devices import Architecture
 
 
-@dataclass(frozen=True)
-class Written:
-    """Marks an argument or option, in its annotation, that says where a command writes to.
+class Group:
+    """Options that stand together on commands.
 
-    `protected` in `outputs` finds it there: what stands there is protected, and the command has `--force`, unless it
-    writes to a new folder.
+    Args:
+        make: function whose parameters are the options; the command gets what it returns.
+    """
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """The options."""
+        return list(inspect.signature(self._make, eval_str=True).parameters.values())
+
+    def value(self, given: dict[str, Any]) -> Any:
+        """What is made of their values.
+
+        Raises:
+            typer.BadParameter: they make no sense.
+        """
+        return self._make(**given)
+
+
+def made_option(name: str, kind: Any, default: Any, *declared: str, **settings: Any) -> inspect.Parameter:
+    """An option that code makes: name, type, default (`...` for none), how it is spelled, and settings of typer."""
+    option = typer.Option(*declared, show_default=False, **settings)
+    given = {} if default is ... else {"default": default}
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], **given)
+
+
+@dataclass(frozen=True)
+class Anywhere:
+    """Options of all commands, which may stand anywhere on the command line.
 
     Attributes:
-        suffixes: what names of its files end with; a name with the suffix of another format is refused. None where the
-            command itself tells the format by the suffix.
-        is_file, is_folder: what it can be.
+        cache: whether the graph of a trace is kept, or taken from where it was kept.
+        force: whether files may be replaced that the tool did not write.
+    """
+
+    cache: bool = False
+    force: bool = False
+
+
+ANYWHERE: ContextVar[Anywhere] = ContextVar("anywhere", default=Anywhere())  # noqa: B039 (frozen)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Marks an argument or option, in its annotation, that names a folder to write to.
+
+    Attributes:
         is_new: whether it has to be empty or new.
     """
 
-    suffixes: tuple[str, ...] | None = None
-    is_file: bool = True
-    is_folder: bool = False
     is_new: bool = False
 
 
-TO_FOLDER = Written(is_file=False, is_folder=True)
-TO_NEW_FOLDER = Written(is_file=False, is_folder=True, is_new=True)
-
-
-class Format(StrEnum):
-    """How a table is written."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-    md = "md"
+TO_FOLDER = Written()
+TO_NEW_FOLDER = Written(is_new=True)
 
 
 class Layout(StrEnum):
@@ -64,14 +99,12 @@ Trace = Annotated[
         help="Trace file (.json, JAX's .xplane.pb; packed too), saved graph, or - for stdin.",
     ),
 ]
-
 Traces = Annotated[
     list[str],
     typer.Argument(
         metavar="TRACE...", show_default=False, help="Traces, saved graphs, folders of them, patterns, or - for stdin."
     ),
 ]
-
 ExecutionTraceFile = Annotated[
     str | None,
     typer.Option(
@@ -81,44 +114,13 @@ ExecutionTraceFile = Annotated[
         help="Execution trace of the same run: what ops were given and made, and arguments that TRACE lacks.",
     ),
 ]
-
-FormatOption = Annotated[
-    Format, typer.Option("--format", "-f", help="table for people; csv and json with all digits; md for a page.")
-]
-
-CsvFolder = Annotated[
-    Path | None,
-    typer.Option("--csv", metavar="DIR", show_default=False, help="Write every table to DIR/NAME.csv."),
-    TO_FOLDER,
-]
-
-JsonFile = Annotated[
-    Path | None,
-    typer.Option("--json", metavar="FILE", show_default=False, help="Write the findings and all tables as JSON."),
-    Written((".json",)),
-]
-
-MarkdownFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--markdown", metavar="FILE", show_default=False, help="Write the findings and the key tables as Markdown."
-    ),
-    Written((".md", ".markdown")),
-]
-
 Names = Annotated[
     str | None,
     typer.Option(metavar="A,B,...", show_default=False, help="What to call the traces; else by file or folder."),
 ]
-
 LinkedOnly = Annotated[
     bool, typer.Option("--linked-only", help="Leave out GPU events whose launch is not in the trace.")
 ]
-
-CacheOption = Annotated[
-    bool, typer.Option("--cache", help="Keep the loaded graph, so that the next command on this trace is instant.")
-]
-
 SchedulerAddress = Annotated[
     str | None,
     typer.Option(
@@ -128,9 +130,9 @@ SchedulerAddress = Annotated[
         help="Dask scheduler, such as tcp://node1:8786, whose workers load the traces; they have to see the files.",
     ),
 ]
-
-Recompute = Annotated[bool, typer.Option("--recompute", help="Tell recomputation of activations from the rest.")]
-
+Recompute = Annotated[
+    bool, typer.Option("--recompute", help="Separate recomputation of activations from everything else.")
+]
 MicroIdle = Annotated[
     float | None,
     typer.Option(
@@ -140,7 +142,6 @@ MicroIdle = Annotated[
         help="Split idle time into gaps shorter than this many microseconds, and the others.",
     ),
 ]
-
 Arch = Annotated[
     str | None,
     typer.Option(
@@ -149,7 +150,6 @@ Arch = Annotated[
         help="Device for the roofline: a name such as h100-sxm, a file, or auto for that of the trace.",
     ),
 ]
-
 Extensions = Annotated[
     list[str] | None,
     typer.Option(
@@ -159,7 +159,6 @@ Extensions = Annotated[
         help="Python file of yours, TOML file of kernel patterns, or installed extension; may be given again.",
     ),
 ]
-
 Name = Annotated[
     str | None,
     typer.Option(
@@ -168,15 +167,104 @@ Name = Annotated[
         help="Only this name; between slashes, names in which the regular expression is found.",
     ),
 ]
-
 TableNames = Annotated[
     list[str] | None,
-    typer.Option("--table", metavar="NAME", show_default=False, help="Print only this table; may be given again."),
+    typer.Option("--table", metavar="NAME", show_default=False, help="Only this table; may be given again."),
 ]
-TableName = Annotated[str | None, typer.Option(metavar="NAME", show_default=False, help="Print only this table.")]
+TableName = Annotated[str | None, typer.Option(metavar="NAME", show_default=False, help="Only this table.")]
+Top = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        show_default=False,
+        help="Rows of a table; 0 for all. Default: few for people, else all.",
+    ),
+]
+Parameters = Annotated[
+    list[str] | None,
+    typer.Option("--param", "-p", metavar="NAME=VALUE", show_default=False, help="A parameter; may be given again."),
+]
+FailIf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-if",
+        metavar="'FIGURE OP NUMBER'",
+        show_default=False,
+        help="End with exit code 3 if this holds (docs/ci-gate.md); may be given again.",
+    ),
+]
+LayoutOption = Annotated[Layout, typer.Option("--layout", help="tracelens: tables and files as TraceLens has them.")]
 
 NO_ARCH = "none"
 """What `--arch` takes for tables without a roofline."""
+
+
+def refuse(*combinations: tuple[Any, str]) -> None:
+    """Refuse the first of some combinations of options that was given.
+
+    Args:
+        combinations: whether one was given, and why that cannot be.
+
+    Raises:
+        typer.BadParameter: one was.
+    """
+    for is_given, why in combinations:
+        if is_given:
+            raise typer.BadParameter(why)
+
+
+def check_name(option: str, name: str, known: Any, what: str = "table") -> None:
+    """Refuse a name that there is not.
+
+    Raises:
+        typer.BadParameter: it is none of those that are known; the message has similar ones.
+    """
+    if name not in known:
+        from tracelens_graph.utils.suggest import hint
+
+        raise typer.BadParameter(f"{option}: there is no {what} {name!r}; {hint(name, known)}")
+
+
+# --- what values mean ------------------------------------------------------------------------------------------------
+
+_TIME = re.compile(
+    r"\s*(?P<number>(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[+-]?\d{1,2})?)\s*(?P<unit>ns|us|µs|μs|ms|s|min|)\s*",
+    re.IGNORECASE | re.ASCII,
+)
+_NS = {"ns": 1, "": 1_000, "ms": 10**6, "s": 10**9, "min": 60 * 10**9}
+_LIMIT_NS = 2**62
+
+
+def to_ns(text: str, option: str) -> int:
+    """A time as a user writes it, in ns; commas between thousands are allowed, as tables print them.
+
+    Args:
+        text: a number with the unit ns, us, ms, s or min; without a unit, us.
+        option: the option it was given to, for the message.
+
+    Raises:
+        typer.BadParameter: it is no such time, or longer than a century.
+    """
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise typer.BadParameter(f"{option}: {text!r} is no time; write 5ms, 200us, 1.5s or a number of microseconds")
+    ns = Decimal(match["number"].replace(",", "")) * _NS.get(match["unit"].lower(), 1_000)
+    if ns >= _LIMIT_NS:
+        raise typer.BadParameter(f"{option}: {text!r} is longer than a century")
+    return int(ns.to_integral_value())
+
+
+def to_uid(text: str, option: str) -> int:
+    """A uid as a user writes it.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    uid = whole_number(text)
+    if uid is None:
+        raise typer.BadParameter(f"{option}: {text!r} is no uid, a whole number from 0")
+    return uid
 
 
 def name_wanted(name: str | None, option: str = "--name") -> str | re.Pattern[str] | None:
@@ -220,22 +308,3 @@ def architecture_of(core: Core, arch: Architecture | None) -> Architecture:
     if isinstance(found, str):
         raise AnalysisError(f"no roofline: {found}; name a device with --arch")
     return found
-
-
-def extension_of(sources: list[str] | None, tell: bool = True) -> Extension | None:
-    """What the user's extensions add up to; None without any.
-
-    Args:
-        sources: what `--extension` was given.
-        tell: warn of what is odd about them; not where every process of several loads them.
-    """
-    if not sources:
-        return None
-    from tracelens_graph.cli.traces import warn
-    from tracelens_graph.extensions.extension import combined
-    from tracelens_graph.extensions.loading import load_extension
-
-    extension = combined(map(load_extension, sources))
-    if tell:
-        warn(extension.notes)
-    return extension

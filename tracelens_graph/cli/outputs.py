@@ -1,42 +1,322 @@
-"""What commands write is opened by `files.replacing`; here every command with an output gets the protection for it."""
+"""The one writer of all commands: what `-o`, `-f` and `--csv` ask for, and how it is written without losing anything.
+
+A command has a table of formats (`Forms`). Its parameter `outputs`, annotated with `Writes`, becomes the options.
+"""
 
 from __future__ import annotations
 
+import gzip
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
-from functools import wraps
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial, wraps
 from glob import glob, has_magic
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, get_args
 
 import typer
-from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
+from typer.models import ArgumentInfo, ParameterInfo
 
 from tracelens_graph.cli.ending import printed_messages_only
-from tracelens_graph.cli.options import Written
+from tracelens_graph.cli.options import ANYWHERE, Group, Written, made_option
 from tracelens_graph.errors import OutputError
-from tracelens_graph.output.files import Protection, is_stdout, protecting
+from tracelens_graph.output.files import Protection, is_stdout, protecting, replacing
 
-_OUTPUT = "output"
-"""The parameter of `-o`, which takes a file of any format that the command writes."""
+if TYPE_CHECKING:
+    from tracelens_graph.tables.table import Table
 
-Force = Annotated[bool, typer.Option("--force", help="Replace files that this tool did not write; never an input.")]
+Content = str | bytes | Callable[[BinaryIO], str]
+"""What is written: a text, bytes, or a function that writes to a file and returns what is to be said of it."""
+
+Forms = Mapping[str, Callable[[Any], Content]]
+"""Name of a format -> what makes the content of an answer."""
 
 
-_FORMATS = {
-    ".csv": "CSV", ".json": "JSON", ".md": "Markdown", ".markdown": "Markdown", ".xlsx": "an Excel workbook",
-    ".html": "a page", ".htm": "a page", ".png": "a picture", ".svg": "a picture", ".jpg": "a picture",
-    ".pdf": "a PDF document", ".tlg": "a saved graph", ".graphml": "GraphML", ".parquet": "Parquet",
-    ".folded": "folded stacks",
-    ".gz": "a compressed file", ".zst": "a compressed file", ".zip": "an archive",
+def streamed(write: Callable[[Any, BinaryIO], str]) -> Callable[[Any], Content]:
+    """A format of an answer that a function writes to a file: it returns what is to be said of it."""
+    return lambda answer: partial(write, answer)
+
+
+FORMATS: Mapping[str, tuple[str, ...]] = {
+    "table": ("a table for people", ".txt"), "csv": ("CSV", ".csv"), "json": ("JSON", ".json"),
+    "md": ("Markdown", ".md", ".markdown"),
+    "xlsx": ("an Excel workbook", ".xlsx"), "html": ("a page", ".html", ".htm"), "png": ("a picture", ".png"),
+    "svg": ("a picture", ".svg"), "tlg": ("a saved graph", ".tlg"), "trace": ("a trace", ".json", ".json.gz"),
+    "graphml": ("GraphML", ".graphml"), "graphml.gz": ("GraphML", ".graphml.gz"), "parquet": ("Parquet", ".parquet"),
+    "folded": ("folded stacks", ".folded", ".folded.gz"), "perfetto": ("a trace", ".json", ".json.gz"),
+    "speedscope": ("a profile of speedscope", ".speedscope.json", ".speedscope.json.gz", ".json", ".json.gz"),
+    "chakra": ("JSON of Chakra", ".json"),
 }  # fmt: skip
-"""Suffixes that tell a format."""
+"""Name of a format -> what a file of it is, and what the names of such files end with, the usual ending first."""
+
+_OTHERS = {".pdf": "a PDF document", ".jpg": "a picture", ".gz": "a packed file", ".zst": "a packed file",
+           ".zip": "an archive"}  # fmt: skip
+"""Endings of what no command writes -> what it is."""
+
+PICTURES = {"png", "svg"}
+
+_OLD = {"md": "--markdown"}
+"""Formats whose files were named by an option of another name than theirs."""
 
 
-def protected(command: Callable[..., None], acts: bool = False) -> Callable[..., None]:
-    """A command that overwrites nothing of the user's, with the option `--force` if it writes.
+@dataclass(frozen=True)
+class Outputs:
+    """What a command was asked to write.
+
+    Attributes:
+        format: what goes to standard output where no file is named; empty for the screen.
+        files: files and their formats.
+        folder: the folder of all tables.
+    """
+
+    format: str = ""
+    files: tuple[tuple[Path, str], ...] = ()
+    folder: Path | None = None
+
+    @property
+    def to_files(self) -> bool:
+        """Whether files are written, and nothing is printed that was not asked for."""
+        return bool(self.files or self.folder)
+
+    @property
+    def to_screen(self) -> bool:
+        """Whether people read the answer on the terminal, so that hints have their place below it."""
+        return not self.to_files and not self.format
+
+    @property
+    def formats(self) -> list[str]:
+        """The formats that are asked for, without that of the screen and that of the folder."""
+        return [name for _, name in self.files] or ([self.format] if self.format else [])
+
+    def check(self, known: Iterable[str], what: str, has_folder: bool = True) -> None:
+        """Refuse what an answer cannot be written as.
+
+        Args:
+            known: the formats that it has.
+            what: what it is, for the message.
+            has_folder: whether it is several tables.
+
+        Raises:
+            typer.BadParameter: another one is asked for.
+        """
+        for name in self.formats:
+            if name not in known:
+                raise typer.BadParameter(f"no {name}: {what} is written as {', '.join(known)}")
+        if self.folder is not None and not has_folder:
+            raise typer.BadParameter(f"--csv writes all tables, not {what}")
+
+    def write(self, answer: Any, forms: Forms, tables: Callable[[], Mapping[str, Table]] | None = None) -> None:
+        """Write an answer wherever it was asked for, but for the screen, and say so.
+
+        Args:
+            answer: what the formats are made of.
+            forms: the formats.
+            tables: makes the tables of the folder.
+
+        Raises:
+            OutputError: a file cannot be written, or must not be replaced.
+        """
+        if self.folder is not None and tables is not None:
+            self.say(write_tables(tables(), self.folder))
+        for path, name in self.files:
+            self.write_file(path, forms[name](answer))
+        if self.format and not self.files:
+            _print(forms[self.format](answer))
+
+    def write_file(self, path: Path, content: Content) -> None:
+        """Write a file, packed if its name says so, and say so."""
+        with replacing(path) as file, _packed(path, file) as packed:
+            about = _put(content, packed)
+        self.say(f"wrote {path}{size_of(path)}: {about}" if about else f"wrote {path}")
+
+    def say(self, line: str) -> None:
+        """Say what was written; nothing where a file goes to standard output, which has it for itself then."""
+        from tracelens_graph.utils.texts import printable
+
+        if not any(is_stdout(path) for path, _ in self.files):
+            typer.echo(printable(line))
+
+
+def write_tables(tables: Mapping[str, Table], folder: Path) -> str:
+    """Write each table to a CSV file in a folder; the line that says so."""
+    from tracelens_graph.reports.csv import write_folder
+
+    written = len(write_folder(tables, folder))
+    return f"wrote {written} {'table' if written == 1 else 'tables'} to {folder}"
+
+
+def _put(content: Content, file: BinaryIO) -> str:
+    """Write a content; what is to be said of it."""
+    if callable(content):
+        return content(file)
+    file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
+    return ""
+
+
+@contextmanager
+def _packed(path: Path, file: BinaryIO) -> Iterator[BinaryIO]:
+    if path.suffix.lower() != ".gz":
+        yield file
+        return
+    with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+        yield packed  # type: ignore[misc]
+
+
+def _print(content: Content) -> None:
+    if isinstance(content, str):
+        sys.stdout.write(content)
+        return
+    with replacing("-") as file:
+        _put(content, file)
+
+
+def size_of(path: Path) -> str:
+    """The size of a file that was written, with a comma before it; nothing for what is no file."""
+    if not path.is_file():
+        return ""
+    size = path.stat().st_size
+    return f", {size / 1e6:,.1f} MB" if size >= 1e5 else f", {size / 1e3:,.1f} kB"
+
+
+# --- options --------------------------------------------------------------------------------------------------------
+
+
+class Writes(Group):
+    """The options `-o`, `-f` and `--csv` of a command, and those of earlier versions, which help does not list.
+
+    Args:
+        formats: what it writes, as in `FORMATS`; where one ending stands for several, the first is meant.
+        screen: what `-f` calls the screen; empty where there is none.
+        folder: whether `--csv` writes all tables to a folder.
+        old: formats that had an option of their own.
+        needed: whether a file has to be named.
+        files: whether files can be named at all.
+    """
+
+    def __init__(
+        self, *formats: str, screen: str = "table", folder: bool = False, old: Iterable[str] = (),
+        needed: bool = False, files: bool = True,
+    ) -> None:  # fmt: skip
+        self.formats = formats
+        self._screen = "" if needed else screen
+        self._folder = folder
+        self._old = {name: _OLD.get(name, f"--{name}") for name in old}
+        self._needed = needed
+        self._files = files
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """The options."""
+        found = []
+        if self._files:
+            endings = dict.fromkeys(FORMATS[name][1] for name in self.formats)
+            says = "; its suffix says what" if len(endings) > 1 else ""
+            about = f"Write a file{says}: {', '.join(endings)}. May be given again."
+            kind, default = (list[str], ...) if self._needed else (list[str] | None, None)
+            found.append(made_option("output", kind, default, "--output", "-o", metavar="FILE", help=about))
+        if names := [name for name in (self._screen, *self.formats) if name][self._needed :]:
+            about = "What is printed; of a file whose suffix does not say it, its format."
+            choice = StrEnum("Format", {name: name for name in names}) | None  # type: ignore[operator]
+            found.append(made_option("format", choice, None, "--format", "-f", help=about))
+        if self._folder:
+            about = "Write every table to DIR/NAME.csv."
+            found.append(made_option("csv", str | None, None, "--csv", metavar="DIR", help=about))
+        for name, spelled in self._old.items():
+            found.append(made_option(name, str | None, None, spelled, metavar="FILE", hidden=True))
+        return found
+
+    def value(self, given: dict[str, Any]) -> Outputs:
+        """What was asked for.
+
+        Raises:
+            typer.BadParameter: a name says no format, or another one.
+        """
+        said = given.get("format")
+        wanted = "" if said is None or said.value == self._screen else str(said.value)
+        named = [
+            ("--output", path, self._format(_checked("--output", path), wanted)) for path in given.get("output") or ()
+        ]
+        for name, option in self._old.items():
+            if (path := given[name]) is not None:
+                if wanted and wanted != name:
+                    raise typer.BadParameter(f"-f {wanted} and {option}: give one of them")
+                _check_ending(option, _checked(option, path), name)
+                named.append((option, path, name))
+        files = tuple((Path(path), name) for _, path, name in named)
+        csv = given.get("csv")
+        folder = None if csv is None else Path(_checked("--csv", csv, is_folder=True))
+        _check_apart([option for option, *_ in named], [path for path, _ in files], folder)
+        found = Outputs(wanted, files, folder)
+        if not PICTURES.isdisjoint(found.formats):
+            from tracelens_graph.reports.picture import drawing_library
+
+            drawing_library()  # looked for before a large trace is read
+        return found
+
+    def _format(self, path: str, wanted: str) -> str:
+        """The format of a file, by its name, else as `-f` says, else the only one."""
+        ends = [(len(end), name) for name in self.formats for end in FORMATS[name][1:] if path.lower().endswith(end)]
+        known = [name for _, name in sorted(ends, key=lambda one: -one[0])]
+        if wanted and (wanted in known or not known):
+            _check_ending("--output", path, wanted)
+            return wanted
+        if wanted or (not known and len(self.formats) > 1):
+            what = f"-f says {wanted}" if wanted else "its name says no format"
+            usual = ", ".join(dict.fromkeys(FORMATS[name][1] for name in ([wanted] if wanted else self.formats)))
+            raise typer.BadParameter(f"{path}: {what}; name a file {usual}", param_hint="--output")
+        if not known:
+            _check_ending("--output", path, self.formats[0])
+        return known[0] if known else self.formats[0]
+
+
+def _check_ending(option: str, path: str, name: str) -> None:
+    """Refuse a name whose ending stands for another format."""
+    ending = Path(path).suffix.lower()
+    usual, own = FORMATS[name][1], [end for end in FORMATS[name][1:] if path.lower().endswith(end)]
+    others = {end: what for what, *ends in reversed([*FORMATS.values()]) for end in ends if end != ".txt"} | _OTHERS
+    if not own and ending in others:
+        why = f"{ending} stands for {others[ending]}, and this is {FORMATS[name][0]}; name a file {usual}"
+        raise typer.BadParameter(f"{path}: {why}", param_hint=option)
+
+
+def _checked(option: str, name: str, is_folder: bool = False) -> str:
+    """A name, unless it says by itself that it cannot be meant."""
+    what = "a folder" if is_folder else "a file"
+    why = ""
+    if not name:
+        why = f"the name is empty; name {what}"
+    elif name.startswith("-") and name != "-":
+        why = f"{name} looks like an option; name {what}, ./{name} if that is its name"
+    elif is_folder and is_stdout(name):
+        why = f"{name} is standard output, which takes one file; name a folder for several"
+    elif not is_folder and name.endswith(("/", os.sep)):
+        why = f"{name} names a folder; name {what}"
+    if why:
+        raise typer.BadParameter(why, param_hint=option or None)
+    return name
+
+
+def _check_apart(options: list[str], files: list[Path], folder: Path | None) -> None:
+    """Refuse files that are one, or that lie in the folder of tables."""
+    seen: dict[str, str] = {}
+    for option, path in zip(options, files, strict=True):
+        place = "-" if is_stdout(path) else os.path.realpath(path)
+        if other := seen.get(place):
+            raise typer.BadParameter(f"{other} and {option} name one file")
+        seen[place] = option
+        if folder is not None and Path(os.path.realpath(folder)) in Path(place).parents:
+            raise typer.BadParameter(f"{option} names a file in the folder that --csv writes to")
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def prepared(command: Callable[..., None], acts: bool = False) -> Callable[..., None]:
+    """A command as typer takes it: groups of options spread out, and nothing of the user's overwritten.
 
     What it reads is told by its arguments: whatever names a file that exists, or is a pattern, and is no output.
 
@@ -44,183 +324,70 @@ def protected(command: Callable[..., None], acts: bool = False) -> Callable[...,
         command: the command.
         acts: it does something elsewhere, so what it prints are messages.
     """
-    parameters = list(inspect.signature(command, eval_str=True).parameters.values())
-    outputs = {p.name: mark for p in parameters if (mark := written(p))}
-    if not outputs and not acts:
-        return command
-    formats = _by_suffix(outputs)
-    parameters = [_with_name_checked(p, outputs[p.name]) if p.name in outputs else p for p in parameters]
-    if formats:
-        parameters = [_hidden(p) if p.name in formats.values() else p for p in parameters if p.name != _OUTPUT]
-        parameters.append(_output(formats, own=outputs.get(_OUTPUT)))
-    if any(not mark.is_new for mark in outputs.values()):
-        force = inspect.Parameter("force", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Force)
-        parameters.append(force)
+    own = list(inspect.signature(command, eval_str=True).parameters.values())
+    groups = {p.name: group for p in own if (group := _mark(p, Group))}
+    options = {name: group.parameters() for name, group in groups.items()}
+    folders = {p.name: mark for p in own if (mark := _mark(p, Written))}
+    spread = [
+        q.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for p in own
+        for q in options.get(p.name, [_as_folder(p) if p.name in folders else p])
+    ]
+    writes = {q.name for name, group in groups.items() if isinstance(group, Writes) for q in options[name]}
+    inputs = [p for p in spread if p.name not in {*writes, *folders}]
 
     @wraps(command)
     def run(**given: Any) -> None:
-        if formats:
-            given |= _placed(given.pop(_OUTPUT), formats, given, outputs.get(_OUTPUT))
-        named = {name: given[name] for name in outputs if given[name] is not None}
-        protection = Protection(
-            inputs=tuple(
-                path for p in parameters if p.name in given.keys() - outputs for path in _named(p, given[p.name])
-            ),
-            force=given.pop("force", False),
-        )
-        _check(protection, {name: (path, outputs[name]) for name, path in named.items()})
+        protection = Protection(tuple(path for p in inputs for path in _named(p, given[p.name])), ANYWHERE.get().force)
+        for name, group in groups.items():
+            given[name] = group.value({q.name: given.pop(q.name) for q in options[name]})
+        outputs = next((one for one in given.values() if isinstance(one, Outputs)), Outputs())
+        to_folders = {given[name]: mark.is_new for name, mark in folders.items() if given[name] is not None}
+        _check(protection, outputs, to_folders)
         with protecting(protection):
             command(**given)
-        if acts or (named and not any(map(is_stdout, named.values()))):
+        if acts or to_folders or (outputs.to_files and not any(is_stdout(path) for path, _ in outputs.files)):
             printed_messages_only()
 
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in spread}
     return run
 
 
-def _by_suffix(outputs: Mapping[str, Written]) -> dict[str, str]:
-    """Suffix -> the output of a command that has the format, the first where several have; packed files have none."""
-    formats: dict[str, str] = {}
-    for name, mark in outputs.items():
-        suffixes = mark.suffixes or ()
-        if name != _OUTPUT and not {".gz", *formats} & {*suffixes}:
-            formats |= dict.fromkeys(suffixes, name)
-    return formats
+def _mark(parameter: inspect.Parameter, kind: type[Any]) -> Any:
+    """What marks a parameter in its annotation; None without such a mark."""
+    marks = getattr(parameter.annotation, "__metadata__", ())
+    return next((mark for mark in marks if isinstance(mark, kind)), None)
 
 
-def _hidden(parameter: inspect.Parameter) -> inspect.Parameter:
-    """An option that help does not list; `-o` has its place."""
-    path, *marks = get_args(parameter.annotation)
-    marks = [copy(one) for one in marks]
-    for one in marks:
-        if isinstance(one, OptionInfo):
-            one.hidden = True
-    return parameter.replace(annotation=Annotated[path, *marks])
-
-
-def _output(formats: Mapping[str, str], own: Written | None) -> inspect.Parameter:
-    """The option `-o` of a command that writes several formats."""
-    usual = [next(suffix for suffix in formats if formats[suffix] == name) for name in dict.fromkeys(formats.values())]
-    pictures = [".png", ".svg"] if own else []
-    option = typer.Option(
-        "--output", "-o", metavar="FILE", show_default=False,
-        parser=_checked_by(Written()),
-        help=f"Write a file; its suffix says what: {', '.join([*usual, *pictures])}. May be given again.",
-    )  # fmt: skip
-    kind = Annotated[list[Path] | None, option, *([own] if own else [Written(tuple(formats))])]
-    return inspect.Parameter(_OUTPUT, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-
-
-def _placed(
-    files: list[Path] | None, formats: Mapping[str, str], given: Mapping[str, Any], own: Written | None
-) -> dict[str, Path | None]:
-    """The files of `-o` by the output that each is of."""
-    found: dict[str, Path | None] = {_OUTPUT: None} if own else {}
-    for file in map(Path, files or ()):
-        name = formats.get(file.suffix.lower(), _OUTPUT if own else None)
-        if name is None:
-            raise typer.BadParameter(f"{file}: name a file {' or '.join(formats)}", param_hint="--output")
-        if found.get(name) or (name != _OUTPUT and given[name] is not None):
-            raise typer.BadParameter(f"{file}: another file of this format is named", param_hint="--output")
-        found[name] = file
-    return found
-
-
-def _with_name_checked(parameter: inspect.Parameter, mark: Written) -> inspect.Parameter:
-    """The parameter of an output, with names refused that tell by themselves that they cannot be meant."""
+def _as_folder(parameter: inspect.Parameter) -> inspect.Parameter:
+    """A parameter that names a folder to write to, with names refused that cannot be meant."""
     path, *marks = get_args(parameter.annotation)
     marks = [copy(one) for one in marks]
     for one in marks:
         if isinstance(one, ParameterInfo):
-            one.parser = _checked_by(mark)
+            one.parser = lambda name: _checked("", name, is_folder=True)
     return parameter.replace(annotation=Annotated[path, *marks])
 
 
-def _checked_by(mark: Written) -> Callable[[str], str]:
-    def checked(name: str) -> str:
-        what = "a file" if mark.is_file else "a folder"
-        if not name:
-            raise typer.BadParameter(f"the name is empty; name {what}")
-        if name.startswith("-") and name != "-":
-            raise typer.BadParameter(f"{name} looks like an option; name {what}, ./{name} if that is its name")
-        if not mark.is_folder and name.endswith(("/", os.sep)):
-            raise typer.BadParameter(f"{name} names a folder; name {what}")
-        if not mark.is_file and is_stdout(name):
-            raise typer.BadParameter(f"{name} is standard output, which takes one file; name a folder for several")
-        return name
-
-    return checked
-
-
-def written(parameter: inspect.Parameter) -> Written | None:
-    """Whether a parameter of a command says where it writes to."""
-    marks = getattr(parameter.annotation, "__metadata__", ())
-    return next((mark for mark in marks if isinstance(mark, Written)), None)
-
-
-def say_written(text: str, output: Path) -> None:
-    """Say what was written; nothing where it went to standard output itself."""
-    from tracelens_graph.utils.texts import printable
-
-    if not is_stdout(output):
-        typer.echo(printable(text))
-
-
-def size_of(output: Path) -> str:
-    """The size of a file that was written, with a comma before it; nothing for what is no file."""
-    if not output.is_file():
-        return ""
-    size = output.stat().st_size
-    return f", {size / 1e6:,.1f} MB" if size >= 1e5 else f", {size / 1e3:,.1f} kB"
-
-
-def _check(protection: Protection, outputs: Mapping[str, tuple[Path, Written]]) -> None:
+def _check(protection: Protection, outputs: Outputs, folders: Mapping[Path, bool]) -> None:
     """Refuse outputs before anything large is read; files of a folder are checked when their names are known."""
-    seen: dict[str, str] = {}
-    for name, (output, mark) in outputs.items():
-        if is_stdout(output) or not os.path.isdir(output):
-            place = "-" if is_stdout(output) else os.path.realpath(output)
-            if other := seen.get(place):
-                raise typer.BadParameter(f"--{other} and --{name} name one file")
-            seen[place] = name
-        if is_stdout(output):
+    for folder in (*folders, *([outputs.folder] if outputs.folder else [])):
+        if os.path.lexists(folder) and not os.path.isdir(folder):
+            raise OutputError(f"{folder}: is a file; name a folder")
+    for path, name in outputs.files:
+        if is_stdout(path) or name in ("csv", "parquet"):  # which may be a folder, and are checked when written
             continue
-        for other, (folder, _) in outputs.items():
-            if other != name and Path(os.path.realpath(folder)) in Path(os.path.realpath(output)).parents:
-                raise typer.BadParameter(f"--{name} names a file in the folder that --{other} writes to")
-        _check_kind(output, mark)
-        if mark.is_new:
-            continue
-        if not os.path.isdir(output):
-            protection.check(output)
-        _check_suffix(name, output, mark)
-
-
-def _check_kind(output: Path, mark: Written) -> None:
-    if os.path.isdir(output):
-        if not mark.is_folder:
-            raise OutputError(f"{output}: is a folder; name a file")
-    elif not mark.is_file:
-        if os.path.lexists(output):
-            raise OutputError(f"{output}: is a file; name a folder")
-    elif not mark.is_folder and not output.absolute().parent.is_dir():
-        raise OutputError(f"{output}: cannot be written: there is no folder {output.parent}")
-
-
-def _check_suffix(name: str, output: Path, mark: Written) -> None:
-    suffix = output.suffix.lower()
-    if mark.suffixes and suffix in _FORMATS and suffix not in mark.suffixes:
-        usual = mark.suffixes[0]
-        raise typer.BadParameter(
-            f"{output}: {suffix} stands for {_FORMATS[suffix]}, and this is {_FORMATS[usual]}; name a file {usual}",
-            param_hint=f"--{name}",
-        )
+        if os.path.isdir(path):
+            raise OutputError(f"{path}: is a folder; name a file")
+        if not path.absolute().parent.is_dir():
+            raise OutputError(f"{path}: cannot be written: there is no folder {path.parent}")
+        protection.check(path)
 
 
 def _named(parameter: inspect.Parameter, value: Any) -> Iterator[str]:
     """Files and folders that the value of a parameter names."""
-    may_be_pattern = any(isinstance(mark, ArgumentInfo) for mark in getattr(parameter.annotation, "__metadata__", ()))
+    may_be_pattern = _mark(parameter, ArgumentInfo) is not None
     for one in value if isinstance(value, list | tuple) else [value]:
         if one == "-" and may_be_pattern:
             yield "-"

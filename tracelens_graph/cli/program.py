@@ -1,4 +1,4 @@
-"""What all commands run in: the one place where errors become a line on standard error, and what `TRACE` alone means.
+"""What commands run in: the one place where errors become a line on standard error, and what `TRACE` alone means.
 
 Exit codes: 0 done, 1 the input or the question is no good, 2 wrong usage, 3 a condition of `--fail-if` is met,
 130 interrupted.
@@ -12,13 +12,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from glob import has_magic
 from importlib import import_module
+from itertools import islice
 from typing import Any, ClassVar, Never
 
 import typer
 from typer.core import TyperGroup
 
 from tracelens_graph.cli import hints
-from tracelens_graph.cli.interrupts import INTERRUPTED, unwinding_on_interrupts
+from tracelens_graph.cli.ending import INTERRUPTED, unwinding_on_interrupts
 from tracelens_graph.errors import NoTimesError, TraceLensGraphError
 from tracelens_graph.utils.suggest import did_you_mean, hint
 
@@ -56,7 +57,7 @@ class _Commands(Mapping[str, Any]):
         return len({**self._homes, **self._made})
 
     def _command(self, name: str, function: Callable[..., None] | typer.Typer) -> Any:
-        from tracelens_graph.cli.outputs import protected
+        from tracelens_graph.cli.outputs import prepared
 
         if isinstance(function, typer.Typer):
             return typer.main.get_command(function)
@@ -64,7 +65,9 @@ class _Commands(Mapping[str, Any]):
         # One line per paragraph, so that every terminal breaks them where it must.
         about = "\n\n".join(" ".join(part.split()) for part in (function.__doc__ or "").split("\n\n"))
         settings = {"ignore_unknown_options": name in self._group.lenient}
-        alone.command(name, help=about, context_settings=settings)(protected(function, name in self._group.acting))
+        anywhere = f"Takes {', '.join(self._group.anywhere)}, too: see the help of the group."
+        made = prepared(function, name in self._group.acting)
+        alone.command(name, help=about, epilog=anywhere, context_settings=settings)(made)
         return typer.main.get_command(alone)
 
 
@@ -75,11 +78,13 @@ class Group(TyperGroup):
         homes: name -> `module:function` of commands that are imported when they are asked for.
         acting: commands that do something elsewhere, so what they print are messages.
         lenient: commands that read words that look like options themselves.
+        anywhere: options of the group that may stand behind its commands, too -> whether they have a value.
     """
 
     homes: ClassVar[Mapping[str, str]] = {}
     acting: ClassVar[frozenset[str]] = frozenset()
     lenient: ClassVar[frozenset[str]] = frozenset()
+    anywhere: ClassVar[Mapping[str, bool]] = {}
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -88,6 +93,22 @@ class Group(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of all commands, in their order."""
         return list(self.commands)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the options of the group wherever they stand."""
+        first: list[str] = []
+        others: list[str] = []
+        words = iter(args)
+        for word in words:
+            option, equals, _ = word.partition("=")
+            if option not in self.anywhere:
+                others.append(word)
+                continue
+            first.append(word)
+            if self.anywhere[option] and not equals:
+                first += islice(words, 1)
+        ctx.obj = others if ctx.obj is None else ctx.obj
+        return super().parse_args(ctx, first + others)
 
     def main(self, args: Sequence[str] | None = None, *given: Any, **options: Any) -> Any:
         """Run it; ends the process with its exit code."""
@@ -109,13 +130,6 @@ class Group(TyperGroup):
 
 class Program(Group):
     """The whole command line."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take `--debug` wherever it stands."""
-        if "--debug" in args:
-            args = ["--debug", *(arg for arg in args if arg != "--debug")]
-        ctx.obj = [arg for arg in args if arg != "--debug"]
-        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is asked for; a trace without one gets its report."""

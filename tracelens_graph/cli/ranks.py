@@ -1,42 +1,52 @@
-"""`tracelens-graph ranks`."""
+"""`tracelens-graph ranks`: who waited for whom, what the network did, and what bounds a step."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.drawing import Drawn
+from tracelens_graph.cli.hints import NEXT, Asked, without_folders
 from tracelens_graph.cli.options import (
     Arch,
-    CsvFolder,
-    Format,
-    FormatOption,
-    JsonFile,
+    FailIf,
     Layout,
-    MarkdownFile,
+    LayoutOption,
     SchedulerAddress,
     TableName,
+    Top,
     Traces,
-    Written,
     architecture_named,
+    check_name,
+    refuse,
 )
-from tracelens_graph.cli.ranks_files import Shown
-from tracelens_graph.cli.ranks_hints import Asked
+from tracelens_graph.cli.outputs import PICTURES, Forms, Outputs, Writes
 from tracelens_graph.cli.ranks_path import TABLES as PATH_TABLES
-from tracelens_graph.cli.ranks_path import answer_path, changes_of, check_table
-from tracelens_graph.cli.ranks_work import answer
-from tracelens_graph.cli.traces import traces_named
-from tracelens_graph.cli.windows import WindowChoice, with_window_options
+from tracelens_graph.cli.ranks_path import answer_path, changes_of, for_people
+from tracelens_graph.cli.shown import TABLE, Shown, of_table, print_lines, print_table, screen
+from tracelens_graph.cli.traces import load_set, ranks_in, say, traces_named
+from tracelens_graph.cli.windows import Window, WindowChoice
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.utils.texts import file_name
+
+if TYPE_CHECKING:
+    from tracelens_graph.analyses.ranks.job import Job
+    from tracelens_graph.graph.trace_set import TraceSet
+    from tracelens_graph.perf.devices import Architecture
+    from tracelens_graph.tables.table import Table
+
+_MOST_WHOLE_BYTES = 256 * 2**20
+"""Files of so much together are loaded whole for the screen, so that it says why a rank is late."""
 
 
-@with_window_options
 def ranks(
     traces: Traces,
-    window: WindowChoice,
+    *,
     arch: Arch = None,
     path: Annotated[
         bool,
@@ -51,64 +61,32 @@ def ranks(
             "(its number, or the name of its trace); may be given again.",
         ),
     ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            help="Write a page to click through, one file: waits, a step on all ranks, bandwidths, tables.",
-        ),
-        Written((".html", ".htm")),
-    ] = None,
-    output: Drawn = None,
     recorded_clocks: Annotated[
         bool,
         typer.Option("--recorded-clocks", help="Take clocks as they are, also where hosts differ."),
     ] = False,
     table: TableName = None,
-    format: FormatOption = Format.table,
-    top: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, show_default=False, help="Rows of each table; 0 for all."),
-    ] = None,
-    csv: CsvFolder = None,
-    xlsx: Annotated[
-        Path | None,
-        typer.Option("--xlsx", metavar="FILE", show_default=False, help="Write all tables as a workbook."),
-        Written((".xlsx",)),
-    ] = None,
-    json: JsonFile = None,
-    markdown: MarkdownFile = None,
-    layout: Annotated[
-        Layout, typer.Option(help="With --csv or --xlsx: our tables, or those of TraceLens's collective report.")
-    ] = Layout.own,
-    lenient: Annotated[
-        bool,
-        typer.Option(
-            "--lenient",
-            help="With --layout tracelens: where ranks disagree on kind or size, what the lowest one says counts.",
-        ),
-    ] = False,
+    top: Top = None,
+    outputs: Annotated[
+        Outputs,
+        Writes("html", *sorted(PICTURES), "xlsx", "json", "md", "csv", folder=True, old=("json", "md", "html", "xlsx")),
+    ],
+    layout: LayoutOption = Layout.own,
+    lenient: Annotated[bool, typer.Option("--lenient", hidden=True)] = False,
     scheduler: SchedulerAddress = None,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="'FIGURE OP NUMBER'",
-            show_default=False,
-            help="End with exit code 3 if this holds, such as 'exposed_waiting_percent > 10', "
-            "'kind:allreduce:bus_gb_s < 100', with --path 'host_percent > 50'; may be given again.",
-        ),
-    ] = None,
+    fail_if: FailIf = None,
+    window: Window,
 ) -> None:
-    """Say who waited for whom in a job of several ranks, what the network did, and what bounds a step.
+    """Show who waited for whom in a job of several ranks, what the network did, and what bounds a step.
 
     Takes the traces of all ranks, mostly a folder. What ranks did together is matched, clocks of several hosts are
-    corrected by the ends of collectives, and waiting is told from communication.
+    corrected by the ends of collectives, and waiting is separated from communication.
 
     Example: tracelens-graph ranks traces/
 
-    Drawn are waits by rank and step, bandwidths by size of the message, and the step of median duration on all ranks;
-    with --step that one.
+    Pages and pictures show waits by rank and step, bandwidths by size of the message, and the step of median duration
+    on all ranks; with --step that one. With --layout tracelens the tables are those of TraceLens's collective report;
+    where ranks disagree on kind or size, --lenient takes the lowest rank's word.
 
     Example: tracelens-graph ranks traces/ -o ranks.html
 
@@ -120,21 +98,31 @@ def ranks(
 
     Example: tracelens-graph ranks traces/ --fail-if 'exposed_waiting_percent > 10'
     """
-    of_path = path or bool(what_if) or table in PATH_TABLES
+    from tracelens_graph.analyses.ranks.job import LATE_TABLES
+    from tracelens_graph.analyses.ranks.job import TABLES as OF_RANKS
+
+    is_path = path or bool(what_if)
     changes = changes_of(what_if or [])
-    if fail_if and len(changes) > 1:
-        raise typer.BadParameter("--fail-if with --what-if judges one change: ask for one at a time")
-    figures = gate.figures_of_what_if() if changes else gate.figures_of_path() if of_path else gate.figures_of_ranks()
+    is_theirs = layout is Layout.tracelens
+    refuse(
+        (fail_if and len(changes) > 1, "--fail-if with --what-if judges one change: ask for one at a time"),
+        (what_if and table is not None, "--what-if is a table of its own: leave out --table"),
+        (lenient and not is_theirs, "--lenient goes with --layout tracelens"),
+        (is_theirs and is_path, "TraceLens has no tables of a critical path: leave out --layout tracelens"),
+        (is_theirs and table, "--layout tracelens goes with --csv and xlsx alone"),
+        (is_theirs and not outputs.to_files, "--layout tracelens is for files: name a folder with --csv, or an .xlsx"),
+    )
+    if table is not None:
+        check_name("--table", table, PATH_TABLES if is_path else (*OF_RANKS, *LATE_TABLES, *PATH_TABLES))
+        outputs.check(TABLE, "a table", has_folder=False)
+    if is_theirs:
+        outputs.check(THEIRS, "--layout tracelens")
+    is_path = is_path or table in PATH_TABLES
+    figures = gate.figures_of_what_if() if changes else gate.figures_of_path() if is_path else gate.figures_of_ranks()
     conditions = gate.parse(fail_if or [], of=figures)
-    shown = Shown(table, format, top, csv, xlsx, json, markdown, html, output, layout, lenient)
-    shown.check()
-    check_table(table, path or bool(what_if))
-    if what_if and table is not None:
-        raise typer.BadParameter("--what-if is a table of its own: leave out --table")
     asked = Asked(traces, window)
-    if of_path:
-        shown.check_path()
-        answer_path(traces_named(traces), asked, shown, changes, conditions, not recorded_clocks, scheduler)
+    if is_path:
+        answer_path(traces, asked, table, top, outputs, changes, conditions, not recorded_clocks, scheduler)
         return
     device = architecture_named(arch)
     files = traces_named(traces)
@@ -143,4 +131,120 @@ def ranks(
             f"{files[0]}: one file, named {len(traces)} times; ranks are compared with one another, so name all of a "
             "job"
         )
-    answer(files, asked, device, shown, conditions, not recorded_clocks, scheduler)
+    job, ranked = _job(files, window, table, device, not recorded_clocks, scheduler)
+    conditions = gate.of_ranks(conditions, ranked)
+    if is_theirs:
+        found = _as_tracelens(ranked, lenient)
+        outputs.write(found, THEIRS, lambda: found)
+    elif table is not None:
+        made = job.table(table)
+        print_table(for_people(made, top, lambda _: asked.below_table(made, job)), outputs)
+    else:
+        answer = _Ranks(job, asked, top)
+        if outputs.to_screen:
+            print_lines(answer.screen())
+        outputs.write(answer, FORMS, job.tables)
+    gate.judge(conditions, job.table)
+
+
+def _job(
+    files: Sequence[str], window: WindowChoice, table: str | None, device: Architecture | None, correct: bool,
+    scheduler: str | None,
+) -> tuple[Job, TraceSet]:  # fmt: skip
+    """The ranks of a job, loaded as far as they are needed, and their traces, or windows of these."""
+    from tracelens_graph.analyses.ranks import COLUMNS
+    from tracelens_graph.analyses.ranks.job import LATE_TABLES, Job
+
+    is_cut = window != WindowChoice()
+    size = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
+    explains = table in LATE_TABLES or (table is None and size <= _MOST_WHOLE_BYTES)
+    traces = ranks_in(load_set(files, columns=None if is_cut or explains else COLUMNS, scheduler=scheduler))
+    if len(traces) < 2:
+        raise AnalysisError(
+            f"{files[0]}: one trace alone; ranks are compared with one another, so name all of a job"
+            "; --path shows the critical path of one"
+        )
+    ranked = window.of_each(traces) if is_cut else traces
+    return Job(ranked, device, correct, traces if explains else None), ranked
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """What is known of the ranks of a job, and what was asked."""
+
+    job: Job
+    asked: Asked
+    top: int | None
+
+    def screen(self) -> list[str]:
+        """The answer in lines, and what to ask next."""
+        from tracelens_graph.reports.ranks_text import screen as lines
+
+        return [*lines(self.job, *screen(), rows=self.top), *self.asked.below_screen(self.job)]
+
+    @property
+    def source(self) -> str:
+        """What the traces are called together."""
+        given = self.asked.traces
+        more = f" and {len(given) - 1:,} more" if len(given) > 1 else ""
+        return f"{file_name(os.path.abspath(given[0]))}{more}"
+
+    def shown(self) -> Shown:
+        """The table of all collectives."""
+        return for_people(self.job.table("rank_collectives"), self.top)
+
+    def json(self) -> str:
+        """The answer for programs."""
+        from tracelens_graph.reports.ranks_text import ranks_json
+
+        return ranks_json(self.job)
+
+    def markdown(self) -> str:
+        """The answer for a pull request."""
+        from tracelens_graph.reports.ranks_text import ranks_markdown
+
+        return ranks_markdown(self.job, **({} if self.top is None else {"rows": self.top}))
+
+    def workbook(self) -> bytes:
+        """All tables as a workbook."""
+        from tracelens_graph.reports.xlsx import workbook
+
+        return workbook(self.job.tables())
+
+    def page(self) -> str:
+        """The page for a browser, which names no folder of the machine that it was written on."""
+        from tracelens_graph.reports.html.ranks import ranks_page
+
+        bare = Asked(without_folders(self.asked.traces), self.asked.window)
+        return ranks_page(self.job, self.source, [one.removeprefix(NEXT) for one in bare.below_screen(self.job)])
+
+    def picture(self, form: str) -> bytes:
+        """The picture."""
+        from tracelens_graph.reports.picture import saved
+        from tracelens_graph.reports.ranks_picture import ranks_picture
+
+        return saved(ranks_picture(self.job, self.source), form, "ranks")
+
+
+FORMS: Forms = {
+    "html": _Ranks.page, **{name: partial(_Ranks.picture, form=name) for name in PICTURES}, "xlsx": _Ranks.workbook,
+    "json": _Ranks.json, "md": _Ranks.markdown, "csv": of_table("csv", _Ranks.shown),
+}  # fmt: skip
+
+
+def _workbook(tables: Mapping[str, Table]) -> bytes:
+    from tracelens_graph.reports.xlsx import workbook
+
+    return workbook(tables)
+
+
+THEIRS: Forms = {"xlsx": _workbook}
+"""Formats of TraceLens's tables."""
+
+
+def _as_tracelens(traces: TraceSet, lenient: bool) -> Mapping[str, Table]:
+    from tracelens_graph.compat.ranks.tables import tracelens_tables
+
+    tables = tracelens_tables(traces, strict=not lenient)
+    say(dict.fromkeys(note for table in tables.values() for note in table.notes))
+    return tables

@@ -8,23 +8,22 @@ from typing import Annotated
 
 import typer
 
-from tracelens_graph.cli.durations import to_uid
 from tracelens_graph.cli.options import (
     NO_ARCH,
     TO_FOLDER,
     Arch,
-    CacheOption,
     ExecutionTraceFile,
     Extensions,
-    Format,
-    FormatOption,
     TableName,
     name_wanted,
+    to_uid,
 )
+from tracelens_graph.cli.outputs import Outputs, Writes
 from tracelens_graph.cli.replay_asked import ROWS, Asked
 from tracelens_graph.cli.replay_results import check_is_no_folder, compare_results, verify_folder
 from tracelens_graph.cli.replay_work import replay_trace
-from tracelens_graph.cli.windows import WindowChoice, with_window_options
+from tracelens_graph.cli.shown import TABLE
+from tracelens_graph.cli.windows import Window
 from tracelens_graph.utils.suggest import hint
 
 _TABLES = ("replay_signatures", "replay_coverage")
@@ -37,7 +36,6 @@ class By(StrEnum):
     below_roof = "below-roof"
 
 
-@with_window_options
 def replay(
     given: Annotated[
         list[str],
@@ -47,7 +45,7 @@ def replay(
             help="Trace, saved graph, or - for stdin; with --verify a folder of programs; or two files of results.",
         ),
     ],
-    window: WindowChoice,
+    *,
     op: Annotated[
         str | None,
         typer.Option(
@@ -128,8 +126,8 @@ def replay(
     et: ExecutionTraceFile = None,
     arch: Arch = None,
     extension: Extensions = None,
-    format: FormatOption = Format.table,
-    cache: CacheOption = False,
+    outputs: Annotated[Outputs, Writes(*TABLE, files=False)],
+    window: Window,
 ) -> None:
     """Make a small program of any operation of a trace, which replays it without the model.
 
@@ -165,8 +163,7 @@ def replay(
         et=et,
         arch=arch,
         extensions=tuple(extension or ()),
-        format=format,
-        cache=cache,
+        outputs=outputs,
     )
     if python is not None and not verify:
         raise typer.BadParameter("--python goes with --verify")
@@ -175,9 +172,9 @@ def replay(
     if extension and not verify and len(given) > 1:
         raise typer.BadParameter("--extension: a comparison of results takes none")
     if verify:
-        verify_folder(given, python, asked.extensions, format)
+        verify_folder(given, python, asked.extensions, outputs)
     elif len(given) > 1:
-        compare_results(given, format)
+        compare_results(given, outputs)
     else:
         asked.check()
         check_is_no_folder(given[0])

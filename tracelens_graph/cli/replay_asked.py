@@ -11,7 +11,8 @@ from pathlib import Path
 import typer
 
 from tracelens_graph.cli.hints import Call
-from tracelens_graph.cli.options import Format, as_written
+from tracelens_graph.cli.options import as_written
+from tracelens_graph.cli.outputs import Outputs
 from tracelens_graph.cli.windows import WindowChoice
 
 ROWS = 10
@@ -37,8 +38,7 @@ class Asked:
     et: str | None
     arch: str | None
     extensions: tuple[str, ...]
-    format: Format
-    cache: bool
+    outputs: Outputs
 
     def check(self) -> None:
         """Refuse options that exclude one another.
@@ -73,7 +73,7 @@ class Asked:
         """The options for a trace that were given."""
         values = {
             "--op": self.op is not None, "--uid": self.uid is not None, "--top": self.top is not None,
-            "-o": self.output, "--et": self.et, "--arch": self.arch, "--by": self.by_roof, "--cache": self.cache,
+            "-o": self.output, "--et": self.et, "--arch": self.arch, "--by": self.by_roof,
             "--full": self.full, "--batch": self.batch, "--collectives": self.collectives, "--table": self.table,
             "--kernel-source": self.kernel_sources,
         }  # fmt: skip

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelens_graph.cli.common import write_with_way_out
-from tracelens_graph.cli.outputs import say_written
+from tracelens_graph.cli.shown import Shown
 from tracelens_graph.reports.terminal import terminal_width
 from tracelens_graph.reports.views import told
 from tracelens_graph.tables.names import short_name
@@ -68,7 +67,7 @@ def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
     """Print what can be replayed, how much of the GPU time that is, and the command that writes it."""
     from tracelens_graph.replay.planned import COLLECTIVE
 
-    write_with_way_out(shown(table))
+    print(Shown(table, view=shown).text(), end="")
     _print_coverage(covered)
     if any(state != "no" for state in table["plan"]):
         _ask_next(asked, _words_of_sequence(asked, w) if asked.is_sequence else asked.words, "replay/")
@@ -83,7 +82,7 @@ def print_written(folder: Path, table: Table, covered: Table, can_be_verified: b
     files = list(dict.fromkeys(name for name in table["file"] if name))
     share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
     programs = "program" if len(files) == 1 else "programs"
-    say_written(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time", folder)
+    print(printable(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time"))
     _print_left_out(table)
     _print_coverage(covered)
     print(f"run {'it' if len(files) == 1 else 'the first'}: python {shlex.quote(str(folder / files[0]))}")
@@ -93,7 +92,7 @@ def print_written(folder: Path, table: Table, covered: Table, can_be_verified: b
 
 def print_sequence(found: SequencePlan, file: Path) -> None:
     """Say of a program of several operations what it holds, and how to run it."""
-    say_written(f"wrote {_operations(len(found.steps))} as {file}", file)
+    print(printable(f"wrote {_operations(len(found.steps))} as {file}"))
     _print_lines(_sequence_lines(found))
     print(f"run it: python {shlex.quote(str(file))}")
 
@@ -101,7 +100,7 @@ def print_sequence(found: SequencePlan, file: Path) -> None:
 def print_collectives(found: CollectivePlan, file: Path) -> None:
     """Say of a program of collectives what it assumes and leaves out, and how to run it."""
     count = sum(call.calls for call in found.calls)
-    say_written(f"wrote {count:,} collective{'s' * (count != 1)} as {file}", file)
+    print(printable(f"wrote {count:,} collective{'s' * (count != 1)} as {file}"))
     _print_lines([f"assumed: {text}" for text in found.assumed] + [f"left out: {one.line}" for one in found.left_out])
     print(f"run it: torchrun --nproc-per-node {found.world_size} {shlex.quote(str(file))}")
 

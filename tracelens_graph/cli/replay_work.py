@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracelens_graph.cli.common import load, write_table, write_with_way_out
-from tracelens_graph.cli.options import Format, architecture_named, architecture_of, as_written, extension_of
+from tracelens_graph.cli.options import architecture_named, architecture_of, as_written
 from tracelens_graph.cli.replay_asked import ROWS, Asked
+from tracelens_graph.cli.shown import Shown, print_table
+from tracelens_graph.cli.traces import extension_of, load
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def replay_trace(asked: Asked) -> None:
     """List what can be replayed of a trace, or write it."""
     device, added = architecture_named(asked.arch), extension_of(list(asked.extensions))
-    core = load(asked.trace, asked.cache, wants_gpu=True, et=asked.et)
+    core = load(asked.trace, wants_gpu=True, et=asked.et)
     if asked.by_roof:
         device = architecture_of(core, device)
     w = _part(asked, core, added)
@@ -56,7 +57,7 @@ def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None
     table = listing(plans.first(most), files)
     if asked.op is not None:
         table.title = w.titled(f"Calls of {as_written(asked.op)} to replay")
-    if asked.format is not Format.table or asked.table is not None:
+    if not asked.outputs.to_screen or asked.table is not None:
         _print_table(table, asked)
     elif asked.output is None:
         print_screen(asked, w, table, coverage(charged, every))
@@ -67,14 +68,8 @@ def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None
 
 def _print_table(table: Table, asked: Asked) -> None:
     from tracelens_graph.cli.replay_screens import shown
-    from tracelens_graph.reports.views import top
 
-    rows = (ROWS if asked.format is Format.table else 0) if asked.top is None else asked.top
-    first = top(table, rows)
-    if asked.format is Format.table:
-        write_with_way_out(shown(first))
-    else:
-        write_table(shown(first) if asked.format is Format.md else first, asked.format)
+    print_table(Shown(table, asked.top, ROWS, shown), asked.outputs)
 
 
 def _part(asked: Asked, core: Core, added: Extension | None) -> Window:

@@ -1,81 +1,113 @@
-"""`tracelens-graph report`."""
+"""`tracelens-graph report`: where the GPU's time went, of one trace or of several."""
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli import gate
-from tracelens_graph.cli.baseline import SUFFIXES
 from tracelens_graph.cli.options import (
     NO_ARCH,
     Arch,
-    CacheOption,
-    CsvFolder,
     ExecutionTraceFile,
     Extensions,
-    Format,
-    FormatOption,
-    JsonFile,
+    FailIf,
+    Group,
     Layout,
+    LayoutOption,
     LinkedOnly,
     MicroIdle,
     Recompute,
     SchedulerAddress,
     TableNames,
+    Top,
     Traces,
-    Written,
     architecture_named,
-    extension_of,
+    check_name,
+    made_option,
+    refuse,
 )
-from tracelens_graph.cli.report_layout import check_layout
-from tracelens_graph.cli.report_work import ROWS_FOR_PEOPLE, TOP_OPS_SHOWN, Request, many_traces, one_trace
-from tracelens_graph.cli.traces import check_pipes, traces_named
-from tracelens_graph.cli.windows import WindowChoice, with_window_options
-from tracelens_graph.output.files import protection
-from tracelens_graph.utils.suggest import hint
+from tracelens_graph.cli.outputs import Outputs, Writes
+from tracelens_graph.cli.report_answer import Answer, Asked, Calls, Report, Theirs, answer_of
+from tracelens_graph.cli.shown import TABLE, print_table, screen
+from tracelens_graph.cli.traces import check_pipes, extension_of, load, traces_named
+from tracelens_graph.cli.windows import Window
 
 if TYPE_CHECKING:
-    from tracelens_graph.extensions.extension import Extension
+    from tracelens_graph.analyses.report.report_tables import ReportOptions
 
 
-@with_window_options
-def report(
-    traces: Traces,
-    window: WindowChoice,
+class Added(StrEnum):
+    """What tables can have beside the default."""
+
+    overlap = "overlap"
+    first_occurrence = "first-occurrence"
+    call_stack = "call-stack"
+    by_module = "by-module"
+    by_kernel_count = "by-kernel-count"
+    kernel_categories = "kernel-categories"
+
+
+def _contents(
     linked_only: LinkedOnly = False,
     micro_idle: MicroIdle = None,
     short_kernels: Annotated[
         float | None,
         typer.Option(metavar="US", min=0, show_default=False, help="Add the tables of kernels shorter than this."),
     ] = None,
-    histogram_bins: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Bins of the histogram of short kernels.")
-    ] = 100,
-    overlap: Annotated[bool, typer.Option("--overlap", help="Which kernels run beside an op on other streams.")] = (
-        False
-    ),
-    first_occurrence: Annotated[
-        bool, typer.Option("--first-occurrence", help="When an op was first called with its arguments.")
-    ] = False,
-    call_stack: Annotated[
-        bool, typer.Option("--call-stack", help="Modules around an op, and the function that it is called from.")
-    ] = False,
+    histogram_bins: Annotated[int, typer.Option(metavar="N", min=1, hidden=True)] = 100,
     recompute: Recompute = False,
-    by_kernel_count: Annotated[
-        bool, typer.Option("--by-kernel-count", help="Tell calls with different numbers of kernels apart.")
-    ] = False,
-    by_module: Annotated[bool, typer.Option("--by-module", help="Tell the module around an op.")] = False,
-    kernel_categories: Annotated[
-        bool, typer.Option("--kernel-categories", help="Tell what kernels do by their names, and add tables of that.")
-    ] = False,
+    add: Annotated[
+        list[Added] | None,
+        typer.Option(
+            "--add",
+            show_default=False,
+            help="Of an op which kernels run beside it on other streams, its first call with these arguments, modules "
+            "around it and the function that calls it; rows by module, or by number of kernels; what kernels do by "
+            "their names. May be given again.",
+        ),
+    ] = None,
     no_models: Annotated[
         bool, typer.Option("--no-models", help="Without the tables of cost and rates that performance models give.")
     ] = False,
+) -> Any:
+    from tracelens_graph.analyses.report.report_tables import ReportOptions
+
+    options = ReportOptions(
+        linked_only=linked_only, micro_idle_us=micro_idle, short_kernels_us=short_kernels,
+        histogram_bins=histogram_bins, recompute=recompute, models=not no_models,
+    )  # fmt: skip
+    return _with(options, add or ())
+
+
+def _with(options: ReportOptions, added: Iterable[Added]) -> ReportOptions:
+    values: dict[str, Any] = dict.fromkeys((one.name for one in added), True)
+    return replace(options, **values)
+
+
+class _Contents(Group):
+    """What tables hold; what `--add` adds had options of their own in earlier versions."""
+
+    def parameters(self) -> list[inspect.Parameter]:
+        """The options."""
+        older = [made_option(one.name, bool, False, f"--{one.value}", hidden=True) for one in Added]
+        return [*super().parameters(), *older]
+
+    def value(self, given: dict[str, Any]) -> ReportOptions:
+        """The options of the report."""
+        older = [one for one in Added if given.pop(one.name)]
+        return _with(super().value(given), older)
+
+
+def report(
+    traces: Traces,
+    *,
+    contents: Annotated[Any, _Contents(_contents)],
     arch: Arch = None,
     compare_with: Annotated[
         str | None,
@@ -90,74 +122,34 @@ def report(
         typer.Option(
             metavar="BASELINE",
             show_default=False,
-            help="Say what changed against a run: a trace, a saved graph, a file of --json or a folder of --csv; on "
-            "the screen, in --markdown, and for --fail-if with :diff or :pct.",
+            help="Show what changed against a run: a trace, a saved graph, a report in JSON or a folder of --csv; on "
+            "the screen, in Markdown, and for --fail-if with :diff or :pct.",
         ),
     ] = None,
     et: ExecutionTraceFile = None,
     extension: Extensions = None,
-    top: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            show_default=False,
-            help=f"Rows per table; 0 for all. Without it {TOP_OPS_SHOWN} ops on the first screen, {ROWS_FOR_PEOPLE} "
-            "rows of tables on the terminal, else all.",
-        ),
-    ] = None,
+    top: Top = None,
     sort: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", show_default=False, help="Print tables, those with this column sorted by it."),
     ] = None,
-    csv: CsvFolder = None,
-    xlsx: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", show_default=False, help="Write a workbook, a sheet per table."),
-        Written((".xlsx",)),
-    ] = None,
-    json: JsonFile = None,
-    markdown: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            help="Write a comment for a pull request, Markdown of GitHub: headline, dearest ops, with --against the "
-            "change; all else unfolds at a click.",
-        ),
-        Written((".md", ".markdown")),
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            help="Write a page to click through, one file: verdict, timeline, flame graph, tables, roofline.",
-        ),
-        Written((".html", ".htm")),
-    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Print all tables, not the first screen.")] = False,
     table: TableNames = None,
-    format: FormatOption = Format.table,
-    layout: Annotated[
-        Layout, typer.Option(help="tracelens: sheets and columns of its report, of PyTorch's traces or JAX's profiles.")
-    ] = Layout.own,
-    fail_if: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="'FIGURE OP NUMBER'",
-            show_default=False,
-            help="End with exit code 3 if this holds, such as 'idle_percent > 20', or with --against "
-            "'total_ms:pct > 5'; may be given again.",
-        ),
-    ] = None,
-    cache: CacheOption = False,
+    outputs: Annotated[
+        Outputs,
+        Writes("html", "md", "json", "xlsx", "csv", folder=True, old=("xlsx", "json", "md", "html")),
+    ],
+    layout: LayoutOption = Layout.own,
+    fail_if: FailIf = None,
     scheduler: SchedulerAddress = None,
+    window: Window,
 ) -> None:
-    """Say where the GPU's time went, on one screen: a verdict with its evidence, the timeline, the dearest ops.
+    """Show where the GPU's time went, on one screen: a verdict with its evidence, the timeline, the most expensive ops.
 
     --all prints all tables, --table one of them. Several traces, such as the ranks of a job, get a line each first,
-    and the late one, if any, or the first the report.
+    and the straggler, if any, or the first the report. html is a page to click through: verdict, timeline, flame graph,
+    tables, roofline; md a comment for a pull request. With --layout tracelens tables are the sheets of TraceLens's
+    report, of PyTorch's traces or JAX's profiles.
 
     Example: tracelens-graph report trace.json.gz
 
@@ -168,81 +160,98 @@ def report(
     Example: tracelens-graph report trace.json.gz --step 3 --csv tables/ --fail-if 'idle_percent > 20'
 
     Example: tracelens-graph report trace.json.gz --against other.json.gz -o report.md
-    """  # fmt: skip
-    from tracelens_graph.analyses.report.report_tables import ReportOptions
-    from tracelens_graph.reports.terminal import terminal_width, wants_color
-
-    options = ReportOptions(
-        linked_only=linked_only, micro_idle_us=micro_idle, short_kernels_us=short_kernels,
-        histogram_bins=histogram_bins, overlap=overlap, first_occurrence=first_occurrence, call_stack=call_stack,
-        recompute=recompute, by_kernel_count=by_kernel_count, by_module=by_module,
-        kernel_categories=kernel_categories, models=not no_models,
+    """
+    asked_tables, is_theirs = list(dict.fromkeys(table or [])), layout is Layout.tracelens
+    refuse(
+        (arch is not None and not contents.models, "--arch is for the tables that --no-models leaves out"),
+        (is_theirs and everything, "--layout tracelens goes with --csv, xlsx and --table, not with --all"),
+        (is_theirs and not contents.models,
+         "--layout tracelens: its report has sheets of performance models; leave out --no-models"),
+        (is_theirs and against is not None,
+         "--layout tracelens has no baseline; compare --layout tracelens compares two traces"),
+        (asked_tables and everything, "--all prints all tables, --table some: give one of them"),
+        (everything and outputs.to_files, "--all prints all tables: give it or files"),
+        (compare_with and not contents.models, "--compare-with adds to a table that --no-models leaves out"),
+        ("diff_stats" in asked_tables and not compare_with, "--table diff_stats needs --compare-with"),
+        (len(asked_tables) > 1 and outputs.formats, f"{', '.join(outputs.formats)} takes one --table"),
     )  # fmt: skip
-    if arch is not None and no_models:
-        raise typer.BadParameter("--arch is for the tables that --no-models leaves out")
     named = None if arch == NO_ARCH else architecture_named(arch)
-    options = replace(options, arch=named, extension=extension_of(extension))
-    asked = list(dict.fromkeys(table or []))
-    if layout is Layout.tracelens:
-        check_layout(no_models=no_models, everything=everything, json=json, markdown=markdown)
-        if against is not None:
-            raise typer.BadParameter(
-                "--layout tracelens has no baseline; compare --layout tracelens compares two traces"
-            )
+    options = replace(contents, arch=named, extension=extension_of(extension))
+    if asked_tables:
+        outputs.check(TABLE, "a table", has_folder=False)
+        if not is_theirs:
+            _check_tables(asked_tables, options)
+    elif is_theirs:
+        outputs.check(Theirs.forms, "--layout tracelens")
     else:
-        for name in asked:
-            _check_table(name, options.extension)
-    if asked and everything:
-        raise typer.BadParameter("--all prints all tables, --table some: give one of them")
-    files = {"--csv": csv, "--xlsx": xlsx, "--json": json, "--markdown": markdown, "--html": html}
-    if asked and (named_files := [option for option, path in files.items() if path is not None]):
-        raise typer.BadParameter(f"{named_files[0]} writes all tables, --table prints some: give one of them")
-    if format is not Format.table and len(asked) != 1:
-        raise typer.BadParameter(
-            "--format needs one --table; files are written by --csv, --xlsx, --json, --markdown and --html"
-        )
-    conditions = gate.parse(fail_if or [], SUFFIXES if against is not None else (), options)
+        outputs.check(Report.forms, "a report (--csv DIR writes its tables, --table NAME chooses one)")
+    conditions = []
+    if fail_if:
+        from tracelens_graph.cli import baseline, gate
+
+        conditions = gate.parse(fail_if, baseline.SUFFIXES if against is not None else (), options)
     paths = traces_named(traces)
-    if compare_with is not None and len(paths) > 1:
-        raise typer.BadParameter(f"--compare-with takes one trace, not {len(paths)}")
-    if against is not None:
-        if asked and not any(one.suffix for one in conditions):
-            raise typer.BadParameter("--against adds nothing to --table; compare --table prints what changed of one")
-        if len(paths) > 1:
-            raise typer.BadParameter(f"--against takes one trace, not {len(paths)}; compare takes several runs")
-        check_pipes([*paths, against])
-    if et is not None and len(paths) > 1:
-        raise typer.BadParameter(f"--et takes one trace, not {len(paths)}; those of a folder find theirs in it")
-    if compare_with is not None and no_models:
-        raise typer.BadParameter("--compare-with adds to a table that --no-models leaves out")
-    if "diff_stats" in asked and compare_with is None:
-        raise typer.BadParameter("--table diff_stats needs --compare-with")
-    if len(paths) > 1 and (xlsx or json or markdown or html or format is not Format.table):
-        raise typer.BadParameter(f"--format, --xlsx, --json, --markdown and --html take one trace, not {len(paths)}")
-    if scheduler is not None and len(paths) == 1:
-        raise typer.BadParameter("--scheduler takes several traces, such as the ranks of a job, not 1")
-    if scheduler is not None and (csv or cache or extension):
-        raise typer.BadParameter("--csv, --cache and --extension need files of this machine; --scheduler uses others")
-    request = Request(
-        options, extension or [], window, conditions, csv, xlsx, json, markdown, html, asked, everything or bool(sort),
-        format, arch, compare_with, top, sort, cache, terminal_width(sys.stdout), wants_color(sys.stdout), protection(),
-        et, layout, against,
+    several = len(paths) if len(paths) > 1 else 0
+    refuse(
+        (several and compare_with, f"--compare-with takes one trace, not {several}"),
+        (several and against, f"--against takes one trace, not {several}; compare takes several runs"),
+        (several and et, f"--et takes one trace, not {several}; those of a folder find theirs in it"),
+        (several and outputs.formats, f"{', '.join(outputs.formats)} takes one trace, not {several}"),
+        (against and asked_tables and not any(one.suffix for one in conditions),
+         "--against adds nothing to --table; compare --table prints what changed of one"),
+        (scheduler and not several, "--scheduler takes several traces, such as the ranks of a job, not 1"),
+        (scheduler and (outputs.folder or extension),
+         "--csv and --extension need files of this machine; --scheduler uses others"),
     )  # fmt: skip
-    outcomes = one_trace(paths[0], request) if len(paths) == 1 else many_traces(traces, paths, request, scheduler)
-    gate.conclude([line for o in outcomes for line in o.remarks], [line for o in outcomes for line in o.met])
-    if any(outcome.is_broken for outcome in outcomes):
+    if against is not None:
+        check_pipes([*paths, against])
+    asked = Asked(
+        options=options, window=window, extensions=extension or [], arch=arch, et=et, compare_with=compare_with,
+        against=against, tables=asked_tables, everything=everything or bool(sort), sort=sort, top=top,
+        is_theirs=is_theirs,
+    )  # fmt: skip
+    if several:
+        from tracelens_graph.cli.report_many import many_traces
+
+        outcomes = many_traces(traces, paths, asked, conditions, outputs.folder, scheduler)
+        remarks, met = [one for o in outcomes for one in o.remarks], [one for o in outcomes for one in o.met]
+        is_broken = any(outcome.is_broken for outcome in outcomes)
+    else:
+        answer = answer_of(load(paths[0], wants_gpu=True, needs_times=False, et=et), paths[0], asked)
+        _present(answer, asked, outputs)
+        (remarks, met), is_broken = answer.judged(conditions), False
+    if conditions:
+        gate.conclude(remarks, met)
+    if is_broken:
         raise typer.Exit(1)
 
 
-def _check_table(name: str, extension: Extension | None) -> None:
+def _present(answer: Answer, asked: Asked, outputs: Outputs) -> None:
+    """Print an answer, or write it."""
+    if isinstance(answer, Calls) and not asked.tables and not {*outputs.formats} <= {*answer.forms}:
+        answer.w.core.info.check_times()
+    if outputs.to_screen:
+        sys.stdout.write(answer.text(screen()))
+    elif asked.tables:
+        (table,) = answer.chosen.values()
+        print_table(answer.shown(table), outputs)
+    else:
+        outputs.write(answer, answer.forms, lambda: answer.files)
+        if "md" not in outputs.formats and outputs.to_files:
+            sys.stdout.write(answer.changed(screen().width).removeprefix("\n"))
+
+
+def _check_tables(names: list[str], options: ReportOptions) -> None:
     from tracelens_graph.analyses.report.report_tables import OF_COMPARISON
     from tracelens_graph.registry import REPORT
 
-    if name in REPORT or name in OF_COMPARISON:
+    unknown = [name for name in names if name not in REPORT and name not in OF_COMPARISON]
+    extension = options.extension
+    if not unknown or (extension and extension.table_sets):
         return
     from tracelens_graph.perf.registry import sheets
     from tracelens_graph.reports.calls_text import CALL_TABLES
 
     known = [*REPORT, *OF_COMPARISON, *CALL_TABLES, *sheets(), *(extension.table_names if extension else ())]
-    if name not in known and not (extension and extension.table_sets):
-        raise typer.BadParameter(f"--table: there is no table {name!r}; {hint(name, known)}")
+    for name in unknown:
+        check_name("--table", name, known)

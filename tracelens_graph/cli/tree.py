@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.common import ASCII_BRANCHES, has_branches, load
-from tracelens_graph.cli.durations import to_uid
-from tracelens_graph.cli.options import CacheOption, Extensions, Name, Trace, extension_of, name_wanted
-from tracelens_graph.cli.windows import WindowChoice, with_window_options
+from tracelens_graph.cli.options import Extensions, Name, Trace, name_wanted, to_uid
+from tracelens_graph.cli.shown import print_lines, screen
+from tracelens_graph.cli.traces import extension_of, load
+from tracelens_graph.cli.windows import Window
 from tracelens_graph.utils.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
-    from tracelens_graph.graph.window import Window
+    from tracelens_graph.graph.window import Window as Part
     from tracelens_graph.reports.tree_text import Choice, Places
     from tracelens_graph.schema import Kind
 
@@ -33,10 +33,9 @@ class LabelStyle(StrEnum):
     full = "full"
 
 
-@with_window_options
 def tree(
     trace: Trace,
-    window: WindowChoice,
+    *,
     name: Name = None,
     uid: Annotated[
         str | None,
@@ -76,7 +75,7 @@ def tree(
         ),
     ] = None,
     extension: Extensions = None,
-    cache: CacheOption = False,
+    window: Window,
 ) -> None:
     """Draw call trees: the whole trace, what is below some nodes, or what is above them.
 
@@ -90,12 +89,11 @@ def tree(
         raise typer.BadParameter("--up needs nodes to start from: --uid, --name, --ext-id, --pid or --tid")
     kinds, added = _kinds(kind), extension_of(extension)
     position = None if uid is None else to_uid(uid, "--uid")
-    w = window.of(load(trace, cache, needs_times=False), added)
+    w = window.of(load(trace, needs_times=False), added)
     core = w.core
     import numpy as np
 
     from tracelens_graph.reports import tree_text
-    from tracelens_graph.reports.terminal import terminal_width
 
     drawn = w.holds(np.arange(len(core.columns)))
     if kinds:
@@ -113,11 +111,8 @@ def tree(
     shown = islice(places, limit) if limit else places
     more = max(len(places) - limit, 0) if limit else 0
     draw = tree_text.ladder_lines if up else tree_text.lines
-    in_ascii = not has_branches(sys.stdout.encoding)
-    width = terminal_width(sys.stdout)
-    for line in draw(core, shown, style):
-        line = tree_text.fitted_line(line, width)
-        sys.stdout.write((line.translate(ASCII_BRANCHES) if in_ascii else line) + "\n")
+    width, _ = screen()
+    print_lines(tree_text.fitted_line(line, width) for line in draw(core, shown, style))
     if more:
         sys.stdout.write(f"... {more:,} more {'nodes' if up else 'lines'} (--max-lines 0 shows all)\n")
 
@@ -132,7 +127,7 @@ def _kinds(names: list[str] | None) -> list[Kind]:
         raise typer.BadParameter(f"--kind: {error}") from None
 
 
-def _places(w: Window, uid: int | None, wanted: dict[str, Any], up: bool, choice: Choice) -> Places:
+def _places(w: Part, uid: int | None, wanted: dict[str, Any], up: bool, choice: Choice) -> Places:
     from tracelens_graph.reports import tree_text
 
     core = w.core
@@ -144,7 +139,7 @@ def _places(w: Window, uid: int | None, wanted: dict[str, Any], up: bool, choice
     return tree_text.subtrees(core, list(_outermost(core, rows)), choice)
 
 
-def _matches(w: Window, uid: int | None, wanted: dict[str, Any]) -> list[int]:
+def _matches(w: Part, uid: int | None, wanted: dict[str, Any]) -> list[int]:
     """Rows of the window that meet all conditions.
 
     Raises:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tracelens_graph.cli.durations import to_ns
-from tracelens_graph.cli.options import as_written, name_wanted
+from tracelens_graph.cli.options import Group, as_written, name_wanted, to_ns
 from tracelens_graph.utils.texts import whole_number
 
 if TYPE_CHECKING:
     from tracelens_graph.extensions.extension import Extension
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.trace_set import TraceSet
-    from tracelens_graph.graph.window import Window
+    from tracelens_graph.graph.window import Window as Part
 
 _STEPS = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -40,7 +36,7 @@ class WindowChoice:
     device: tuple[int, ...] | None = None
     stream: tuple[int, ...] | None = None
 
-    def of(self, graph: Core | Window, extension: Extension | None = None) -> Window:
+    def of(self, graph: Core | Part, extension: Extension | None = None) -> Part:
         """The window of a graph, or what it holds of a window, as analyses see it that go by an extension.
 
         Times are those of Perfetto UI.
@@ -89,12 +85,11 @@ def _chosen(
         typer.Option(
             metavar="NAME",
             show_default=False,
-            help="Only what starts inside annotations of this name; /.../: an expression.",
+            help="Only what starts inside annotations of this name, on their thread; with --all-threads on all of the "
+            "process. /.../: an expression.",
         ),
     ] = None,
-    all_threads: Annotated[
-        bool, typer.Option("--all-threads", help="With --annotation: on all threads of its process, not its own only.")
-    ] = False,
+    all_threads: Annotated[bool, typer.Option("--all-threads", hidden=True)] = False,
     from_: Annotated[
         str | None,
         typer.Option(
@@ -139,21 +134,8 @@ def _chosen(
     )
 
 
-def with_window_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of windows; what was chosen comes to it as the argument `window`."""
-    own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "window"]
-    added = list(inspect.signature(_chosen, eval_str=True).parameters.values())
-    taken = {p.name for p in own}
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        choice = _chosen(**{p.name: given.pop(p.name) for p in added})
-        command(**given, window=choice)
-
-    assert not taken & {p.name for p in added}
-    run.__signature__ = inspect.Signature([*own, *added])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in (*own, *added)}
-    return run
+Window = Annotated[WindowChoice, Group(_chosen)]
+"""The parameter of a command that is asked of a part of a trace."""
 
 
 def _steps(text: str) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import replacing
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.reports.csv import write_folder
-from tracelens_graph.reports.xlsx import write_xlsx
+from tracelens_graph.reports.xlsx import workbook as packed
 from tracelens_graph.tables.table import Table
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def write_sheets(tables: Mapping[str, Table], workbook: Path | None, folder: str
         write_folder({name: in_python(table) for name, table in tables.items()}, folder)
     if workbook is not None:
         with replacing(workbook) as file:
-            write_xlsx(tables, file)
+            file.write(packed(tables))
 
 
 def generate_perf_report_jax(

@@ -1,6 +1,7 @@
 """What files say that they were made by, in the place that their format has for it; and whether a file says so.
 
-CSV and folded stacks have no such place, so a file of these that stands there is taken for somebody else's.
+CSV, folded stacks and single tables in Markdown have no such place, so a file of these that stands there is taken for
+somebody else's.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _HEAD = re.compile(
     + rb'|<meta name="generator" content="tracelens_graph '
     + rb'|\A\{"(?:generator|exporter)":"tracelens_graph '
     + rb'|\A\{\s*"schema_version": \d+,\s*"tool": \{\s*"name": "tracelens_graph"'
+    + rb'|\A\{\s*"table": "\w+",\s*"title": '
     + rb"|\A\x89PNG.*tEXtSoftware\0tracelens_graph ",
     re.DOTALL,
 )

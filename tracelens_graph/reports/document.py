@@ -18,6 +18,7 @@ from tracelens_graph.utils.texts import file_name
 SCHEMA_VERSION = 1
 """Grows when a key of the JSON document vanishes or changes its meaning; new keys may come at any time."""
 
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _FINDING = ("topic", "severity", "text", "evidence", "advice", "suggestions", "ask_next")
 
 
@@ -146,3 +147,22 @@ def _devices(w: Window) -> list[str]:
 
 def _definitions(table: Table) -> dict[str, str]:
     return {name: table.about[name].definition for name in table.columns if name in table.about}
+
+
+def peaks(summary: Table) -> list[str]:
+    """The peak of each GPU, of a trace without any that of the host: `cuda:0: 1.95 of 2.45 GiB reserved`.
+
+    Args:
+        summary: the table `memory_summary`.
+    """
+    rows = summary.records()
+    of_gpus = [row for row in rows if row["device"] != "cpu"] or rows
+    return [f"{row['device']}: {_peak(row['peak_bytes'], row['peak_reserved_bytes'])}" for row in of_gpus]
+
+
+def _peak(allocated: int, reserved: int | None) -> str:
+    power = min(max(max(allocated, reserved or 0).bit_length() - 1, 0) // 10, len(_UNITS) - 1)
+    told = f"{allocated / 1024**power:,.{2 * (power > 0)}f}"
+    if reserved is None:
+        return f"{told} {_UNITS[power]}"
+    return f"{told} of {reserved / 1024**power:,.{2 * (power > 0)}f} {_UNITS[power]} reserved"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, BinaryIO
+from typing import Any
 
 from tracelens_graph.errors import MissingExtraError
 from tracelens_graph.output.markers import COMMENT, GENERATOR
 from tracelens_graph.utils.texts import printable, shorten
-
-FORMATS = ("png", "svg")
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31")
 """Told apart by those who see colours differently: M. Okabe, K. Ito, Color Universal Design (2008)."""
@@ -57,25 +55,24 @@ def bare(axes: Any, grid: bool = True) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def save(canvas: Any, form: str, name: str, file: BinaryIO) -> None:
-    """Write a picture.
+def saved(canvas: Any, form: str, name: str) -> bytes:
+    """The file of a picture.
 
     Args:
         canvas: a figure of matplotlib.
-        form: one of `FORMATS`.
+        form: png or svg.
         name: of what it shows, for the ids in it.
-        file: where to.
     """
-    if form == "png":
-        canvas.savefig(file, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": GENERATOR})
-        return
     from io import BytesIO
 
+    drawn = BytesIO()
+    if form == "png":
+        canvas.savefig(drawn, format="png", dpi=_DOTS_PER_INCH, metadata={"Software": GENERATOR})
+        return drawn.getvalue()
     import matplotlib
 
-    drawn = BytesIO()
     # Texts stay texts; without a date, equal pictures are equal files.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         canvas.savefig(drawn, format="svg", metadata={"Date": None, "Creator": GENERATOR})
     prolog, _, rest = drawn.getvalue().partition(b"\n")
-    file.write(prolog + b"\n" + COMMENT.encode() + rest)
+    return prolog + b"\n" + COMMENT.encode() + rest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from tracelens_graph.analyses.ranks.collective_tables import shown_bytes
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, StepLanes, WaitMap, rank_labels
 from tracelens_graph.reports.html.ranks import lane_columns, part_columns
-from tracelens_graph.reports.picture import GREY, bare, drawing_library, legend, literal, look, save
+from tracelens_graph.reports.picture import GREY, bare, drawing_library, legend, literal, look
 from tracelens_graph.reports.ranks_text import headline, late_lines
 from tracelens_graph.utils.texts import shorten, wrapped
 
@@ -56,23 +56,16 @@ class Drawing:
     draw: Draw | None
 
 
-def write_ranks_picture(job: Job, source: str, form: str, file: BinaryIO) -> None:
-    """Draw who waits for whom, bandwidths of collectives, and one step over all ranks.
+def ranks_picture(job: Job, source: str) -> Any:
+    """Who waits for whom, bandwidths of collectives, and one step over all ranks, as a figure of matplotlib.
 
     Args:
         job: the ranks.
         source: what the traces are called together.
-        form: one of `picture.FORMATS`.
-        file: where to.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    save(ranks_picture(job, source), form, "ranks", file)
-
-
-def ranks_picture(job: Job, source: str) -> Any:
-    """The same as a figure of matplotlib."""
     everything = drawings(job)
     shown = [one for one in everything if one.draw]
     heights = [one.height + _ABOVE for one in shown]

@@ -129,14 +129,15 @@ def instances(core: Core, uids: Sequence[int | None]) -> dict[str, list[Any]]:
     }
 
 
-def top(table: Table, count: int) -> Table:
+def top(table: Table, count: int, ordered: bool = False) -> Table:
     """The first rows of a table, and those in brackets: what no name stands for is shown however few are asked for.
 
     Args:
         table: the table.
         count: how many rows; 0 for all.
+        ordered: whether rows are cut off also of what is in an order of its own.
     """
-    if not count or len(table) <= count or (table.name in HOMES and schema_of(table.name).ordered):
+    if not count or len(table) <= count or (table.name in HOMES and schema_of(table.name).ordered and not ordered):
         return table
     labels = next(iter(table.columns.values()))
     brackets = [row for row, label in enumerate(labels) if isinstance(label, str) and label.startswith("(")]

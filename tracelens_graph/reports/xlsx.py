@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,19 +47,18 @@ _ABOUT = {
 }
 
 
-def write_xlsx(tables: Mapping[str, Table], file: BinaryIO) -> None:
-    """Write tables as the sheets of a workbook, and a sheet `about` with their titles, notes and definitions.
+def workbook(tables: Mapping[str, Table]) -> bytes:
+    """Tables as the sheets of a workbook, and a sheet `about` with their titles, notes and definitions.
 
     Numbers stay numbers; lists are JSON text; NaN, None and empty texts are empty cells. Control and invisible
     characters become visible escapes. What Excel has no room for is left out, and the cell or `about` says so.
 
     Args:
         tables: name of a sheet -> its table.
-        file: a binary file.
 
     Raises:
         MissingExtraError: XlsxWriter is not installed.
-        OSError: the file cannot be written.
+        OSError: there is no place for temporary files.
     """
     try:
         import xlsxwriter
@@ -70,7 +69,7 @@ def write_xlsx(tables: Mapping[str, Table], file: BinaryIO) -> None:
     packed = BytesIO()  # a zip file that meets a full disk complains once more when it is thrown away
     with temporary_folder() as folder:  # a file per sheet
         _write_book(xlsxwriter.Workbook(packed, {**options, "tmpdir": folder}), made)
-    file.write(packed.getbuffer())
+    return packed.getvalue()
 
 
 def _write_book(book: Workbook, made: Sequence[tuple[str, Table]]) -> None:

@@ -101,7 +101,7 @@ def piece_around(core: Core, rows: Sequence[int], margin_ns: int) -> Piece:
 
 
 def write_piece(
-    piece: Piece, file: BinaryIO, *, packed: bool, progress: Callable[[int, int], None] | None = None
+    piece: Piece, file: BinaryIO, *, packed: bool = False, progress: Callable[[int, int], None] | None = None
 ) -> int:
     """Write a piece as Kineto JSON, which our loader and every viewer of Chrome traces read.
 
@@ -163,7 +163,7 @@ def entries(piece: Piece, progress: Callable[[int, int], None] | None = None) ->
     return found.chosen()
 
 
-def write_entries(texts: Iterable[bytes], top: Mapping[str, Any], file: BinaryIO, *, packed: bool) -> None:
+def write_entries(texts: Iterable[bytes], top: Mapping[str, Any], file: BinaryIO, *, packed: bool = False) -> None:
     """Write the entries of an event list as Kineto JSON.
 
     Args:

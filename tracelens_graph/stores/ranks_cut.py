@@ -79,7 +79,7 @@ def write_ranks(
     joined: Iterable[Joined],
     file: BinaryIO,
     *,
-    packed: bool,
+    packed: bool = False,
     epoch_ns: int = 0,
     about: Mapping[str, Any] | None = None,
     beside: Callable[[int, int], Iterable[bytes]] | None = None,

@@ -1,4 +1,4 @@
-"""`tracelens-graph db list` and `db drop`."""
+"""What a database holds: `tracelens-graph db check`, `list`, `pull`, `drop`, and `demo`, which fills it."""
 
 from __future__ import annotations
 
@@ -9,35 +9,63 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.common import write_table, write_with_way_out
-from tracelens_graph.cli.db.connection import Database, Uri, User, connection
-from tracelens_graph.cli.options import Format, FormatOption
-from tracelens_graph.cli.traces import say
-from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
+from tracelens_graph.cli.db.connection import connection
+from tracelens_graph.cli.export import save_graphs
+from tracelens_graph.cli.outputs import Outputs, Writes
+from tracelens_graph.cli.shown import Shown, print_answer
+from tracelens_graph.cli.tables import OneTable
 
 if TYPE_CHECKING:
     from tracelens_graph.tables.table import Table
 
+RUN = "demo"
+FIRST_QUERY = "path_to_python"
+_HTTP_PORT = 7474
 
-def list_(
-    uri: Uri = None,
-    user: User = DEFAULT_USER,
-    database: Database = DEFAULT_DATABASE,
-    format: FormatOption = Format.table,
-) -> None:
+
+def check() -> None:
+    """Say in one line whether a Neo4j database can be used, or what is wrong with it (then the exit code is 1)."""
+    from tracelens_graph.db.check import check as look
+    from tracelens_graph.db.server.server import standard_folder
+    from tracelens_graph.utils.texts import printable
+
+    chosen = connection()
+    health = look(chosen, standard_folder())
+    held = f"{health.traces:,} complete trace{'' if health.traces == 1 else 's'}"
+    typer.echo(printable(f"{chosen.uri} is Neo4j {health.version} {health.edition}; {chosen.database} holds {held}"))
+
+
+def list_(*, outputs: OneTable) -> None:
     """List the traces of the database, complete or not.
 
     Example: tracelens-graph db list
     """
     from tracelens_graph.db.database import Database as Graphs
 
-    with Graphs(connection(uri, user, database)) as graphs:
+    with Graphs(connection()) as graphs:
         table = _listed(graphs.traces(), graphs.strange_traces())
-    if format is Format.table:
-        write_with_way_out(table)
-        return
-    say(table.notes)
-    write_table(table, format)
+    print_answer(Shown(table), outputs)
+
+
+def pull(
+    trace: Annotated[str, typer.Argument(metavar="TRACE", show_default=False, help="A trace by name, run/name or id.")],
+    *,
+    outputs: Annotated[Outputs, Writes("tlg", needed=True)],
+) -> None:
+    """Pull the graph of a trace out of the database, into a file that every command takes in place of a trace.
+
+    Example: tracelens-graph db pull llama-70b/rank0 -o rank0.tlg
+    """
+    from tracelens_graph.db.database import Database as Graphs
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.utils.texts import printable, shorten
+
+    with (
+        Graphs(connection()) as graphs,
+        progress_on_terminal(f"pulling {shorten(printable(trace), 40)}", unit="events") as progress,
+    ):
+        core = graphs.pull_core(trace, progress=progress)
+    save_graphs(core, outputs)
 
 
 def drop(
@@ -45,9 +73,6 @@ def drop(
         list[str],
         typer.Argument(metavar="RUN|TRACE...", show_default=False, help="Runs, or traces by name, run/name or id."),
     ],
-    uri: Uri = None,
-    user: User = DEFAULT_USER,
-    database: Database = DEFAULT_DATABASE,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Drop traces, or whole runs, from the database.
@@ -61,7 +86,7 @@ def drop(
     from tracelens_graph.reports.progress import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
-    with Graphs(connection(uri, user, database)) as graphs:
+    with Graphs(connection()) as graphs:
         known = graphs.traces()
         traces = {trace["id"]: trace for one in wanted for trace in meant(known, one)}
         if not yes:
@@ -129,3 +154,44 @@ def _lean(trace: Mapping[str, Any]) -> str | None:
     from tracelens_graph.db.image import Options
 
     return Options.of(trace["options"]).words if trace.get("lean") else None
+
+
+def demo() -> None:
+    """Push an example, a simulated training run of two ranks, and say how to look at it in Neo4j Browser.
+
+    Example: tracelens-graph db demo
+    """
+    from tempfile import TemporaryDirectory
+
+    from tracelens_graph.db.database import Database as Graphs
+    from tracelens_graph.db.query import named
+    from tracelens_graph.graph.trace_set import TraceSet
+    from tracelens_graph.loading.one import load_core
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.simulate import simulate, write
+
+    with Graphs(connection()) as graphs, TemporaryDirectory() as folder:
+        graphs.traces()  # a server that does not answer is to be known before anything is made
+        run = simulate(ranks=2, steps=2, seed=7, read_loss=True)
+        files = [file for file in write(run, folder) if file.name.endswith(".json.gz")]
+        ranks = TraceSet.of({file.name.partition(".")[0]: load_core(str(file)) for file in sorted(files)})
+        for trace in ranks:
+            with progress_on_terminal("pushing", unit="rows") as progress:
+                outcome = graphs.push(trace.core, run=RUN, name=trace.name, replace=True, progress=progress)
+            typer.echo(f"{outcome} {RUN}/{trace.name}")
+        graphs.match(RUN, ranks)
+        typer.echo(f"\nNeo4j Browser: {_browser(graphs.connection.uri)}")
+    typer.echo(f"The first query to paste there (`db query {FIRST_QUERY}` prints its table; all: `db queries`):\n")
+    typer.echo(named(FIRST_QUERY).text)
+
+
+def _browser(uri: str) -> str:
+    """Where Neo4j Browser of a server is: as `db start` knows it, else at the usual port."""
+    from urllib.parse import urlsplit
+
+    from tracelens_graph.db.server.server import running, standard_folder
+
+    local = running(standard_folder())
+    if local and local.uri == uri:
+        return local.browser
+    return f"http://{urlsplit(uri).hostname}:{_HTTP_PORT}/browser/"

@@ -1,37 +1,40 @@
-"""Which database a command talks to: options, variables of the environment, and the password."""
+"""Which database a command talks to, and with which password."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import typer
+
+from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
 
 if TYPE_CHECKING:
     from tracelens_graph.db.connection import Connection
 
-Uri = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URI",
-        envvar="NEO4J_URI",
-        show_default="the server of `db start`, else bolt://127.0.0.1:7687",
-        help="Neo4j server: bolt:// or neo4j://, with +s encrypted.",
-    ),
-]
 
-User = Annotated[
-    str, typer.Option(metavar="NAME", envvar=["NEO4J_USER", "NEO4J_USERNAME"], help="Name to log in with.")
-]
+@dataclass(frozen=True)
+class Chosen:
+    """The database that the options of `db` name: the address of its server, whom to log in as, and its name."""
 
-Database = Annotated[str, typer.Option(metavar="NAME", envvar="NEO4J_DATABASE", help="Database of the server.")]
+    uri: str | None = None
+    user: str = DEFAULT_USER
+    database: str = DEFAULT_DATABASE
 
 
-def connection(uri: str | None, user: str, database: str) -> Connection:
+CHOSEN: ContextVar[Chosen] = ContextVar("chosen", default=Chosen())  # noqa: B039 (frozen)
+
+
+def connection(uri: str | None = None) -> Connection:
     """The database that a command was given.
 
     The password is taken from NEO4J_PASSWORD, else asked for on a terminal; empty where the server asks for none.
+
+    Args:
+        uri: a server to be taken for the one that is named.
 
     Raises:
         DatabaseError: the URI is none.
@@ -39,9 +42,11 @@ def connection(uri: str | None, user: str, database: str) -> Connection:
     from tracelens_graph.db.connection import DEFAULT_URI, Connection
     from tracelens_graph.db.server.server import running, standard_folder
 
+    of = CHOSEN.get()
+    uri = uri or of.uri
     local = running(standard_folder()) if uri is None else None
-    chosen = Connection(uri or (local.uri if local else DEFAULT_URI), user, database=database)
-    return Connection(chosen.uri, user, _password(chosen), database)
+    chosen = Connection(uri or (local.uri if local else DEFAULT_URI), of.user, database=of.database)
+    return Connection(chosen.uri, of.user, _password(chosen), of.database)
 
 
 def _password(of: Connection) -> str:

@@ -1,28 +1,68 @@
-"""`tracelens-graph db push`."""
+"""`tracelens-graph db push`, `push-diff` and `export`: traces, and comparisons, into a database or files for one."""
 
 from __future__ import annotations
 
+import shlex
 import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.db.connection import Database, Uri, User, connection
-from tracelens_graph.cli.db.images import As, Label, MinGpuTime, Only, Run, WithArgs, counts, wanted
-from tracelens_graph.cli.options import Arch, Traces
-from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
+from tracelens_graph.cli.db.connection import connection
+from tracelens_graph.cli.options import TO_NEW_FOLDER, Arch, Traces, architecture_named, to_ns
+from tracelens_graph.cli.traces import load, load_set, names_of, traces_named
+from tracelens_graph.cli.windows import Window, WindowChoice
+from tracelens_graph.errors import TraceError
+from tracelens_graph.utils.texts import distinct_names
 
 if TYPE_CHECKING:
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.db.image import Options
+    from tracelens_graph.db.image import Image, Options
     from tracelens_graph.graph.trace_set import TraceSet
+    from tracelens_graph.perf.devices import Architecture
+
+Run = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", show_default=False, help="Run that the traces are the ranks of; else each is its own."
+    ),
+]
+
+As = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        show_default=False,
+        help="Name of the trace, unique in its run; else that of its file, with folders as far as files are "
+        "called alike.",
+    ),
+]
+
+Label = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", show_default=False, help="What is to be known of it; may be given again."),
+]
+
+Only = Annotated[
+    str,
+    typer.Option(metavar="KINDS", show_default=False, help="Only events of these kinds: gpu,Op or host; with commas."),
+]
+
+MinGpuTime = Annotated[
+    str,
+    typer.Option(metavar="TIME", show_default=False, help="Leave out calls with less GPU time below them: 5us."),
+]
+
+WithArgs = Annotated[bool, typer.Option("--with-args", help="Take all recorded arguments of the events along.")]
 
 
 def push(
     traces: Traces,
-    uri: Uri = None,
-    user: User = DEFAULT_USER,
-    database: Database = DEFAULT_DATABASE,
     run: Run = "",
     name: As = "",
     label: Label = None,
@@ -48,7 +88,7 @@ def push(
     from tracelens_graph.utils.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
-    with Graphs(connection(uri, user, database)) as graphs:
+    with Graphs(connection()) as graphs:
         graphs.traces()  # a server that does not answer is to be known before a large trace is read
         ranks = chosen.load()
         for image in chosen.images(ranks):
@@ -84,3 +124,215 @@ def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
             if found["unmatched"]:
                 said += f"; {found['unmatched']:,} of {found['parts']:,} parts are not matched"
             typer.echo(printable(f"{outcome} collectives of {run}: {said}"))
+
+
+def push_diff(
+    first: Annotated[
+        Path, typer.Argument(metavar="A", show_default=False, help="Trace or saved graph that is compared with.")
+    ],
+    second: Annotated[Path, typer.Argument(metavar="B", show_default=False, help="The other one.")],
+    *,
+    run: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", show_default=False, help="Run of those that are not there yet; else each is its own."
+        ),
+    ] = "",
+    names: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", show_default=False, help="What to call them in that run; else by file or folder."),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Where the two are compared already, drop that and compare them anew.")
+    ] = False,
+    window: Window,
+) -> None:
+    """Compare two traces by structure, as `diff` does, and push the comparison into a Neo4j database.
+
+    Traces that are not there are pushed first. Stopped at any point, the same command goes on.
+
+    Example: tracelens-graph db push-diff a.json.gz b.json.gz --run upgrade
+    """
+    from tracelens_graph.analyses.alignment.difference import diff
+    from tracelens_graph.analyses.alignment.steps import median_steps
+    from tracelens_graph.db.database import Database as Graphs
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.utils.texts import printable
+
+    paths = [str(first), str(second)]
+    tags = names_of(paths, names)
+    with Graphs(connection()) as graphs:
+        graphs.traces()  # a server that does not answer is to be known before large traces are read
+        a, b = (window.of(load(path, wants_gpu=True)) for path in paths)
+        difference = diff(*(median_steps(a, b) if window == WindowChoice() else (a, b)), (tags[0], tags[1]))
+        start = time.monotonic()
+        with progress_on_terminal("pushing", unit="rows") as progress:
+            outcome = graphs.push_diff(difference, run=run, replace=replace, progress=progress)
+        ids = difference.a.core.trace_id, difference.b.core.trace_id
+        (found,) = (one for one in graphs.diffs() if (one["a"], one["b"]) == ids)
+    seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"
+    counts = f"{found['places']:,} places, {found['matches']:,} matches{seconds}"
+    typer.echo(printable(f"{outcome} {found['name']}: {counts}"))
+    typer.echo(f"ask next: tracelens-graph db query diff_places --param a={found['a']} --param b={found['b']}")
+
+
+def export(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="New folder for the files."),
+        TO_NEW_FOLDER,
+    ],
+    traces: Traces,
+    run: Run = "",
+    name: As = "",
+    label: Label = None,
+    only: Only = "",
+    min_gpu_time: MinGpuTime = "",
+    with_args: WithArgs = False,
+    arch: Arch = None,
+) -> None:
+    """Write traces as files for `db import`, or `neo4j-admin database import`: the same graph as `db push` writes.
+
+    Example: tracelens-graph db export import/ traces/ --run llama-70b
+    """
+    from tracelens_graph.db.bulk import README, BulkExport
+    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.utils.texts import printable, shorten
+
+    chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
+    with BulkExport(folder) as exported:
+        loaded = chosen.load()
+        for image in chosen.images(loaded):
+            start = time.monotonic()
+            with progress_on_terminal(
+                f"writing {shorten(printable(image.trace['name']), 40)}", unit="rows"
+            ) as progress:
+                exported.add(image, progress)
+            typer.echo(printable(f"wrote {counts(image, time.monotonic() - start)}"))
+    done = exported.done
+    typer.echo(f"{done.nodes:,} nodes, {done.edges:,} edges, {done.size / 1e6:,.1f} MB; to import:")
+    typer.echo(printable(f"  tracelens-graph db import {shlex.quote(str(folder))}"))
+    typer.echo(f"into the server of `db start`; {README} tells how into another one")
+    chosen.check(loaded)
+
+
+# --- what is taken ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Traces that a command was given.
+
+    Attributes:
+        files: where they are.
+        name: what the only one is called; empty for the names of the files.
+        run: name of the run of all of them; empty where each is its own.
+        labels: `key=value`.
+        options: what of them is taken.
+        device: None for what the traces tell.
+    """
+
+    files: Sequence[str]
+    name: str
+    run: str
+    labels: tuple[str, ...]
+    options: Options
+    device: Architecture | None
+
+    def load(self) -> TraceSet:
+        """The traces."""
+        return load_set(self.files, self.run)
+
+    def images(self, traces: TraceSet) -> Iterator[Image]:
+        """How the traces stand in a database, one after the other."""
+        from tracelens_graph.db.database import image
+        from tracelens_graph.db.image import Placement
+
+        for trace in traces:
+            placement = Placement(self.run or trace.core.trace_id, self.name or trace.name, self.labels)
+            yield image(trace.core, placement, self.options, self.device)
+
+    def check(self, traces: TraceSet) -> None:
+        """Say that some could not be read, once the others are done.
+
+        Raises:
+            TraceError: some could not.
+        """
+        if traces.broken:
+            raise TraceError(f"{len(traces.broken)} of {len(self.files)} traces could not be read; the others are done")
+
+
+def wanted(
+    traces: list[str],
+    run: str,
+    name: str,
+    label: list[str] | None,
+    only: str,
+    min_gpu_time: str,
+    with_args: bool,
+    arch: str | None,
+) -> Wanted:
+    """What the arguments and options mean, before anything is read.
+
+    Raises:
+        typer.BadParameter: one of them is none.
+    """
+    files = traces_named(traces)
+    return Wanted(
+        files,
+        _checked(files, name),
+        run,
+        _labels(label or []),
+        _options(only, min_gpu_time, with_args),
+        architecture_named(arch),
+    )
+
+
+def counts(image: Image, seconds: float) -> str:
+    """How much was written of a trace, for people; seconds 0 where nothing was to be done."""
+    text = f"{image.trace['path']}: {image.trace['nodes']:,} events, {image.trace['edges']:,} edges"
+    if seconds:
+        text += f" in {seconds:.1f} s"
+    if image.left_out_nodes:
+        text += f"; left out {image.left_out_nodes:,} events and {image.left_out_edges:,} edges"
+    if image.replaced:
+        text += f"; {image.replaced:,} characters that no database can hold are U+FFFD"
+    return text
+
+
+def _checked(files: Sequence[str], name: str) -> str:
+    """The name that was given, if every file has one of its own.
+
+    Raises:
+        typer.BadParameter: one name is given for several files, or several would have one.
+    """
+    if name and len(files) > 1:
+        raise typer.BadParameter(f"--as is for one trace, and these are {len(files)}")
+    count = Counter(distinct_names(files))
+    if twice := [one for one, times in count.items() if times > 1]:
+        raise typer.BadParameter(f"several files would be called {twice[0]}: push them one by one with --as")
+    return name
+
+
+def _labels(given: Sequence[str]) -> tuple[str, ...]:
+    keys = [label.partition("=")[0] for label in given]
+    for label, key in zip(given, keys, strict=True):
+        if "=" not in label or not key:
+            raise typer.BadParameter(f"--label {label}: it has the form KEY=VALUE")
+        if keys.count(key) > 1:
+            raise typer.BadParameter(f"--label: {key} is given twice")
+    return tuple(sorted(given))
+
+
+def _options(only: str, min_gpu_time: str, with_args: bool) -> Options:
+    from tracelens_graph.db.image import Options
+    from tracelens_graph.errors import NodeNotFoundError
+    from tracelens_graph.graph.graph import kinds_named
+    from tracelens_graph.schema import Kind
+
+    try:
+        wanted = kinds_named([one.strip() for one in only.split(",")]) if only else list(Kind)
+    except NodeNotFoundError as error:
+        raise typer.BadParameter(f"--only: {error}") from None
+    kinds = tuple(kind.name for kind in Kind if kind in wanted)
+    return Options(kinds, to_ns(min_gpu_time, "--min-gpu-time") if min_gpu_time else 0, with_args)

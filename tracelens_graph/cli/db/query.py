@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.common import write_table, write_with_way_out
-from tracelens_graph.cli.db.connection import Database, Uri, User, connection
-from tracelens_graph.cli.options import TO_FOLDER, Format, FormatOption
-from tracelens_graph.cli.traces import say, warn
-from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
+from tracelens_graph.cli.db.connection import connection
+from tracelens_graph.cli.options import TO_FOLDER, Parameters
+from tracelens_graph.cli.shown import Shown, print_answer, print_table
+from tracelens_graph.cli.tables import OneTable
+from tracelens_graph.cli.traces import warn
 from tracelens_graph.errors import DatabaseError
 
 if TYPE_CHECKING:
@@ -36,16 +36,9 @@ def query(
             metavar="QUESTION", show_default=False, help="Name of a query, a file, or a statement in Cypher."
         ),
     ],
-    uri: Uri = None,
-    user: User = DEFAULT_USER,
-    database: Database = DEFAULT_DATABASE,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--param", "-p", metavar="NAME=VALUE", show_default=False, help="A parameter; may be given several times."
-        ),
-    ] = None,
-    format: FormatOption = Format.table,
+    *,
+    param: Parameters = None,
+    outputs: OneTable,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="When the server gives up.")] = 60.0,
     write: Annotated[bool, typer.Option("--write", help="Allow a statement to write.")] = False,
 ) -> None:
@@ -59,30 +52,24 @@ def query(
         raise typer.BadParameter(f"--timeout {timeout}: it is a number of seconds from 0.001 to {LONGEST_S:,}")
     text = _text(question)
     given = _parameters(param or (), text)
-    from tracelens_graph.analyses.shared.answers import without_noise
     from tracelens_graph.cypher import library
     from tracelens_graph.db.database import Database as Graphs
 
-    with Graphs(connection(uri, user, database)) as graphs:
+    with Graphs(connection()) as graphs:
         answer = graphs.ask(text, timeout_s=timeout, write=write, **given)
     if answer.name not in library():
         warn(answer.notes)
         answer.notes = ()
-    if format is Format.table:
-        from tracelens_graph.reports.views import view
+    from tracelens_graph.reports.views import view
 
-        write_with_way_out(view(answer))
-        return
-    if format is Format.csv:  # which has no place for notes
-        say(answer.notes)
-        answer = without_noise(answer)
-    write_table(answer, format)
+    print_answer(Shown(answer, view=view), outputs)
 
 
 def queries(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", show_default=False, help="Show the whole text of this query.")
     ] = None,
+    *,
     save: Annotated[
         Path | None,
         typer.Option(
@@ -90,7 +77,7 @@ def queries(
         ),
         TO_FOLDER,
     ] = None,
-    format: FormatOption = Format.table,
+    outputs: OneTable,
 ) -> None:
     """List the library of queries, or show one of them.
 
@@ -103,10 +90,7 @@ def queries(
             typer.echo(path)
         return
     if name is None:
-        if format is Format.table:
-            write_with_way_out(_listed())
-        else:
-            write_table(_listed(), format)
+        print_table(Shown(_listed()), outputs)
         return
     from tracelens_graph.db.query import named
 

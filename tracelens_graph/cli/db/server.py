@@ -1,18 +1,24 @@
-"""`tracelens-graph db start` and `db stop`: a Neo4j server on this machine."""
+"""`tracelens-graph db start`, `stop` and `import`: a Neo4j server on this machine, and its database filled offline."""
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tracelens_graph.cli.db.connection import CHOSEN, connection
+from tracelens_graph.cli.options import ANYWHERE
+
 if TYPE_CHECKING:
+    from tracelens_graph.db.connection import Connection
     from tracelens_graph.db.server.java import Java
     from tracelens_graph.db.server.server import Server
 
+_HOME = "SHOW SETTINGS 'server.directories.neo4j_home' YIELD value RETURN value AS home"
 Folder = Annotated[
     Path | None,
     typer.Option(
@@ -112,3 +118,117 @@ def _show(server: Server, password: str | None) -> None:
         typer.echo(printable(f"  {name:9s} {value}"))
     if server.uri != DEFAULT_URI:
         typer.echo(f"other commands find it by: export NEO4J_URI={server.uri}")
+
+
+# --- import ----------------------------------------------------------------------------------------------------------
+
+
+def import_(
+    files: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="Folder that `db export` wrote."),
+    ],
+    folder: Folder = None,
+) -> None:
+    """Import what `db export` wrote into the server of `db start`: stop it, import, start it again.
+
+    The import takes the place of all that the database holds, with --force without asking. If it fails, the database
+    is as it was. Without `--folder` it is the server of `--uri` or NEO4J_URI, which must run, else the one in the
+    standard folder.
+
+    Example: tracelens-graph db import for-import
+    """
+    from tracelens_graph.db.bulk import ARGUMENTS
+    from tracelens_graph.db.database import Database
+    from tracelens_graph.db.server import jars
+    from tracelens_graph.db.server import server as local
+    from tracelens_graph.db.server.java import find_java
+    from tracelens_graph.errors import ServerError, UnusableError
+    from tracelens_graph.utils.texts import printable
+
+    unasked, uri = ANYWHERE.get().force, CHOSEN.get().uri
+    if not (files / ARGUMENTS).is_file():
+        raise ServerError(f"{files} holds no {ARGUMENTS}, which `db export` writes last")
+    place, known = folder or local.standard_folder(), None
+    server = local.known(place)
+    if folder is None and uri is not None and (server is None or server.uri != uri):
+        known = connection()
+        server = _server_of(known)
+        place = server.folder
+    if server is None:
+        raise ServerError(f"no server lives in {place}: `tracelens-graph db start` sets one up")
+    java, start = find_java(), time.monotonic()
+    usable = True
+    if not local.running(place):
+        try:
+            server = _started(server, java)
+        except UnusableError:
+            if not unasked:
+                raise
+            usable = False
+    known = known or connection(server.uri)
+    if usable:
+        with Database(known) as graphs:
+            nodes, _ = graphs.size()
+            if nodes and not unasked:
+                _ask_to_replace(nodes, len(graphs.traces()))
+        typer.echo("stopping the server to import", err=True)
+        local.stop(place)
+    try:
+        local.import_files(place, files, java, jars.jars_folder())
+    finally:
+        _started(server, java)
+    with Database(known) as graphs:
+        graphs.make_schema()
+        nodes, edges = graphs.size()
+        traces = len(graphs.traces())
+    of = f"{traces:,} trace{'' if traces == 1 else 's'}"
+    seconds = time.monotonic() - start
+    typer.echo(
+        printable(f"imported {of}: {nodes:,} nodes, {edges:,} edges in {seconds:.1f} s; {server.uri} runs again")
+    )
+
+
+def _server_of(running: Connection) -> Server:
+    """The server of this machine that answers, which says itself where it lives.
+
+    Raises:
+        DatabaseError: it does not answer.
+        ServerError: it is none of `db start` on this machine.
+    """
+    from urllib.parse import urlsplit
+
+    from tracelens_graph.db.bulk import README
+    from tracelens_graph.db.connection import LOOPBACK
+    from tracelens_graph.db.database import Database
+    from tracelens_graph.db.server import server as local
+    from tracelens_graph.db.server.settings import BOLT_PORT
+    from tracelens_graph.errors import ServerError
+
+    with Database(running) as graphs:
+        (home,) = graphs.ask(_HOME)["home"]
+    here = local.running(Path(home))
+    place = urlsplit(running.uri)
+    if here is None or place.hostname not in LOOPBACK or (place.port or BOLT_PORT) != here.bolt_port:
+        raise ServerError(f"{running.uri} is no server of `db start`; {README} tells how to import into another one")
+    return here
+
+
+def _started(server: Server, java: Java) -> Server:
+    """A server that is there already, on its ports and with its memory."""
+    from tracelens_graph.db.server import jars
+    from tracelens_graph.db.server import server as local
+    from tracelens_graph.db.server.settings import Memory
+
+    started, _ = local.start(
+        server.folder, java, jars.fetch(java), bolt_port=server.bolt_port, http_port=server.http_port,
+        memory=Memory(server.heap, server.page_cache),
+    )  # fmt: skip
+    return started
+
+
+def _ask_to_replace(nodes: int, traces: int) -> None:
+    held = f"{nodes:,} nodes of {traces:,} trace{'' if traces == 1 else 's'}"
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(f"the database holds {held}, which an import replaces: add --force")
+    typer.confirm(f"delete all that the database holds, {held}?", abort=True, err=True)

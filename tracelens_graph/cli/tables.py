@@ -1,0 +1,260 @@
+"""Commands that show a table of one trace: `timeline`, `attribution`, `modules`, `tensor`, `info`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tracelens_graph.cli.hints import Call
+from tracelens_graph.cli.options import (
+    ExecutionTraceFile,
+    Extensions,
+    LinkedOnly,
+    MicroIdle,
+    Name,
+    Recompute,
+    Top,
+    Trace,
+    name_wanted,
+)
+from tracelens_graph.cli.outputs import Forms, Outputs, Writes
+from tracelens_graph.cli.shown import TABLE, Shown, print_lines, print_table, print_wrapped, screen
+from tracelens_graph.cli.traces import extension_of, load, warn_of_unread_tensors
+from tracelens_graph.cli.windows import Window
+from tracelens_graph.utils.suggest import hint
+
+if TYPE_CHECKING:
+    from tracelens_graph.tables.table import Table
+
+_ROWS_FOR_PEOPLE = 30
+_LONGEST = 300
+"""Columns of a fact; names in a file can be of any length, and the JSON output has them whole."""
+
+OneTable = Annotated[Outputs, Writes(*TABLE)]
+"""The outputs of a command that shows one table."""
+
+
+def timeline(
+    trace: Trace,
+    *,
+    linked_only: LinkedOnly = False,
+    micro_idle: MicroIdle = None,
+    recompute: Recompute = False,
+    extension: Extensions = None,
+    outputs: OneTable,
+    window: Window,
+) -> None:
+    """Show how long the GPU computed, communicated, copied and stood idle.
+
+    Overlapping work counts once: computation, communication and copies that nothing hides, and idle time add up
+    to the total.
+
+    Example: tracelens-graph timeline trace.json.gz --micro-idle 10
+    """
+    added = extension_of(extension)
+    core = load(trace, wants_gpu=True)
+    from tracelens_graph.analyses.timeline.timeline import gpu_timeline
+
+    part = window.of(core, added)
+    table = gpu_timeline(part, linked_only=linked_only, micro_idle_us=micro_idle, by_recompute=recompute)
+    print_table(Shown(table), outputs)
+
+
+class Level(StrEnum):
+    """What GPU time is charged to."""
+
+    module = "module"
+    root_op = "root_op"
+    op = "op"
+    launcher = "launcher"
+    runtime = "runtime"
+    kernel = "kernel"
+
+
+def attribution(
+    trace: Trace,
+    *,
+    level: Annotated[
+        Level,
+        typer.Option(
+            help="nn.Modules; ops under no other op; all ops; ops that launch; runtime calls; kernels and copies."
+        ),
+    ] = Level.op,
+    name: Name = None,
+    top: Top = None,
+    extension: Extensions = None,
+    outputs: OneTable,
+    window: Window,
+) -> None:
+    """Charge GPU time to modules, ops, launches or kernels, by name.
+
+    Inclusive time is that of all GPU work below the nodes of a name; exclusive time is charged to them directly.
+    Sums add up; busy time counts overlapping work once.
+
+    Example: tracelens-graph attribution trace.json.gz --level op --name aten::linear
+    """
+    wanted, added = name_wanted(name), extension_of(extension)
+    core = load(trace, wants_gpu=True)
+    from tracelens_graph.analyses.places import attribution as analysis
+
+    w = window.of(core, added)
+    table = analysis.attribution(w, level=level.value, name=wanted)
+    if name is not None and not len(table):
+        there = [str(one) for one in analysis.attribution(w, level=level.value)["name"]]
+        table.notes = [*table.notes, f"nothing with GPU time has name {name!r}; {hint(name, there)}"]
+    call = Call(trace, window, extension or [])
+    print_table(Shown(table, top, _ROWS_FOR_PEOPLE, hints=call.to_open), outputs)
+
+
+class By(StrEnum):
+    """What one line stands for."""
+
+    instance = "instance"
+    class_ = "class"
+
+
+class Sort(StrEnum):
+    """Order of modules that stand beside each other."""
+
+    model = "model"
+    time = "time"
+
+
+def modules(
+    trace: Trace,
+    *,
+    by: Annotated[By, typer.Option(help="Every instance, or instances of one class at one place together.")] = (
+        By.instance
+    ),
+    depth: Annotated[int | None, typer.Option(min=0, metavar="N", show_default=False, help="Levels of modules.")] = (
+        None
+    ),
+    sort: Annotated[Sort, typer.Option(help="Order of first calls, or the longest first.")] = Sort.model,
+    linked_only: LinkedOnly = False,
+    min_percent: Annotated[
+        float,
+        typer.Option(
+            metavar="P", min=0, max=100, show_default=False, help="Merge modules with less than P % of all GPU time."
+        ),
+    ] = 0,
+    extension: Extensions = None,
+    outputs: Annotated[Outputs, Writes("table", *TABLE, screen="text")],
+    window: Window,
+) -> None:
+    """Draw the tree of nn.Modules, of JAX of named scopes, with the GPU time of each, and what lies in none.
+
+    A module's time is that of the modules in it plus "Non-nn.Module GPU Ops", exactly. Backward work is charged to
+    the module of its forward op. The trace needs Python stacks (with_stack=True); of JAX, modules are named scopes.
+
+    Example: tracelens-graph modules trace.json.gz --by class --depth 3 --sort time
+    """
+    added = extension_of(extension)
+    core = load(trace)
+    from tracelens_graph.analyses.places import modules as analysis
+
+    table = analysis.modules(window.of(core, added), by.value, depth, sort.value, linked_only, min_percent)
+    if outputs.to_screen:
+        from tracelens_graph.reports.module_text import module_text
+
+        print_lines(module_text(table, *screen(), core.framework.module_prefix))
+    shown = Shown(table, hints=Call(trace, window, extension or []).to_open)
+    outputs.write(shown, {"table": Shown.text, **TABLE})
+
+
+def tensor(
+    trace: Trace,
+    id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            show_default=False,
+            help="Tensor or storage of the execution trace: 123, t123 or s124; t123#2: the second one with this id.",
+        ),
+    ],
+    *,
+    et: ExecutionTraceFile = None,
+    outputs: OneTable,
+) -> None:
+    """Show the life of a tensor or a storage: made by whom, viewed, read and written by whom, with kernels and times.
+
+    Ids of tensors are used again once memory is free: where several had this id, they are listed. TRACE may be an
+    execution trace itself; then there are no times.
+
+    Example: tracelens-graph tensor trace.json.gz --et execution-trace.json.gz t123
+    """
+    core = load(trace, needs_times=False, et=et)
+    warn_of_unread_tensors(core)
+    from tracelens_graph.analyses.tensors.life import describe_thing, find_things, tensor_life, versions
+
+    things = find_things(core, id)
+    if len(things) == 1 and outputs.to_screen:
+        print_wrapped(*describe_thing(core, things[0]))
+        print()
+    print_table(Shown(tensor_life(core, things[0]) if len(things) == 1 else versions(core, things)), outputs)
+
+
+def info(trace: Trace, *, outputs: Annotated[Outputs, Writes("json", screen="text")]) -> None:
+    """Show what a trace holds, what is odd about it, and what was not recorded.
+
+    The first command to run on a trace: it says which questions the trace can answer, and which recording option
+    would answer more.
+
+    Example: tracelens-graph info trace.json.gz
+    """
+    core = load(trace, needs_times=False)
+    from tracelens_graph.analyses.report.inventory import inventory
+
+    tables = inventory(core)
+    if outputs.to_screen:
+        for block in _blocks(tables):
+            sys.stdout.write(block)
+    outputs.write(tables, _INVENTORY)
+
+
+def _inventory_json(tables: Mapping[str, Table]) -> str:
+    from tracelens_graph.reports.json import table_object
+
+    objects = {name: table_object(table)["rows"] for name, table in tables.items()}
+    objects["trace"] = {row["what"]: row["value"] for row in objects["trace"]}
+    return json.dumps(objects, indent=2) + "\n"
+
+
+_INVENTORY: Forms = {"json": _inventory_json}
+
+
+def _blocks(tables: Mapping[str, Table]) -> Iterator[str]:
+    """The inventory for people; tables that have nothing to say stay out."""
+    from tracelens_graph.tables.terminal import bold
+    from tracelens_graph.utils.texts import cut_middle, printable, wrapped
+
+    width, color = screen()
+    facts = {row["what"]: row for row in tables["trace"].records()}
+
+    def paragraph(text: str, indent: str = "") -> str:
+        return "".join(f"{line}\n" for line in wrapped(printable(text), width, indent))
+
+    yield from (bold(line, color) + "\n" for line in wrapped(printable(str(facts.pop("source")["value"])), width))
+    known = {what: row for what, row in facts.items() if row["value"] is not None}
+    widest = max(map(len, known))
+    for what, row in known.items():
+        value = row["value"]
+        text = f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+        text = cut_middle(text, _LONGEST)
+        yield paragraph(f"  {what:{widest}}  {text} {row['unit']}".rstrip(), " " * (widest + 4))
+    for name in ("software", "devices", "nodes", "left_out", "programs", "launches", "faults"):
+        if name in tables and len(tables[name]) and (name != "launches" or any(tables[name]["gpu_events"])):
+            yield "\n" + tables[name].text(width, color)
+    lacking = [row for row in tables["recording"].records() if row["missing"]]
+    for title, recorded in (("Not recorded", False), ("Not in what is left of the file", None)):
+        rows = [row for row in lacking if row["recorded"] is recorded]
+        if rows:
+            yield "\n" + bold(title, color) + "\n"
+        for row in rows:
+            amount = f" ({row['missing']})" if row["missing"] != "none" else ""
+            how = f". Record with: {row['how']}" if recorded is False else ""
+            yield paragraph(f"  {row['what']}{amount}: {row['poorer']}{how}", "    ")
