@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import csv
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
 
-from corpus import cases, chosen_traces, loaded, needs_goldens, parametrize, reference_tables
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.kernels.kernels import (
     KERNEL_CATEGORY_DETAIL,
     KERNEL_CATEGORY_SUMMARY,
@@ -23,7 +21,7 @@ from tracelens_graph.analyses.kernels.kernels import (
     kernel_category_summary,
     kernel_summary,
 )
-from tracelens_graph.analyses.kernels.short_kernels import ARGUMENTS, short_kernel_histogram, short_kernels_summary
+from tracelens_graph.analyses.kernels.short_kernels import short_kernel_histogram, short_kernels_summary
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.extensions.loading import load_extension
@@ -415,46 +413,3 @@ def test_counts_add_up_on_real_traces(path: Path) -> None:
     core = loaded(path)
     for threshold in (2.5, 10, 1e6):
         check_short(core, threshold)
-
-
-def of_reference(table: str) -> list[object]:
-    return cases(reference_tables(table, "full"), needs=needs_goldens, width=2)
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.mark.parametrize(("golden", "trace"), of_reference("short_kernel_histogram"))
-def test_histograms_equal_the_reference(golden: Path, trace: Path) -> None:
-    expected, found = read(golden), short_kernel_histogram(loaded(trace))
-    assert list(found.columns) == list(expected[0])
-    assert found["count"].tolist() == [int(row["count"]) for row in expected]
-    for edge in ("bin_start", "bin_end"):
-        assert found[edge].tolist() == pytest.approx([float(row[edge]) for row in expected], abs=1e-9)
-
-
-def parsed(cell: Any) -> Any:
-    """A cell of the reference with lists instead of tuples."""
-    if isinstance(cell, tuple | list):
-        return [parsed(part) for part in cell]
-    return parsed(ast.literal_eval(cell)) if isinstance(cell, str) and cell.startswith("(") else cell
-
-
-@pytest.mark.parametrize(("golden", "trace"), of_reference("short_kernels_summary"))
-def test_summaries_equal_the_reference(golden: Path, trace: Path) -> None:
-    expected, table = read(golden), short_kernels_summary(loaded(trace), linked_only=True)
-    assert list(table.columns) == [*expected[0], "ex_UID"]
-    arguments = [name for name in ARGUMENTS if name in expected[0]]
-    keys = [name for name in expected[0] if name in ("Parent cpu_op", "Kernel name", *arguments)]
-    # The reference drops kernels without an op above them: where the op's arguments are missing.
-    ours = [row for row in table.records() if all(row[name] is not None for name in arguments)]
-    assert [row[SUM] for row in ours] == pytest.approx([float(row[SUM]) for row in expected], abs=0.001)
-    theirs = {str([parsed(row[name]) for name in keys]): row for row in expected}
-    assert len(theirs) == len(ours)
-    for row in ours:
-        reference = theirs[str([row[name] for name in keys])]
-        assert row[COUNT] == int(reference[COUNT])
-        for name in (SUM, MEAN, SHARE):
-            assert row[name] == pytest.approx(float(reference[name]), abs=0.001)

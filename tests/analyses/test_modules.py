@@ -26,7 +26,6 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
-from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
 Event = dict[str, Any]
@@ -509,64 +508,3 @@ def test_checkpointed_model_is_one_tree(path: Path) -> None:
 
 
 # --- truth ------------------------------------------------------------------------------------------------------
-
-JOBS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "two ranks, recomputed, unlaunched work": {"ranks": 2, "recompute": "non_reentrant", "unlaunched": 5},
-    "reentrant checkpoints": {"recompute": "reentrant"},
-    "no Python stacks": {"python_stacks": False},
-}
-
-
-def known_times(trace: dict[str, Any], truth: dict[str, Any]) -> Times:
-    """Times of places by what the simulator did: who launched what, and which op ran backward for which."""
-    host, gpu = truth["host_events"], truth["gpu_events"]
-    parent = dict(zip(host["uid"], host["parent"], strict=True))
-    again = dict(zip(host["uid"], host["recompute"], strict=True))
-    name = [event.get("name", "") for event in trace["traceEvents"]]
-    forward_of: dict[int, int] = {}
-    for forward, backward in truth["forward_backward"]:
-        if backward not in forward_of or not again[forward]:
-            forward_of[backward] = forward
-
-    def stack(uid: int | None) -> list[int]:
-        found = []
-        while uid is not None:
-            found.append(uid)
-            uid = parent[uid]
-        return found
-
-    def module_path(uid: int | None) -> list[str]:
-        calls = [one for one in stack(uid) if name[one].startswith("nn.Module: ")]
-        return [name[one].removeprefix("nn.Module: ") for one in reversed(calls)]
-
-    home = {path[-1]: path for uid in parent if not again[uid] and (path := module_path(uid))}
-
-    def charged(launch: int | None) -> tuple[list[str], bool]:
-        for uid in stack(launch):
-            if name[uid].startswith("nn.Module: "):
-                return home[name[uid].removeprefix("nn.Module: ")], False
-            if uid in forward_of and (path := module_path(forward_of[uid])):
-                return path, True
-        return [], False
-
-    found: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for launch, duration in zip(gpu["launch"], gpu["duration_ns"], strict=True):
-        path, backward = charged(launch)
-        for i in range(len(path) + 1):
-            found["/".join(path[:i])][backward] += duration
-    return {path: (times[0], times[1]) for path, times in found.items()}
-
-
-@pytest.mark.parametrize("job", JOBS)
-def test_simulated_truth(job: str) -> None:
-    for rank in simulate(**{"steps": 2, "seed": 11, **JOBS[job]}).ranks:
-        core = load_core(rank.trace)
-        table = modules(core)
-        check_sums(core, table)
-        check_against_attribution(core, table)
-        known = known_times(rank.trace, rank.truth)
-        assert places(table) == known
-        assert (len(known) > 1) == (job != "no Python stacks")
-        assert any(backward for _, backward in known.values()) == (job != "no Python stacks")
-        check_partition(core, list(steps_and_rest(core)))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
 
-from corpus import cases, chosen_traces, loaded, needs_goldens, parametrize, reference_tables
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.timeline.collectives import COLL_ANALYSIS, coll_analysis
 from tracelens_graph.analyses.timeline.steps import OUTSIDE, TIMES, step_summary
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline, times_by_group
-from tracelens_graph.graph.autograd import _autograd
-from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.graph import changed
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.table import Table
-
-MORE_LINKED = {"mi300/resnet-ddp-checkpointing": 81, "mi300/normalization-layers": 5}
-"""Traces where flow arrows are missing and correlation ids are there: number of GPU events that only ids link."""
 
 
 def kernel(name: str, start: float, dur: float, stream: int = 7, category: str = "kernel") -> dict[str, object]:
@@ -114,52 +105,6 @@ def test_parts_make_up_the_whole_on_real_traces(path: Path) -> None:
     if len(core.gpu_rows):
         check_sums(core)
         check_sums(core, micro_idle_us=5)
-
-
-def without(core: Core, rows: np.ndarray) -> Core:
-    """The graph with the launches of some GPU events cut."""
-    arrays = {name: column.copy() for name, column in core.columns}
-    arrays["parent"][rows] = -1
-    return changed(core, columns=Columns(arrays))
-
-
-def linked_by_id_only(core: Core) -> np.ndarray:
-    """Linked GPU rows whose launch has no flow arrow of its own, told from the file by itself."""
-    events = core.details.events(range(core.info.events))
-    arrows = {event.get("id") for event in events.values() if event.get("cat") == "ac2g" and event.get("ph") == "s"}
-    rows = core.gpu_rows[core.columns.parent[core.gpu_rows] >= 0]
-    return rows[~np.isin(core.columns.correlation[rows], list(arrows))]
-
-
-@pytest.mark.parametrize(
-    ("golden", "trace"), cases(reference_tables("gpu_timeline", "default", "full"), needs=needs_goldens, width=2)
-)
-def test_linked_timelines_equal_the_reference(golden: Path, trace: Path) -> None:
-    with golden.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    core = loaded(trace)
-    name = golden.parent.parent.name + "/" + golden.parent.name
-    if name in MORE_LINKED:
-        # The reference follows arrows alone. Leaving out exactly what only ids link gives its table.
-        extra = linked_by_id_only(core)
-        assert len(extra) == MORE_LINKED[name]
-        recompute = core.recompute
-        core = without(core, extra)
-        core.remember(replace(core.autograd, recompute=recompute), _autograd)
-    table = gpu_timeline(
-        core,
-        linked_only=True,
-        micro_idle_us=5 if any(row["type"] == "micro_idle_time" for row in rows) else None,
-        by_recompute="is_recompute" in rows[0],
-    )
-    assert [row["type"] for row in rows] == list(table["type"])
-    if "is_recompute" in rows[0]:
-        assert [row["is_recompute"] == "True" for row in rows] == list(table["is_recompute"])
-    intervals = len(core.gpu_rows)
-    total_us = min(float(row["time ms"]) * 1000 for row in rows if row["type"] == "total_time")
-    for row, ours in zip(rows, table.records(), strict=True):
-        assert ours["time ms"] * 1000 == pytest.approx(float(row["time ms"]) * 1000, abs=0.001 * intervals)
-        assert ours["percent"] == pytest.approx(float(row["percent"]), abs=0.1 * intervals / total_us)
 
 
 def launched(op: str, ts: float, kernel: str, start: float, dur: float, number: int, **where: Any) -> list[Any]:
@@ -455,22 +400,3 @@ def test_every_communication_kernel_is_shown_or_counted(trace: dict[str, Any], c
 @parametrize("path", chosen_traces())
 def test_every_communication_kernel_is_shown_or_counted_on_real_traces(path: Path) -> None:
     check_collectives(loaded(path))
-
-
-@pytest.mark.parametrize(
-    ("golden", "trace"), cases(reference_tables("coll_analysis", "default", "full"), needs=needs_goldens, width=2)
-)
-def test_equals_the_reference(golden: Path, trace: Path, tmp_path: Path) -> None:
-    written = tmp_path / "coll_analysis.csv"
-    with written.open("w", newline="") as file:
-        write_csv(coll_analysis(loaded(trace)), file)
-    with golden.open(newline="") as theirs, written.open(newline="") as ours:
-        expected, found = list(csv.DictReader(theirs)), list(csv.DictReader(ours))
-    assert [list(row) for row in found] == [list(row) for row in expected]
-    texts = {"Process Group Name", "Process Group Ranks", "Collective name", "dtype", "In split size", "Out split size"}
-    for row, reference in zip(found, expected, strict=True):
-        assert {name: row[name] for name in texts} == {name: reference[name] for name in texts}
-        for name in row.keys() - texts:
-            assert bool(row[name]) == bool(reference[name])
-            if row[name]:
-                assert float(row[name]) == pytest.approx(float(reference[name]), abs=0.001)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-import csv
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from corpus import GOLDENS, needs_goldens
 from tracelens_graph.categories.kernels import KERNEL_RULES, kernel_category
 from tracelens_graph.categories.ops import OP_RULES, Rule, call_category, op_category
 from tracelens_graph.compat.jax.rules import JAX_KEYS, JAX_RULES, XLA
@@ -85,54 +82,6 @@ def kernels(cell: str) -> set[str]:
     """Names in a cell of kernel details, which stand there in the order of time, not of launch."""
     plain = re.sub(r"np\.float64\(([^()]*)\)", r"\1", cell).replace("nan", "None")
     return {kernel["name"] for kernel in ast.literal_eval(plain or "[]")}
-
-
-def reference_rows(pattern: str) -> Iterator[dict[str, str]]:
-    assert GOLDENS is not None
-    csv.field_size_limit(10**9)
-    for flavour in ("default", "full"):
-        for path in sorted(GOLDENS.glob(f"{flavour}/**/{pattern}.csv")):
-            with path.open(newline="") as file:
-                yield from csv.DictReader(file)
-
-
-@needs_goldens
-@pytest.mark.parametrize("table", ["ops_unique_args", "unified_perf_summary"])
-def test_every_operation_in_the_reference_tables(table: str) -> None:
-    rows = list(reference_rows(table))
-    assert len(rows) > 400
-    wrong = {
-        (row["name"], row["op category"])
-        for row in rows
-        if row["op category"]
-        not in {op_category(row["name"], k) for k in kernels(row["kernel_details_summary"]) or {""}}
-    }
-    assert wrong == set()
-
-
-@needs_goldens
-def test_every_launcher_of_a_kernel_in_the_reference_tables() -> None:
-    launched: dict[tuple[str, str], set[str]] = {}
-    for row in reference_rows("kernel_summary"):
-        if row.get("Parent cpu_op"):
-            launched.setdefault((row["Parent cpu_op"], row["Parent op category"]), set()).add(row["Kernel name"])
-    assert len(launched) > 40
-    for (name, category), names in launched.items():
-        if category in ("graph", "runtime"):
-            assert call_category(name) == category
-        else:
-            # One of its kernels is the first.
-            assert category in {op_category(name, kernel) for kernel in names}, name
-
-
-@needs_goldens
-def test_every_list_of_categories_in_the_reference_tables() -> None:
-    """An operation that the name does not tell has the categories that its kernels tell."""
-    by_name = {name: {category} for name, category in OP_RULES.names.items()}
-    for row in reference_rows("ops_unique_args"):
-        by_name.setdefault(row["name"], set()).add(row["op category"])
-    for row in reference_rows("ops_summary"):
-        assert set(ast.literal_eval(row["Categories"])) <= by_name[row["name"]], row["name"]
 
 
 KEYS = [(category, word) for category, words in JAX_KEYS.items() for word in words]

@@ -61,9 +61,6 @@ def test_known_calls(name: str, arguments: tuple[object, ...]) -> None:
     assert cost.params["causal"] is (name not in (EFFICIENT, "EvoformerAttention"))
 
 
-test_rows_of_tracelens = FAMILY.reference_rows("SDPA_fwd")
-
-
 def counted(n_q: int, n_kv: int, causal: bool, left: int | None, right: int | None, alignment: Alignment) -> int:
     """Attended pairs, one by one."""
     shift = n_kv - n_q if alignment == "bottom-right" else 0

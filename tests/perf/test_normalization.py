@@ -1,10 +1,8 @@
-"""Normalizations: hand-computed costs, the rows of the reference tables with what is wrong there, properties."""
+"""Normalizations: hand-computed costs, rows of the reference tables, properties."""
 
 from __future__ import annotations
 
-import ast
-
-from op_costs import BF16, FLOPS, FP32, MOVED, Departure, Family, Known, Row
+from op_costs import BF16, FP32, Family, Known
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.families.normalization import Norm, normalization, rms_norm
@@ -19,35 +17,6 @@ TOKENS, SCALE = (BF16, (T, D)), (BF16, (D,))
 N = T * D
 ACTIVATIONS = 4 * 2 * E
 RMS = T * (2 * D + 2) + 2 * N
-
-
-def types(row: Row) -> list[str]:
-    return list(ast.literal_eval(row["Input type_first"]))
-
-
-def weight_is_absent(row: Row) -> bool:
-    at = {"layer_norm": 2, "group_norm": 2, "native_group_norm": 1, "native_layer_norm": 2}
-    at |= {"_fused_rms_norm": 2, "_fused_rms_norm_backward": 4, "native_group_norm_backward": 4}
-    at |= {"native_batch_norm_backward": 2, "miopen_batch_norm_backward": 2, "native_layer_norm_backward": 5}
-    return not types(row)[at.get(row["name"].removeprefix("aten::"), 1)]
-
-
-DEPARTURES: list[Departure] = [
-    ("layer and group norms have no training state and no running statistics",
-     lambda row: "layer_norm" in row["name"] or "group_norm" in row["name"], {MOVED, "param: is_training"}),
-    ("without weight they are not affine; RMS norm then has fewer FLOPs",
-     lambda row: weight_is_absent(row) and "layer_norm_backward" not in row["name"],
-     {MOVED, FLOPS, "param: is_affine", "param: has_bias"}),
-    ("running statistics that are not there are neither read nor written",
-     lambda row: row["name"].endswith(("batch_norm", "instance_norm")) and not types(row)[3], {MOVED}),
-    ("both statistics are read, in their own types, and the mask of wanted gradients counts",
-     lambda row: row["name"].endswith("batch_norm_backward"), {MOVED, "param: output_mask"}),
-    ("the libraries' backward pass is that of training",
-     lambda row: row["name"] == "aten::miopen_batch_norm_backward", {FLOPS, MOVED, "param: is_training"}),
-    ("channels are those of the source, not per group", lambda row: row["name"] == "aten::native_group_norm_backward",
-     {"param: num_channels"}),
-    ("the inverse deviation is read", lambda row: row["name"] == "aten::_fused_rms_norm_backward", {MOVED}),
-]  # fmt: skip
 
 
 BATCH = (X, WEIGHT, WEIGHT, RUNNING, RUNNING)
@@ -127,7 +96,7 @@ def test_formulas_without_a_trace() -> None:
 test_costs_computed_by_hand = FAMILY.known(
     [(*one, "vector_fp32" if one[1][0] == X else "vector_bf16") for one in KNOWN]
 )
-test_the_rows_of_the_reference_tables = FAMILY.reference_rows("Normalization", "RMSNorm_fwd", departures=DEPARTURES)
+test_the_rows_of_the_reference_tables = FAMILY.reference_rows("RMSNorm_fwd")
 test_more_work_costs_more = FAMILY.growing(KNOWN, B, T, H)
 test_whatever_the_arguments = FAMILY.hostile(KNOWN)
 test_an_expanded_dimension_counts_once = FAMILY.expanded_once(

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus import GOLDENS, needs_goldens
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, Figure, Source, architecture
 from tracelens_graph.perf.roofs import Roof, roof_table, roofline, traffic_us
@@ -144,49 +138,6 @@ def test_table_says_at_which_rate_work_runs_and_what_is_open() -> None:
 
 
 # -- what TraceLens computes
-
-
-def rows_of_the_reference() -> list[tuple[str, dict[str, str], str]]:
-    """Rows of all tables that have a roofline: where they stand, themselves, the suffix of their columns."""
-    csv.field_size_limit(sys.maxsize)
-    found = []
-    for path in sorted((GOLDENS / "full").rglob("*.csv")) if GOLDENS else []:
-        with path.open(newline="") as file:
-            for number, row in enumerate(csv.DictReader(file)):
-                if "Roofline Time (µs)_first" in row:
-                    suffix = "_first" if "GFLOPS_first" in row else ""
-                    found.append((f"{path.parent.name}/{path.name}:{number}", row, suffix))
-    return found
-
-
-def cost_of(row: dict[str, str], suffix: str) -> Cost | None:
-    flops, moved = row[f"GFLOPS{suffix}"], row[f"Data Moved (MB){suffix}"]
-    unit, _, precision = row["Compute Spec"].partition("_")
-    if not flops:
-        return None
-    size = round(float(moved) * 2**20) if moved else None
-    return Cost(round(float(flops) * 1e9), size, "matrix" if unit == "matrix" else "vector", precision)
-
-
-@needs_goldens
-def test_roofs_are_those_of_tracelens(tmp_path: Path) -> None:
-    path = tmp_path / "MI300X.json"
-    path.write_text(json.dumps(TRACELENS_MI300X))
-    mi300x = architecture(path)
-    compared = 0
-    for where, row, suffix in rows_of_the_reference():
-        cost = cost_of(row, suffix)
-        if not row["Roofline Time (µs)_first"]:
-            assert cost is None or isinstance(roofline(cost, mi300x), str), where
-            continue
-        assert cost is not None
-        roof = roof_of(cost, mi300x)
-        assert roof.time_us == pytest.approx(float(row["Roofline Time (µs)_first"]), rel=1e-9), where
-        assert roof.bound == row[f"Roofline Bound{suffix}"], where
-        if kernel_us := float(row["Kernel Time (µs)_min"]):
-            assert roof.percent(kernel_us) == pytest.approx(float(row["Pct Roofline_max"]), rel=1e-9), where
-        compared += 1
-    assert compared > 400
 
 
 def test_what_moves_data_alone_takes_bytes_by_bandwidth() -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import csv
-import json
-import math
-import sys
 from functools import partial
 
 import pytest
 from growth import assert_growth, calls
 from hypothesis import given
 from hypothesis import strategies as st
-from op_costs import BF16, FP32, Argument, Row, call, check_no_less
+from op_costs import BF16, FP32, Argument, call, check_no_less
 
-from corpus import GOLDENS, cases, needs_goldens
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.triton import FLOPS, compiled, fused_operations, triton_model
@@ -101,38 +95,6 @@ def test_the_range_of_bytes_is_that_without_and_with_a_change_in_place() -> None
 def test_formula_without_a_trace() -> None:
     cost = compiled(("add", "exp"), [Tensor((8,), "bf16")] * 3, 8)
     assert (cost.flops, cost.bytes, cost.bytes_range) == (40, 48, (48, 64))
-
-
-def golden_rows() -> list[object]:
-    """Rows of compiled kernels in the tables of all operations."""
-    csv.field_size_limit(sys.maxsize)
-    rows = {}
-    for path in sorted(GOLDENS.rglob("unified_perf_summary.csv")) if GOLDENS else []:
-        with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                if row["name"].startswith("triton_") and row["GFLOPS"]:
-                    rows[row["name"], row["Input Dims"]] = row
-    return cases(((f"{name}-{i}", row) for i, ((name, _), row) in enumerate(rows.items())), needs=needs_goldens)
-
-
-@pytest.mark.parametrize("row", golden_rows())
-def test_the_rows_of_the_reference_tables(row: Row) -> None:
-    parts = (ast.literal_eval(row[part]) for part in ("Input Dims", "Input type", "Input Strides", "Concrete Inputs"))
-    model = triton_model(row["name"])
-    assert model is not None
-    cost = model.estimate(Arguments(*map(json.dumps, parts)), CallContext())
-    assert cost.bytes is not None
-    assert cost.compute_spec == row["Compute Spec"].replace("bfloat16", "bf16") or "float'" in row["Input type"]
-    # Comparisons by >= and <= are counted there as nothing, those by > and < as one.
-    compares = any(f"_{name}_" in row["name"] for name in ("ge", "le"))
-    assert math.isclose(cost.flops / 1e9, float(row["GFLOPS"])) != compares
-    # There, fp32 and integers have no bytes, and what only moves data is written twice.
-    types = ast.literal_eval(row["Input type"])
-    if {"float", "int", "long int", "bool"}.isdisjoint(types) and cost.flops:
-        assert math.isclose(cost.bytes / 2**20, float(row["Data Moved (MB)"]))
-        assert dict(cost.params) == ast.literal_eval(row["perf_params"])
-    else:
-        assert not math.isclose(cost.bytes / 2**20, float(row["Data Moved (MB)"]))
 
 
 @given(st.lists(st.sampled_from(sorted(FLOPS)), min_size=1, max_size=8))

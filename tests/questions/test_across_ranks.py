@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from handmade import span
 from lockstep import PRODUCT, call, gpu, trace
 from made_jobs import SimulatedJob, simulated_job
-from placed_traces import dlrm, marked, on_host, placed, ranks_of, simulated
+from placed_traces import dlrm, on_host, placed, ranks_of, simulated
 from same_tables import Ask, assert_same
 
 from corpus import CORPUS, needs_corpus
@@ -88,36 +86,6 @@ def test_eight_real_ranks_end_together() -> None:
     assert rows[0]["start_skew_us"] == max(row["start_skew_us"] for row in rows) == 7624.0
     late = QUESTIONS["rank_balance"](dlrm(), late_first=True).records()[0]
     assert (late["rank"], late["times_last"], late["times_first"]) == (7, 5, 0)
-
-
-def test_made_up_ranks_are_as_in_the_reference_tables(goldens: Path) -> None:
-    folder = goldens / "multirank-synthetic4"
-    ranks = [placed(marked(folder / "synthetic4" / f"rank{n}_trace.json"), "four", f"rank{n}") for n in range(4)]
-    rows = {}
-    for row in QUESTIONS["rank_collectives"](ranks, top=1000).records():
-        _, group, _, place = row["key"].split(":")
-        rows[f"{group}_{place.removeprefix('#')}"] = row
-    reference = _csv(folder / "synthetic4_report" / "nccl_implicit_sync.csv")
-    assert len(reference) == 36
-    for wanted in reference:
-        row = rows[wanted["collective_id"]]
-        assert row["kind"] == wanted["Collective name"]
-        assert row["shortest_us"] == pytest.approx(float(wanted["comm_latency"]))
-        assert row["start_skew_us"] == pytest.approx(float(wanted["skew in start time"]))
-        assert row["end_skew_us"] == pytest.approx(float(wanted["skew in end time"]))
-        assert row["wait_us"] / 4 == pytest.approx(float(wanted["avg_wait_time"]))
-    kinds = sorted({wanted["Collective name"] for wanted in reference})
-    by_kind = [QUESTIONS["rank_balance"](ranks, kind=kind).records() for kind in kinds]
-    for wanted in _csv(folder / "synthetic4_report" / "straggler_summary.csv"):
-        mine = [row for rows in by_kind for row in rows if row["rank"] == int(wanted["rank"])]
-        assert sum(row["times_among_last"] for row in mine) == int(wanted["times_arrived_last"])
-        assert sum(row["times_first"] for row in mine) == int(wanted["times_arrived_first"])
-        assert 1e3 * sum(row["wait_ms"] for row in mine) == pytest.approx(float(wanted["total_wait_time_us"]), abs=0.06)
-
-
-def _csv(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_kernels_that_neither_overlap_nor_end_together_are_left_out_and_counted() -> None:
