@@ -13,9 +13,6 @@ from typing import Any
 
 from tracelens_graph.errors import ExecutionTraceError, NotATraceError
 
-HEAD = 65536
-"""Bytes that are enough to tell."""
-
 _RECORD = "record one with torch.profiler and export_chrome_trace"
 _EXPORTED = f"tracelens-graph reads PyTorch's own traces: {_RECORD}"
 _JAX_TOO = f"tracelens-graph reads profiles of JAX (*.xplane.pb) and PyTorch's own traces: {_RECORD}"
@@ -125,7 +122,7 @@ def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str | None:
     """What a file is that does not begin as JSON does; None for a trace whose first bytes are damaged.
 
     Args:
-        head: its first bytes, at best `HEAD` of them.
+        head: its first bytes, at best `sources.HEAD` of them.
         name: its name.
         unpacked: whether the bytes are what a compressed file of that name holds.
     """
@@ -183,7 +180,7 @@ def is_execution_trace(head: bytes) -> bool:
 
 
 def _keys(head: bytes) -> set[bytes]:
-    return set(re.findall(rb'"([\w-]+)"\s*:', head[: 4 * HEAD]))
+    return set(re.findall(rb'"([\w-]+)"\s*:', head[: 4 * 65536]))
 
 
 def what_json_is(head: bytes, whole: bool) -> str | None:

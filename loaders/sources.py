@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from tracelens_graph.errors import ChangedTraceError, MissingExtraError, NotATraceError, TraceError, XplaneError
-from tracelens_graph.loaders.damaged_gzip import CHECKSUM, GZIP_MAGIC, salvage
-from tracelens_graph.loaders.foreign import HEAD, IS_XPLANE, is_utf_16, what_is
 from tracelens_graph.output.markers import GRAPH_MAGIC
 
+HEAD = 65536
+"""Bytes that are enough to say what a file is."""
+_GZIP = b"\x1f\x8b"
 _ZSTD, _ZIP = b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
 _BOM = b"\xef\xbb\xbf"
 _DESCRIPTORS = "/proc/self/fd"
@@ -81,7 +82,9 @@ class Source:
     @property
     def packing_fault(self) -> str:
         """What is wrong with a compressed file, to be said behind what is wrong with its content; known once read."""
-        if CHECKSUM in self.faults:
+        from tracelens_graph.loaders.damaged_gzip import CHECKSUM
+
+        if self.faults and CHECKSUM in self.faults:
             return "; the compressed file is damaged: copy or record it again"
         return "; the compressed file is cut short: copy or record it again" if self.cut_short else ""
 
@@ -312,7 +315,7 @@ def _compact_json(parsed: Any) -> bytes:
 def _packing(head: bytes, name: str) -> str:
     if head.startswith(GRAPH_MAGIC):
         return "graph"
-    for magic, packing in ((GZIP_MAGIC, "gzip"), (_ZSTD, "zstd"), (_ZIP, "zip")):
+    for magic, packing in ((_GZIP, "gzip"), (_ZSTD, "zstd"), (_ZIP, "zip")):
         if head.startswith(magic):
             return packing
     with suppress(XplaneError):
@@ -333,8 +336,10 @@ def check_is_json(head: bytes, name: str, *, unpacked: bool = False) -> None:
     if not head:
         raise NotATraceError(f"{name}: is empty, not a trace")
     text = head.removeprefix(_BOM).lstrip()
-    if text[:1] in (b"{", b"[") and not is_utf_16(head):
+    if text[:1] in (b"{", b"[") and text[1:2] != b"\0":  # which is UTF-16
         return
+    from tracelens_graph.loaders.foreign import IS_XPLANE, what_is
+
     if found := what_is(head, name, unpacked=unpacked):
         raise (XplaneError if found is IS_XPLANE else NotATraceError)(f"{name}: {found}")
 
@@ -421,6 +426,8 @@ class _GzipStream(io.RawIOBase, BinaryIO):
     def _restart(self) -> BinaryIO:
         """Whatever follows the present position, as far as it can be had."""
         import tempfile
+
+        from tracelens_graph.loaders.damaged_gzip import salvage
 
         self._raw.seek(0)
         out: Any = tempfile.TemporaryFile()  # noqa: SIM115

@@ -23,11 +23,10 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 
 from tracelens_graph.errors import TraceError
-from tracelens_graph.loaders.foreign import HEAD, not_a_trace, shows_trace, what_json_is
 from tracelens_graph.loaders.kineto.events import KEPT_METADATA
-from tracelens_graph.loaders.kineto.limits import LARGEST_EVENT, LARGEST_OBJECT
+from tracelens_graph.loaders.kineto.structure import LARGEST_EVENT, LARGEST_OBJECT
 from tracelens_graph.loaders.kineto.structure import Members, Structure
-from tracelens_graph.loaders.sources import check_is_json
+from tracelens_graph.loaders.sources import HEAD, check_is_json
 
 BLOCK = 256 * 1024
 _HEAD_TRIES = 8
@@ -71,11 +70,18 @@ class Layout:
         return re.compile(rb'"%s"\s*:\s*\[' % self.key.encode())
 
 
+def _what_json_is(head: bytes, is_whole: bool) -> str | None:
+    """As `foreign.what_json_is`, which is imported where a file has no list of events."""
+    from tracelens_graph.loaders.foreign import what_json_is
+
+    return what_json_is(head, is_whole)
+
+
 EVENTS = Layout(
     "traceEvents",
     re.compile(rb'\}\s*,\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:'),
     frozenset((*KEPT_METADATA, "metadata")),
-    what_json_is,
+    _what_json_is,
 )
 
 
@@ -137,9 +143,12 @@ class Walker:
         if self._base < 0 or first:
             check_is_json(first, self.name, unpacked=True)
         text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
-        if not _SOUND_BEGIN.match(text) and shows_trace(text):
-            self._read_damaged_head(first)
-            return
+        if not _SOUND_BEGIN.match(text):
+            from tracelens_graph.loaders.foreign import shows_trace
+
+            if shows_trace(text):
+                self._read_damaged_head(first)
+                return
         if text[:1] == b"[":
             self.bare = True
             self._consume(first.index(b"[") + 1)
@@ -163,6 +172,8 @@ class Walker:
             searched = len(head)
             found = None if searched > 2 * BLOCK and not self._eof else self._layout.found(head, self._eof)
             if found and (tries < _HEAD_TRIES):
+                from tracelens_graph.loaders.foreign import not_a_trace
+
                 raise not_a_trace(self.name, found, head)
             if self._eof or tries == _HEAD_TRIES or searched > LARGEST_OBJECT:
                 break
@@ -219,6 +230,8 @@ class Walker:
             self._begin = self._end
             if not self._fill():
                 found = self._layout.found(first, True)
+                from tracelens_graph.loaders.foreign import not_a_trace
+
                 raise not_a_trace(self.name, found or f"holds no list `{self._layout.key}`", first)
 
     def skip_to(self, target: int) -> int:

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -22,8 +22,7 @@ from tracelens_graph.graph.flows import FlowEnds
 from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, OTHER_ACCELERATORS, Family
 from tracelens_graph.loaders.kineto.host_collectives import arguments, is_host_collective
-from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
-from tracelens_graph.loaders.kineto.losses import LostTime
+from tracelens_graph.loaders.kineto.structure import LARGEST_OBJECT, check_utf8
 from tracelens_graph.loaders.kineto.records import CollectiveEvent, Head, records
 from tracelens_graph.loaders.kineto.times import (
     EARLIEST_NS,
@@ -38,6 +37,9 @@ from tracelens_graph.loaders.kineto.times import (
 from tracelens_graph.schema import Flag
 from tracelens_graph.schema.categories import KINDS_BY_NAME
 from tracelens_graph.utils.arrays import Codes, Numbering, Rows
+
+if TYPE_CHECKING:
+    from tracelens_graph.loaders.kineto.losses import LostTime
 
 _RAW_LIST = msgspec.json.Decoder(list[Raw])
 _ANY = msgspec.json.Decoder()

@@ -22,7 +22,6 @@ from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.flows import Flows
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import FAR_TIME, TraceInfo
-from tracelens_graph.loaders.foreign import what_chrome_trace_is
 from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.kineto.collect import Collected, Collector
@@ -83,6 +82,8 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
     context = context_of(out.metadata_events)
     if not out.columns and _is_foreign(keys, out):
         names = [name for _, name, _ in context["processes"]]
+        from tracelens_graph.loaders.foreign import what_chrome_trace_is
+
         raise NotATraceError(f"{source.name}: {what_chrome_trace_is(keys, names, _unknown_categories(out))}")
     left_out = dict(out.left_out)
     if out.launch_flows:

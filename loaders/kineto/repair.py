@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
+from tracelens_graph.loaders.kineto.structure import LARGEST_OBJECT, check_utf8
 from tracelens_graph.loaders.kineto.losses import LostTime, joined, remains, written_over
 from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN, EVENT_KEYS, QUOTED, TAIL_KEY, Reader, Reading
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
+from tracelens_graph.loaders.kineto.structure import LARGEST_OBJECT, check_utf8
 
 EVENT_KEYS = frozenset(
     (

@@ -1,18 +1,27 @@
 """Where the brackets, commas and colons of a JSON text are, told while it passes by in pieces.
 
 Nothing of the text is held but what is asked for, and depth costs nothing: this serves the parts of a file that are too
-large or too deep for a decoder, the keys beside the event list above all.
+large or too deep for a decoder, the keys beside the event list above all. How much of a trace is held at one time,
+whatever the trace says, stands here, too: objects made of JSON take up to 30 times the room of its text, and mending
+takes more, so both are done to short texts only. Long ones are read through their own text.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT
+LARGEST_EVENT = 64 * 1024 * 1024
+"""Bytes of one event, or of what stands between two events; what is larger is lost."""
+
+LARGEST_OBJECT = 4 * 1024 * 1024
+"""Bytes of JSON that are made into objects or mended. A larger event is kept if nothing is wrong with it."""
+
+_PIECE = 1 << 20
 
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _QUOTE, _OPEN, _CLOSE, _OTHER = 1, 2, 3, 4
@@ -22,6 +31,17 @@ for _kind, _characters in ((_QUOTE, b'"'), (_OPEN, b"{["), (_CLOSE, b"}]"), (_OT
 
 _LONGEST_NAME = 256
 _MOST_NAMES = 4096
+
+
+def check_utf8(text: bytes | memoryview) -> None:
+    """Raise UnicodeDecodeError where a text is no UTF-8, without making a string four times its size of it."""
+    if len(text) <= _PIECE:
+        str(text, "utf-8")
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for begin in range(0, len(text), _PIECE):
+        decoder.decode(text[begin : begin + _PIECE])
+    decoder.decode(b"", final=True)
 
 
 class Structure:

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from tracelens_graph.reports import progress
-from tracelens_graph.reports.progress import progress_on_terminal
+from tracelens_graph.reports.terminal import progress_on_terminal
 
 
 class Terminal(io.StringIO):

@@ -93,7 +93,7 @@ def cut(
 
 
 def _write_piece(cut: tuple[Core, Piece], file: BinaryIO) -> str:
-    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.stores.cut import write_piece
 
     core, piece = cut
@@ -141,7 +141,7 @@ def _around_collective(asked: tuple[Sequence[str], str, int]) -> Content:
 def _write_ranks(
     traces: TraceSet, meetings: Meetings, number: int, pieces: dict[int, RankPiece], file: BinaryIO
 ) -> str:
-    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.stores.ranks_cut import write_ranks
 
     epoch = traces[0].clock_ns or 0

@@ -48,7 +48,7 @@ def save(
 
 def save_graphs(core: Core, outputs: Outputs) -> None:
     """Save a graph to the files that are asked for."""
-    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.stores.graph_file import write_graph
 
     for path, _ in outputs.files:
@@ -178,7 +178,7 @@ def _write_tracks(core: Core, others: Others | None, file: BinaryIO) -> tuple[st
     """
     from tracelens_graph.graph.window import whole_window
     from tracelens_graph.output.markers import GENERATOR
-    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.reports.tracks import track_entries, tracks
     from tracelens_graph.stores.cut import entries, origin_ns, whole, write_entries
 
@@ -223,7 +223,7 @@ def _write_one(traces: TraceSet, job: JobTracks, place: int, file: BinaryIO) -> 
 
 
 def _write_all(traces: TraceSet, meetings: Meetings, job: JobTracks, file: BinaryIO) -> str:
-    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.stores.cut import whole
     from tracelens_graph.stores.ranks_cut import RankPiece, write_ranks
 

@@ -40,7 +40,7 @@ def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequen
         raise typer.BadParameter(f"--verify takes one folder, not {len(folders)}")
     from tracelens_graph.cli.replay_screens import print_failures
     from tracelens_graph.replay.verify.verify import verify
-    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import progress_on_terminal
 
     extension = extension_of(list(extensions))
     replayers = list(extension.replayers.values()) if extension else []

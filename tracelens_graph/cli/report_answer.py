@@ -130,9 +130,11 @@ class Answer:
 
     def judged(self, conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
         """What is to be said of conditions, and which are met."""
+        if not conditions:
+            return [], []
         from tracelens_graph.cli import gate
 
-        return (gate.remarks(conditions, self.tables), gate.check(conditions, self.tables)) if conditions else ([], [])
+        return gate.remarks(conditions, self.tables), gate.check(conditions, self.tables)
 
 
 def answer_of(core: Core, trace: str, asked: Asked, processes: int | None = None) -> Answer:
@@ -399,10 +401,11 @@ class Theirs(Report):
 
     def judged(self, conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
         """What is to be said of conditions, which are on our tables, and which are met."""
+        if not conditions:
+            return [], []
         from tracelens_graph.cli import gate
 
-        every = self._every
-        return (gate.remarks(conditions, every), gate.check(conditions, every)) if conditions else ([], [])
+        return gate.remarks(conditions, self._every), gate.check(conditions, self._every)
 
 
 _OF_EVERY_PROFILE = ("linked_only", "models", "histogram_bins", "arch", "extension")

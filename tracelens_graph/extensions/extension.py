@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
+from importlib import import_module
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -20,20 +21,25 @@ import numpy as np
 
 from tracelens_graph.categories import ops
 from tracelens_graph.errors import ExtensionError
-from tracelens_graph.extensions.replayer import Replayer
-from tracelens_graph.extensions.user_code import guarded
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, whole_window, window_of
-from tracelens_graph.perf.cost import Cost
-from tracelens_graph.perf.model import OpModel, TimeModel
-from tracelens_graph.perf.registry import MODELS, sheets
 from tracelens_graph.registry import REPORT
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tracelens_graph.categories.kernels import KernelRule, KernelRules
+    from tracelens_graph.extensions.replayer import Replayer
+    from tracelens_graph.perf.model import OpModel, TimeModel
     from tracelens_graph.tables.table import Table
+
+_KINDS = {
+    "models": ("tracelens_graph.perf.model", "OpModel"),
+    "time_models": ("tracelens_graph.perf.model", "TimeModel"),
+    "replayers": ("tracelens_graph.extensions.replayer", "Replayer"),
+}
+"""Attribute -> module and name of what it holds; imported where something is held, as most reports need none."""
+_OF_FUNCTIONS = ("models", "tables", "table_sets", "postprocess", "time_models")
 
 TableMaker = Callable[[Window], "Table | pd.DataFrame"]
 TableSetMaker = Callable[[Window], "Mapping[str, Table | pd.DataFrame]"]
@@ -77,9 +83,8 @@ class Extension:
 
     def __post_init__(self) -> None:
         self._check("op_rules", (self.op_rules,), ops.OpRules)
-        self._check("models", self.models, OpModel)
-        self._check("time_models", self.time_models, TimeModel)
-        self._check("replayers", self.replayers, Replayer)
+        for what, home in _KINDS.items():
+            self._check(what, getattr(self, what), home)
         self._check("tables", self.tables)
         self._check("table_sets", self.table_sets)
         self._check("postprocess", () if self.postprocess is None else (self.postprocess,))
@@ -89,8 +94,9 @@ class Extension:
             if op != replayer.op:
                 raise ExtensionError(f"{self.name}: the replayer of {op} has the schema of {replayer.op}")
         self._check_kernel_rules()
-        for attribute, value in self._guarded(None).items():
-            object.__setattr__(self, attribute, value)
+        if any(getattr(self, what) for what in _OF_FUNCTIONS):
+            for attribute, value in self._guarded(None).items():
+                object.__setattr__(self, attribute, value)
 
     def guarded(self, file: str) -> Extension:
         """The extension with errors of its functions told as those of a file."""
@@ -98,6 +104,9 @@ class Extension:
 
     def _guarded(self, file: str | None) -> dict[str, Any]:
         """The attributes that hold functions; each function raises nothing but errors that say where."""
+        from tracelens_graph.extensions.user_code import guarded
+        from tracelens_graph.perf.cost import Cost
+
         guard = partial(guarded, name=self.name, file=file)
 
         def model(one: OpModel) -> OpModel:
@@ -112,10 +121,11 @@ class Extension:
             "time_models": tuple(replace(one, time_us=guard(one.time_us)) for one in self.time_models),
         }
 
-    def _check(self, what: str, given: Any, kind: type | None = None) -> None:
+    def _check(self, what: str, given: Any, home: type | tuple[str, str] | None = None) -> None:
         """Check that there are objects of a kind, or functions, and nothing else."""
         if not isinstance(given, Iterable):
             raise ExtensionError(f"{self.name}: {what} is of type {type(given).__name__}")
+        kind = getattr(import_module(home[0]), home[1]) if isinstance(home, tuple) and given else home
         for one in given.values() if isinstance(given, Mapping) else given:
             if not (isinstance(one, kind) if kind else callable(one)):
                 wanted = kind.__name__ if kind else "function"
@@ -140,6 +150,8 @@ class Extension:
         Raises:
             ExtensionError: the name is taken.
         """
+        from tracelens_graph.perf.registry import sheets
+
         if table in REPORT or table in sheets():
             raise ExtensionError(f"{self.name}: {table} is the name of a built-in table; choose another")
 
@@ -165,12 +177,16 @@ class Extension:
     @cached_property
     def all_models(self) -> Mapping[str, OpModel]:
         """All performance models by the names of their ops."""
+        from tracelens_graph.perf.registry import MODELS
+
         behind = MODELS if self.registry is None else self.registry
         return _Behind(self.models, behind) if self.models else behind
 
     @property
     def table_names(self) -> list[str]:
         """Names of the tables that a report can have beside the built-in ones, as far as they are known before."""
+        from tracelens_graph.perf.registry import sheets
+
         own = {sheet for model in self.models.values() for sheet in model.sheets}
         return [*self.tables, *sorted(own - set(sheets()))]
 
@@ -225,7 +241,7 @@ def extension_of(w: Window) -> Extension:
     return w.extension
 
 
-class _Behind(Mapping[str, OpModel]):
+class _Behind(Mapping[str, "OpModel"]):
     """Two registries, the second asked where the first knows nothing; neither is gone through before it has to be."""
 
     def __init__(self, first: Mapping[str, OpModel], second: Mapping[str, OpModel]) -> None:

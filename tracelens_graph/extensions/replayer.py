@@ -9,9 +9,6 @@ from typing import Any
 
 from tracelens_graph.errors import ExtensionError
 
-NAMESPACES = ("aten::", "prims::")
-"""How names of operations begin whose schemas are known without a replayer."""
-
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _SCHEMA = re.compile(r"([A-Za-z_]\w*(?:::[A-Za-z_]\w*)+)(?:\.\w+)?\(.*\) *-> *\S.*", re.ASCII | re.DOTALL)
 _OPTION = re.compile(r"[a-z_]+")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, Self, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, TypeVarTuple
 
 import numpy as np
 
@@ -23,9 +23,11 @@ from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.flows import Flow
 from tracelens_graph.graph.identity import content_id
 from tracelens_graph.graph.info import TraceInfo
-from tracelens_graph.graph.programs import CompiledPrograms
 from tracelens_graph.schema import GPU_KINDS
 from tracelens_graph.utils.arrays import Ns, Rows
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.programs import CompiledPrograms
 
 _Result = TypeVar("_Result")
 _Key = TypeVarTuple("_Key")

@@ -10,13 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from hashlib import blake2b
 from io import BufferedReader
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracelens_graph.graph.columns import Columns
-from tracelens_graph.graph.programs import CompiledPrograms
 from tracelens_graph.schema import STORED
+
+if TYPE_CHECKING:
+    from tracelens_graph.graph.programs import CompiledPrograms
 
 _BLOCK = 1 << 20
 _DIGEST_BYTES = 16

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.errors import ExecutionTraceError, LinkError, NotATraceError, XplaneError
-from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph
-from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE
 from tracelens_graph.loaders.sources import Source, open_source
+
+if TYPE_CHECKING:
+    from tracelens_graph.execution.trace import ExecutionTrace
 
 
 def load_core(
@@ -75,6 +76,8 @@ def load_profile(
         except XplaneError:
             return _xplane(opened, progress)
         if not len(core.columns) and _has_nodes(opened):
+            from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE
+
             raise ExecutionTraceError(f"{opened.name}: {IS_EXECUTION_TRACE}")
         return core
 

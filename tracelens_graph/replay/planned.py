@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.errors import CannotReplay
 from tracelens_graph.extensions.extension import extension_of
-from tracelens_graph.extensions.replayer import NAMESPACES
+from tracelens_graph.frameworks import NAMESPACES
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.perf.roofs import Roof, roofline, traffic_us
 from tracelens_graph.replay.calls import Surroundings, gpu_below

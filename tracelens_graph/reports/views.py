@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.graph.core import Core
 from tracelens_graph.registry import HOMES, schema_of
 from tracelens_graph.tables.column import Column, Role, headings, instance_column
@@ -168,6 +167,8 @@ def sort(table: Table, column: str) -> Table:
 
 def _kernel(name: str) -> str:
     """A kernel's name without templates and parameters; of a generic one with the function that it applies."""
+    from tracelens_graph.categories.kernel_names import properties
+
     functor = properties(name).get("functor")
     return f"{short_name(name)} [{functor}]" if functor else short_name(name)
 

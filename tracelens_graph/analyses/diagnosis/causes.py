@@ -14,7 +14,6 @@ from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
 from tracelens_graph.analyses.idle.idle import Cause, culprit
-from tracelens_graph.analyses.ranks.sizes import Messages, rule_of
 from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.collectives import collectives_of
@@ -222,10 +221,15 @@ def _bus_bandwidth(w: Window) -> tuple[float, int]:
     Time spent waiting for late ranks is part of it. Broadcasts, reductions to one rank and transfers between two do
     not count.
     """
+    every = collectives_of(w.core).nodes
+    if not every:
+        return 0.0, 0
+    from tracelens_graph.analyses.ranks.sizes import Messages, rule_of
+
     inside = set(w.core.columns.uid[w.gpu_rows].tolist()) if w.title else None
     nodes = [
         one
-        for one in collectives_of(w.core).nodes
+        for one in every
         if (rule := rule_of(one.kind))
         and rule.all_ranks
         and not one.on_host

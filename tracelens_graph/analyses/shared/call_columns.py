@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked, text_codes
-from tracelens_graph.execution.sides import Argument
 from tracelens_graph.graph.arguments import ARGUMENTS, INSTRUCTION, argset_text
 from tracelens_graph.graph.core import Core
+
+if TYPE_CHECKING:
+    from tracelens_graph.execution.sides import Argument
 
 
 def thread_labels(core: Core) -> tuple[list[tuple[str, str, str]], np.ndarray]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
@@ -166,6 +165,10 @@ def _holes(busy: tuple[np.ndarray, np.ndarray], first: int, last: int) -> np.nda
 
 def lost_notes(w: Window) -> list[str]:
     """One line on executions of JAX's programs whose GPU events the profiler lost; none where it lost none."""
+    if not w.framework.compiles_programs:
+        return []
+    from tracelens_graph.analyses.ops.programs import recorded_executions
+
     lost = recorded_executions(w).told
     return [f"{lost}: time without any need not be idle time"] if lost else []
 

@@ -57,7 +57,7 @@ def pull(
     Example: tracelens-graph db pull llama-70b/rank0 -o rank0.tlg
     """
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
     with (
@@ -83,7 +83,7 @@ def drop(
     """
     from tracelens_graph.db.catalog import meant
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
     with Graphs(connection()) as graphs:
@@ -167,7 +167,7 @@ def demo() -> None:
     from tracelens_graph.db.query import named
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.loading.one import load_core
-    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.simulate import simulate, write
 
     with Graphs(connection()) as graphs, TemporaryDirectory() as folder:

@@ -84,7 +84,7 @@ def push(
     Example: tracelens-graph db push traces/ --run llama-70b --only gpu,Op --min-gpu-time 5us
     """
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
@@ -105,7 +105,7 @@ def push(
 
 def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
     """Match the collectives of a run and follow its paths, if all of its ranks were pushed, and say what was done."""
-    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable
 
     of_run = {trace["id"] for trace in graphs.traces() if trace["run"] == run}
@@ -156,7 +156,7 @@ def push_diff(
     from tracelens_graph.analyses.alignment.difference import diff
     from tracelens_graph.analyses.alignment.steps import median_steps
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable
 
     paths = [str(first), str(second)]
@@ -196,7 +196,7 @@ def export(
     Example: tracelens-graph db export import/ traces/ --run llama-70b
     """
     from tracelens_graph.db.bulk import README, BulkExport
-    from tracelens_graph.reports.progress import progress_on_terminal
+    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
