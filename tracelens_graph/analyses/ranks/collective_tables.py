@@ -11,7 +11,6 @@ import numpy as np
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.matched_collectives import Meetings
-from tracelens_graph.analyses.ranks.rank_collectives import read_together
 from tracelens_graph.analyses.shared.grouping import first_rows
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import TraceSet
@@ -324,9 +323,9 @@ def answered(traces: TraceSet, run: str | None, what: str, table_of: Callable[[F
         what: what the table is of, for its title.
         table_of: makes the table of what their collectives cost.
     """
-    ranks = traces.of_run(run)
+    ranks = traces.of_run(run).by_rank()
     title = ranks.titled(f"{what} of {ranks[0].run}" if ranks[0].run else what)
-    return replace(table_of(Figures(Meetings(read_together(ranks)))), title=title)
+    return replace(table_of(Figures(Meetings(ranks))), title=title)
 
 
 def of_kind(figures: Figures, kind: str | None) -> Codes:

@@ -17,8 +17,9 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.analyses.ranks.sizes import Messages, bus_factors, gb_per_s
+from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import kind_of
-from tracelens_graph.graph.intervals import length_before, merge
+from tracelens_graph.graph.intervals import length_before, merge, union
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import peak_bus_bandwidth
 
@@ -145,13 +146,18 @@ class Figures:
     @cached_property
     def computing_ns(self) -> np.ndarray:
         """For each part how long its rank computed meanwhile."""
-        return self._computing(self.meetings.parts.start_ns, self.meetings.parts.end_ns)
+        m = self.meetings
+        found = np.zeros(len(m.parts), np.int64)
+        for trace, here in positions_by(m.trace):
+            begun, done = (times[here] for times in (m.parts.own_start_ns, m.parts.own_end_ns))
+            computing = m.attendances[trace].gpu.computing
+            found[here] = length_before(computing, done) - length_before(computing, begun)
+        return found
 
     def exposed_wait_ns(self, trace: int, parts: np.ndarray) -> int:
         """How long a rank waited in some of its parts while it did not compute; what overlaps counts once."""
-        m = self.meetings
-        start = m.parts.start_ns[parts] - m.parts.shift_ns[trace]
-        return self.exposed_ns(trace, start, start + m.wait_ns[parts])
+        start = self.meetings.parts.own_start_ns[parts]
+        return self.exposed_ns(trace, start, start + self.meetings.wait_ns[parts])
 
     def bubble_ns(self, trace: int) -> int | None:
         """How long a pipeline stage did nothing: of its steps what is left beside computing, collectives and transfers.
@@ -164,10 +170,8 @@ class Figures:
         sends = m.parts.is_transfer[parts]
         if not sends.any() or not rank.has_gpu_work:
             return None
-        start, end = (times[parts] - m.parts.shift_ns[trace] for times in (m.parts.start_ns, m.parts.end_ns))
-        begun = start + np.where(sends, m.wait_ns[parts], 0)
-        computing = rank.gpu.computing
-        working = merge(np.concatenate((computing[0], begun)), np.concatenate((computing[1], end)))
+        begun = m.parts.own_start_ns[parts] + np.where(sends, m.wait_ns[parts], 0)
+        working = union(rank.gpu.computing, merge(begun, m.parts.own_end_ns[parts]))
         measured = np.array(rank.measured_ns)
         return int(measured[1] - measured[0] - np.diff(length_before(working, measured))[0])
 
@@ -184,19 +188,6 @@ class Figures:
         computing = self.meetings.attendances[trace].gpu.computing
         start, end = merge(start_ns, end_ns)
         return int((end - start - length_before(computing, end) + length_before(computing, start)).sum())
-
-    def _computing(self, start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
-        m = self.meetings
-        found = np.zeros(len(m.parts), np.int64)
-        for trace, rank in enumerate(m.attendances):
-            here = np.flatnonzero(m.trace == trace)
-            own = m.parts.shift_ns[trace]
-            computing = rank.gpu.computing
-            if len(here) and len(computing[0]):
-                found[here] = length_before(computing, end_ns[here] - own) - length_before(
-                    computing, start_ns[here] - own
-                )
-        return found
 
     @cached_property
     def step(self) -> list[int | None]:

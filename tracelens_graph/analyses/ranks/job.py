@@ -10,7 +10,7 @@ from tracelens_graph.analyses.ranks.collective_tables import collectives_table, 
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.analyses.ranks.rank_collectives import Attendance
-from tracelens_graph.analyses.ranks.rank_tables import StepTimes, balance_table, rank_steps
+from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
 from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness, why_late
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
@@ -50,7 +50,6 @@ class Job:
         self._whole = None if whole is None else whole.with_graphs(lambda core: core)
         self.meetings = Meetings(ranks, correct)
         self.figures = Figures(self.meetings, architecture)
-        self.step_times = StepTimes(self.figures)
 
     @cached_property
     def lateness(self) -> Lateness | None:
@@ -95,7 +94,7 @@ class Job:
                 "late_arrivals": lambda: self._late_arrivals(whole),
             }
         return {
-            "rank_times": self.step_times.table,
+            "rank_times": lambda: times_table(self.figures),
             "rank_balance": lambda: balance_table(self.figures),
             "collective_kinds": lambda: kinds_table(self.figures),
             "rank_collectives": lambda: collectives_table(self.figures),

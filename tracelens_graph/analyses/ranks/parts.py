@@ -12,6 +12,7 @@ import numpy as np
 from tracelens_graph.analyses.ranks.rank_collectives import Attendance
 from tracelens_graph.graph.collective_kinds import UNKNOWN
 from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.utils.arrays import Codes, Ns
 
 BARRIERS = (
     "allreduce", "allreduce_coalesced", "reduce_scatter", "_reduce_scatter_base", "all_gather", "_allgather_base",
@@ -99,6 +100,16 @@ class Parts:
     def __len__(self) -> int:
         return len(self.trace)
 
+    @cached_property
+    def own_start_ns(self) -> Ns:
+        """Start of each part on the clock of its trace."""
+        return self.start_ns - self.shift_ns[self.trace]
+
+    @cached_property
+    def own_end_ns(self) -> Ns:
+        """End of each part on the clock of its trace."""
+        return self.end_ns - self.shift_ns[self.trace]
+
     def collective(self, part: int) -> Collective:
         """What the rank knows of the collective."""
         return self.attendances[self.trace[part]].held[self.node[part]][0]
@@ -152,27 +163,18 @@ def _keys(nodes: Sequence[Collective], lanes: Sequence[int]) -> list[Hashable]:
 
 
 class PartsByCollective:
-    """Parts that ranks had in collectives."""
+    """Parts that ranks had in collectives.
 
-    @cached_property
-    def meeting(self) -> np.ndarray:
-        """Number of the collective of each part, -1 for none; numbers go from 0 on without gaps."""
-        raise NotImplementedError
+    Attributes:
+        meeting: number of the collective of each part, -1 for none; numbers go from 0 on without gaps.
+        trace: place of the rank of each part.
+        start_ns, end_ns: of each part, on one clock.
+    """
 
-    @cached_property
-    def trace(self) -> np.ndarray:
-        """Place of the rank of each part."""
-        raise NotImplementedError
-
-    @cached_property
-    def start_ns(self) -> np.ndarray:
-        """Start of each part, on one clock."""
-        raise NotImplementedError
-
-    @cached_property
-    def end_ns(self) -> np.ndarray:
-        """End of each part, on the same clock."""
-        raise NotImplementedError
+    meeting: Codes
+    trace: Codes
+    start_ns: Ns
+    end_ns: Ns
 
     def __len__(self) -> int:
         return int(self.meeting.max(initial=-1)) + 1

@@ -19,7 +19,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
-from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.graph.window import Window, step_number
 from tracelens_graph.schema import Kind
 
@@ -270,8 +270,3 @@ def gathered(ranks: Sequence[Attendance]) -> list[Attendance]:
     zero = min((one.offset_ns for one in ranks if one.offset_ns), default=0)
     told = [replace(one, offset_ns=one.offset_ns - zero if one.offset_ns else 0) for one in ranks]
     return sorted(told, key=lambda one: (one.rank is None, one.rank or 0, one.name))
-
-
-def read_together(ranks: TraceSet) -> list[Attendance]:
-    """What the ranks of a set took part in, on the clock of the job."""
-    return gathered([read_alone(one) for one in ranks])

@@ -255,11 +255,11 @@ class RankWork:
 
     def start_ns(self, meeting: int) -> int:
         """When its part of a collective starts."""
-        return int(self._m.parts.start_ns[self.parts[meeting]] - self._m.parts.shift_ns[self.ordinal])
+        return int(self._m.parts.own_start_ns[self.parts[meeting]])
 
     def end_ns(self, meeting: int) -> int:
         """When its part of a collective ends."""
-        return int(self._m.parts.end_ns[self.parts[meeting]] - self._m.parts.shift_ns[self.ordinal])
+        return int(self._m.parts.own_end_ns[self.parts[meeting]])
 
     def launched_ns(self, meeting: int, otherwise: int) -> int:
         """When its part of a collective was launched; `otherwise` where that is not recorded."""
