@@ -208,7 +208,7 @@ def test_planted_host_time(reason: str, recorded: bool) -> None:
     assert ranks[0]["percent_reason"] > 99
 
 
-@pytest.mark.parametrize(("reason", "only"), zip(WHAT, (None, 0, 2, None), strict=True))
+@pytest.mark.parametrize(("reason", "only"), [*zip(WHAT, (None, 0, 2, None), strict=True)])
 def test_planted_host_time_where_recordings_begin_in_mid_step(reason: str, only: int | None) -> None:
     """What a recording holds is explained; hosts that run ahead may be beyond the marks of their steps by then."""
     settings: dict[str, Any] = {"late_rank": 2, "late_us": 3000.0, "late_reason": reason, "steps": 4}
