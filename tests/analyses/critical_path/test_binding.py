@@ -64,13 +64,19 @@ def cause(known: Causes, point: int) -> tuple[Edge | None, int]:
     return (Edge(known.kind[edge]), int(known.before[edge])) if edge >= 0 else (None, -1)
 
 
+def gpu_points(known: Causes, ordinal: int, rows: np.ndarray, role: Role) -> np.ndarray:
+    """Start or end points of GPU events of a rank, by their rows."""
+    points = np.flatnonzero((known.ordinal == ordinal) & (known.role == role))
+    return points[np.argsort(known.row[points])][np.searchsorted(np.sort(known.row[points]), rows)]
+
+
 @pytest.mark.proof
 def test_starts_of_gpu_events(job: SimulatedJob) -> None:
     """At least 99.5 % are right. Of causes that allowed a start at the same moment each is."""
     right = total = 0
     for ordinal, truth in enumerate(job.truth):
         known = truth["gpu_events"]
-        starts, _ = job.causes.gpu_points(ordinal, job.traces[ordinal].core.rows_of(known["uid"]))
+        starts = gpu_points(job.causes, ordinal, job.traces[ordinal].core.rows_of(known["uid"]), Role.gpu_start)
         for point, said, slack in zip(starts.tolist(), known["binding"], known["slack_ns"], strict=True):
             kind, _ = cause(job.causes, point)
             told = CALLED.get(kind) if kind is not None else None
@@ -86,7 +92,7 @@ def test_ends_of_collectives(job: SimulatedJob) -> None:
             continue
         for at, rank in enumerate(one["ranks"]):
             core = job.traces[rank].core
-            _, end = job.causes.gpu_points(rank, np.array([core.row(one["kernels"][at])]))
+            end = gpu_points(job.causes, rank, np.array([core.row(one["kernels"][at])]), Role.gpu_end)
             _, source = cause(job.causes, int(end[0]))
             if job.causes.role[source] == Role.meeting:
                 _, source = cause(job.causes, source)

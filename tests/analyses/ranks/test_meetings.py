@@ -190,7 +190,6 @@ def test_a_transfer_is_matched_by_its_ends() -> None:
     meetings = Meetings([sender, receiver])
     assert meetings.meeting.tolist() == [0, 1, 0, 1]
     assert meetings.kind == ["send", "send"]
-    assert not meetings.is_barrier.any()
 
 
 def test_nothing_to_match() -> None:
@@ -198,6 +197,5 @@ def test_nothing_to_match() -> None:
         meetings = Meetings(ranks)
         assert len(meetings) == 0
         assert meetings.kind == []
-        assert not len(meetings.is_barrier)
         assert not len(meetings.last_part)
         assert meetings.wait_ns.tolist() == [0] * len(meetings.parts)

@@ -84,12 +84,6 @@ class Causes:
         """A moment of a rank on the clock that the points are on."""
         return int(_on_clock(self.traces, self.meetings, ordinal, np.array([time], np.int64))[0])
 
-    def gpu_points(self, ordinal: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end points of GPU events of a rank, by their rows."""
-        rank = self.ranks[ordinal]
-        at = np.searchsorted(rank.gpu_rows, rows)
-        return self.first_point[ordinal] + rank.gpu_start[at], self.first_point[ordinal] + rank.gpu_end[at]
-
 
 def causes(traces: TraceSet, meetings: Meetings | None = None) -> Causes:
     """The points of some ranks and what bound each of them.

@@ -246,7 +246,8 @@ def _alike(keys: Iterable[Hashable], chosen: Codes) -> list[Codes]:
 def _of_several(figures: Figures, at: Codes) -> dict[str, Any]:
     """Columns of some collectives of one kind taken together, by name."""
     m, columns = figures.meetings, figures.columns
-    wait, transfer, end_skew = (int(ns[at].sum()) for ns in (m.total_wait_ns, m.total_transfer_ns, m.total_end_skew_ns))
+    own = np.isin(m.meeting, at)
+    wait, transfer, end_skew = (int(ns[own].sum()) for ns in (m.wait_ns, m.transfer_ns, m.end_skew_ns))
     total = wait + transfer + end_skew
     is_of_one_group = len(np.unique(figures.groups.number[at])) == 1
     names = [name for one in at.tolist() if (name := columns["group"][one]) is not None]
@@ -270,8 +271,8 @@ def _of_several(figures: Figures, at: Codes) -> dict[str, Any]:
         "transfer_ms": transfer / 1e6,
         "end_skew_ms": end_skew / 1e6,
         "wait_percent": 100 * wait / total if total else None,
-        "mean_wait_us": wait / int(m.count[at].sum()) / 1e3,
-        "longest_wait_us": int(m.longest_wait_ns[at].max()) / 1e3,
+        "mean_wait_us": wait / int(own.sum()) / 1e3,
+        "longest_wait_us": int(m.wait_ns[own].max()) / 1e3,
         "last_trace": m.attendances[late].name,
         "last_rank": m.attendances[late].rank,
         "last_wait_ms": int(late_ns[late]) / 1e6,

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -90,12 +90,13 @@ class Figures:
         ranks = [groups.ranks[number] for number in groups.number.tolist()]
         computing = m.reduced(np.add, self.computing_ns)
         on_gpu = m.reduced(np.logical_or, np.array([one.has_gpu_work for one in m.attendances], bool)[m.trace])
+        recorded = partial(m.reduced, values=m.parts.start_ns)
         ns = {
             "start": m.first_start_ns,
             "last_start": m.last_start_ns,
             "dur": m.last_end_ns - m.first_start_ns,
             "start_skew": m.last_start_ns - m.first_start_ns,
-            "recorded_start_skew": m.recorded_start_skew_ns,
+            "recorded_start_skew": recorded(np.maximum) - recorded(np.minimum),
             "end_skew": m.last_end_ns - m.first_end_ns,
             "wait": m.total_wait_ns,
             "latency": self.latency_ns,

@@ -18,7 +18,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.clocks import Clocks, clocks_by_ends
 from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
-from tracelens_graph.analyses.ranks.parts import BARRIERS, POINT_TO_POINT, Parts, PartsByCollective
+from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, Parts, PartsByCollective
 from tracelens_graph.analyses.ranks.rank_collectives import Attendance, Nodes
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceSet
@@ -225,38 +225,12 @@ class Meetings(PartsByCollective):
         kinds = [self.parts.collective(part).kind for part in self.order[self.first].tolist()]
         return ["send" if kind in POINT_TO_POINT else kind for kind in kinds]
 
-    @cached_property
-    def is_barrier(self) -> np.ndarray:
-        """Whether no rank can leave a collective before all have come."""
-        return np.isin(self.kind, BARRIERS) if len(self) else np.empty(0, bool)
-
     # --- figures -------------------------------------------------------------------------------------------------
 
     @cached_property
     def total_wait_ns(self) -> np.ndarray:
         """Sum over the ranks of each collective of how long they waited for the last one."""
         return self.reduced(np.add, self.wait_ns)
-
-    @cached_property
-    def longest_wait_ns(self) -> np.ndarray:
-        """Longest wait of any rank of each collective."""
-        return self.reduced(np.maximum, self.wait_ns)
-
-    @cached_property
-    def total_transfer_ns(self) -> np.ndarray:
-        """Sum over the ranks of each collective of how long they communicated."""
-        return self.reduced(np.add, self.transfer_ns)
-
-    @cached_property
-    def total_end_skew_ns(self) -> np.ndarray:
-        """Sum over the ranks of each collective of how much later they ended than the first."""
-        return self.reduced(np.add, self.end_skew_ns)
-
-    @cached_property
-    def recorded_start_skew_ns(self) -> np.ndarray:
-        """Last start less first start, with clocks as recorded."""
-        start = self.parts.start_ns
-        return self.reduced(np.maximum, start) - self.reduced(np.minimum, start)
 
     @cached_property
     def wait_ns(self) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -360,14 +360,13 @@ def _coarse(lanes: list[Lane], span: int) -> tuple[list[Lane], int]:
     while sum(len(one[0]) for lane in found for one in (lane.computing, lane.waiting, lane.moving)) > MOST_BARS:
         finest = max(2 * finest, span // _FINEST, 1)
         found = [
-            Lane(
-                lane.rank,
-                lane.begins_ns,
-                _closed(lane.computing, finest),
-                _closed(lane.waiting, finest),
-                _closed(lane.moving, finest),
+            replace(
+                one,
+                computing=_closed(one.computing, finest),
+                waiting=_closed(one.waiting, finest),
+                moving=_closed(one.moving, finest),
             )
-            for lane in lanes
+            for one in lanes
         ]
     return found, finest
 
