@@ -117,9 +117,9 @@ from tracelens_graph.linkage.traces import get_gpu_op_identifier as get_gpu_op_i
 from tracelens_graph.linkage.traces import load_trace as load_trace
 from tracelens_graph.linkage.tracing import kernel_to_op_tracing as kernel_to_op_tracing
 from tracelens_graph.linkage.tracing import op_to_kernel_tracing as op_to_kernel_tracing
+from tracelens_graph.nxview.ranks import TraceGraphSet as TraceGraphSet
 from tracelens_graph.nxview.trace_diff import TraceDiff as TraceDiff
 from tracelens_graph.nxview.trace_graph import TraceGraph as TraceGraph
-from tracelens_graph.nxview.trace_graph_set import TraceGraphSet as TraceGraphSet
 from tracelens_graph.perf.cost import Cost as Cost
 from tracelens_graph.perf.devices import architecture as architecture
 from tracelens_graph.perf.model import OpModel as OpModel

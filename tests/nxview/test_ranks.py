@@ -20,10 +20,8 @@ from tracelens_graph.api import load, load_set
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceMember, TraceSet
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.nxview.copies import to_networkx
-from tracelens_graph.nxview.ranks import RanksGraph
+from tracelens_graph.nxview.ranks import RanksGraph, TraceGraphSet
 from tracelens_graph.nxview.trace_graph import TraceGraph
-from tracelens_graph.nxview.trace_graph_set import TraceGraphSet
 from tracelens_graph.simulate import simulate
 
 RANKS = 3
@@ -155,7 +153,7 @@ def test_algorithms_of_networkx_run_on_it() -> None:
     around = graph.subgraph([node, *graph.predecessors(node)])
     assert (len(around), around.number_of_edges()) == (RANKS + 1, RANKS)
     copied = nx.MultiDiGraph(graph)
-    assert nx.utils.graphs_equal(copied, to_networkx(graph))
+    assert nx.utils.graphs_equal(copied, graph.to_networkx())
     assert nx.utils.graphs_equal(copied, graph)
     assert copied.number_of_edges() == graph.number_of_edges()
     copied.add_edge(node, 0)  # which the graph itself refuses
