@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.cli.cut_ranks import clocks_at, joined
 from tracelens_graph.cli.traces import load_set, say
 from tracelens_graph.graph.trace_set import rank_called
@@ -43,9 +43,9 @@ class ExportedRanks:
     def __init__(self, files: Sequence[str], rank: str | None) -> None:
         self._traces: TraceSet = load_set(files).by_rank()
         self._place = None if rank is None else rank_called(self._traces, rank)
-        self._meetings = Meetings(self._traces)
-        self._job = JobTracks(self._traces, self._meetings)
-        say(self._meetings.notes)
+        self._matched = MatchedCollectives(self._traces)
+        self._job = JobTracks(self._traces, self._matched)
+        say(self._matched.notes)
 
     def write(self, file: BinaryIO) -> str:
         """Write the ranks, or the one that was asked for, and say what was written."""
@@ -65,7 +65,7 @@ class ExportedRanks:
         )
 
     def _write_all(self, file: BinaryIO) -> str:
-        m = self._meetings
+        m = self._matched
         pieces = {
             place: RankPiece(title, whole(one.core), partial(m.clock_ns, place))
             for place, (one, title) in enumerate(zip(self._traces, self._job.titles, strict=True))
@@ -97,4 +97,4 @@ class ExportedRanks:
             yield from process_entries(found, free + 1 + place, title, _PLACES * place - 1, clock)
 
     def _on_file(self, place: int, first_ns: int, times_ns: np.ndarray) -> np.ndarray:
-        return self._meetings.clock_ns(place, times_ns) - first_ns
+        return self._matched.clock_ns(place, times_ns) - first_ns

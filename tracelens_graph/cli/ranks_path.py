@@ -87,17 +87,17 @@ def answer_path(
     Ends with the exit code of failed conditions.
     """
     from tracelens_graph.analyses.critical_path.critical_path import causes_of
-    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+    from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 
     # A step of a path begins where that before it ended, on whatever rank: it is no window of a trace.
     step = asked.step
     traces = ranks_in(load_set(files, scheduler=scheduler))
     _check_gpu_work(files, traces, asked)
     conditions = gate.of_ranks(conditions, traces)
-    meetings = None if correct or len(traces) < 2 else Meetings(traces, correct=False)
+    matched = None if correct or len(traces) < 2 else MatchedCollectives(traces, correct=False)
     if step is None and asked.window != WindowChoice():
         traces = asked.window.of_each(traces)
-    causes = causes_of(traces, meetings)
+    causes = causes_of(traces, matched)
     if changes:
         tables = _answer_what_if(causes, step, changes, asked, shown)
     else:

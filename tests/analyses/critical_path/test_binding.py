@@ -94,7 +94,7 @@ def test_ends_of_collectives(job: SimulatedJob) -> None:
             core = job.traces[rank].core
             end = gpu_points(job.causes, rank, np.array([core.row(one["kernels"][at])]), Role.gpu_end)
             _, source = cause(job.causes, int(end[0]))
-            if job.causes.role[source] == Role.meeting:
+            if job.causes.role[source] == Role.complete:
                 _, source = cause(job.causes, source)
             awaited = one["awaits"][at] or one["ranks"]
             start = {other: one["start_ns"][one["ranks"].index(other)] for other in awaited}

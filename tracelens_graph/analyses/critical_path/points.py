@@ -54,7 +54,7 @@ class Role(IntEnum):
     returned = 2
     gpu_start = 3
     gpu_end = 4
-    meeting = 5
+    complete = 5
     """The last of those who take part in a collective has come; it has no row."""
 
 
@@ -70,7 +70,7 @@ class RankPoints:
         gpu_start, gpu_end: their points.
         inferred: number of waits between streams that are inferred from the order of calls.
         guessed: number of those that are inferred from times alone.
-        notes: what is to be said of the rank.
+        notes: what a reader must know.
     """
 
     time: np.ndarray

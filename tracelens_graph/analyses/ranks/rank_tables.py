@@ -9,7 +9,7 @@ import numpy as np
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.collective_tables import answered, notes_of, number_of_ranks, of_kind
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.rank_collectives import Attendance
+from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP, HELD_UP
 from tracelens_graph.graph.intervals import Intervals, length_before, merge, union
 from tracelens_graph.graph.trace_set import TraceSet
@@ -62,8 +62,8 @@ _OF_GPU = ("computing", "copying", "idle")
 
 def times_table(figures: Figures) -> Table:
     """Times of a step, mean over steps and ranks; see `RANK_TIMES`."""
-    m = figures.meetings
-    ranks = [(rank, _times_ns(figures, trace)) for trace, rank in enumerate(m.attendances)]
+    m = figures.matched
+    ranks = [(rank, _times_ns(figures, trace)) for trace, rank in enumerate(m.ranks)]
     ranks = [(rank, ns) for rank, ns in ranks if ns["step"]]
     if any(rank.steps for rank, _ in ranks):  # the others have no step to measure
         ranks = [(rank, ns) for rank, ns in ranks if rank.steps]
@@ -87,19 +87,19 @@ def times_table(figures: Figures) -> Table:
         rows.append(row)
     where = "on the device of a rank" if with_gpu else "on the host of a rank"
     title = f"Times of a step {where}, mean over all steps of {number_of_ranks(figures)}"
-    if not any(one.steps for one in m.attendances):
+    if not any(one.steps for one in m.ranks):
         title = f"Times of {m.part}, mean of {number_of_ranks(figures)}"
     return RANK_TIMES.of_records(rows, title)
 
 
-def _steps(rank: Attendance) -> int:
+def _steps(rank: RankCollectives) -> int:
     return max(len(rank.steps), 1)
 
 
 def _times_ns(figures: Figures, trace: int) -> dict[str, int]:
     """The times of one rank, summed over its steps; without any, of its GPU work, else of its collectives."""
-    m = figures.meetings
-    rank, own = m.attendances[trace], np.flatnonzero(m.trace == trace)
+    m = figures.matched
+    rank, own = m.ranks[trace], np.flatnonzero(m.trace == trace)
     span, computing = np.array(rank.measured_ns), rank.gpu.computing
     start = m.parts.own_start_ns[own]
     communicating = merge(start, m.parts.own_end_ns[own])
@@ -242,17 +242,17 @@ def rank_balance(traces: TraceSet, run: str | None = None, kind: str | None = No
 
 def balance_table(figures: Figures, kind: str | None = None, late_first: bool = False) -> Table:
     """`rank_balance` of collectives whose figures are known, by default in the order of the ranks."""
-    m, chosen = figures.meetings, of_kind(figures, kind)
+    m, chosen = figures.matched, of_kind(figures, kind)
     rows = []
-    for trace, rank in enumerate(m.attendances):
+    for trace, rank in enumerate(m.ranks):
         every = np.flatnonzero(m.trace == trace)
         exchanged, bubble = figures.exchanged_bytes[every], figures.bubble_ns(trace)
-        unmatched = every[m.meeting[every] < 0]
+        unmatched = every[m.number[every] < 0]
         if kind is not None:
             unmatched = np.array(
                 [part for part in unmatched.tolist() if m.parts.collective(part).kind == kind], np.int64
             )
-        own = every[np.isin(m.meeting[every], chosen)]
+        own = every[np.isin(m.number[every], chosen)]
         if late_first and not len(own):
             continue
         parts = np.concatenate((own, unmatched))
@@ -279,10 +279,10 @@ def balance_table(figures: Figures, kind: str | None = None, late_first: bool = 
 
 def rank_steps(figures: Figures) -> Table:
     """One row per rank and step; see `RANK_STEPS`."""
-    m = figures.meetings
+    m = figures.matched
     rows = []
-    for trace, rank in enumerate(m.attendances):
-        own = np.flatnonzero((m.trace == trace) & (m.meeting >= 0))
+    for trace, rank in enumerate(m.ranks):
+        own = np.flatnonzero((m.trace == trace) & (m.number >= 0))
         place = np.array(rank.step_of, np.int64)[m.node[own]]
         for at, step in enumerate(rank.steps):
             known = _of_parts(figures, trace, own[place == at])
@@ -294,8 +294,8 @@ def rank_steps(figures: Figures) -> Table:
 
 def _of_parts(figures: Figures, trace: int, parts: Codes) -> dict[str, Any]:
     """What some matched parts of a rank come to, by name."""
-    m, rank = figures.meetings, figures.meetings.attendances[trace]
-    at = m.meeting[parts]
+    m, rank = figures.matched, figures.matched.ranks[trace]
+    at = m.number[parts]
     last, later = figures.held_up_ns
     wait, transfer, end_skew = (int(ns[parts].sum()) for ns in (m.wait_ns, m.transfer_ns, m.end_skew_ns))
     return {
