@@ -31,9 +31,10 @@ JOBS = {
 def job(request: pytest.FixtureRequest, corpus: Path, goldens: Path) -> tuple[MatchedCollectives, Path]:
     """The job as HTA sees it: what fills memory is no computation there."""
     files, number, folder = JOBS[request.param]
-    ranks = TraceSet.of({f"rank{n}": load_core(corpus / files.format(n)) for n in range(number)})
+    traces = TraceSet.of({f"rank{n}": load_core(corpus / files.format(n)) for n in range(number)})
     ranks = [
-        replace(RankCollectives.of(one), gpu=GpuTime(GpuTime.of(one.window).busy, computing(one.core))) for one in ranks
+        replace(RankCollectives.of(one), gpu=GpuTime(GpuTime.of(one.window).busy, computing(one.core)))
+        for one in traces
     ]
     return MatchedCollectives(ranks), goldens / "hta" / folder
 

@@ -142,9 +142,9 @@ def test_wait_transfer_and_end_skew() -> None:
 @given(st.integers(0, 10**6), st.integers(0, 60_000))
 def test_wait_transfer_and_end_skew_add_up(seed: int, noise: int) -> None:
     matched = MatchedCollectives(job(seed, 4, 20, end_noise_ns=noise, offsets_ns=[0, 1000, 2000, 3000]).ranks)
-    matched = matched.number >= 0
+    there = matched.number >= 0
     total = matched.wait_ns + matched.transfer_ns + matched.end_skew_ns
-    assert (total == np.where(matched, matched.end_ns - matched.start_ns, 0)).all()
+    assert (total == np.where(there, matched.end_ns - matched.start_ns, 0)).all()
     assert min(matched.wait_ns.min(), matched.transfer_ns.min(), matched.end_skew_ns.min()) >= 0
 
 
