@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from tracelens_graph.analyses.critical_path.causes import Causes, causes
-from tracelens_graph.analyses.ranks.rank_collectives import Attendance
+from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
@@ -31,10 +31,10 @@ def collective(
     return Collective(**{**fields, **more})
 
 
-def rank(number: int, held: Sequence[Held], **more: Any) -> Attendance:
+def rank(number: int, held: Sequence[Held], **more: Any) -> RankCollectives:
     """What a rank took part in."""
     told: dict[str, Any] = {"world_size": None, "host": None, "devices": 0, "offset_ns": 0, **more}
-    return Attendance(f"rank{number}", number, held=tuple(held), **told)
+    return RankCollectives(f"rank{number}", number, held=tuple(held), **told)
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Job:
         identity: for each rank the true number of each collective it holds; -1 for what it ran alone.
     """
 
-    ranks: list[Attendance] = field(default_factory=list)
+    ranks: list[RankCollectives] = field(default_factory=list)
     identity: list[list[int]] = field(default_factory=list)
 
 

@@ -15,7 +15,7 @@ from made_jobs import job as made_job
 from corpus import loaded, traces_named
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.rank_collectives import Attendance, GpuTime, Step
+from tracelens_graph.analyses.ranks.rank_collectives import GpuTime, RankCollectives, Step
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
@@ -82,7 +82,7 @@ def large(ranks: int, steps: int, per_step: int) -> Job:
     return Job(made)
 
 
-def hostile(name: str) -> Sequence[Attendance]:
+def hostile(name: str) -> Sequence[RankCollectives]:
     """Two ranks in whose traces everything is called by one name."""
     held = [
         (collective(at, name, 4096, group=name, group_description=name, key=f"coll:0:-:{at}"), at * 5000, at * 5000 + 9)

@@ -13,7 +13,7 @@ import pytest
 from handmade import Run, span
 
 from corpus import needs_corpus
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.cli.cut import collective_named
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
@@ -33,8 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def meetings_of(folder: Path) -> Meetings:
-    return Meetings(TraceSet.of([load_core(path) for path in sorted(folder.iterdir())]))
+def meetings_of(folder: Path) -> MatchedCollectives:
+    return MatchedCollectives(TraceSet.of([load_core(path) for path in sorted(folder.iterdir())]))
 
 
 def events_of(path: Path) -> list[dict[str, Any]]:
@@ -43,20 +43,20 @@ def events_of(path: Path) -> list[dict[str, Any]]:
 
 
 def test_kernels_lie_as_on_the_common_clock(run: Run, folder: Path, tmp_path: Path) -> None:
-    meetings, out = meetings_of(folder), tmp_path / "cut.json"
-    number = len(meetings) // 2
+    matched, out = meetings_of(folder), tmp_path / "cut.json"
+    number = len(matched) // 2
     code, said, _ = run("cut", folder, "--collective", number, "--around", "50us", "-o", out)
-    last = meetings.attendances[meetings.trace[meetings.last_part[number]]].rank
-    skew = (meetings.last_start_ns[number] - meetings.first_start_ns[number]) / 1e3
+    last = matched.ranks[matched.trace[matched.last_part[number]]].rank
+    skew = (matched.last_start_ns[number] - matched.first_start_ns[number]) / 1e3
     assert code == 0
-    assert f"of 3 ranks around collective {number} ({meetings.kind[number]}; " in said
+    assert f"of 3 ranks around collective {number} ({matched.kind[number]}; " in said
     assert f"rank {last} came last, {skew:,.1f} us after the first)" in said
     assert said.endswith("; to see it: ui.perfetto.dev, Open trace file\n")
     events = events_of(out)
     names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     arrows = [e for e in events if e.get("cat") == "collective" and e["name"].endswith(f" {number}")]
-    parts = meetings.parts_of(number)
-    starts = meetings.start_ns[parts]
+    parts = matched.parts_of(number)
+    starts = matched.start_ns[parts]
     assert [names[end["pid"]] for end in arrows] == [f"rank {rank} GPU" for rank in np.argsort(starts).tolist()]
     shown = [round(end["ts"] * 1000) for end in arrows]
     assert np.diff(shown).tolist() == np.diff(np.sort(starts)).tolist()
@@ -80,8 +80,8 @@ def test_what_is_around_depends_on_the_margin(run: Run, folder: Path, tmp_path: 
 
 
 def test_a_key_names_it_as_its_number_does(run: Run, folder: Path, tmp_path: Path) -> None:
-    meetings = meetings_of(folder)
-    key = meetings.parts.collective(int(meetings.last_part[3])).key
+    matched = meetings_of(folder)
+    key = matched.parts.collective(int(matched.last_part[3])).key
     for name, wanted, named in (
         ("a.json.gz", "3", [folder / "*.json.gz"]),
         ("b.json.gz", key, sorted(folder.iterdir())),
@@ -126,7 +126,7 @@ def test_one_rank_has_nobody_to_meet(run: Run, folder: Path, tmp_path: Path) -> 
 
 def test_what_only_one_rank_has_cannot_be_cut(folder: Path) -> None:
     ranks = [load_core(path) for path in sorted(folder.iterdir())]
-    alone = Meetings(TraceSet.of([*ranks[:2], load_core(lonely())]))
+    alone = MatchedCollectives(TraceSet.of([*ranks[:2], load_core(lonely())]))
     [part] = [part for part, _ in alone.unmatched]
     key = alone.parts.collective(part).key
     with pytest.raises(AnalysisError, match=r"^collective coll:9:.* is not matched: no other rank has it$"):
@@ -197,21 +197,21 @@ def test_eight_ranks_without_metadata(run: Run, corpus: Path, tmp_path: Path) ->
     assert run("cut", folder, "--collective", 4, "-o", out)[1].startswith(
         f"wrote {out}: 4,928 events of 8 ranks around collective 4 (allreduce; rank 7 came last, 223.0 us after"
     )
-    meetings, small = meetings_of(folder), load_core(out)
+    matched, small = meetings_of(folder), load_core(out)
     events = events_of(out)
     arrow = {end["pid"]: end["ts"] for end in events if end.get("cat") == "collective" and end["name"].endswith(" 4")}
-    parts = meetings.parts_of(4)
-    assert list(arrow) == np.argsort(meetings.start_ns[parts], kind="stable").tolist()  # rank 0 has device 0
+    parts = matched.parts_of(4)
+    assert list(arrow) == np.argsort(matched.start_ns[parts], kind="stable").tolist()  # rank 0 has device 0
     for part in parts.tolist():
-        place = int(meetings.trace[part])
+        place = int(matched.trace[part])
         [kernel] = [
             event
             for event in events
             if event.get("cat") == "kernel" and event["pid"] == place and event["ts"] == arrow[place]
         ]
         shown = round((kernel["ts"] - min(arrow.values())) * 1000)
-        assert shown == meetings.start_ns[part] - meetings.first_start_ns[4]
-        assert round(kernel["dur"] * 1000) == meetings.end_ns[part] - meetings.start_ns[part]
+        assert shown == matched.start_ns[part] - matched.first_start_ns[4]
+        assert round(kernel["dur"] * 1000) == matched.end_ns[part] - matched.start_ns[part]
     gpu = small.gpu_rows
     assert (small.columns.parent[gpu] >= 0).all()
     assert sorted(set(small.columns.device[gpu].tolist())) == list(range(8))

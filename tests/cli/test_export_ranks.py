@@ -13,7 +13,7 @@ from handmade import Run
 
 from corpus import needs_corpus
 from tracelens_graph.analyses.critical_path.critical_path import critical_path
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.tracks import CATEGORY
@@ -89,15 +89,15 @@ def test_all_ranks_side_by_side(run: Run, folder: Path, traces: TraceSet, tmp_pa
     }  # fmt: skip
     for slices in found.values():
         assert_nested(slices)
-    meetings, path = Meetings(traces), critical_path(traces)
+    matched, path = MatchedCollectives(traces), critical_path(traces)
     for rank in range(RANKS):
-        own = meetings.trace == rank
+        own = matched.trace == rank
         of_rank = [
             one for (process, track), slices in found.items()
             if process.startswith(f"rank {rank},") and track.startswith("collectives") for one in slices
         ]  # fmt: skip
-        assert spent(of_rank)["waiting"] == int(meetings.wait_ns[own].sum())
-        assert spent(of_rank)["communicating"] == int(meetings.transfer_ns[own].sum())
+        assert spent(of_rank)["waiting"] == int(matched.wait_ns[own].sum())
+        assert spent(of_rank)["communicating"] == int(matched.transfer_ns[own].sum())
     (job,) = [slices for (process, _), slices in found.items() if process == "tracelens_graph: the job"]
     assert sum(round(1e3 * one["dur"]) for one in job) == path.length_ns
     # Who waits does so until the last rank comes, on the clock of the file.
@@ -140,9 +140,9 @@ def test_one_rank_with_what_the_others_tell(
     found = {track: slices for (_, track), slices in lanes(events_of(out)).items()}
     for slices in found.values():
         assert_nested(slices)
-    meetings = Meetings(traces)
+    matched = MatchedCollectives(traces)
     waits = [one for track, slices in found.items() if track.startswith("collectives") for one in slices]
-    assert spent(waits)["waiting"] == int(meetings.wait_ns[meetings.trace == rank].sum())
+    assert spent(waits)["waiting"] == int(matched.wait_ns[matched.trace == rank].sum())
     path = found["critical path of the job"]
     assert abs(sum(round(1e3 * one["dur"]) for one in path) - critical_path(traces).length_ns) < 100
     others = {name for one in path if (name := one["name"].partition(": ")[0]).startswith("rank ")}

@@ -14,7 +14,7 @@ from neo4j_server import Contents, Home, assert_same, contents
 from profiles import thorough
 
 from tracelens_graph.analyses.critical_path.critical_path import critical_path, step_paths
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.db import writer
 from tracelens_graph.db.database import Database
 from tracelens_graph.db.image import Options
@@ -70,7 +70,7 @@ def everything(database: Database) -> tuple[Contents, list[str]]:
 def test_it_holds_what_was_matched(database: Database) -> None:
     ranks = pipeline()
     assert database.push_run(ranks, run="r") == "pushed"
-    m = Meetings(ranks)
+    m = MatchedCollectives(ranks)
     rows = asked(
         database,
         "MATCH (k)-[m:MEMBER_OF]->(c:Meeting {run: 'r'}) RETURN k.trace AS trace, k.uid AS uid, k.dur_ns AS dur, "
@@ -83,11 +83,11 @@ def test_it_holds_what_was_matched(database: Database) -> None:
     assert len(rows) == len(expected) == len(m.parts)
     for row in rows:
         part, times = expected[row["trace"], row["uid"]], row["m"]
-        assert (row["number"], row["kind"]) == (m.meeting[part], m.kind[m.meeting[part]])
+        assert (row["number"], row["kind"]) == (m.number[part], m.kind[m.number[part]])
         for name in ("start_ns", "end_ns", "wait_ns", "transfer_ns", "end_skew_ns"):
             assert times[name] == getattr(m, name)[part]
         assert times["wait_ns"] + times["transfer_ns"] + times["end_skew_ns"] == row["dur"]
-        assert times["late_ns"] == m.start_ns[part] - m.first_start_ns[m.meeting[part]]
+        assert times["late_ns"] == m.start_ns[part] - m.first_start_ns[m.number[part]]
     (matching,) = database.matchings()
     assert (matching["run"], matching["state"], matching["collectives"]) == ("r", "complete", len(m))
     assert (matching["parts"], matching["unmatched"]) == (len(m.parts), 0)
@@ -276,7 +276,7 @@ def test_kernels_that_were_left_out_have_no_edges(database: Database) -> None:
     database.push_run(pair(), run="r", options=Options(kinds=("Op",)))
     assert not asked(database, "MATCH ()-[m:MEMBER_OF]->() RETURN m")
     nodes = asked(database, "MATCH (c:Meeting) RETURN c.wait_ns AS wait, c.last_rank AS rank, c.group_ranks AS ranks")
-    assert len(nodes) == len(Meetings(pair()))
+    assert len(nodes) == len(MatchedCollectives(pair()))
     assert all(row["rank"] in (0, 1) and json.loads(row["ranks"]) == [0, 1] for row in nodes)
 
 

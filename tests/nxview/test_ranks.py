@@ -71,13 +71,13 @@ def test_nodes_are_those_of_the_traces_with_rank_and_trace() -> None:
     for ordinal, trace in enumerate(traces):
         own = trace.graph
         assert isinstance(own, TraceGraph)
-        starts = graph.meetings.clock_ns(ordinal, own.columns.start_ns.astype(np.int64))
+        starts = graph.matched.clock_ns(ordinal, own.columns.start_ns.astype(np.int64))
         start_of = dict(zip(own.columns.uid.tolist(), starts.tolist(), strict=True))
         for uid, attributes in own.nodes(data=True):
             here = graph.nodes[traces.node_id(ordinal, uid)]
             assert here == {**attributes, "rank": ordinal, "trace": trace.name, "start_ns": start_of[uid]}
             seen += 1
-    assert len(graph) == seen + len(graph.meetings) + 1 + sum(1 + len(path.edge) for path in paths_of(traces))
+    assert len(graph) == seen + len(graph.matched) + 1 + sum(1 + len(path.edge) for path in paths_of(traces))
     # One by one, and block by block.
     assert dict(graph.nodes(data=True)) == {node: graph.nodes[node] for node in graph}
 
@@ -86,9 +86,9 @@ def test_edges_of_a_trace_stay_in_it() -> None:
     traces, _ = job()
     graph = traces.graph
     whole = sum(trace.graph.number_of_edges() for trace in traces)  # type: ignore[union-attr]
-    parts = int(graph.meetings.count.sum())
+    parts = int(graph.matched.count.sum())
     of_paths = sum(2 * len(path.edge) - 1 + sum(uid is not None for uid in path.nodes.uid) for path in paths_of(traces))
-    assert graph.number_of_edges() == graph.size() == whole + parts + len(graph.meetings) + of_paths
+    assert graph.number_of_edges() == graph.size() == whole + parts + len(graph.matched) + of_paths
     crossing = {
         kind
         for source, target, kind in graph.edges(keys=True)
@@ -107,7 +107,7 @@ def test_collectives_are_those_of_the_simulation() -> None:
     traces, truth = job()
     graph = traces.graph
     true = truth[0]["collectives"]
-    assert len(graph.meetings) == len(true)
+    assert len(graph.matched) == len(true)
     by_kernels = {tuple(one["kernels"]): one for one in true}
     for number in range(len(true)):
         node = graph.collective(number)
@@ -139,7 +139,7 @@ def test_groups_are_nodes_by_their_ranks() -> None:
     assert graph.nodes[group] == {
         "kind": "ProcessGroup", "name": "0", "description": "default_pg", "ranks": "[0, 1, 2]", "size": 3,
     }  # fmt: skip
-    assert graph.in_degree(group) == len(graph.meetings)
+    assert graph.in_degree(group) == len(graph.matched)
     assert {kind for _, _, kind in graph.in_edges(group, keys=True)} == {"IN_GROUP"}
 
 
@@ -229,9 +229,7 @@ def test_it_survives_pickling() -> None:
     both = pickle.loads(pickle.dumps(traces))
     assert len(both.graph) == len(traces.graph)
     assert (
-        repr(again)
-        == str(again)
-        == f"<RanksGraph of 3 traces: {len(again):,} nodes, {len(again.meetings)} collectives>"
+        repr(again) == str(again) == f"<RanksGraph of 3 traces: {len(again):,} nodes, {len(again.matched)} collectives>"
     )
 
 
@@ -274,7 +272,7 @@ def test_stages_of_a_pipeline_send_to_one_another() -> None:
     traces = TraceGraphSet.of([load(one.trace) for one in ran.ranks])
     graph = traces.graph
     sent = [(a, b) for a, b, kind in graph.edges(keys=True) if kind == "SENDS"]
-    assert len(sent) == sum(kind == "send" for kind in graph.meetings.kind) > 0
+    assert len(sent) == sum(kind == "send" for kind in graph.matched.kind) > 0
     for ends, wanted in (([a for a, _ in sent], "send"), ([b for _, b in sent], "recv")):
         for number in ends:
             ordinal, uid = divmod(number, NODES_PER_TRACE)
@@ -305,7 +303,7 @@ def test_a_set_of_lean_graphs_says_what_it_lacks(tmp_path: Path) -> None:
 def test_eight_ranks_without_metadata() -> None:
     traces = dlrm()
     graph = traces.graph
-    assert len(graph.meetings) == 8
+    assert len(graph.matched) == 8
     skews = []
     for number in range(8):
         node = graph.collective(number)

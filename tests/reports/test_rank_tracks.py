@@ -8,7 +8,7 @@ from lockstep import two_ranks
 from rank_traces import collective, job, kernel
 
 from tracelens_graph.analyses.critical_path.critical_path import critical_path
-from tracelens_graph.analyses.ranks.matched_collectives import APART, Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import APART, MatchedCollectives
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.reports.rank_tracks import PATH, JobTracks
 from tracelens_graph.reports.tracks import Slice, Track, tracks
@@ -17,7 +17,7 @@ US = 1_000
 
 
 def job_tracks(traces: TraceSet) -> JobTracks:
-    return JobTracks(traces, Meetings(traces))
+    return JobTracks(traces, MatchedCollectives(traces))
 
 
 def shown(track: Track) -> list[tuple[str, float, float]]:
@@ -98,9 +98,9 @@ def test_a_path_lies_on_the_clock_of_the_rank() -> None:
 
 @pytest.mark.parametrize("place", [0, 1])
 def test_the_common_clock_there_and_back(place: int) -> None:
-    meetings = Meetings(two_ranks())
+    matched = MatchedCollectives(two_ranks())
     times = np.array([0, 17, 10**9, -5], np.int64)
-    assert meetings.own_ns(place, meetings.clock_ns(place, times)).tolist() == times.tolist()
+    assert matched.own_ns(place, matched.clock_ns(place, times)).tolist() == times.tolist()
 
 
 def test_ranks_without_gpu_work_have_no_path() -> None:
@@ -115,4 +115,4 @@ def test_ranks_without_gpu_work_have_no_path() -> None:
 def test_names_of_ranks_are_those_of_traces_where_numbers_do_not_tell() -> None:
     one, two = two_ranks()
     both = TraceSet([one, type(two)(two.graph, "other", rank=0)])
-    assert list(JobTracks(both, Meetings(both)).titles) == ["rank0", "other"]
+    assert list(JobTracks(both, MatchedCollectives(both)).titles) == ["rank0", "other"]

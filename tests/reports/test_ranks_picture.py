@@ -94,10 +94,10 @@ def test_bandwidths_are_those_of_the_table(late: Job) -> None:
 
 
 def test_lanes_add_up_to_the_recorded_times(late: Job) -> None:
-    m = late.meetings
+    m = late.matched
     lanes = pictures.StepLanes.of(late)
-    steps = [one for rank in m.attendances for one in rank.steps]
-    numbers = {one.number for one in m.attendances[0].steps}
+    steps = [one for rank in m.ranks for one in rank.steps]
+    numbers = {one.number for one in m.ranks[0].steps}
     durations = {n: sum(one.end_ns - one.start_ns for one in steps if one.number == n) for n in numbers}
     assert lanes.step == sorted(durations, key=lambda number: durations[number])[1]
     bars = {name: of for name, _, _, of in step_bars(lanes, late)}
@@ -107,8 +107,8 @@ def test_lanes_add_up_to_the_recorded_times(late: Job) -> None:
         ("communication", (inside[2] - inside[1]).sum()),
     ):
         assert bars[name][:, 2].sum() == pytest.approx(ns / 1e6, abs=1e-6)
-    for place, attendance in enumerate(m.attendances):
-        edges = (m.clock_ns(place, edges) for edges in attendance.gpu.computing)
+    for place, one in enumerate(m.ranks):
+        edges = (m.clock_ns(place, edges) for edges in one.gpu.computing)
         start, end = (np.clip(edge, lanes.begin_ns, lanes.end_ns) for edge in edges)
         drawn = bars["computing"][bars["computing"][:, 0] == place, 2].sum()
         assert drawn == pytest.approx((end - start).sum() / 1e6, abs=1e-6)
@@ -118,7 +118,7 @@ def test_lanes_add_up_to_the_recorded_times(late: Job) -> None:
 
 
 def test_lines_join_the_starts_of_one_collective(late: Job) -> None:
-    m, lanes = late.meetings, pictures.StepLanes.of(late)
+    m, lanes = late.matched, pictures.StepLanes.of(late)
     x, y = collective_starts(lanes, late)
     ends = np.flatnonzero(np.isnan(x))
     there = [at for at in range(len(m)) if m.last_end_ns[at] > lanes.begin_ns and m.first_start_ns[at] < lanes.end_ns]
@@ -133,7 +133,7 @@ def test_lines_join_the_starts_of_one_collective(late: Job) -> None:
 
 
 def test_a_missing_rank_and_a_missing_step_leave_a_gap(late: Job) -> None:
-    ranks = [one for one in late.meetings.attendances if one.rank != 1]
+    ranks = [one for one in late.matched.ranks if one.rank != 1]
     first = ranks[0]
     kept = [at for at, step in enumerate(first.step_of) if step > 0]
     ranks[0] = replace(
@@ -148,7 +148,7 @@ def test_a_missing_rank_and_a_missing_step_leave_a_gap(late: Job) -> None:
 
 
 def test_without_steps_the_whole_recording_is_drawn(late: Job) -> None:
-    ranks = [replace(one, steps=(), step_of=()) for one in late.meetings.attendances]
+    ranks = [replace(one, steps=(), step_of=()) for one in late.matched.ranks]
     job = Job(ranks)
     axes = axes_of(job)
     waits, shown = heat(axes)
@@ -161,7 +161,7 @@ def test_without_steps_the_whole_recording_is_drawn(late: Job) -> None:
 
 
 def test_steps_without_numbers_are_counted(late: Job) -> None:
-    ranks = [replace(one, steps=tuple(replace(s, number=None) for s in one.steps)) for one in late.meetings.attendances]
+    ranks = [replace(one, steps=tuple(replace(s, number=None) for s in one.steps)) for one in late.matched.ranks]
     assert names(heat(axes_of(Job(ranks)))[0].xaxis) == ["0", "1", "2"]
 
 

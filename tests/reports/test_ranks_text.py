@@ -12,7 +12,7 @@ from made_jobs import collective, rank
 from to_draw import late_job
 
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.rank_collectives import Attendance, GpuTime, Step
+from tracelens_graph.analyses.ranks.rank_collectives import GpuTime, RankCollectives, Step
 from tracelens_graph.reports.ranks_text import first_rows, headline
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.table import Table
@@ -55,14 +55,14 @@ STEPS = (Step(1, 0, 10_000),)
 GPU = GpuTime((np.array([0]), np.array([9_000])), (np.array([0]), np.array([9_000])))
 
 
-def attendances(*more: dict[str, Any]) -> Sequence[Attendance]:
+def ranks(*more: dict[str, Any]) -> Sequence[RankCollectives]:
     """Ranks that share a collective and differ in what else there is of them."""
     held = [(collective(0), 1_000, 2_000)]
     return [replace(rank(number, held, step_of=(0,)), **one) for number, one in enumerate(more)]
 
 
 def test_a_gpu_that_no_rank_with_a_step_has_is_not_told_of() -> None:
-    job = Job(attendances({"steps": STEPS}, {"steps": STEPS}, {"gpu": GPU, "step_of": (None,)}))
+    job = Job(ranks({"steps": STEPS}, {"steps": STEPS}, {"gpu": GPU, "step_of": (None,)}))
     assert {row["percent"] for row in job.table("rank_times").records() if row["time"] in ("computing", "idle")} == {
         None
     }
@@ -71,7 +71,7 @@ def test_a_gpu_that_no_rank_with_a_step_has_is_not_told_of() -> None:
 
 
 def test_only_ranks_with_gpu_work_have_idle_time() -> None:
-    job = Job(attendances({"steps": STEPS, "gpu": GPU}, {"steps": STEPS}))
+    job = Job(ranks({"steps": STEPS, "gpu": GPU}, {"steps": STEPS}))
     rows = {row["time"]: row for row in job.table("rank_times").records()}
     assert rows["idle"]["percent"] == pytest.approx(10)
     assert rows["idle"]["most_trace"] == rows["idle"]["least_trace"] == "rank0"

@@ -16,7 +16,7 @@ from tracelens_graph.utils.suggest import did_you_mean
 if TYPE_CHECKING:
     import numpy as np
 
-    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+    from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.stores.cut import Piece
@@ -126,20 +126,20 @@ def _around_collective(asked: tuple[Sequence[str], str, int]) -> Content:
         typer.BadParameter: there are no two traces.
         AnalysisError: there is no such collective.
     """
-    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+    from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 
     sources, wanted, margin_ns = asked
     traces = load_set(traces_named(sources)).by_device()
     refuse((len(traces) < 2, "--collective: is for the ranks of a job; name the folder of their traces"))
-    meetings = Meetings(traces)
-    number = collective_named(meetings, wanted)
-    begin = int(meetings.first_start_ns[number]) - margin_ns
-    end = int(meetings.last_end_ns[number]) + margin_ns
-    return partial(_write_ranks, traces, meetings, number, _pieces(traces, meetings, number, begin, end))
+    matched = MatchedCollectives(traces)
+    number = collective_named(matched, wanted)
+    begin = int(matched.first_start_ns[number]) - margin_ns
+    end = int(matched.last_end_ns[number]) + margin_ns
+    return partial(_write_ranks, traces, matched, number, _pieces(traces, matched, number, begin, end))
 
 
 def _write_ranks(
-    traces: TraceSet, meetings: Meetings, number: int, pieces: dict[int, RankPiece], file: BinaryIO
+    traces: TraceSet, matched: MatchedCollectives, number: int, pieces: dict[int, RankPiece], file: BinaryIO
 ) -> str:
     from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.stores.ranks_cut import write_ranks
@@ -148,22 +148,22 @@ def _write_ranks(
     with progress_on_terminal("cutting") as progress:
         events = write_ranks(
             list(pieces.values()),
-            joined(meetings, pieces),
+            joined(matched, pieces),
             file,
-            epoch_ns=epoch - int(meetings.parts.shift_ns[0]) if epoch else 0,
-            about=_about(traces, meetings, number, pieces),
+            epoch_ns=epoch - int(matched.parts.shift_ns[0]) if epoch else 0,
+            about=_about(traces, matched, number, pieces),
             progress=progress,
         )
-    last = meetings.attendances[int(meetings.trace[meetings.last_part[number]])]
+    last = matched.ranks[int(matched.trace[matched.last_part[number]])]
     late = last.name if last.rank is None else f"rank {last.rank}"
-    skew = (meetings.last_start_ns[number] - meetings.first_start_ns[number]) / 1e3
+    skew = (matched.last_start_ns[number] - matched.first_start_ns[number]) / 1e3
     return (
-        f"{events:,} events of {len(pieces):,} ranks around collective {number} ({meetings.kind[number]}; {late} came "
+        f"{events:,} events of {len(pieces):,} ranks around collective {number} ({matched.kind[number]}; {late} came "
         f"last, {skew:,.1f} us after the first); {TO_SEE}"
     )
 
 
-def collective_named(meetings: Meetings, wanted: str) -> int:
+def collective_named(matched: MatchedCollectives, wanted: str) -> int:
     """The number of the collective that is named by its number or key.
 
     Raises:
@@ -171,20 +171,20 @@ def collective_named(meetings: Meetings, wanted: str) -> int:
     """
     from tracelens_graph.errors import AnalysisError
 
-    if not len(meetings):
-        why = f": {meetings.notes[0]}" if meetings.notes else ""
+    if not len(matched):
+        why = f": {matched.notes[0]}" if matched.notes else ""
         raise AnalysisError(f"the ranks have no collective in common{why}")
     if wanted.isdecimal():
-        if len(wanted) < 19 and int(wanted) < len(meetings):
+        if len(wanted) < 19 and int(wanted) < len(matched):
             return int(wanted)
-        raise AnalysisError(f"there is no collective {wanted}: they are numbered from 0 to {len(meetings) - 1:,}")
+        raise AnalysisError(f"there is no collective {wanted}: they are numbered from 0 to {len(matched) - 1:,}")
     of_key: dict[str, set[int]] = {}
     shown: dict[str, set[int]] = {}
-    for part in meetings.order.tolist():
-        number = int(meetings.meeting[part])
-        of_key.setdefault(meetings.parts.collective(part).key, set()).add(number)
-        if part == meetings.last_part[number]:
-            shown.setdefault(meetings.parts.collective(part).key, set()).add(number)
+    for part in matched.order.tolist():
+        number = int(matched.number[part])
+        of_key.setdefault(matched.parts.collective(part).key, set()).add(number)
+        if part == matched.last_part[number]:
+            shown.setdefault(matched.parts.collective(part).key, set()).add(number)
     # Where events are missing, ranks count differently: a table shows the key that the last rank has.
     found = shown.get(wanted) or of_key.get(wanted, set())
     if len(found) == 1:
@@ -192,13 +192,13 @@ def collective_named(meetings: Meetings, wanted: str) -> int:
     if found:
         numbers = ", ".join(map(str, sorted(found)[:5]))
         raise AnalysisError(f"{wanted} is the key of several collectives; name one by its number: {numbers}")
-    alone = {meetings.parts.collective(part).key: why for part, why in meetings.unmatched}
+    alone = {matched.parts.collective(part).key: why for part, why in matched.unmatched}
     if wanted in alone:
         raise AnalysisError(f"collective {wanted} is not matched: {alone[wanted]}")
     raise AnalysisError(f"no collective has the key {wanted!r}; {did_you_mean(wanted, of_key) or LISTED}")
 
 
-def _pieces(traces: TraceSet, meetings: Meetings, number: int, begin: int, end: int) -> dict[int, RankPiece]:
+def _pieces(traces: TraceSet, matched: MatchedCollectives, number: int, begin: int, end: int) -> dict[int, RankPiece]:
     """For each rank, by its place, what it did between two moments of the common clock, and its part."""
     import numpy as np
 
@@ -208,7 +208,7 @@ def _pieces(traces: TraceSet, meetings: Meetings, number: int, begin: int, end: 
     from tracelens_graph.stores.ranks_cut import RankPiece
 
     rows = {
-        int(meetings.trace[part]): meetings.parts.collective(part).rows for part in meetings.parts_of(number).tolist()
+        int(matched.trace[part]): matched.parts.collective(part).rows for part in matched.parts_of(number).tolist()
     }
     titles = rank_titles(traces)
     pieces: dict[int, RankPiece] = {}
@@ -216,9 +216,9 @@ def _pieces(traces: TraceSet, meetings: Meetings, number: int, begin: int, end: 
     for place, trace in enumerate(traces):
 
         def clock(times: np.ndarray, place: int = place) -> np.ndarray:
-            return meetings.clock_ns(place, times)
+            return matched.clock_ns(place, times)
 
-        after, before = meetings.own_ns(place, np.array([begin, end], np.int64)).tolist()
+        after, before = matched.own_ns(place, np.array([begin, end], np.int64)).tolist()
         try:
             piece = piece_between(trace.core, after, before, also=rows.get(place, ()))
         except AnalysisError:
@@ -230,7 +230,7 @@ def _pieces(traces: TraceSet, meetings: Meetings, number: int, begin: int, end: 
     return pieces
 
 
-def joined(meetings: Meetings, pieces: Mapping[int, RankPiece]) -> Iterator[Joined]:
+def joined(matched: MatchedCollectives, pieces: Mapping[int, RankPiece]) -> Iterator[Joined]:
     """Arrows through the kernels of every collective of which at least two ranks have theirs in the pieces."""
     import numpy as np
 
@@ -238,11 +238,11 @@ def joined(meetings: Meetings, pieces: Mapping[int, RankPiece]) -> Iterator[Join
 
     order = {place: at for at, place in enumerate(pieces)}
     inside = {place: set(one.piece.rows.tolist()) for place, one in pieces.items()}
-    for number, kind in enumerate(meetings.kind):
-        parts = meetings.parts_of(number)
-        parts = parts[np.argsort(meetings.start_ns[parts], kind="stable")].tolist()
+    for number, kind in enumerate(matched.kind):
+        parts = matched.parts_of(number)
+        parts = parts[np.argsort(matched.start_ns[parts], kind="stable")].tolist()
         firsts = [
-            (int(meetings.trace[part]), meetings.parts.collective(part).rows[0], int(meetings.start_ns[part]))
+            (int(matched.trace[part]), matched.parts.collective(part).rows[0], int(matched.start_ns[part]))
             for part in parts
         ]
         kernels = [(order[place], row, start) for place, row, start in firsts if row in inside.get(place, ())]
@@ -250,21 +250,21 @@ def joined(meetings: Meetings, pieces: Mapping[int, RankPiece]) -> Iterator[Join
             yield Joined(f"{kind} {number}", kernels)
 
 
-def _about(traces: TraceSet, meetings: Meetings, number: int, pieces: dict[int, RankPiece]) -> dict[str, object]:
+def _about(traces: TraceSet, matched: MatchedCollectives, number: int, pieces: dict[int, RankPiece]) -> dict[str, object]:
     """What the file says of itself: the collective, and by how much the clock of each rank was corrected there."""
-    moment = int(meetings.first_start_ns[number])
-    ranks = clocks_at(moment, traces, meetings, pieces)
-    last = meetings.parts.collective(int(meetings.last_part[number]))
-    return {"collective": number, "key": last.key, "kind": meetings.kind[number], "ranks": ranks}
+    moment = int(matched.first_start_ns[number])
+    ranks = clocks_at(moment, traces, matched, pieces)
+    last = matched.parts.collective(int(matched.last_part[number]))
+    return {"collective": number, "key": last.key, "kind": matched.kind[number], "ranks": ranks}
 
 
-def clocks_at(moment: int, traces: TraceSet, meetings: Meetings, places: Iterable[int]) -> list[dict[str, object]]:
+def clocks_at(moment: int, traces: TraceSet, matched: MatchedCollectives, places: Iterable[int]) -> list[dict[str, object]]:
     """For each of some ranks by how much its clock was ahead of the common one at a moment of that, ns."""
     import numpy as np
 
     ranks: list[dict[str, object]] = []
     for place in places:
-        [own] = meetings.own_ns(place, np.array([moment], np.int64)).tolist()
-        recorded = own + int(meetings.parts.shift_ns[place])
+        [own] = matched.own_ns(place, np.array([moment], np.int64)).tolist()
+        recorded = own + int(matched.parts.shift_ns[place])
         ranks.append({"trace": traces[place].name, "rank": traces[place].rank, "clock_ns": recorded - moment})
     return ranks

@@ -19,7 +19,7 @@ from tracelens_graph.utils.texts import file_name, stem
 if TYPE_CHECKING:
     import numpy as np
 
-    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+    from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.graph import Graph
     from tracelens_graph.graph.trace_set import TraceSet
@@ -203,17 +203,17 @@ def _of_ranks(asked: tuple[Sequence[str], str | None]) -> Content:
     Raises:
         AnalysisError: there is no such rank.
     """
-    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+    from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
     from tracelens_graph.graph.trace_set import rank_called
     from tracelens_graph.reports.rank_tracks import JobTracks
 
     files, rank = asked
     traces = load_set(files).by_rank()
     place = None if rank is None else rank_called(traces, rank)
-    meetings = Meetings(traces)
-    say(meetings.notes)
-    job = JobTracks(traces, meetings)
-    return partial(_write_all, traces, meetings, job) if place is None else partial(_write_one, traces, job, place)
+    matched = MatchedCollectives(traces)
+    say(matched.notes)
+    job = JobTracks(traces, matched)
+    return partial(_write_all, traces, matched, job) if place is None else partial(_write_one, traces, job, place)
 
 
 def _write_one(traces: TraceSet, job: JobTracks, place: int, file: BinaryIO) -> str:
@@ -222,38 +222,38 @@ def _write_one(traces: TraceSet, job: JobTracks, place: int, file: BinaryIO) -> 
     return f"{told}; {TO_SEE}"
 
 
-def _write_all(traces: TraceSet, meetings: Meetings, job: JobTracks, file: BinaryIO) -> str:
+def _write_all(traces: TraceSet, matched: MatchedCollectives, job: JobTracks, file: BinaryIO) -> str:
     from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.stores.cut import whole
     from tracelens_graph.stores.ranks_cut import RankPiece, write_ranks
 
     pieces = {
-        place: RankPiece(title, whole(one.core), partial(meetings.clock_ns, place))
+        place: RankPiece(title, whole(one.core), partial(matched.clock_ns, place))
         for place, (one, title) in enumerate(zip(traces, job.titles, strict=True))
     }
     epoch = traces[0].clock_ns or 0
-    moment = int(meetings.first_start_ns[0]) if len(meetings) else 0
+    moment = int(matched.first_start_ns[0]) if len(matched) else 0
     with progress_on_terminal("copying") as progress:
         count = write_ranks(
             list(pieces.values()),
-            joined(meetings, pieces),
+            joined(matched, pieces),
             file,
-            epoch_ns=epoch - int(meetings.parts.shift_ns[0]) if epoch else 0,
-            about={"ranks": clocks_at(moment, traces, meetings, pieces)},
-            beside=lambda first, free: list(_beside(traces, meetings, job, first, free)),
+            epoch_ns=epoch - int(matched.parts.shift_ns[0]) if epoch else 0,
+            about={"ranks": clocks_at(moment, traces, matched, pieces)},
+            beside=lambda first, free: list(_beside(traces, matched, job, first, free)),
             progress=progress,
         )
     return f"{count:,} entries of {len(pieces):,} ranks on one clock, with tracks of each and of the job; {TO_SEE}"
 
 
-def _beside(traces: TraceSet, meetings: Meetings, job: JobTracks, first_ns: int, free: int) -> Iterator[bytes]:
+def _beside(traces: TraceSet, matched: MatchedCollectives, job: JobTracks, first_ns: int, free: int) -> Iterator[bytes]:
     """The tracks of the job and of each rank, as processes of their own above those of the rank."""
     from tracelens_graph.graph.window import whole_window
     from tracelens_graph.output.markers import TOOL
     from tracelens_graph.reports.tracks import KNOWN, process_entries, tracks
 
     def on_file(place: int, times_ns: np.ndarray) -> np.ndarray:
-        return meetings.clock_ns(place, times_ns) - first_ns
+        return matched.clock_ns(place, times_ns) - first_ns
 
     path = job.path()
     if path.slices:

@@ -213,12 +213,12 @@ class Asked:
 
     def below_screen(self, job: Job) -> list[str]:
         """What to ask after the first screen."""
-        if not len(job.meetings):
+        if not len(job.matched):
             return []
         is_late = job.lateness is not None and job.lateness.late is not None
         found = [self.next("--table", "late_ranks" if is_late else "rank_collectives")]
         found += self._repair(job)
-        if any(len(rank.gpu.busy[0]) for rank in job.meetings.attendances):
+        if any(len(rank.gpu.busy[0]) for rank in job.matched.ranks):
             found.append(self.next("--path"))
         return found
 
@@ -234,7 +234,7 @@ class Asked:
     def _repair(self, job: Job) -> list[str]:
         if (late := job.repairable) is None:
             return []
-        return [self.next("--what-if", f"repair={called(job.meetings.attendances, late)}")]
+        return [self.next("--what-if", f"repair={called(job.matched.ranks, late)}")]
 
 
 def called(ranks: Sequence[Ranked], place: int) -> str:

@@ -90,10 +90,10 @@ def answer_path(
 
 def _causes(ranks: TraceSet, correct: bool, window: WindowChoice | None) -> Causes:
     from tracelens_graph.analyses.critical_path.critical_path import causes_of
-    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+    from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 
-    meetings = None if correct or len(ranks) < 2 else Meetings(ranks, correct=False)
-    return causes_of(ranks if window in (None, WindowChoice()) else window.of_each(ranks), meetings)
+    matched = None if correct or len(ranks) < 2 else MatchedCollectives(ranks, correct=False)
+    return causes_of(ranks if window in (None, WindowChoice()) else window.of_each(ranks), matched)
 
 
 def _check_gpu_work(files: Sequence[str], traces: TraceSet, asked: Asked) -> None:

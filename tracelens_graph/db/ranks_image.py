@@ -10,7 +10,7 @@ import numpy as np
 from tracelens_graph._version import __version__
 from tracelens_graph.analyses.critical_path.critical_path import JobPaths, job_paths
 from tracelens_graph.analyses.ranks.figures import Figures, transfers
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.db.context_image import cast
 from tracelens_graph.db.event_image import kept_rows
 from tracelens_graph.db.image import Edges, Nodes, Options
@@ -30,38 +30,38 @@ def ranks_image(run: str, ranks: TraceSet, options: Options) -> RanksImage:
         options: what of them was pushed. Edges to events that were not are left out.
     """
     whole = ranks.with_graphs(lambda core: core).by_rank()
-    meetings = Meetings(whole)
-    figures, paths = Figures(meetings), job_paths(whole, meetings)
+    matched = MatchedCollectives(whole)
+    figures, paths = Figures(matched), job_paths(whole, matched)
     kept = [kept_rows(one.core, options) for one in whole]
     traces = [one.core.trace_id for one in whole]
     found = {
         "run": run,
         "name": f"collectives of {len(whole):,} ranks",
         "traces": traces,
-        "collectives": len(meetings),
-        "parts": len(meetings.parts),
-        "unmatched": int((meetings.meeting < 0).sum()),
+        "collectives": len(matched),
+        "parts": len(matched.parts),
+        "unmatched": int((matched.number < 0).sum()),
         "paths": len(paths.paths),
-        "notes": meetings.notes or None,
+        "notes": matched.notes or None,
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
     }
     matching = {prop.name: cast(prop, found[prop.name]) for prop in RANK_PROPERTIES["Matching"] if prop.name in found}
-    nodes = [_meetings(figures), _paths(paths), _segments(paths)]
+    nodes = [_matched(figures), _paths(paths), _segments(paths)]
     edges = [
-        _ranks(matching["run"], meetings, traces),
+        _ranks(matching["run"], matched, traces),
         *(
             Edges("OF_MATCHING", some.labels[0], "Matching", (some.columns[0], [matching["run"]] * len(some)))
             for some in nodes[:2]
         ),
-        _members(meetings, traces, kept),
+        _members(matched, traces, kept),
         _transfers(figures, traces, kept),
         *_path_edges(paths, whole, traces, kept),
     ]
     return RanksImage(matching, [one for one in nodes if len(one)], [one for one in edges if len(one)])
 
 
-def _meetings(figures: Figures) -> Nodes:
+def _matched(figures: Figures) -> Nodes:
     return _nodes("Meeting", {**figures.columns, "name": figures.columns["kind"]})
 
 
@@ -84,26 +84,26 @@ def _nodes(label: str, known: Mapping[str, Sequence[Any]]) -> Nodes:
     return Nodes((label,), properties, columns, np.array(sizes, np.int64))
 
 
-def _ranks(run: str, meetings: Meetings, traces: Sequence[str]) -> Edges:
+def _ranks(run: str, matched: MatchedCollectives, traces: Sequence[str]) -> Edges:
     """The edges from the matching to its ranks, with their clocks."""
-    zero = [int(meetings.clock_ns(rank, np.zeros(1, np.int64))[0]) for rank in range(len(traces))]
-    told = np.isfinite(meetings.estimated.error_ns).tolist()
+    zero = [int(matched.clock_ns(rank, np.zeros(1, np.int64))[0]) for rank in range(len(traces))]
+    told = np.isfinite(matched.estimated.error_ns).tolist()
     columns = (
         [run] * len(traces),
         list(traces),
-        [one.rank for one in meetings.attendances],
+        [one.rank for one in matched.ranks],
         zero,
-        (meetings.parts.shift_ns - np.array(zero, np.int64)).tolist(),
-        [ns if is_told else None for ns, is_told in zip(meetings.estimated.offset_ns.tolist(), told, strict=True)],
-        [ns if is_told else None for ns, is_told in zip(meetings.estimated.error_ns.tolist(), told, strict=True)],
+        (matched.parts.shift_ns - np.array(zero, np.int64)).tolist(),
+        [ns if is_told else None for ns, is_told in zip(matched.estimated.offset_ns.tolist(), told, strict=True)],
+        [ns if is_told else None for ns, is_told in zip(matched.estimated.error_ns.tolist(), told, strict=True)],
     )
     return Edges("OF_RANK", "Matching", "Trace", columns, True, RANK_EDGE_PROPERTIES["OF_RANK"])
 
 
-def _members(m: Meetings, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Edges:
+def _members(m: MatchedCollectives, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Edges:
     """The edges from the first kernel of each part to its collective, by collective."""
     parts = m.order[_is_there(m, kept, m.order)]
-    of = m.meeting[parts]
+    of = m.number[parts]
     times = (m.start_ns, m.end_ns, m.wait_ns, m.transfer_ns, m.end_skew_ns)
     columns = (
         _first_kernels(m, parts), of, *(ns[parts] for ns in times), m.start_ns[parts] - m.first_start_ns[of],
@@ -114,7 +114,7 @@ def _members(m: Meetings, traces: Sequence[str], kept: Sequence[np.ndarray]) -> 
 
 def _transfers(figures: Figures, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Edges:
     """The edges from the kernels that send to those that receive."""
-    m = figures.meetings
+    m = figures.matched
     at, source, target = transfers(m)
     there = _is_there(m, kept, source) & _is_there(m, kept, target)
     at, source, target = at[there], source[there], target[there]
@@ -141,11 +141,11 @@ def _path_edges(paths: JobPaths, ranks: TraceSet, traces: Sequence[str], kept: S
     yield Edges("ON_PATH", EVENT, "PathSegment", columns, scopes=(2, ""))
 
 
-def _first_kernels(m: Meetings, parts: np.ndarray) -> list[int]:
+def _first_kernels(m: MatchedCollectives, parts: np.ndarray) -> list[int]:
     return [m.parts.collective(part).uids[0] for part in parts.tolist()]
 
 
-def _is_there(m: Meetings, kept: Sequence[np.ndarray], parts: np.ndarray) -> np.ndarray:
+def _is_there(m: MatchedCollectives, kept: Sequence[np.ndarray], parts: np.ndarray) -> np.ndarray:
     """Whether the first kernel of some parts is in the database."""
     first = (
         (trace, m.parts.collective(part).rows[0])

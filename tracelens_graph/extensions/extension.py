@@ -125,7 +125,7 @@ class Extension:
         """Check that there are objects of a kind, or functions, and nothing else."""
         if not isinstance(given, Iterable):
             raise ExtensionError(f"{self.name}: {what} is of type {type(given).__name__}")
-        kind = getattr(import_module(home[0]), home[1]) if isinstance(home, tuple) and given else home
+        kind: Any = getattr(import_module(home[0]), home[1]) if isinstance(home, tuple) and given else home
         for one in given.values() if isinstance(given, Mapping) else given:
             if not (isinstance(one, kind) if kind else callable(one)):
                 wanted = kind.__name__ if kind else "function"

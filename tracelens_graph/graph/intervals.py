@@ -27,6 +27,11 @@ def merge(start: Ns, end: Ns) -> Intervals:
     return start[begins], reach[np.append(begins[1:], len(start)) - 1]
 
 
+def union(*several: Intervals) -> Intervals:
+    """What any of several sets of disjoint intervals covers."""
+    return merge(*(np.concatenate(edges) for edges in zip(*several, strict=True)))
+
+
 def length(intervals: Intervals) -> int:
     """Total length of disjoint intervals."""
     return int((intervals[1] - intervals[0]).sum())

@@ -46,8 +46,8 @@ class Merged:
         self._nodes: dict[int, FrozenDict] = {}
         self._out: Neighbours = {}
         self._into: Neighbours = {}
-        self._figures, self._meetings = figures, figures.meetings
-        self._base = len(self._meetings.attendances) * NODES_PER_TRACE
+        self._figures, self._matched = figures, figures.matched
+        self._base = len(self._matched.ranks) * NODES_PER_TRACE
         self._paths = PathNodes(paths, self._base)
         self.edges = self._paths.edges
         self._add_collectives()
@@ -74,7 +74,7 @@ class Merged:
         return self._into.get(key, {}) | self._paths.into(key)
 
     def collective(self, number: int) -> int:
-        """The node of a collective, by its number in `Meetings`."""
+        """The node of a collective, by its number in `MatchedCollectives`."""
         return self._base + number
 
     def path_of_step(self, step: int | None) -> int | None:
@@ -89,10 +89,10 @@ class Merged:
 
     def _add_groups(self) -> None:
         """A group is its ranks; where these are not recorded, its name. Where neither is, there is no node for it."""
-        m, groups = self._meetings, self._figures.groups
+        m, groups = self._matched, self._figures.groups
         for number, ranks in enumerate(groups.ranks):
             members = np.flatnonzero(groups.number == number).tolist()
-            known = [one for at in members for one in m.said(at)]
+            known = [one for at in members for one in m.members(at)]
             if ranks is None and known[0].group is None:
                 continue
             node = self._base + FIRST_GROUP + number
@@ -106,27 +106,27 @@ class Merged:
                 self._join("IN_GROUP", self.collective(at), node)
 
     def _join_members(self) -> None:
-        m = self._meetings
+        m = self._matched
         for part in m.order.tolist():
             times = FrozenDict(
                 wait_ns=int(m.wait_ns[part]), transfer_ns=int(m.transfer_ns[part]), end_skew_ns=int(m.end_skew_ns[part])
             )
             first, *others = self._kernels(part)
-            collective = self.collective(int(m.meeting[part]))
+            collective = self.collective(int(m.number[part]))
             self._join("MEMBER_OF", first, collective, times)
             for kernel in others:  # times are of the whole part, so that they stand once
                 self._join("MEMBER_OF", kernel, collective)
 
     def _join_transfers(self) -> None:
-        for at, source, target in zip(*(each.tolist() for each in transfers(self._meetings)), strict=True):
+        for at, source, target in zip(*(each.tolist() for each in transfers(self._matched)), strict=True):
             collective = self._nodes[self.collective(at)]
             shown = ("collective", "message_bytes", "latency_ns", "start_skew_ns")
             about = FrozenDict({name: collective[name] for name in shown if name in collective})
             self._join("SENDS", self._kernels(source)[0], self._kernels(target)[0], about)
 
     def _kernels(self, part: int) -> list[int]:
-        base = int(self._meetings.trace[part]) * NODES_PER_TRACE
-        return [base + uid for uid in self._meetings.parts.collective(part).uids]
+        base = int(self._matched.trace[part]) * NODES_PER_TRACE
+        return [base + uid for uid in self._matched.parts.collective(part).uids]
 
     def _add(self, node: int, kind: str, **attributes: Any) -> None:
         self._nodes[node] = FrozenDict(kind=kind, **{k: v for k, v in attributes.items() if v not in (None, "")})

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens_graph.analyses.critical_path.critical_path import job_paths
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceSet
@@ -39,15 +39,15 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
         traces: the ranks, each a whole graph that is a networkx graph itself.
 
     Attributes:
-        meetings: which kernels are one collective, and the common clock.
+        matched: which kernels are one collective, and the common clock.
     """
 
     _made_of = TraceSet
 
     def __init__(self, traces: TraceSet) -> None:
         self._traces = traces
-        self.meetings = Meetings(traces)
-        self._merged = Merged(Figures(self.meetings), job_paths(traces, self.meetings))
+        self.matched = MatchedCollectives(traces)
+        self._merged = Merged(Figures(self.matched), job_paths(traces, self.matched))
         self._faces: list[Any] = [*traces.graphs]
         self._about = [
             {"trace": one.name} if one.rank is None else {"rank": one.rank, "trace": one.name} for one in traces
@@ -70,8 +70,8 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
         Raises:
             NodeNotFoundError: there is no such collective.
         """
-        if not 0 <= number < len(self.meetings):
-            raise NodeNotFoundError(f"there is no collective {number} among {len(self.meetings):,}, counted from 0")
+        if not 0 <= number < len(self.matched):
+            raise NodeNotFoundError(f"there is no collective {number} among {len(self.matched):,}, counted from 0")
         return self._merged.collective(number)
 
     def critical_path(self, step: int | None = None) -> int:
@@ -100,7 +100,7 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
 
     def _of_trace(self, ordinal: int, own: Sequence[Mapping[str, Any]]) -> list[FrozenDict]:
         """Attributes of nodes of a trace: those that they have there, and their rank."""
-        start = self.meetings.clock_ns(ordinal, np.array([one["start_ns"] for one in own], np.int64))
+        start = self.matched.clock_ns(ordinal, np.array([one["start_ns"] for one in own], np.int64))
         about = self._about[ordinal]
         return [FrozenDict({**one, "start_ns": ns, **about}) for one, ns in zip(own, start.tolist(), strict=True)]
 
@@ -133,7 +133,7 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
         return RanksGraph, (TraceSet(self._traces),)
 
     def __repr__(self) -> str:
-        return f"<RanksGraph of {len(self._faces):,} traces: {len(self):,} nodes, {len(self.meetings):,} collectives>"
+        return f"<RanksGraph of {len(self._faces):,} traces: {len(self):,} nodes, {len(self.matched):,} collectives>"
 
     __str__ = __repr__
 

@@ -119,8 +119,8 @@ def _rows(table: Table, most: int, leave: str) -> Table:
 
 def path_json(path: CriticalPath, tables: Mapping[str, Table]) -> str:
     """A path as one JSON object: how long it is, what it consists of, and tables of it."""
-    said = {"step": path.step, "headline": headline(path), "extent": extent(path), "notes": path.notes}
-    return document(path.causes.traces, said, tables)
+    about = {"step": path.step, "headline": headline(path), "extent": extent(path), "notes": path.notes}
+    return document(path.causes.traces, about, tables)
 
 
 def path_markdown(path: CriticalPath, rows: int | None) -> str:
@@ -137,10 +137,10 @@ def path_markdown(path: CriticalPath, rows: int | None) -> str:
 def what_if_json(found: Sequence[WhatIf], table: Table) -> str:
     """What changes would gain as one JSON object."""
     path = found[0].path
-    said = {
+    about = {
         "step": path.step, "headline": [sentence(one) for one in found], "extent": extent(path), "notes": table.notes,
     }  # fmt: skip
-    return document(path.causes.traces, said, {table.name: table})
+    return document(path.causes.traces, about, {table.name: table})
 
 
 def what_if_markdown(found: Sequence[WhatIf], table: Table) -> str:

@@ -12,9 +12,9 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.graph.trace_set import TraceSet, rank_titles
-from tracelens_graph.reports.tracks import Met, Others, Slice, Track, path_slices
+from tracelens_graph.reports.tracks import Others, RankPart, Slice, Track, path_slices
 
 PATH = "critical path of the job"
 
@@ -24,14 +24,14 @@ class JobTracks:
 
     Args:
         traces: the ranks, as whole graphs.
-        meetings: which of their collectives are one, and on which clock they are; its ranks in the same order.
+        matched: which of their collectives are one, and on which clock they are; its ranks in the same order.
 
     Attributes:
         titles: what people call each rank.
     """
 
-    def __init__(self, traces: TraceSet, meetings: Meetings) -> None:
-        self._traces, self._meetings = traces, meetings
+    def __init__(self, traces: TraceSet, matched: MatchedCollectives) -> None:
+        self._traces, self._matched = traces, matched
         self.titles: Sequence[str] = rank_titles(traces)
 
     def of(self, place: int, is_alone: bool) -> Others:
@@ -42,7 +42,7 @@ class JobTracks:
             is_alone: its tracks are those of no other rank beside it, so that the path is shown on all of them; else
                 its part of the path.
         """
-        return Others(self._met(place), Track(PATH, self._path_of(place, is_alone)))
+        return Others(self._parts(place), Track(PATH, self._path_of(place, is_alone)))
 
     def path(self) -> Track:
         """The critical path of the job on the common clock; each segment says which rank it is of."""
@@ -55,13 +55,13 @@ class JobTracks:
     def _path(self) -> CriticalPath | None:
         if not any(len(one.core.gpu_rows) for one in self._traces):
             return None
-        return critical_path(self._traces, meetings=self._meetings)
+        return critical_path(self._traces, matched=self._matched)
 
     def _path_of(self, place: int, is_alone: bool) -> list[Slice]:
         path = self._path
         if path is None:
             return []
-        times = (self._meetings.own_ns(place, times) for times in (path.start_ns, path.end_ns))
+        times = (self._matched.own_ns(place, times) for times in (path.start_ns, path.end_ns))
         slices = path_slices(path, *times)
         if is_alone:
             return self._with_ranks(slices, self.titles[place])
@@ -81,23 +81,23 @@ class JobTracks:
         number = self._traces[place].rank
         return place if number is None else number
 
-    def _met(self, place: int) -> dict[int, Met]:
+    def _parts(self, place: int) -> dict[int, RankPart]:
         """By the row of its first kernel what a rank did in each collective."""
-        m = self._meetings
+        m = self._matched
         alone = dict(m.unmatched)
         found = {}
         for part in np.flatnonzero(m.trace == place).tolist():
             row = m.parts.collective(part).rows[0]
-            number = int(m.meeting[part])
+            number = int(m.number[part])
             if number < 0:
-                found[row] = Met((), {"not_matched": alone[part]})
+                found[row] = RankPart((), {"not_matched": alone[part]})
                 continue
             wait, moving, after = (int(ns[part]) for ns in (m.wait_ns, m.transfer_ns, m.end_skew_ns))
             last = self.titles[int(m.trace[m.last_part[number]])]
             stretches = [(f"waiting for {last}", wait), ("communicating", moving), ("others are done", after)]
-            told = {
+            about = {
                 "collective": number, "came_last": last, "wait_us": wait / 1e3, "communication_us": moving / 1e3,
                 "after_others_us": after / 1e3, "ranks": int(m.count[number]),
             }  # fmt: skip
-            found[row] = Met(stretches, told)
+            found[row] = RankPart(stretches, about)
         return found

@@ -92,7 +92,7 @@ def _wrapped(paragraphs: Iterable[str]) -> list[str]:
 def drawings(job: Job) -> list[Drawing]:
     """The drawings of a job: waits and bandwidths where ranks share collectives, one step where anything took time."""
     lanes = StepLanes.of(job)
-    shared = [_waits(WaitMap.of(job)), _bandwidths(BandwidthPoints.of(job))] if len(job.meetings) else []
+    shared = [_waits(WaitMap.of(job)), _bandwidths(BandwidthPoints.of(job))] if len(job.matched) else []
     return [*shared, *([_step(lanes, job)] if lanes.end_ns > lanes.begin_ns else [])]
 
 
@@ -184,10 +184,10 @@ def _bandwidths(points: BandwidthPoints) -> Drawing:
 
 def _step(lanes: StepLanes, job: Job) -> Drawing:
     """One lane per rank: above computing, below waiting and communication; lines join the starts of a collective."""
-    is_median = lanes.step is not None and {len(rank.steps) for rank in job.meetings.attendances} != {1}
+    is_median = lanes.step is not None and {len(rank.steps) for rank in job.matched.ranks} != {1}
     what = "The whole recording" if lanes.step is None else f"Step {lanes.step}"
     title = f"{what}{' (the one of median duration)' if is_median else ''} on all ranks"
-    ranks = rank_labels(job.meetings.attendances)
+    ranks = rank_labels(job.matched.ranks)
     ms = (lanes.end_ns - lanes.begin_ns) / 1e6
 
     def draw(canvas: Any, places: Sequence[Any]) -> None:
@@ -255,8 +255,8 @@ def _draw_moments(axes: Any, lanes: StepLanes, job: Job) -> None:
         ns, place = np.array(begins).T
         x = (ns - lanes.begin_ns) / 1e6
         axes.scatter(x, place, marker="|", s=110, c="#222222", linewidths=1.5, label=legend("a step begins"), zorder=3)
-    m, lane_of = job.meetings, {lane.rank: place for place, lane in enumerate(lanes.lanes)}
-    last = [int(m.last_part[meeting]) for meeting in lanes.late_ns]
+    m, lane_of = job.matched, {lane.rank: place for place, lane in enumerate(lanes.lanes)}
+    last = [int(m.last_part[collective]) for collective in lanes.late_ns]
     late = [
         ((int(m.start_ns[part]) - lanes.begin_ns) / 1e6, lane_of[int(m.trace[part])] + _LOWER)
         for part in last

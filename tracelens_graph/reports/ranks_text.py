@@ -27,7 +27,7 @@ from tracelens_graph.utils.texts import printable, wrapped
 KINDS, RANKS = 5, 8
 """Rows of kinds of collectives and of ranks on the screen."""
 _LEAST = 0.05
-"""Percent of a step from which copies are told: what rounds to 0.0 takes no line."""
+"""Percent of a step from which copies are shown: what rounds to 0.0 takes no line."""
 _INDENT = "  "
 
 
@@ -57,14 +57,14 @@ def screen(job: Job, width: int, color: bool, rows: int | None = None) -> Iterat
 
 def head(job: Job) -> str:
     """How many ranks, hosts and steps there are, and on what device."""
-    m = job.meetings
+    m = job.matched
     hosts = {host for host in m.hosts if host is not None}
-    parts = [_number(len(m.attendances), "rank")]
+    parts = [_number(len(m.ranks), "rank")]
     if hosts and None not in m.hosts:
         parts.append(f"on {_number(len(hosts), 'host')}")
     if (device := job.figures.architecture) is not None:
         parts.append(f"({device.name})")
-    steps = {len(rank.steps) for rank in m.attendances}
+    steps = {len(rank.steps) for rank in m.ranks}
     of = f", {_number(max(steps), 'step')} each" if len(steps) == 1 and max(steps) else ""
     matched = f", {_number(len(m), 'collective')} that ranks share"
     return " ".join(parts) + of + matched
@@ -75,10 +75,10 @@ def headline(job: Job) -> str:
     rows = {row["time"]: row for row in job.table("rank_times").records()}
     if not rows:
         return "No GPU work and no collective was recorded"
-    if not len(job.meetings):
+    if not len(job.matched):
         return "The ranks share no collective"
     step, exposed, waiting = rows["step"], rows["exposed"], rows["exposed_waiting"]
-    ranks = job.meetings.attendances
+    ranks = job.matched.ranks
     on_gpu = rows["idle"]["percent"] is not None
     what = "The recording takes" if not any(rank.steps for rank in ranks) else "A step takes"
     where = " on the device" if on_gpu else ""
@@ -94,9 +94,9 @@ def headline(job: Job) -> str:
 
 def _doubt(job: Job) -> str:
     """What of communication may be waiting for somebody who is not known."""
-    if job.meetings.lacking:
+    if job.matched.lacking:
         return ", or waiting for ranks that are missing"
-    return ", of which not all is matched" if job.meetings.unmatched else ""
+    return ", of which not all is matched" if job.matched.unmatched else ""
 
 
 def late_lines(job: Job) -> list[str]:
@@ -107,8 +107,8 @@ def late_lines(job: Job) -> list[str]:
 
 def notes(job: Job) -> list[str]:
     """What belongs below the tables of the screen."""
-    is_explained = not len(job.meetings) or any(ADDED_UP in line for line in late_lines(job))
-    return [*([] if is_explained else [HELD_UP]), *job.meetings.notes]
+    is_explained = not len(job.matched) or any(ADDED_UP in line for line in late_lines(job))
+    return [*([] if is_explained else [HELD_UP]), *job.matched.notes]
 
 
 def first_rows(table: Table, most: int) -> Table:
@@ -144,21 +144,21 @@ _ON_PAGE = {"rank_times": "Of a step", "collective_kinds": "Collectives", "rank_
 
 
 def ranks_json(job: Job) -> str:
-    """The ranks as one JSON object: what is to be said of them, and all tables.
+    """The ranks as one JSON object: the headline, stragglers, notes, and all tables.
 
     Strict JSON: NaN and infinity are null. Every row of a table has a line of its own.
     """
-    said = {"headline": headline(job), "late": late_lines(job), "notes": job.meetings.notes}
-    return document(job.meetings.attendances, said, job.tables())
+    about = {"headline": headline(job), "late": late_lines(job), "notes": job.matched.notes}
+    return document(job.matched.ranks, about, job.tables())
 
 
-def document(ranks: Sequence[Ranked], said: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
-    """What is to be said of some ranks, and tables, as one JSON object."""
+def document(ranks: Sequence[Ranked], about: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
+    """Facts about some ranks, and tables, as one JSON object."""
     about = {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "tracelens_graph", "version": __version__},
         "ranks": [{"name": one.name, "rank": one.rank} for one in ranks],
-        **said,
+        **about,
     }
     return laid_out({**sound(about), "tables": objects(tables)}, 4) + "\n"
 
@@ -174,5 +174,5 @@ def ranks_markdown(job: Job, rows: int = 20) -> str:
     blocks += [
         f"### {title}\n\n{table_markdown(first_rows(job.table(name), rows))}" for name, title in _ON_PAGE.items()
     ]
-    blocks += [escape(note) for note in job.meetings.notes]
+    blocks += [escape(note) for note in job.matched.notes]
     return COMMENT + "\n\n".join(block.rstrip() for block in blocks) + "\n"

@@ -70,7 +70,7 @@ class Track:
 
 
 @dataclass(frozen=True)
-class Met:
+class RankPart:
     """A rank's part in a collective, as it took it together with others.
 
     Attributes:
@@ -87,11 +87,11 @@ class Others:
     """What the other ranks of a job tell of one of them.
 
     Attributes:
-        met: row of the first kernel, or span on the host, of a collective -> the part in it.
+        parts: row of the first kernel, or span on the host, of a collective -> the part in it.
         path: the critical path of the job, on the clock of the rank's trace.
     """
 
-    met: Mapping[int, Met]
+    parts: Mapping[int, RankPart]
     path: Track
 
 
@@ -106,7 +106,7 @@ def tracks(w: Window, others: Others | None = None) -> list[Track]:
             rank alone.
     """
     path = list(_path(w)) if others is None else [others.path]
-    found = [*path, *_idle(w), *_collectives(w, {} if others is None else others.met), *_streams(w)]
+    found = [*path, *_idle(w), *_collectives(w, {} if others is None else others.parts), *_streams(w)]
     return [track for track in found if track.slices]
 
 
@@ -204,10 +204,10 @@ def _idle(w: Window) -> Iterator[Track]:
         yield Track(f"GPU {device} idle, by cause", slices)
 
 
-def _collectives(w: Window, met: Mapping[int, Met]) -> Iterator[Track]:
+def _collectives(w: Window, parts: Mapping[int, RankPart]) -> Iterator[Track]:
     """The collectives by stream, those on the host by thread; within each what its rank did in it, where known."""
     core, c = w.core, w.core.columns
-    lanes: dict[tuple[int, int, bool], list[tuple[Slice, Met | None]]] = {}
+    lanes: dict[tuple[int, int, bool], list[tuple[Slice, RankPart | None]]] = {}
     for one in collectives_of(core).nodes:
         row = one.rows[0]
         if not w.holds(np.array([row]))[0]:
@@ -217,7 +217,7 @@ def _collectives(w: Window, met: Mapping[int, Met]) -> Iterator[Track]:
             "key": one.key, "group": one.group, "group_size": one.group_size, "sequence": one.sequence,
             "dtype": one.dtype, "in_bytes": one.in_bytes, "out_bytes": one.out_bytes, "rank": one.rank,
         }  # fmt: skip
-        part = met.get(row)
+        part = parts.get(row)
         known = {name: value for name, value in (told | dict(part.args if part else {})).items() if value is not None}
         args: dict[str, Any] = {
             name: clean(value) if isinstance(value, str) else value for name, value in known.items()

@@ -14,7 +14,7 @@ from lockstep import call, gpu, sync, trace
 from made_jobs import SimulatedJob, simulated_job
 
 from tracelens_graph.analyses.critical_path.causes import Causes, bind, causes
-from tracelens_graph.analyses.critical_path.collective_points import Said, awaited_parts, waits_partly
+from tracelens_graph.analyses.critical_path.collective_points import Member, awaited_parts, waits_partly
 from tracelens_graph.analyses.critical_path.path_nodes import longest_calls
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.graph.core import Core
@@ -64,13 +64,19 @@ def cause(known: Causes, point: int) -> tuple[Edge | None, int]:
     return (Edge(known.kind[edge]), int(known.before[edge])) if edge >= 0 else (None, -1)
 
 
+def gpu_points(known: Causes, ordinal: int, rows: np.ndarray, role: Role) -> np.ndarray:
+    """Start or end points of GPU events of a rank, by their rows."""
+    points = np.flatnonzero((known.ordinal == ordinal) & (known.role == role))
+    return points[np.argsort(known.row[points])][np.searchsorted(np.sort(known.row[points]), rows)]
+
+
 @pytest.mark.proof
 def test_starts_of_gpu_events(job: SimulatedJob) -> None:
     """At least 99.5 % are right. Of causes that allowed a start at the same moment each is."""
     right = total = 0
     for ordinal, truth in enumerate(job.truth):
         known = truth["gpu_events"]
-        starts, _ = job.causes.gpu_points(ordinal, job.traces[ordinal].core.rows_of(known["uid"]))
+        starts = gpu_points(job.causes, ordinal, job.traces[ordinal].core.rows_of(known["uid"]), Role.gpu_start)
         for point, said, slack in zip(starts.tolist(), known["binding"], known["slack_ns"], strict=True):
             kind, _ = cause(job.causes, point)
             told = CALLED.get(kind) if kind is not None else None
@@ -86,9 +92,9 @@ def test_ends_of_collectives(job: SimulatedJob) -> None:
             continue
         for at, rank in enumerate(one["ranks"]):
             core = job.traces[rank].core
-            _, end = job.causes.gpu_points(rank, np.array([core.row(one["kernels"][at])]))
+            end = gpu_points(job.causes, rank, np.array([core.row(one["kernels"][at])]), Role.gpu_end)
             _, source = cause(job.causes, int(end[0]))
-            if job.causes.role[source] == Role.meeting:
+            if job.causes.role[source] == Role.complete:
                 _, source = cause(job.causes, source)
             awaited = one["awaits"][at] or one["ranks"]
             start = {other: one["start_ns"][one["ranks"].index(other)] for other in awaited}
@@ -226,9 +232,9 @@ def test_against_the_simulator(nothing_recorded: bool) -> None:
         nodes = []
         for rank, uid in zip(one["ranks"], one["kernels"], strict=True):
             found = job.traces[rank].core.collectives
-            nodes.append(Said(found.nodes[found.of_row[job.traces[rank].core.row(uid)]], job.traces[rank]))
+            nodes.append(Member(found.nodes[found.of_row[job.traces[rank].core.row(uid)]], job.traces[rank]))
         if nothing_recorded and kind not in ("send", "all_to_all", "all_to_allv"):
-            nodes = [Said(said.node, job.traces[0]) for said in nodes]  # nobody is the root then
+            nodes = [Member(said.node, job.traces[0]) for said in nodes]  # nobody is the root then
         awaited, guess = awaited_parts(kind, nodes, np.array(one["start_ns"]), np.array(one["end_ns"]))
         assert guess == (nothing_recorded and kind in ("broadcast", "reduce", "gather", "scatter"))
         whole = np.ones((len(nodes), len(nodes)), bool)
@@ -255,10 +261,10 @@ def test_a_root_by_times(data: st.DataObject) -> None:
     assert awaited[:, root].all()
 
 
-def _strangers(count: int) -> list[Said]:
+def _strangers(count: int) -> list[Member]:
     """Parts of a collective whose rank is not known."""
     job = simulated_job(ranks=2, steps=1, program="loop", collective_args="none")
-    return [Said(job.traces[0].core.collectives.nodes[0], job.traces[0])] * count
+    return [Member(job.traces[0].core.collectives.nodes[0], job.traces[0])] * count
 
 
 calls = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), min_size=1, max_size=12)

@@ -28,7 +28,7 @@ from tracelens_graph.analyses.critical_path.critical_path import (
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.walk import Class
 from tracelens_graph.analyses.critical_path.what_if import what_if
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
@@ -281,7 +281,7 @@ def test_what_is_not_there_is_refused_in_one_line() -> None:
 def test_clocks_that_disagree_are_flagged() -> None:
     """By 30 us per rank: collectives end on some ranks before others have come."""
     job = simulated_job(ranks=4, steps=2, cuda_sync=True, clock_offset_us=30, nodes=4)
-    wrong = causes(job.traces, Meetings(job.traces, correct=False))
+    wrong = causes(job.traces, MatchedCollectives(job.traces, correct=False))
     assert wrong.negative.get(Edge.transfer, 0) > 0
     assert 0 < wrong.worst_negative_ns <= 90_000
     assert any("clocks disagree" in note for note in critical_path(wrong).notes)
@@ -436,9 +436,9 @@ def test_eight_ranks_of_dlrm(corpus: Path) -> None:
     """8 collectives of 8 ranks; rank 7 is mostly the last to come, so the path runs over it."""
     files = sorted((corpus / "dlrm-8-ranks/kineto").glob("*.json.gz"))
     known = causes_of(TraceSet.of([loaded(file) for file in files]))
-    assert (known.role == Role.meeting).sum() == 8
+    assert (known.role == Role.number).sum() == 8
     assert not known.negative
-    last = known.ordinal[known.role == Role.meeting]
+    last = known.ordinal[known.role == Role.number]
     assert np.bincount(last, minlength=8).tolist() == [0, 0, 0, 0, 1, 2, 0, 5]
     path = critical_path(known)
     assert 7 in path.ranks()["rank"]

@@ -18,8 +18,8 @@ from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, shown_bytes
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
-from tracelens_graph.analyses.ranks.rank_collectives import Attendance, GpuTime, Step
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.rank_collectives import GpuTime, RankCollectives, Step
 from tracelens_graph.analyses.ranks.rank_tables import balance_table
 from tracelens_graph.analyses.ranks.sizes import (
     RULES,
@@ -63,7 +63,7 @@ def two_ranks(**more: Any) -> list[Any]:
 
 
 def test_an_all_reduce_by_hand() -> None:
-    (row,) = collectives_table(Figures(Meetings(two_ranks()))).records()
+    (row,) = collectives_table(Figures(MatchedCollectives(two_ranks()))).records()
     assert (row["kind"], row["sequence"], row["step"], row["ranks"], row["group_size"]) == ("allreduce", 1, 7, 2, 2)
     assert (row["start_skew_us"], row["wait_us"], row["latency_us"]) == (30.0, 30.0, 100.0)
     assert (row["shortest_us"], row["end_skew_us"], row["last_rank"], row["last_trace"]) == (100.0, 0.0, 1, "rank1")
@@ -76,7 +76,7 @@ def test_an_all_reduce_by_hand() -> None:
 
 
 def test_ranks_by_hand() -> None:
-    first, second = balance_table(Figures(Meetings(two_ranks()))).records()
+    first, second = balance_table(Figures(MatchedCollectives(two_ranks()))).records()
     assert (first["wait_ms"], first["transfer_ms"], first["end_skew_ms"]) == (0.03, 0.1, 0.0)
     assert (first["exposed_ms"], first["exposed_wait_ms"], first["times_last"]) == (0.11, 0.01, 0)
     assert (second["wait_ms"], second["times_last"], second["held_up_ms"], second["percent_last"]) == (
@@ -117,19 +117,21 @@ def test_parts_of_a_step_are_the_whole_step() -> None:
 
 def test_between_hosts_no_peak_is_known() -> None:
     apart = [replace(one, host=host) for one, host in zip(two_ranks(), "ab", strict=True)]
-    (row,) = collectives_table(Figures(Meetings(apart))).records()
+    (row,) = collectives_table(Figures(MatchedCollectives(apart))).records()
     assert (row["hosts"], row["peak_gb_s"], row["percent_of_peak"]) == (2, None, None)
 
 
 def test_without_sizes_there_is_no_bandwidth() -> None:
     ranks = [rank(place, [(collective(1, elements=None), 0, 10)]) for place in range(2)]
-    (row,) = collectives_table(Figures(Meetings(ranks))).records()
+    (row,) = collectives_table(Figures(MatchedCollectives(ranks))).records()
     assert (row["message_bytes"], row["algbw_gb_s"], row["busbw_gb_s"], row["step"]) == (None, None, None, None)
 
 
 def test_an_all_gather_counts_what_comes_out() -> None:
     part = collective(1, "_allgather_base", 1000, out_elements=4000, dtype="c10::Float8_e4m3fn", group_size=4)
-    (row,) = collectives_table(Figures(Meetings([rank(place, [(part, 0, 4000)]) for place in range(4)]))).records()
+    (row,) = collectives_table(
+        Figures(MatchedCollectives([rank(place, [(part, 0, 4000)]) for place in range(4)]))
+    ).records()
     assert (row["message_bytes"], row["algbw_gb_s"], row["busbw_gb_s"]) == (4000, 1.0, 0.75)
 
 
@@ -169,7 +171,7 @@ def test_the_bubble_of_a_pipeline_stage_by_hand() -> None:
     def part(kind: str, start: int, end: int) -> Held:
         return collective(1, kind, ranks=(0, 1), source_rank=0, target_rank=1), start, end
 
-    def stage(number: int, held: Held, computing: tuple[int, int]) -> Attendance:
+    def stage(number: int, held: Held, computing: tuple[int, int]) -> RankCollectives:
         gpu = GpuTime(intervals(computing, held[1:]), intervals(computing))
         return rank(number, [held], devices=2, steps=(Step(1, 0, 1_000),), step_of=(0,), gpu=gpu)
 

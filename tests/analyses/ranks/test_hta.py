@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
-from tracelens_graph.analyses.ranks.rank_collectives import Attendance, GpuTime
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.rank_collectives import GpuTime, RankCollectives
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, length, merge
@@ -28,14 +28,15 @@ JOBS = {
 
 
 @pytest.fixture(scope="module", params=JOBS)
-def job(request: pytest.FixtureRequest, corpus: Path, goldens: Path) -> tuple[Meetings, Path]:
+def job(request: pytest.FixtureRequest, corpus: Path, goldens: Path) -> tuple[MatchedCollectives, Path]:
     """The job as HTA sees it: what fills memory is no computation there."""
     files, number, folder = JOBS[request.param]
-    ranks = TraceSet.of({f"rank{n}": load_core(corpus / files.format(n)) for n in range(number)})
-    attendances = [
-        replace(Attendance.of(one), gpu=GpuTime(GpuTime.of(one.window).busy, computing(one.core))) for one in ranks
+    traces = TraceSet.of({f"rank{n}": load_core(corpus / files.format(n)) for n in range(number)})
+    ranks = [
+        replace(RankCollectives.of(one), gpu=GpuTime(GpuTime.of(one.window).busy, computing(one.core)))
+        for one in traces
     ]
-    return Meetings(attendances), goldens / "hta" / folder
+    return MatchedCollectives(ranks), goldens / "hta" / folder
 
 
 def computing(core: Core) -> Intervals:
@@ -49,18 +50,18 @@ def rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def communicating(meetings: Meetings, trace: int) -> tuple[np.ndarray, np.ndarray]:
-    own = meetings.trace == trace
-    return meetings.parts.start_ns[own], meetings.parts.end_ns[own]
+def communicating(matched: MatchedCollectives, trace: int) -> tuple[np.ndarray, np.ndarray]:
+    own = matched.trace == trace
+    return matched.parts.start_ns[own], matched.parts.end_ns[own]
 
 
 def us(told: str) -> Any:
     return pytest.approx(float(told), abs=0.0011)
 
 
-def test_times_of_gpu_work(job: tuple[Meetings, Path]) -> None:
-    meetings, folder = job
-    for row, rank in zip(rows(folder / "temporal_breakdown.csv"), meetings.attendances, strict=True):
+def test_times_of_gpu_work(job: tuple[MatchedCollectives, Path]) -> None:
+    matched, folder = job
+    for row, rank in zip(rows(folder / "temporal_breakdown.csv"), matched.ranks, strict=True):
         busy, computes = length(rank.gpu.busy), length(rank.gpu.computing)
         start, end = rank.span_ns
         assert (end - start) / 1e3 == us(row["kernel_time(us)"])
@@ -69,31 +70,31 @@ def test_times_of_gpu_work(job: tuple[Meetings, Path]) -> None:
         assert (busy - computes) / 1e3 == us(row["non_compute_time(us)"])
 
 
-def test_overlap_of_communication_with_computation(job: tuple[Meetings, Path]) -> None:
-    meetings, folder = job
-    figures = Figures(meetings)
-    for row, trace in zip(rows(folder / "comm_comp_overlap.csv"), range(len(meetings.attendances)), strict=True):
-        start, end = communicating(meetings, trace)
-        shift = meetings.parts.shift_ns[trace]
+def test_overlap_of_communication_with_computation(job: tuple[MatchedCollectives, Path]) -> None:
+    matched, folder = job
+    figures = Figures(matched)
+    for row, trace in zip(rows(folder / "comm_comp_overlap.csv"), range(len(matched.ranks)), strict=True):
+        start, end = communicating(matched, trace)
+        shift = matched.parts.shift_ns[trace]
         whole = length(merge(start, end))
         exposed = figures.exposed_ns(trace, start - shift, end - shift)
         assert 100 * (whole - exposed) / whole == pytest.approx(float(row["comp_comm_overlap_pctg"]), abs=0.0051)
 
 
-def test_sums_of_communication_kernels(job: tuple[Meetings, Path]) -> None:
-    meetings, folder = job
+def test_sums_of_communication_kernels(job: tuple[MatchedCollectives, Path]) -> None:
+    matched, folder = job
     told: dict[int, float] = {}
     for row in rows(folder / "gpu_kernel_breakdown_all.csv"):
         if row["kernel_type"] == "COMMUNICATION":
             told[int(row["rank"])] = told.get(int(row["rank"]), 0.0) + float(row["sum (us)"])
-    assert set(told) == set(range(len(meetings.attendances)))
+    assert set(told) == set(range(len(matched.ranks)))
     for trace, total in told.items():
-        start, end = communicating(meetings, trace)
+        start, end = communicating(matched, trace)
         assert int((end - start).sum()) / 1e3 == pytest.approx(total, abs=0.01)
 
 
-def test_a_rank_is_known_by_its_attendance_alone(job: tuple[Meetings, Path]) -> None:
-    meetings, _ = job
-    assert all(isinstance(one, Attendance) and one.held for one in meetings.attendances)
-    again = Meetings(meetings.attendances)
-    assert (again.meeting == meetings.meeting).all()
+def test_a_rank_is_known_by_what_it_took_part_in(job: tuple[MatchedCollectives, Path]) -> None:
+    matched, _ = job
+    assert all(isinstance(one, RankCollectives) and one.held for one in matched.ranks)
+    again = MatchedCollectives(matched.ranks)
+    assert (again.number == matched.number).all()

@@ -11,7 +11,7 @@ from made_jobs import simulated_job
 
 from corpus import CHECKOUT, CORPUS, loaded, needs_corpus
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.stragglers import late_causes
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
 from tracelens_graph.analyses.stragglers.lateness import why_late
@@ -25,7 +25,9 @@ Rows = list[dict[str, Any]]
 
 def arrivals_of(traces: TraceSet) -> Rows:
     """The late arrivals of some ranks, in the order of the collectives."""
-    return sorted(late_arrivals(Figures(Meetings(traces)), traces).records(), key=lambda row: row["collective"])
+    return sorted(
+        late_arrivals(Figures(MatchedCollectives(traces)), traces).records(), key=lambda row: row["collective"]
+    )
 
 
 def brief(rows: Rows) -> list[tuple[int, int, float, float, str]]:
@@ -126,14 +128,14 @@ def test_many_late_arrivals_are_not_all_explained(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(late_causes, "MOST_EXPLAINED", 1)
     slow = [kernel(200), reduce(block=True), kernel(150), reduce(block=True), kernel(100)]
     traces = job(BLOCKING, slow, BLOCKING)
-    table = late_arrivals(Figures(Meetings(traces)), traces)
+    table = late_arrivals(Figures(MatchedCollectives(traces)), traces)
     assert [row["reason"] for row in table.records()] == ["slower_kernels", "unknown"]
     assert "1 late arrivals are not explained, only the latest 1" in table.notes
 
 
 def test_rows_and_their_number() -> None:
     traces = job(BESIDE, BESIDE, [op(500), *BESIDE])
-    figures = Figures(Meetings(traces))
+    figures = Figures(MatchedCollectives(traces))
     table = late_arrivals(figures, traces, top=1)
     assert [row["collective"] for row in table.records()] == [0]
     assert table.notes[0] == "the first 1 of 2 rows (top 0 shows all)"
@@ -145,7 +147,7 @@ def test_rows_and_their_number() -> None:
 
 def test_ranks_are_summed_up_by_kind() -> None:
     traces = job(BESIDE, BESIDE, [op(500), *BESIDE])
-    figures = Figures(Meetings(traces))
+    figures = Figures(MatchedCollectives(traces))
     ranks = late_ranks(late_arrivals(figures, traces), figures)
     (row,) = ranks.records()
     assert (row["rank"], row["kind"], row["times_late"], row["collectives"]) == (2, "allreduce", 2, 2)
@@ -159,7 +161,7 @@ def test_ranks_are_summed_up_by_kind() -> None:
 
 def test_nobody_is_late() -> None:
     traces = job(BLOCKING, BLOCKING, BLOCKING)
-    figures = Figures(Meetings(traces))
+    figures = Figures(MatchedCollectives(traces))
     ranks = late_ranks(late_arrivals(figures, traces), figures)
     assert len(ranks) == 0
     assert why_late(ranks, figures, traces[0].name) == ""
@@ -169,7 +171,7 @@ def test_a_lone_rank_and_none_at_all() -> None:
     alone = job(BLOCKING)
     assert arrivals_of(alone) == []
     none = TraceSet([])
-    figures = Figures(Meetings(none))
+    figures = Figures(MatchedCollectives(none))
     table = late_arrivals(figures, none)
     assert len(table) == 0
 
@@ -187,7 +189,7 @@ WHAT = {
 @cache
 def simulated(**settings: Any) -> tuple[Figures, Rows, Rows]:
     traces = simulated_job(**{"ranks": 4, "steps": 2, "layers": 1, **settings}).traces
-    figures = Figures(Meetings(traces))
+    figures = Figures(MatchedCollectives(traces))
     table = late_arrivals(figures, traces)
     return figures, table.records(), late_ranks(table, figures).records()
 
@@ -331,7 +333,7 @@ def test_gloo(ranks: int) -> None:
     """The last rank of the recorded job sleeps 20 ms in every step while it makes a batch."""
     folder = CHECKOUT / f"examples/traces/gloo-{ranks}-ranks"
     traces = TraceSet.of({f"rank{rank}": loaded(folder / f"rank{rank}.json.gz") for rank in range(ranks)})
-    figures = Figures(Meetings(traces))
+    figures = Figures(MatchedCollectives(traces))
     table = late_arrivals(figures, traces)
     of_loader = [row for row in table.records() if row["reason"] == "data_loader"]
     assert sorted((row["step"], row["rank"]) for row in of_loader) == [(step, ranks - 1) for step in (1, 2, 3)]

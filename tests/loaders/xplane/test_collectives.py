@@ -191,7 +191,7 @@ def test_without_numbered_runs_a_device_that_ran_more_has_no_numbers() -> None:
     core = load_core(gpu_profile(ALL_REDUCE, {0: [(100, 20)], 1: [(100, 20), (300, 20)]}))
     assert {node.sequence for node in core.collectives.nodes} == {None}
     job = Job(TraceSet.of(core).by_device())
-    assert len(job.meetings) == 1
+    assert len(job.matched) == 1
     assert len(job.table("unmatched_collectives")) == 1
 
 
@@ -214,7 +214,7 @@ def test_hosts_of_a_job_share_its_ranks() -> None:
     ]
     assert [[n.ranks for n in of] for of in nodes(ranks)] == [[(0, 2)], [(1, 3)], [(0, 2)], [(1, 3)]]
     assert ranks.notes == ()
-    assert len(Job(ranks).meetings) == 2
+    assert len(Job(ranks).matched) == 2
 
 
 def test_a_program_of_one_host_is_of_its_own_ranks() -> None:
@@ -265,7 +265,7 @@ def test_instructions_of_processors_are_collectives_on_the_host() -> None:
     assert all(node.on_host for node in core.collectives.nodes)
     ranks = TraceSet.of(core).by_device()
     assert [[(n.ranks, n.sequence) for n in of] for of in nodes(ranks)] == [[((0, 1), 0), ((0, 1), 1)]] * 2
-    assert len(Job(ranks).meetings) == 2
+    assert len(Job(ranks).matched) == 2
 
 
 def test_one_device_and_traces_of_pytorch_stay_as_they_are() -> None:

@@ -66,20 +66,20 @@ def test_waits_are_the_table_of_steps(late: Job) -> None:
 
 def test_splits_add_up_to_the_table_of_collectives(late: Job) -> None:
     columns = read(ranks_page(late, "job")).columns
-    m = late.meetings
+    m = late.matched
     for row in late.table("rank_collectives").records():
         mine = columns["split.collective"] == row["collective"]
         assert int(columns["split.wait"][mine].sum()) == round(1e3 * row["wait_us"])
         assert int(mine.sum()) == row["ranks"]
     whole = sum(int(columns[f"split.{name}"].sum()) for name in ("wait", "transfer", "skew"))
-    assert whole == int((m.end_ns - m.start_ns)[m.meeting >= 0].sum())
+    assert whole == int((m.end_ns - m.start_ns)[m.number >= 0].sum())
 
 
 def test_lanes_add_up_to_the_recorded_times(late: Job) -> None:
     page = read(ranks_page(late, "job"))
     lanes = pictures.StepLanes.of(late)
-    columns, m = page.columns, late.meetings
-    for place, one in enumerate(m.attendances):
+    columns, m = page.columns, late.matched
+    for place, one in enumerate(m.ranks):
         start, end = (np.clip(m.clock_ns(place, edges), lanes.begin_ns, lanes.end_ns) for edges in one.gpu.computing)
         mine = (columns["bar.lane"] == place) & (columns["bar.what"] == 0)
         assert int(columns["bar.dur"][mine].sum()) == int((end - start).sum())
@@ -108,7 +108,7 @@ def test_lean_graphs_give_the_same_page(tmp_path: Path) -> None:
 
 
 def test_ranks_that_share_nothing_have_a_page(late: Job) -> None:
-    page = read(ranks_page(Job(late.meetings.attendances[:1]), "job"))
+    page = read(ranks_page(Job(late.matched.ranks[:1]), "job"))
     assert len(page.columns["split.rank"]) == 0
     assert page.body["bandwidths"]["kinds"] == []
 

@@ -159,7 +159,7 @@ def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
 
 
 def test_jobs_without_collectives_or_ranks_that_share_none(late: Job, opened: Opened) -> None:
-    page = opened(ranks_page(Job(late.meetings.attendances[:1]), "job"))
+    page = opened(ranks_page(Job(late.matched.ranks[:1]), "job"))
     for view in VIEWS:
         show(page, view)
     assert "share no collective" in page.inner_text("#view-collectives")
@@ -199,7 +199,7 @@ def test_eight_real_ranks(opened: Opened) -> None:
         show(page, view)
     assert "PyTorch 2.2 and newer record with ops" in page.locator("#view-bandwidth").text_content()
     sums = page.evaluate("[...tracelensGraph.collectives.split.wait].reduce((a, b) => a + b, 0)")
-    assert sums == int(job.meetings.wait_ns.sum())
+    assert sums == int(job.matched.wait_ns.sum())
 
 
 def test_the_filter_of_collectives_is_the_search(text: str, opened: Opened) -> None:

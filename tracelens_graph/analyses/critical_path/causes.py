@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.collective_points import EARLIEST, Met, meet
+from tracelens_graph.analyses.critical_path.collective_points import EARLIEST, CollectivePoints, collective_points
 from tracelens_graph.analyses.critical_path.points import Edge, RankPoints, Role, rank_points
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
@@ -36,24 +36,24 @@ class Causes:
 
     Attributes:
         traces: the ranks.
-        meetings: which of their collectives are one, and on which clock they are; None for their own.
+        matched: which of their collectives are one, and on which clock they are; None for their own.
         time: per point the moment, ns.
         level: per point its place among points of one moment that follow from each other.
-        ordinal, row, role: per point the place of its rank in `traces`, its row there (-1 for a meeting), and `Role`.
+        ordinal, row, role: per point its rank's place in `traces`, its row there, -1 without one, and its `Role`.
         before, after, kind: per edge its points, and its `Edge`.
         binding: per point the edge that binds it, -1 for a point that follows from nothing.
         least_ns, usual_ns: per kind of edge the latency of the fastest, and the median of those that bind.
         first_point: per rank its first point.
         ranks: per rank its points by row; see `RankPoints`.
         is_whole: per point whether it ends a part of a matched collective of which all ranks are in the set.
-        meeting: number of the collective that each of the last points, those of meetings, belongs to.
+        collective: number of the collective that each of the last points, those of collectives, belongs to.
         negative: per kind of edge how many would lead back in time, and were left out.
         worst_negative_ns: how far the worst of those between ranks leads back.
-        notes: what is to be said of them.
+        notes: what a reader must know.
     """
 
     traces: TraceSet
-    meetings: Meetings | None
+    matched: MatchedCollectives | None
     time: np.ndarray
     level: np.ndarray
     ordinal: np.ndarray
@@ -68,7 +68,7 @@ class Causes:
     first_point: np.ndarray
     ranks: Sequence[RankPoints]
     is_whole: np.ndarray
-    meeting: np.ndarray
+    collective: np.ndarray
     negative: dict[Edge, int]
     worst_negative_ns: int = 0
     notes: list[str] = field(default_factory=list)
@@ -82,32 +82,26 @@ class Causes:
 
     def on_clock(self, ordinal: int, time: int) -> int:
         """A moment of a rank on the clock that the points are on."""
-        return int(_on_clock(self.traces, self.meetings, ordinal, np.array([time], np.int64))[0])
-
-    def gpu_points(self, ordinal: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Start and end points of GPU events of a rank, by their rows."""
-        rank = self.ranks[ordinal]
-        at = np.searchsorted(rank.gpu_rows, rows)
-        return self.first_point[ordinal] + rank.gpu_start[at], self.first_point[ordinal] + rank.gpu_end[at]
+        return int(_on_clock(self.traces, self.matched, ordinal, np.array([time], np.int64))[0])
 
 
-def causes(traces: TraceSet, meetings: Meetings | None = None) -> Causes:
+def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> Causes:
     """The points of some ranks and what bound each of them.
 
     Args:
         traces: the ranks.
-        meetings: which of their collectives are one, and on which clock they are; by default they are matched.
+        matched: which of their collectives are one, and on which clock they are; by default they are matched.
 
     Raises:
         AnalysisError: no rank has a GPU event.
     """
     ranks = [rank_points(one.core) for one in traces]
-    if meetings is None and len(traces) > 1:
-        meetings = Meetings(traces.with_graphs(lambda core: core))
+    if matched is None and len(traces) > 1:
+        matched = MatchedCollectives(traces.with_graphs(lambda core: core))
     if not any(len(rank.gpu_rows) for rank in ranks):
         raise AnalysisError("there are no GPU events, so there is no path to follow through them")
     first = np.concatenate(([0], np.cumsum([len(rank.time) for rank in ranks])))
-    time = np.concatenate([_on_clock(traces, meetings, at, rank.time) for at, rank in enumerate(ranks)])
+    time = np.concatenate([_on_clock(traces, matched, at, rank.time) for at, rank in enumerate(ranks)])
     ordinal = np.repeat(np.arange(len(ranks), dtype=np.int32), np.diff(first))
     role, row = (np.concatenate([getattr(rank, name) for rank in ranks]) for name in ("role", "row"))
     before, after = (
@@ -115,28 +109,28 @@ def causes(traces: TraceSet, meetings: Meetings | None = None) -> Causes:
         for name in ("before", "after")
     )
     kind = np.concatenate([rank.kind for rank in ranks])
-    met = Met(len(time))
-    if meetings is not None:
-        met = meet(meetings, ranks, first, traces, time)
+    found = CollectivePoints(len(time))
+    if matched is not None:
+        found = collective_points(matched, ranks, first, traces, time)
         replaced = np.zeros(len(time), bool)
-        replaced[met.served] = True
+        replaced[found.served] = True
         kept = ~((kind == Edge.run) & replaced[after])
-        before = np.concatenate((before[kept], met.before))
-        after = np.concatenate((after[kept], met.after))
-        kind = np.concatenate((kind[kept], met.kind))
-        time = np.concatenate((time, met.time))
-        ordinal = np.concatenate((ordinal, met.ordinal))
-        role = np.concatenate((role, np.full(len(met.time), Role.meeting, np.int8)))
-        row = np.concatenate((row, np.full(len(met.time), -1)))
+        before = np.concatenate((before[kept], found.before))
+        after = np.concatenate((after[kept], found.after))
+        kind = np.concatenate((kind[kept], found.kind))
+        time = np.concatenate((time, found.time))
+        ordinal = np.concatenate((ordinal, found.ordinal))
+        role = np.concatenate((role, np.full(len(found.time), Role.complete, np.int8)))
+        row = np.concatenate((row, np.full(len(found.time), -1)))
     forward = time[before] <= time[after]
     negative = {
         Edge(one): count for one, count in enumerate(np.bincount(kind[~forward], minlength=len(Edge)).tolist()) if count
     }
-    if met.lost:
-        negative[Edge.transfer] = negative.get(Edge.transfer, 0) + met.lost
+    if found.lost:
+        negative[Edge.transfer] = negative.get(Edge.transfer, 0) + found.lost
     before, after, kind = before[forward], after[forward], kind[forward]
     is_whole = np.zeros(len(time), bool)
-    is_whole[met.whole] = True
+    is_whole[found.whole] = True
     level, ordered = _levels(time, before, after)
     before, after, kind = before[ordered], after[ordered], kind[ordered]
     latency = time[after] - time[before]
@@ -144,7 +138,7 @@ def causes(traces: TraceSet, meetings: Meetings | None = None) -> Causes:
     usual = bound_latency(latency, kind, bind(time[before] + least[kind], after, len(time))[after], least, 0.5)
     return Causes(
         traces=traces,
-        meetings=meetings,
+        matched=matched,
         time=time,
         level=level,
         ordinal=ordinal,
@@ -159,10 +153,10 @@ def causes(traces: TraceSet, meetings: Meetings | None = None) -> Causes:
         first_point=first[:-1],
         ranks=ranks,
         is_whole=is_whole,
-        meeting=met.meeting,
+        collective=found.collective,
         negative=negative,
-        worst_negative_ns=met.worst_ns,
-        notes=_notes(traces, meetings, ranks, met),
+        worst_negative_ns=found.worst_ns,
+        notes=_notes(traces, matched, ranks, found),
     )
 
 
@@ -176,10 +170,10 @@ def bind(allowed: np.ndarray, after: np.ndarray, points: int) -> np.ndarray:
     return binding
 
 
-def _on_clock(traces: TraceSet, meetings: Meetings | None, ordinal: int, time: np.ndarray) -> np.ndarray:
-    if meetings is None:
+def _on_clock(traces: TraceSet, matched: MatchedCollectives | None, ordinal: int, time: np.ndarray) -> np.ndarray:
+    if matched is None:
         return time + traces[ordinal].offset_ns
-    return np.asarray(meetings.clock_ns(ordinal, time), np.int64)
+    return np.asarray(matched.clock_ns(ordinal, time), np.int64)
 
 
 def _waited(time: np.ndarray, before: np.ndarray, after: np.ndarray, kind: np.ndarray) -> np.ndarray:
@@ -238,8 +232,10 @@ def _levels(time: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[np
     return level, ordered
 
 
-def _notes(traces: TraceSet, meetings: Meetings | None, ranks: Sequence[RankPoints], met: Met) -> list[str]:
-    notes = list(meetings.notes) if meetings is not None else []
+def _notes(
+    traces: TraceSet, matched: MatchedCollectives | None, ranks: Sequence[RankPoints], found: CollectivePoints
+) -> list[str]:
+    notes = list(matched.notes) if matched is not None else []
     notes += [f"{one.name}: {note}" for one, rank in zip(traces, ranks, strict=True) for note in rank.notes]
     if inferred := sum(rank.inferred for rank in ranks):
         notes.append(
@@ -251,18 +247,18 @@ def _notes(traces: TraceSet, meetings: Meetings | None, ranks: Sequence[RankPoin
             f"{guessed:,} GPU events start long after all that they are known to follow from, and right after work of "
             "another stream: they are taken to have waited for it"
         )
-    if met.lost:
+    if found.lost:
+        by = f"by up to {found.worst_ns / 1e3:,.1f} us"
         notes.append(
-            f"{met.lost:,} ends of collectives lie before the last rank had come, by up to "
-            f"{met.worst_ns / 1e3:,.1f} us: clocks disagree, or collectives are matched wrongly; the path may run over "
-            "the wrong rank"
+            f"{found.lost:,} ends of collectives lie before the last rank had come, {by}: clocks disagree, or "
+            "collectives are matched wrongly; the path may run over the wrong rank"
         )
-    if met.on_host:
+    if found.on_host:
         notes.append(
-            f"collectives that ran on the host: {met.on_host:,}; waiting for other ranks in them counts as host time"
+            f"collectives that ran on the host: {found.on_host:,}; waiting for other ranks in them counts as host time"
         )
-    if met.guessed:
+    if found.guessed:
         notes.append(
-            f"{met.guessed:,} collectives do not tell which rank gives or gets: it is told by when each of them ended"
+            f"{found.guessed:,} collectives do not tell which rank gives or gets: it is told by when each of them ended"
         )
     return notes

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.points import Edge, RankPoints
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.graph.arrays import distinct, positions_by
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
@@ -28,7 +28,7 @@ _EXCHANGE = ("all_to_all", "all_to_allv")
 _TRANSFER = ("send", "recv")
 
 
-class Said(NamedTuple):
+class Member(NamedTuple):
     """What a rank knows of a collective, and the rank."""
 
     node: Collective
@@ -41,24 +41,24 @@ def waits_partly(kind: str) -> bool:
 
 
 def awaited_parts(
-    kind: str, said: Sequence[Said], start_ns: np.ndarray, end_ns: np.ndarray
+    kind: str, members: Sequence[Member], start_ns: np.ndarray, end_ns: np.ndarray
 ) -> tuple[np.ndarray | None, bool]:
     """For each part of a collective which parts it waits for, itself included; None for all. And whether it is a guess.
 
     Args:
         kind: kind of the collective; of a transfer `send`.
-        said: what each rank knows of it.
+        members: what each rank knows of it.
         start_ns, end_ns: of each part, on one clock.
     """
     if kind in _EXCHANGE:
-        return _partners(said), False
+        return _partners(members), False
     if kind in _TRANSFER:
-        return _transfer(said), False
-    root = _recorded_root(said)
+        return _transfer(members), False
+    root = _recorded_root(members)
     guess = root < 0
     if guess:
         root = _likely_root(kind, start_ns, end_ns)
-    return _rooted(kind, len(said), root), guess
+    return _rooted(kind, len(members), root), guess
 
 
 def _rooted(kind: str, count: int, root: int) -> np.ndarray:
@@ -70,15 +70,15 @@ def _rooted(kind: str, count: int, root: int) -> np.ndarray:
     return awaited
 
 
-def _partners(said: Sequence[Said]) -> np.ndarray | None:
+def _partners(members: Sequence[Member]) -> np.ndarray | None:
     """Of an exchange with recorded sizes: those that a rank sends something to or gets something from."""
-    ranks = said[0].node.ranks
+    ranks = members[0].node.ranks
     if ranks is None:
         return None
     place = {rank: at for at, rank in enumerate(ranks)}
-    own = [place.get(-1 if one.trace.rank is None else one.trace.rank, -1) for one in said]
-    awaited = np.eye(len(said), dtype=bool)
-    for at, one in enumerate(said):
+    own = [place.get(-1 if one.trace.rank is None else one.trace.rank, -1) for one in members]
+    awaited = np.eye(len(members), dtype=bool)
+    for at, one in enumerate(members):
         splits = [split for split in (one.node.in_split, one.node.out_split) if split]
         if not splits or own[at] < 0 or any(len(split) != len(ranks) for split in splits):
             return None
@@ -87,10 +87,10 @@ def _partners(said: Sequence[Said]) -> np.ndarray | None:
     return awaited
 
 
-def _transfer(said: Sequence[Said]) -> np.ndarray:
+def _transfer(members: Sequence[Member]) -> np.ndarray:
     """Of a transfer: the receiver waits for the sender, who waits only with what no buffer takes."""
-    awaited = np.ones((len(said), len(said)), bool)
-    for at, one in enumerate(said):
+    awaited = np.ones((len(members), len(members)), bool)
+    for at, one in enumerate(members):
         size = one.node.in_bytes
         if one.node.kind == "send" and size is not None and size <= BUFFERED_BYTES:
             awaited[at] = False
@@ -98,21 +98,21 @@ def _transfer(said: Sequence[Said]) -> np.ndarray:
     return awaited
 
 
-def _recorded_root(said: Sequence[Said]) -> int:
+def _recorded_root(members: Sequence[Member]) -> int:
     """Place of the root; -1 where it is not recorded.
 
     PyTorch writes the root, by its place in the group, where it writes the rank for other kinds; so it is the root if
     all ranks say the same.
     """
-    told = {_recorded_rank(one) for one in said}
-    if len(told) != 1 or len(said) < 2 or (place := told.pop()) is None:
+    places = {_recorded_rank(one) for one in members}
+    if len(places) != 1 or len(members) < 2 or (place := places.pop()) is None:
         return -1
-    ranks = said[0].node.ranks
+    ranks = members[0].node.ranks
     root = ranks[place] if ranks and place < len(ranks) else place
-    return next((at for at, one in enumerate(said) if one.trace.rank == root), -1)
+    return next((at for at, one in enumerate(members) if one.trace.rank == root), -1)
 
 
-def _recorded_rank(one: Said) -> int | None:
+def _recorded_rank(one: Member) -> int | None:
     core, c = one.trace.core, one.trace.core.columns
     for row in one.node.rows:
         owner = int(c.owner[row])
@@ -145,25 +145,25 @@ EARLIEST = np.iinfo(np.int64).min
 
 
 @dataclass
-class Met:
+class CollectivePoints:
     """Points and edges of collectives over ranks.
 
     Attributes:
         points: number of points before them.
-        time, ordinal, meeting: per point the moment when the last has come, who that is, and number of the meeting.
+        time, ordinal, collective: per point when the last has come, who that is, and the number of the collective.
         before, after, kind: edges.
-        served: points that end a rank's part of a collective, and follow from a meeting.
+        served: points that end a rank's part of a collective, and follow from one of these.
         whole: points that end a rank's part of a collective of which all ranks are there.
         lost: ends that lie before the last has come, so that nothing can follow.
         worst_ns: how far the worst of these lies before it.
         on_host: number of collectives that no kernel carried out, so that they are host time like any other.
-        guessed: number of collectives whose source or target is told by the times of their ends alone.
+        guessed: number of collectives whose source or target is guessed by the times of their ends alone.
     """
 
     points: int
     time: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     ordinal: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
-    meeting: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    collective: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     before: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     after: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     kind: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
@@ -175,52 +175,62 @@ class Met:
     on_host: int = 0
 
 
-def meet(meetings: Meetings, ranks: Sequence[RankPoints], first: np.ndarray, traces: TraceSet, time: np.ndarray) -> Met:
+def collective_points(
+    matched: MatchedCollectives, ranks: Sequence[RankPoints], first: np.ndarray, traces: TraceSet, time: np.ndarray
+) -> CollectivePoints:
     """Points between the starts and the ends of those who take part in collectives.
 
     Of a kind that all wait in there is one for all; else one for each rank that waits for others.
 
     Args:
-        meetings: the collectives of the ranks.
+        matched: the collectives of the ranks.
         ranks, first: points of each rank, and where they begin among those of all.
         traces: the ranks.
         time: moments of all points.
     """
-    matched = np.flatnonzero(meetings.meeting >= 0)
-    on_gpu = [not meetings.parts.collective(part).on_host for part in matched.tolist()]
-    parts = matched[np.array(on_gpu, bool)]
-    trace, number = meetings.trace[parts], meetings.meeting[parts]
-    nodes = [meetings.parts.collective(part) for part in parts.tolist()]
+    there = np.flatnonzero(matched.number >= 0)
+    on_gpu = [not matched.parts.collective(part).on_host for part in there.tolist()]
+    parts = there[np.array(on_gpu, bool)]
+    trace, number = matched.trace[parts], matched.number[parts]
+    nodes = [matched.parts.collective(part) for part in parts.tolist()]
     start, end, single = _ends(nodes, trace, ranks, first, traces)
-    met = Met(len(time), on_host=len(np.unique(meetings.meeting[matched])) - len(np.unique(number)))
+    found = CollectivePoints(len(time), on_host=len(np.unique(matched.number[there])) - len(np.unique(number)))
     size = np.array([one.group_size or 0 for one in nodes], np.int64)
-    met.whole = end[np.bincount(number)[number] >= size] if len(nodes) else end
-    partly = np.array([waits_partly(kind) for kind in meetings.kind], bool)
+    found.whole = end[np.bincount(number)[number] >= size] if len(nodes) else end
+    partly = np.array([waits_partly(kind) for kind in matched.kind], bool)
     group = np.where(partly[number], -1, number)
     pairs: list[tuple[int, int, int]] = []
-    for meeting, of in positions_by(np.where(partly[number], number, -1)):
-        if meeting < 0:
+    for collective, of in positions_by(np.where(partly[number], number, -1)):
+        if collective < 0:
             continue
-        said = [Said(nodes[place], traces[int(trace[place])]) for place in of.tolist()]
-        awaited, guessed = awaited_parts(meetings.kind[meeting], said, time[start[of]], time[end[of]])
-        met.guessed += guessed
+        members = [Member(nodes[place], traces[int(trace[place])]) for place in of.tolist()]
+        awaited, guessed = awaited_parts(matched.kind[collective], members, time[start[of]], time[end[of]])
+        found.guessed += guessed
         if awaited is None:
-            group[of] = meeting
+            group[of] = collective
             continue
         for waiting, row in zip(of.tolist(), awaited, strict=True):
             if row.sum() > 1:
-                pairs += [(waiting, int(of[other]), meeting) for other in np.flatnonzero(row).tolist()]
+                pairs += [(waiting, int(of[other]), collective) for other in np.flatnonzero(row).tolist()]
     joint = np.flatnonzero(group >= 0)
     if len(joint):
         numbers, place = distinct(group[joint])
-        _add(met, place, start[joint], place, end[joint], single[joint], numbers, trace[joint], time)
+        _add(found, place, start[joint], place, end[joint], single[joint], numbers, trace[joint], time)
     if pairs:
-        waiting, other, of_meeting = np.array(pairs).T
+        waiting, other, of_collective = np.array(pairs).T
         ends, at, place = np.unique(waiting, return_index=True, return_inverse=True)
         _add(
-            met, place, start[other], np.arange(len(ends)), end[ends], single[ends], of_meeting[at], trace[other], time
+            found,
+            place,
+            start[other],
+            np.arange(len(ends)),
+            end[ends],
+            single[ends],
+            of_collective[at],
+            trace[other],
+            time,
         )
-    return met
+    return found
 
 
 def _ends(
@@ -240,16 +250,16 @@ def _ends(
 
 
 def _add(
-    met: Met, place: np.ndarray, starts: np.ndarray, end_place: np.ndarray, ends: np.ndarray, single: np.ndarray,
-    number: np.ndarray, trace: np.ndarray, time: np.ndarray,
+    found: CollectivePoints, place: np.ndarray, starts: np.ndarray, end_place: np.ndarray, ends: np.ndarray,
+    single: np.ndarray, number: np.ndarray, trace: np.ndarray, time: np.ndarray,
 ) -> None:  # fmt: skip
-    """New meetings.
+    """New points.
 
     Args:
-        met: where they go.
-        place, starts: per arrival the meeting it is at, and its point.
-        end_place, ends, single: per end the meeting that it follows from, its point, and whether of one kernel.
-        number: per meeting the number of its collective.
+        found: where they go.
+        place, starts: per arrival the new point that it is at, and its own.
+        end_place, ends, single: per end the new point that it follows from, its own, and whether of one kernel.
+        number: per new point the number of its collective.
         trace: per arrival its rank.
         time: moments of all points.
     """
@@ -259,18 +269,18 @@ def _add(
     last = np.zeros(count, np.int32)
     is_last = np.flatnonzero(time[starts] == moment[place])
     last[place[is_last]] = trace[is_last]
-    point = met.points + len(met.time) + np.arange(count)
+    point = found.points + len(found.time) + np.arange(count)
     late = moment[end_place] - time[ends]
     fine = late <= 0
     if not fine.all():
-        met.lost += int((~fine).sum())
-        met.worst_ns = max(met.worst_ns, int(late.max()))
-    met.time = np.concatenate((met.time, moment))
-    met.ordinal = np.concatenate((met.ordinal, last))
-    met.meeting = np.concatenate((met.meeting, number))
-    met.before = np.concatenate((met.before, starts, point[end_place[fine]]))
-    met.after = np.concatenate((met.after, point[place], ends[fine]))
-    met.kind = np.concatenate(
-        (met.kind, np.full(len(starts), Edge.arrive, np.int8), np.full(int(fine.sum()), Edge.transfer, np.int8))
+        found.lost += int((~fine).sum())
+        found.worst_ns = max(found.worst_ns, int(late.max()))
+    found.time = np.concatenate((found.time, moment))
+    found.ordinal = np.concatenate((found.ordinal, last))
+    found.collective = np.concatenate((found.collective, number))
+    found.before = np.concatenate((found.before, starts, point[end_place[fine]]))
+    found.after = np.concatenate((found.after, point[place], ends[fine]))
+    found.kind = np.concatenate(
+        (found.kind, np.full(len(starts), Edge.arrive, np.int8), np.full(int(fine.sum()), Edge.transfer, np.int8))
     )
-    met.served = np.concatenate((met.served, ends[fine & single]))
+    found.served = np.concatenate((found.served, ends[fine & single]))

@@ -23,7 +23,7 @@ from tracelens_graph.analyses.critical_path.causes import Causes, causes
 from tracelens_graph.analyses.critical_path.path_tables import SEGMENTS, segment_columns
 from tracelens_graph.analyses.critical_path.points import Role
 from tracelens_graph.analyses.critical_path.walk import Path, walk
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
@@ -49,19 +49,19 @@ class CriticalPath(Path):
     slack = path_tables.slack_by_name
 
 
-def critical_path(ranks: Any, step: int | None = None, *, meetings: Meetings | None = None) -> CriticalPath:
+def critical_path(ranks: Any, step: int | None = None, *, matched: MatchedCollectives | None = None) -> CriticalPath:
     """The critical path of a step.
 
     Args:
         ranks: a set of traces, or a graph or window of one rank: of a window the path leads from its first event to
             its last GPU end. Or `Causes`, so that several paths share them.
         step: the number in `ProfilerStep#n`; by default everything there is.
-        meetings: which collectives of the ranks are one; by default they are matched.
+        matched: which collectives of the ranks are one; by default they are matched.
 
     Raises:
         AnalysisError: there are no GPU events, or no such step.
     """
-    known = ranks if isinstance(ranks, Causes) else causes_of(ranks, meetings)
+    known = ranks if isinstance(ranks, Causes) else causes_of(ranks, matched)
     if step is not None:
         start, end = steps_of(known).of(step)
         return CriticalPath(known, step, *walk(known, start, end))
@@ -71,23 +71,23 @@ def critical_path(ranks: Any, step: int | None = None, *, meetings: Meetings | N
     return CriticalPath(known, None, *walk(known, None, int(known.time[known.role == Role.gpu_end].max())))
 
 
-def step_paths(ranks: Any, *, meetings: Meetings | None = None) -> list[CriticalPath]:
+def step_paths(ranks: Any, *, matched: MatchedCollectives | None = None) -> list[CriticalPath]:
     """The critical paths of all steps; see `critical_path`. Empty without steps."""
-    known = ranks if isinstance(ranks, Causes) else causes_of(ranks, meetings)
+    known = ranks if isinstance(ranks, Causes) else causes_of(ranks, matched)
     steps = steps_of(known)
     spans = zip(steps.number.tolist(), steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
     return [CriticalPath(known, number, *walk(known, start, end)) for number, start, end in spans]
 
 
-def causes_of(ranks: Any, meetings: Meetings | None = None) -> Causes:
+def causes_of(ranks: Any, matched: MatchedCollectives | None = None) -> Causes:
     """What bound the points of some ranks; of one graph it is kept with the graph."""
-    if isinstance(ranks, Core | Window) and meetings is None:
+    if isinstance(ranks, Core | Window) and matched is None:
         window = ranks if isinstance(ranks, Window) else whole_window(ranks)
         found = window.whole.once(_alone)
         if window.is_whole:
             return found
         return replace(found, traces=TraceSet.of(window))
-    return causes(TraceSet.of(ranks), meetings)
+    return causes(TraceSet.of(ranks), matched)
 
 
 def _alone(window: Window) -> Causes:
@@ -226,20 +226,20 @@ class JobPaths:
         }
 
 
-def job_paths(traces: TraceSet, meetings: Meetings) -> JobPaths:
+def job_paths(traces: TraceSet, matched: MatchedCollectives) -> JobPaths:
     """The critical paths of a job.
 
     There is none without GPU work, and of lean graphs that lack columns which a path reads.
 
     Args:
         traces: the ranks, as whole graphs.
-        meetings: which of their collectives are one, and on which clock they are; its ranks in the same order.
+        matched: which of their collectives are one, and on which clock they are; its ranks in the same order.
     """
     cores = [one.core for one in traces]
     has_columns = all(set(core.columns.names) >= COLUMNS for core in cores)
     if not (has_columns and any(len(core.gpu_rows) for core in cores)):
         return JobPaths(())
-    known = causes(traces, meetings)
+    known = causes(traces, matched)
     return JobPaths((critical_path(known), *step_paths(known)))
 
 

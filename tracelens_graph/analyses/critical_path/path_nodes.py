@@ -90,7 +90,7 @@ _MODULE = "nn.Module: "
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of some ranks, and what is to be said of each.
+    """Nodes of some ranks, and their names.
 
     Attributes:
         rank: rank in the job; None where there is no node.
@@ -111,7 +111,7 @@ def rank_of(causes: Causes, ordinal: int) -> int:
 
 
 def nodes_of(causes: Causes, ordinal: np.ndarray, row: np.ndarray) -> Nodes:
-    """What is to be said of rows of ranks; -1 is none."""
+    """Nodes of rows of ranks; -1 is none."""
     count = len(row)
     nodes = Nodes([None] * count, [None] * count, [""] * count, [""] * count, [""] * count)
     for one, of in positions_by(ordinal):

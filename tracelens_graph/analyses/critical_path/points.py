@@ -54,7 +54,7 @@ class Role(IntEnum):
     returned = 2
     gpu_start = 3
     gpu_end = 4
-    meeting = 5
+    complete = 5
     """The last of those who take part in a collective has come; it has no row."""
 
 
@@ -70,7 +70,7 @@ class RankPoints:
         gpu_start, gpu_end: their points.
         inferred: number of waits between streams that are inferred from the order of calls.
         guessed: number of those that are inferred from times alone.
-        notes: what is to be said of the rank.
+        notes: what a reader must know.
     """
 
     time: np.ndarray
@@ -100,12 +100,12 @@ def rank_points(core: Core) -> RankPoints:
     calls, returning = np.flatnonzero(launches | returns), np.flatnonzero(returns)
     begin = _first_of_threads(core, calls)
     count = len(queue.rows)
-    points = _Points()
+    points = _Collected()
     for of, rows, moment in (
         (Role.begin, begin, c.start_ns), (Role.call, calls, c.start_ns), (Role.returned, returning, end_ns),
         (Role.gpu_start, queue.rows, c.start_ns), (Role.gpu_end, queue.rows, end_ns),
     ):  # fmt: skip
-        points.add(of, rows, moment[rows])
+        points.add(of, moment[rows], rows)
     host = len(begin) + len(calls) + len(returning)
     start, end = host + np.arange(count), host + count + np.arange(count)
     call_point = np.full(len(c) + 1, -1)
@@ -113,7 +113,7 @@ def rank_points(core: Core) -> RankPoints:
     return_point = np.full(len(c) + 1, -1)
     return_point[returning] = len(begin) + len(calls) + np.arange(len(returning))
 
-    edges = _Edges()
+    edges = _Collected()
     time, row, role = points.joined()
     _chain_threads(core, time[:host], row[:host], role[:host], edges)
     launched = np.flatnonzero(queue.launch >= 0)
@@ -144,31 +144,18 @@ def rank_points(core: Core) -> RankPoints:
     )
 
 
-class _Points:
-    """Points as they are collected."""
+class _Collected:
+    """Points, or edges, as they are collected: two arrays of each kind."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
-    def add(self, role: Role, rows: np.ndarray, time: np.ndarray) -> None:
-        self._parts.append((time, rows, np.full(len(rows), role, np.int8)))
+    def add(self, kind: Role | Edge, one: np.ndarray, other: np.ndarray) -> None:
+        """Some of a kind."""
+        self._parts.append((one, other, np.full(len(one), kind, np.int8)))
 
     def joined(self) -> tuple[np.ndarray, ...]:
-        """Times, rows, roles."""
-        return tuple(np.concatenate(part) for part in zip(*self._parts, strict=True))
-
-
-class _Edges:
-    """Edges as they are collected."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-
-    def add(self, kind: Edge, before: np.ndarray, after: np.ndarray) -> None:
-        self._parts.append((before, after, np.full(len(before), kind, np.int8)))
-
-    def joined(self) -> tuple[np.ndarray, ...]:
-        """Points before, points after, kinds."""
+        """The first and the second arrays, and kinds."""
         return tuple(np.concatenate(part) for part in zip(*self._parts, strict=True))
 
 
@@ -223,7 +210,7 @@ def _of_profiler(core: Core, rows: np.ndarray) -> np.ndarray:
     return found
 
 
-def _chain_threads(core: Core, time: np.ndarray, row: np.ndarray, role: np.ndarray, edges: _Edges) -> None:
+def _chain_threads(core: Core, time: np.ndarray, row: np.ndarray, role: np.ndarray, edges: _Collected) -> None:
     """Edges along each thread, and between threads one of which works for the other."""
     thread = core.columns.thread[row].astype(np.int64)
     order = np.lexsort((role, row, time, thread))

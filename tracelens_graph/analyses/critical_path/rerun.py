@@ -116,7 +116,7 @@ class Repair:
     Attributes:
         edge: the edges.
         weight: by bound the new weights, ns: the least, the median and the most of the other ranks.
-        notes: what is to be said of it.
+        notes: what a reader must know.
     """
 
     edge: np.ndarray

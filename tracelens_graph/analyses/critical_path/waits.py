@@ -118,7 +118,7 @@ class Waits:
         device: waiting and awaited GPU events: one starts no sooner than the other has ended.
         host: rows of calls, and GPU events that have ended when they return.
         inferred: how many waits between streams are inferred from the order of calls.
-        notes: what is to be said of them.
+        notes: what a reader must know.
     """
 
     device: Pairs
@@ -147,14 +147,14 @@ def waits_of(core: Core, queue: GpuQueue) -> Waits:
     notes: list[str] = []
     calls = _Calls(core)
     recorded = _recorded(core, notes)
-    device, host, told = _of_records(core, queue, recorded)
+    device, host, recorded_calls = _of_records(core, queue, recorded)
     stream_waits = calls.named(_STREAM_WAIT)
     inferred = 0
     if not any(sync.kind == "stream wait event" for sync in recorded) and len(stream_waits):
         pairs = _inferred(core, queue, stream_waits, calls.named(_RECORD))
         inferred = int((pairs[1] >= 0).sum())
         device.append(pairs)
-    host += _host_waits(core, queue, calls, told)
+    host += _host_waits(core, queue, calls, recorded_calls)
     depends = core.depends_on
     if len(depends):
         place = np.full(len(core.columns) + 1, -1)
@@ -219,7 +219,7 @@ def _of_records(core: Core, queue: GpuQueue, syncs: list[_Sync]) -> tuple[list[P
     call_of = dict(zip(c.correlation[called].tolist(), called.tolist(), strict=True))
     waiting, behind, awaited, until = [], [], [], []
     host_call, host_lane, host_until = [], [], []
-    told = set()
+    recorded_calls = set()
     for sync in syncs:
         begun = int(c.start_ns[sync.call])
         record = call_of.get(sync.record, -1) if sync.record is not None else -1
@@ -231,7 +231,7 @@ def _of_records(core: Core, queue: GpuQueue, syncs: list[_Sync]) -> tuple[list[P
             awaited.append(of)
             until.append(before)
             continue
-        told.add(sync.call)
+        recorded_calls.add(sync.call)
         if "Query" in core.names[c.name[sync.call]]:
             continue  # asks without waiting
         if sync.kind == "context sync":
@@ -251,15 +251,15 @@ def _of_records(core: Core, queue: GpuQueue, syncs: list[_Sync]) -> tuple[list[P
         np.array(host_call, np.int64),
         queue.last_before(np.array(host_lane, np.int64), np.array(host_until, np.int64)),
     )
-    return [device], [host], told
+    return [device], [host], recorded_calls
 
 
-def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, told: set[int]) -> list[Pairs]:
+def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, recorded_calls: set[int]) -> list[Pairs]:
     """Waits of calls that no row tells of: by what they are called, and of copies that block."""
     c = core.columns
     found: list[Pairs] = []
-    untold = [rows[~np.isin(rows, list(told))] for rows in map(calls.named, (_DEVICE_SYNC, _STREAM_SYNC))]
-    for rows, of_all in zip(untold, (True, False), strict=True):
+    unrecorded = [rows[~np.isin(rows, list(recorded_calls))] for rows in map(calls.named, (_DEVICE_SYNC, _STREAM_SYNC))]
+    for rows, of_all in zip(unrecorded, (True, False), strict=True):
         if len(rows) and queue.lanes:
             last = queue.last_before(
                 np.tile(np.arange(queue.lanes), len(rows)), np.repeat(c.start_ns[rows], queue.lanes)

@@ -210,11 +210,11 @@ def shortest_equal(core: Core, rows: np.ndarray) -> np.ndarray:
 
     def key_of(row: int) -> int:
         if (at := found.of_row.get(row)) is None:
-            told: object = int(c.name[row])
+            alike: object = int(c.name[row])
         else:
             one = found.nodes[at]
-            told = (one.kind, one.dtype, one.in_elements, one.out_elements, one.group_key, int(c.name[row]))
-        return keys.setdefault(told, len(keys))
+            alike = (one.kind, one.dtype, one.in_elements, one.out_elements, one.group_key, int(c.name[row]))
+        return keys.setdefault(alike, len(keys))
 
     every = np.unique(np.concatenate((rows, np.array(sorted(found.of_row), np.int64))))
     key = np.array([key_of(row) for row in every.tolist()], np.int64)

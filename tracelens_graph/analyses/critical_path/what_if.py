@@ -18,7 +18,7 @@ from tracelens_graph.analyses.critical_path.path_nodes import rank_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.rerun import Latency, Repair, repaired, replayed, weights
 from tracelens_graph.analyses.critical_path.walk import shortest_equal
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of
@@ -69,7 +69,7 @@ class WhatIf:
             change it may bind, and then it is as fast as the fastest of its kind, or as slow as the slowest.
         begins_earlier_ns: how much sooner the step begins: what is changed in the steps before moves their end, which
             is where a path step begins. None without a step.
-        notes: what is to be said of it.
+        notes: what a reader must know.
     """
 
     path: CriticalPath
@@ -112,7 +112,7 @@ def what_if(
     collectives: float | Mapping[str, float] | None = None,
     ops: Mapping[str, float] | None = None,
     repair: int | str | None = None,
-    meetings: Meetings | None = None,
+    matched: MatchedCollectives | None = None,
 ) -> WhatIf:
     """How long a step would be if collectives or ops were faster, or a rank were not late.
 
@@ -124,12 +124,12 @@ def what_if(
         ops: name of an op -> how many times as fast the GPU work is that it and what it calls launch.
         repair: a rank, by its number or the name of its trace; its host time and GPU work that take longer than on all
             other ranks take the median of theirs.
-        meetings: which collectives of the ranks are one; by default they are matched.
+        matched: which collectives of the ranks are one; by default they are matched.
 
     Raises:
         AnalysisError: no change is given, a factor is not above 0, or no rank, op or collective is called so.
     """
-    causes = ranks if isinstance(ranks, Causes) else causes_of(ranks, meetings)
+    causes = ranks if isinstance(ranks, Causes) else causes_of(ranks, matched)
     changes = _Changes(causes)
     if collectives is not None:
         changes.speed_up_collectives(collectives if isinstance(collectives, Mapping) else {"": collectives})

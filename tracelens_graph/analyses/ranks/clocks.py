@@ -13,9 +13,9 @@ import numpy as np
 from tracelens_graph.analyses.ranks.parts import Parts
 
 LEAST_ANCHORS = 5
-"""Collectives that a rank must share with the others, so that its clock can be told."""
+"""Collectives that a rank must share with the others, so that its clock is known."""
 _LEAST_FOR_DRIFT_NS = 1_000_000_000
-"""Drift of 50 ppm moves a clock by 50 us a second: below that it cannot be told from noise."""
+"""Drift of 50 ppm moves a clock by 50 us a second: below that it is lost in noise."""
 _MOST_ENDS = 20_000_000
 """Ends that clocks are estimated from: more collectives than that are thinned out."""
 _ROUNDS = 10
@@ -27,12 +27,12 @@ _RESOLUTION_NS = 1000.0
 
 @dataclass(frozen=True, eq=False)
 class Clocks:
-    """The clocks of some ranks against that of the first one that can be told.
+    """The clocks of some ranks against that of the first one that is known.
 
     Attributes:
         offset_ns: per rank what its clock shows more than that one, at `moment_ns`; whole ns.
         drift: per rank by how much it runs faster, as a ratio; 0 where the recording is too short to tell.
-        error_ns: per rank the standard error of the offset; infinite where it cannot be told, and the offset is 0.
+        error_ns: per rank the standard error of the offset; infinite where it is not known, and the offset is 0.
         anchors: per rank the number of collectives that tell.
         moment_ns: when the offsets hold, on that clock.
     """
@@ -55,29 +55,29 @@ class Clocks:
         return moved - np.rint(self.drift[clock] * (moved - self.moment_ns)).astype(np.int64)
 
 
-def clocks_by_ends(parts: Parts, meeting: np.ndarray, clock_of: np.ndarray) -> Clocks:
+def clocks_by_ends(parts: Parts, number: np.ndarray, clock_of: np.ndarray) -> Clocks:
     """Clocks by the ends of barriers; of ranks that share a clock, the median counts.
 
     Args:
         parts: the parts of all ranks.
-        meeting: for each part the number of its collective, -1 for none.
+        number: for each part the number of its collective, -1 for none.
         clock_of: for each rank the number of its clock, from 0 on.
     """
-    number = int(clock_of.max(initial=-1)) + 1
-    rows = np.flatnonzero(parts.tells_time & (meeting >= 0))
-    cell = meeting[rows] * number + clock_of[parts.trace[rows]]
+    clocks = int(clock_of.max(initial=-1)) + 1
+    rows = np.flatnonzero(parts.ends_together & (number >= 0))
+    cell = number[rows] * clocks + clock_of[parts.trace[rows]]
     order = np.lexsort((parts.end_ns[rows], cell))
     cells, first, count = np.unique(cell[order], return_index=True, return_counts=True)
     middle = parts.end_ns[rows][order][first + (count - 1) // 2]
-    _, place = np.unique(cells // max(number, 1), return_inverse=True)
+    _, place = np.unique(cells // max(clocks, 1), return_inverse=True)
     shared = np.flatnonzero(np.bincount(place) > 1)
-    shared = shared[:: max(1, -(-len(shared) * number // _MOST_ENDS))]
+    shared = shared[:: max(1, -(-len(shared) * clocks // _MOST_ENDS))]
     row = np.full(int(place.max(initial=-1)) + 1, -1, np.int64)
     row[shared] = np.arange(len(shared))
     kept = row[place] >= 0
-    ends = np.zeros((len(shared), number), np.int64)
+    ends = np.zeros((len(shared), clocks), np.int64)
     known = np.zeros(ends.shape, bool)
-    at = (row[place[kept]], cells[kept] % max(number, 1))
+    at = (row[place[kept]], cells[kept] % max(clocks, 1))
     ends[at], known[at] = middle[kept], True
     return clocks_of(ends, known)
 
@@ -102,8 +102,8 @@ def clocks_of(ends_ns: np.ndarray, known: np.ndarray) -> Clocks:
     # Times from the first end on are exact as floats for 104 days.
     ends = np.where(shared, ends_ns - base, np.nan).astype(float)
     first = int(np.argmax(anchors >= min(LEAST_ANCHORS, int(anchors.max()))))
-    offset, is_told = _offsets(ends, shared, first)
-    rows = (shared & is_told).sum(axis=1) > 1
+    offset, is_known = _offsets(ends, shared, first)
+    rows = (shared & is_known).sum(axis=1) > 1
     if not rows.any():
         return nothing
     ends = ends[rows]
@@ -112,15 +112,15 @@ def clocks_of(ends_ns: np.ndarray, known: np.ndarray) -> Clocks:
     scale = np.full(ranks, np.inf)
     middle = 0.0
     for _ in range(_ROUNDS):
-        moment = _medians((ends - offset - drift * (ends - middle))[:, is_told].T)
+        moment = _medians((ends - offset - drift * (ends - middle))[:, is_known].T)
         middle = float(np.median(moment)) if is_long else 0.0
-        at, residual = (moment - middle)[:, None], (ends - moment[:, None])[:, is_told]
-        weights, scale[is_told] = _weights(residual - offset[is_told] - drift[is_told] * at)
+        at, residual = (moment - middle)[:, None], (ends - moment[:, None])[:, is_known]
+        weights, scale[is_known] = _weights(residual - offset[is_known] - drift[is_known] * at)
         slope, start = _lines(at, np.nan_to_num(residual), weights, is_long)
-        drift[is_told], offset[is_told] = slope, start
-        drift[is_told] -= drift[first]
-        offset[is_told] -= offset[first]
-    error = np.where(is_told, scale / np.sqrt(np.maximum(anchors, 1)), np.inf)
+        drift[is_known], offset[is_known] = slope, start
+        drift[is_known] -= drift[first]
+        offset[is_known] -= offset[first]
+    error = np.where(is_known, scale / np.sqrt(np.maximum(anchors, 1)), np.inf)
     error[first] = 0.0
     return Clocks(np.rint(offset).astype(np.int64), drift, error, anchors, base + round(middle))
 
@@ -131,17 +131,17 @@ def _offsets(ends: np.ndarray, shared: np.ndarray, first: int) -> tuple[np.ndarr
     Ranks that share no group with the first are reached over others: the nearest first.
     """
     ranks = ends.shape[1]
-    offset, is_told = np.zeros(ranks), np.zeros(ranks, bool)
-    is_told[first] = True
+    offset, is_known = np.zeros(ranks), np.zeros(ranks, bool)
+    is_known[first] = True
     while True:
-        reference = _medians(np.where(is_told, ends - offset, np.nan).T)
+        reference = _medians(np.where(is_known, ends - offset, np.nan).T)
         has = ~np.isnan(reference)
         common = (shared & has[:, None]).sum(axis=0)
-        fresh = np.flatnonzero(~is_told & (common >= LEAST_ANCHORS))
+        fresh = np.flatnonzero(~is_known & (common >= LEAST_ANCHORS))
         if not len(fresh):
-            return offset, is_told
+            return offset, is_known
         offset[fresh] = _medians((ends - reference[:, None])[np.ix_(has, fresh)])
-        is_told[fresh] = True
+        is_known[fresh] = True
 
 
 def _medians(values: np.ndarray) -> np.ndarray:

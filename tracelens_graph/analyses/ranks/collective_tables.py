@@ -10,8 +10,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
-from tracelens_graph.analyses.ranks.rank_collectives import read_together
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.grouping import first_rows
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import TraceSet
@@ -176,7 +175,7 @@ def rank_collectives(traces: TraceSet, run: str | None = None, kind: str | None 
 
 def collectives_table(figures: Figures, kind: str | None = None, top: int = 0) -> Table:
     """`rank_collectives` of collectives whose figures are known."""
-    wait = figures.meetings.total_wait_ns
+    wait = figures.matched.total_wait_ns
     chosen = of_kind(figures, kind)
     at, cut = first_rows(chosen[np.argsort(-wait[chosen], kind="stable")], top)
     known = {**figures.columns, "collective": figures.columns["number"]}
@@ -218,7 +217,7 @@ def collective_kinds(
 
 def kinds_table(figures: Figures, kind: str | None = None, by: Literal["size", "group"] = "size") -> Table:
     """`collective_kinds` of collectives whose figures are known."""
-    m, columns = figures.meetings, figures.columns
+    m, columns = figures.matched, figures.columns
     title = f"Kinds of collectives of {number_of_ranks(figures)}, over {m.part}"
     chosen, notes = of_kind(figures, kind), notes_of(figures, kind)
     if by == "size":
@@ -246,15 +245,16 @@ def _alike(keys: Iterable[Hashable], chosen: Codes) -> list[Codes]:
 
 def _of_several(figures: Figures, at: Codes) -> dict[str, Any]:
     """Columns of some collectives of one kind taken together, by name."""
-    m, columns = figures.meetings, figures.columns
-    wait, transfer, end_skew = (int(ns[at].sum()) for ns in (m.total_wait_ns, m.total_transfer_ns, m.total_end_skew_ns))
+    m, columns = figures.matched, figures.columns
+    own = np.isin(m.number, at)
+    wait, transfer, end_skew = (int(ns[own].sum()) for ns in (m.wait_ns, m.transfer_ns, m.end_skew_ns))
     total = wait + transfer + end_skew
     is_of_one_group = len(np.unique(figures.groups.number[at])) == 1
     names = [name for one in at.tolist() if (name := columns["group"][one]) is not None]
     sizes = {columns["message_bytes"][one] for one in at.tolist()}
     size = sizes.pop() if len(sizes) == 1 else None
     last = m.trace[m.last_part[at]]
-    late_ns = sum_by_group(last, m.total_wait_ns[at], len(m.attendances))
+    late_ns = sum_by_group(last, m.total_wait_ns[at], len(m.ranks))
     late = int(np.argmax(np.where(np.isin(np.arange(len(late_ns)), last), late_ns, -1)))
     bus, peak = _median(figures.bus_bandwidth[at]), _median(figures.peak[at])
     return {
@@ -271,10 +271,10 @@ def _of_several(figures: Figures, at: Codes) -> dict[str, Any]:
         "transfer_ms": transfer / 1e6,
         "end_skew_ms": end_skew / 1e6,
         "wait_percent": 100 * wait / total if total else None,
-        "mean_wait_us": wait / int(m.count[at].sum()) / 1e3,
-        "longest_wait_us": int(m.longest_wait_ns[at].max()) / 1e3,
-        "last_trace": m.attendances[late].name,
-        "last_rank": m.attendances[late].rank,
+        "mean_wait_us": wait / int(own.sum()) / 1e3,
+        "longest_wait_us": int(m.wait_ns[own].max()) / 1e3,
+        "last_trace": m.ranks[late].name,
+        "last_rank": m.ranks[late].rank,
         "last_wait_ms": int(late_ns[late]) / 1e6,
         "median_latency_us": _median(figures.latency_ns[at] / 1e3),
         "median_start_skew_us": _median((m.last_start_ns - m.first_start_ns)[at] / 1e3),
@@ -289,10 +289,10 @@ def _of_several(figures: Figures, at: Codes) -> dict[str, Any]:
 
 def unmatched_collectives(figures: Figures) -> Table:
     """One row per part of a collective that is of no other rank's, by start; see `UNMATCHED_COLLECTIVES`."""
-    m = figures.meetings
+    m = figures.matched
     rows = []
     for part, reason in m.unmatched:
-        rank, one = m.attendances[m.trace[part]], m.parts.collective(part)
+        rank, one = m.ranks[m.trace[part]], m.parts.collective(part)
         rows.append(
             {
                 "trace": rank.name,
@@ -324,35 +324,35 @@ def answered(traces: TraceSet, run: str | None, what: str, table_of: Callable[[F
         what: what the table is of, for its title.
         table_of: makes the table of what their collectives cost.
     """
-    ranks = traces.of_run(run)
+    ranks = traces.of_run(run).by_rank()
     title = ranks.titled(f"{what} of {ranks[0].run}" if ranks[0].run else what)
-    return replace(table_of(Figures(Meetings(read_together(ranks)))), title=title)
+    return replace(table_of(Figures(MatchedCollectives(ranks))), title=title)
 
 
 def of_kind(figures: Figures, kind: str | None) -> Codes:
     """Numbers of the collectives of a kind, or of all."""
-    return np.flatnonzero(np.array([kind in (None, one) for one in figures.meetings.kind], bool))
+    return np.flatnonzero(np.array([kind in (None, one) for one in figures.matched.kind], bool))
 
 
 def notes_of(figures: Figures, kind: str | None) -> list[str]:
     """Why there are no collectives of a kind; else what was not matched, and what only some ranks have in a window."""
-    m = figures.meetings
-    outside = {key for rank in m.attendances for key in rank.cut}
-    kinds = sorted({one.kind for rank in m.attendances for one, _, _ in rank.held})
+    m = figures.matched
+    outside = {key for rank in m.ranks for key in rank.cut}
+    kinds = sorted({one.kind for rank in m.ranks for one, _, _ in rank.held})
     if not kinds and not outside:
         return ["the traces have no communication kernels"]
     if kind is not None and kind not in kinds:
         return [f"no collective is of kind {kind!r}; there are {', '.join(kinds)}"]
-    if len(m.attendances) < 2:
+    if len(m.ranks) < 2:
         return ["1 trace: two ranks at least are compared"]
-    cut = sum(any(one.key in outside for one in m.said(at)) for at in range(len(m))) if outside else 0
+    cut = sum(any(one.key in outside for one in m.members(at)) for at in range(len(m))) if outside else 0
     in_part = [f"{cut:,} of {len(m):,} collectives are in the window on some of their ranks only"] if cut else []
     return [*m.notes, *in_part] or ([] if len(m) else ["no collective was found on two ranks"])
 
 
 def number_of_ranks(figures: Figures) -> str:
     """How many ranks there are, in words."""
-    number = len(figures.meetings.attendances)
+    number = len(figures.matched.ranks)
     return f"{number:,} rank{'s' * (number != 1)}"
 
 

@@ -1,6 +1,6 @@
 """What the collectives of a job cost, and of which process groups they are.
 
-Waiting is not communication: how long a collective really takes is told by the rank that came last, for which nobody
+Waiting is not communication: how long a collective really takes shows on the rank that came last, for which nobody
 had to wait. Sizes and factors of bandwidths are in `sizes`.
 """
 
@@ -10,15 +10,16 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.sizes import Messages, bus_factors, gb_per_s
+from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import kind_of
-from tracelens_graph.graph.intervals import length_before, merge
+from tracelens_graph.graph.intervals import length_before, merge, union
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import peak_bus_bandwidth
 
@@ -27,15 +28,15 @@ class Figures:
     """What each collective cost.
 
     Args:
-        meetings: the collectives.
+        matched: the collectives.
         architecture: the device; by default that of the traces, if all have the same.
 
     Attributes:
-        meetings: the collectives.
+        matched: the collectives.
     """
 
-    def __init__(self, meetings: Meetings, architecture: Architecture | None = None) -> None:
-        self.meetings = meetings
+    def __init__(self, matched: MatchedCollectives, architecture: Architecture | None = None) -> None:
+        self.matched = matched
         self._architecture = architecture
 
     @cached_property
@@ -43,20 +44,20 @@ class Figures:
         """The device of all ranks; None where it is not known or they differ."""
         if self._architecture is not None:
             return self._architecture
-        found = [detect(rank.properties) for rank in self.meetings.attendances if rank.held]
+        found = [detect(rank.properties) for rank in self.matched.ranks if rank.held]
         same = found and all(isinstance(one, Architecture) and one == found[0] for one in found)
         return found[0] if same and isinstance(found[0], Architecture) else None
 
     @cached_property
     def latency_ns(self) -> np.ndarray:
         """Duration of the part that came last to each collective: nobody keeps it waiting."""
-        m = self.meetings
+        m = self.matched
         return (m.end_ns - m.start_ns)[m.last_part]
 
     @cached_property
     def size(self) -> np.ndarray:
         """Size of the message of each collective in bytes, NaN where not known: the largest that a rank tells."""
-        m = self.meetings
+        m = self.matched
         sizes = Messages.of([m.parts.collective(part) for part in m.order.tolist()]).size
         return np.fmax.reduceat(sizes, m.first) if len(m) else sizes
 
@@ -68,33 +69,34 @@ class Figures:
     @cached_property
     def bus_bandwidth(self) -> np.ndarray:
         """GB/s of each collective on the links."""
-        return self.algorithm_bandwidth * bus_factors(self.meetings.kind, self.ranks)
+        return self.algorithm_bandwidth * bus_factors(self.matched.kind, self.ranks)
 
     @cached_property
     def ranks(self) -> np.ndarray:
         """Ranks of the process group of each collective; of one that is not recorded those that took part."""
-        return np.where(self.meetings.group_size > 0, self.meetings.group_size, self.meetings.count)
+        return np.where(self.matched.group_size > 0, self.matched.group_size, self.matched.count)
 
     @cached_property
     def groups(self) -> ProcessGroups:
         """The process group of each collective."""
-        return ProcessGroups.of(self.meetings)
+        return ProcessGroups.of(self.matched)
 
     @cached_property
     def columns(self) -> Mapping[str, Sequence[Any]]:
         """What is known of each collective, by name: times in ns on the common clock, None for what is not known."""
-        m, groups, trace = self.meetings, self.groups, self.meetings.trace[self.meetings.last_part]
+        m, groups, trace = self.matched, self.groups, self.matched.trace[self.matched.last_part]
         last = [m.parts.collective(part) for part in m.last_part.tolist()]
-        late = [m.attendances[place] for place in trace.tolist()]
+        late = [m.ranks[place] for place in trace.tolist()]
         ranks = [groups.ranks[number] for number in groups.number.tolist()]
         computing = m.reduced(np.add, self.computing_ns)
-        on_gpu = m.reduced(np.logical_or, np.array([one.has_gpu_work for one in m.attendances], bool)[m.trace])
+        on_gpu = m.reduced(np.logical_or, np.array([one.has_gpu_work for one in m.ranks], bool)[m.trace])
+        recorded = partial(m.reduced, values=m.parts.start_ns)
         ns = {
             "start": m.first_start_ns,
             "last_start": m.last_start_ns,
             "dur": m.last_end_ns - m.first_start_ns,
             "start_skew": m.last_start_ns - m.first_start_ns,
-            "recorded_start_skew": m.recorded_start_skew_ns,
+            "recorded_start_skew": recorded(np.maximum) - recorded(np.minimum),
             "end_skew": m.last_end_ns - m.first_end_ns,
             "wait": m.total_wait_ns,
             "latency": self.latency_ns,
@@ -130,7 +132,7 @@ class Figures:
     @cached_property
     def hosts(self) -> list[int | None]:
         """Number of hosts of each collective, None where not known."""
-        m, found = self.meetings, []
+        m, found = self.matched, []
         for at in range(len(m)):
             hosts = {m.hosts[trace] for trace in m.trace[m.parts_of(at)].tolist()}
             found.append(None if None in hosts else len(hosts))
@@ -145,13 +147,18 @@ class Figures:
     @cached_property
     def computing_ns(self) -> np.ndarray:
         """For each part how long its rank computed meanwhile."""
-        return self._computing(self.meetings.parts.start_ns, self.meetings.parts.end_ns)
+        m = self.matched
+        found = np.zeros(len(m.parts), np.int64)
+        for trace, here in positions_by(m.trace):
+            begun, done = (times[here] for times in (m.parts.own_start_ns, m.parts.own_end_ns))
+            computing = m.ranks[trace].gpu.computing
+            found[here] = length_before(computing, done) - length_before(computing, begun)
+        return found
 
     def exposed_wait_ns(self, trace: int, parts: np.ndarray) -> int:
         """How long a rank waited in some of its parts while it did not compute; what overlaps counts once."""
-        m = self.meetings
-        start = m.parts.start_ns[parts] - m.parts.shift_ns[trace]
-        return self.exposed_ns(trace, start, start + m.wait_ns[parts])
+        start = self.matched.parts.own_start_ns[parts]
+        return self.exposed_ns(trace, start, start + self.matched.wait_ns[parts])
 
     def bubble_ns(self, trace: int) -> int | None:
         """How long a pipeline stage did nothing: of its steps what is left beside computing, collectives and transfers.
@@ -159,49 +166,34 @@ class Figures:
         Waiting for a transfer counts as nothing. None for a rank that sends and receives nothing, or has no GPU work,
         so that nothing tells when it computes.
         """
-        m, rank = self.meetings, self.meetings.attendances[trace]
+        m, rank = self.matched, self.matched.ranks[trace]
         parts = np.flatnonzero(m.trace == trace)
         sends = m.parts.is_transfer[parts]
         if not sends.any() or not rank.has_gpu_work:
             return None
-        start, end = (times[parts] - m.parts.shift_ns[trace] for times in (m.parts.start_ns, m.parts.end_ns))
-        begun = start + np.where(sends, m.wait_ns[parts], 0)
-        computing = rank.gpu.computing
-        working = merge(np.concatenate((computing[0], begun)), np.concatenate((computing[1], end)))
+        begun = m.parts.own_start_ns[parts] + np.where(sends, m.wait_ns[parts], 0)
+        working = union(rank.gpu.computing, merge(begun, m.parts.own_end_ns[parts]))
         measured = np.array(rank.measured_ns)
         return int(measured[1] - measured[0] - np.diff(length_before(working, measured))[0])
 
     @cached_property
     def exchanged_bytes(self) -> np.ndarray:
         """For each part of an uneven all-to-all the bytes that its rank got, such as tokens of an expert; else NaN."""
-        parts = self.meetings.parts
+        parts = self.matched.parts
         nodes = [parts.collective(part) for part in range(len(parts))]
         got = [one.out_bytes if kind_of(one.kind) == "all_to_allv" else None for one in nodes]
         return np.array([np.nan if one is None else one for one in got], float)
 
     def exposed_ns(self, trace: int, start_ns: np.ndarray, end_ns: np.ndarray) -> int:
         """Length of the union of some stretches, on the clock of a rank's trace, in which the rank does not compute."""
-        computing = self.meetings.attendances[trace].gpu.computing
+        computing = self.matched.ranks[trace].gpu.computing
         start, end = merge(start_ns, end_ns)
         return int((end - start - length_before(computing, end) + length_before(computing, start)).sum())
-
-    def _computing(self, start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
-        m = self.meetings
-        found = np.zeros(len(m.parts), np.int64)
-        for trace, rank in enumerate(m.attendances):
-            here = np.flatnonzero(m.trace == trace)
-            own = m.parts.shift_ns[trace]
-            computing = rank.gpu.computing
-            if len(here) and len(computing[0]):
-                found[here] = length_before(computing, end_ns[here] - own) - length_before(
-                    computing, start_ns[here] - own
-                )
-        return found
 
     @cached_property
     def step(self) -> list[int | None]:
         """Number of the step in which most ranks launched each collective; None outside of steps."""
-        m, found = self.meetings, []
+        m, found = self.matched, []
         for at in range(len(m)):
             numbers = Counter(m.step_of(part) for part in m.parts_of(at).tolist())
             found.append(numbers.most_common(1)[0][0])
@@ -211,10 +203,10 @@ class Figures:
     def held_up_ns(self) -> tuple[np.ndarray, np.ndarray]:
         """Which rank came last to each collective, and how much later than the median start of the others.
 
-        Place of the rank in the attendances, -1 where several came last; and ns.
+        Place of the rank among the ranks, -1 where several came last; and ns.
         """
-        m = self.meetings
-        order = m.order[np.lexsort((m.start_ns[m.order], m.meeting[m.order]))]
+        m = self.matched
+        order = m.order[np.lexsort((m.start_ns[m.order], m.number[m.order]))]
         # The middle of all but the last one.
         low, high = (m.start_ns[order[m.first + (m.count - 1 - up) // 2]] for up in (1, 0))
         later = (2 * m.last_start_ns - low - high) // 2
@@ -228,7 +220,7 @@ def known(values: np.ndarray) -> list[float | None]:
 
 @dataclass(frozen=True, eq=False)
 class ProcessGroups:
-    """Process groups of collectives. A group is told by its ranks, by its name where these are not recorded.
+    """Process groups of collectives. A group is known by its ranks, by its name where these are not recorded.
 
     Attributes:
         number: for each collective the number of its group, in the order of their first collectives.
@@ -241,13 +233,13 @@ class ProcessGroups:
     ranks: Sequence[tuple[int, ...] | None]
 
     @classmethod
-    def of(cls, meetings: Meetings) -> ProcessGroups:
+    def of(cls, matched: MatchedCollectives) -> ProcessGroups:
         """Those of matched collectives."""
         numbers: dict[tuple[int, ...] | str | None, int] = {}
         names, number = [], []
-        for at, part in enumerate(meetings.last_part.tolist()):
-            last = meetings.parts.collective(part)
-            known = next((one.ranks for one in meetings.said(at) if one.ranks), None)
+        for at, part in enumerate(matched.last_part.tolist()):
+            last = matched.parts.collective(part)
+            known = next((one.ranks for one in matched.members(at) if one.ranks), None)
             key = tuple(sorted(known)) if known else last.group
             number.append(numbers.setdefault(key, len(numbers)))
             names.append(last.group_description or last.group)
@@ -255,24 +247,24 @@ class ProcessGroups:
         return cls(np.array(number, np.int64), names, ranks)
 
 
-def transfers(meetings: Meetings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def transfers(matched: MatchedCollectives) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The transfers of which both ends are known.
 
     Returns:
         For each the number of the collective, the part of the rank that sends, and that of the one that receives.
     """
     found = []
-    for at in [at for at, kind in enumerate(meetings.kind) if kind == "send"]:
-        parts = meetings.parts_of(at).tolist()
-        sends = [_sends(meetings, part) for part in parts]
+    for at in [at for at, kind in enumerate(matched.kind) if kind == "send"]:
+        parts = matched.parts_of(at).tolist()
+        sends = [_sends(matched, part) for part in parts]
         if sorted(sends) == [False, True]:  # else nobody tells who of them sends
             found.append((at, parts[sends.index(True)], parts[sends.index(False)]))
     ends = np.array(found, np.int64).reshape(-1, 3)
     return ends[:, 0], ends[:, 1], ends[:, 2]
 
 
-def _sends(meetings: Meetings, part: int) -> bool:
+def _sends(matched: MatchedCollectives, part: int) -> bool:
     """Whether a part of a transfer is that of the rank that sends: by both ends where recorded, else by its kind."""
-    one, rank = meetings.parts.collective(part), meetings.attendances[meetings.trace[part]].rank
+    one, rank = matched.parts.collective(part), matched.ranks[matched.trace[part]].rank
     ends = (one.source_rank, one.target_rank)
     return ends[0] == rank if None not in (*ends, rank) and ends[0] != ends[1] else one.kind == "send"

@@ -8,9 +8,9 @@ from typing import Any
 
 from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
-from tracelens_graph.analyses.ranks.rank_collectives import Attendance
-from tracelens_graph.analyses.ranks.rank_tables import StepTimes, balance_table, rank_steps
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
+from tracelens_graph.analyses.ranks.rank_tables import balance_table, rank_steps, times_table
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
 from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness, why_late
 from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
@@ -42,20 +42,19 @@ class Job:
 
     def __init__(
         self,
-        ranks: TraceSet | Sequence[Attendance],
+        ranks: TraceSet | Sequence[RankCollectives],
         architecture: Architecture | None = None,
         correct: bool = True,
         whole: TraceSet | None = None,
     ) -> None:
         self._whole = None if whole is None else whole.with_graphs(lambda core: core)
-        self.meetings = Meetings(ranks, correct)
-        self.figures = Figures(self.meetings, architecture)
-        self.step_times = StepTimes(self.figures)
+        self.matched = MatchedCollectives(ranks, correct)
+        self.figures = Figures(self.matched, architecture)
 
     @cached_property
     def lateness(self) -> Lateness | None:
         """Which rank the others wait for; None for a single trace, or where nothing is shared."""
-        late = self.table("late_ranks") if self._whole is not None and len(self.meetings) else None
+        late = self.table("late_ranks") if self._whole is not None and len(self.matched) else None
         blamed = () if late is None else zip(late["trace"], late["reason"], strict=True)
         return lateness(self.figures, frozenset(name for name, why in blamed if why not in UNNAMED))
 
@@ -81,10 +80,10 @@ class Job:
 
     def _late_arrivals(self, whole: TraceSet) -> Table:
         """Late arrivals to the collectives of this job, explained by whole traces."""
-        everything = self.meetings.whole
-        if everything is self.meetings:
+        everything = self.matched.whole
+        if everything is self.matched:
             return late_arrivals(self.figures, whole)
-        return late_arrivals(Figures(everything, self.figures.architecture), whole, shown=self.meetings)
+        return late_arrivals(Figures(everything, self.figures.architecture), whole, shown=self.matched)
 
     @cached_property
     def _makers(self) -> Mapping[str, Callable[[], Table]]:
@@ -95,7 +94,7 @@ class Job:
                 "late_arrivals": lambda: self._late_arrivals(whole),
             }
         return {
-            "rank_times": self.step_times.table,
+            "rank_times": lambda: times_table(self.figures),
             "rank_balance": lambda: balance_table(self.figures),
             "collective_kinds": lambda: kinds_table(self.figures),
             "rank_collectives": lambda: collectives_table(self.figures),

@@ -18,8 +18,8 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.clocks import Clocks, clocks_by_ends
 from tracelens_graph.analyses.ranks.matching import SAME_END_NS, matched
-from tracelens_graph.analyses.ranks.parts import BARRIERS, POINT_TO_POINT, Parts, PartsByCollective
-from tracelens_graph.analyses.ranks.rank_collectives import Attendance, Nodes
+from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT, Parts, PartsByCollective
+from tracelens_graph.analyses.ranks.rank_collectives import Nodes, RankCollectives
 from tracelens_graph.graph.collectives import Collective
 from tracelens_graph.graph.trace_set import TraceSet
 
@@ -31,11 +31,11 @@ APART = f"it neither overlaps with the others nor ends within {SAME_END_NS / 1e6
 
 @dataclass(frozen=True, eq=False)
 class _Verified:
-    meeting: np.ndarray
+    number: np.ndarray
     reason: np.ndarray
 
 
-class Meetings(PartsByCollective):
+class MatchedCollectives(PartsByCollective):
     """Collectives of several ranks.
 
     Args:
@@ -43,30 +43,30 @@ class Meetings(PartsByCollective):
         correct: correct the clocks of several hosts by the ends of collectives.
 
     Attributes:
-        attendances: the ranks.
+        ranks: the ranks.
         parts: their parts in collectives, as recorded.
         nodes: which ranks run on one host.
-        hosts: the number of the host of each rank, None where nothing tells.
+        hosts: the number of the host of each rank, None where not known.
     """
 
-    def __init__(self, ranks: TraceSet | Sequence[Attendance], correct: bool = True) -> None:
-        given = [Attendance.of(one) for one in ranks] if isinstance(ranks, TraceSet) else list(ranks)
+    def __init__(self, ranks: TraceSet | Sequence[RankCollectives], correct: bool = True) -> None:
+        given = [RankCollectives.of(one) for one in ranks] if isinstance(ranks, TraceSet) else list(ranks)
         self._windows: TraceSet | None = None
         if isinstance(ranks, TraceSet) and not all(one.window.is_whole for one in ranks):
             self._windows = ranks
-        self.attendances: list[Attendance] = given
+        self.ranks: list[RankCollectives] = given
         self.is_corrected = correct
         self.parts = Parts.of(given)
-        told = [rank for rank in given if rank.rank is not None]
+        known = [rank for rank in given if rank.rank is not None]
         self.nodes = Nodes.of(
-            [one.rank or 0 for one in told], [one.host for one in told], [one.devices for one in told]
+            [one.rank or 0 for one in known], [one.host for one in known], [one.devices for one in known]
         )
         self.hosts = [None if one.rank is None else self.nodes.node_of(one.rank) for one in given]
 
     @property
     def part(self) -> str:
         """What sums are over: the whole recording, or the part of it that was looked at."""
-        parts = dict.fromkeys(one.part for one in self.attendances)
+        parts = dict.fromkeys(one.part for one in self.ranks)
         return next(iter(parts), "") or "the whole recording" if len(parts) < 2 else "the chosen parts"
 
     # --- clocks --------------------------------------------------------------------------------------------------
@@ -74,19 +74,19 @@ class Meetings(PartsByCollective):
     @cached_property
     def _host_of(self) -> np.ndarray:
         """For each rank the number of its host; who is of an unknown one has one alone."""
-        unknown = len(self.attendances)
+        unknown = len(self.ranks)
         named = [unknown + place if host is None else host for place, host in enumerate(self.hosts)]
         return np.unique(np.array(named, np.int64), return_inverse=True)[1]
 
     @cached_property
-    def whole(self) -> Meetings:
+    def whole(self) -> MatchedCollectives:
         """The collectives of the whole traces, of whose windows these are; else these.
 
         Clocks are those of the whole: a step may have too few collectives to tell them.
         """
         if self._windows is None:
             return self
-        return Meetings(self._windows.with_graphs(lambda core: core), self.is_corrected)
+        return MatchedCollectives(self._windows.with_graphs(lambda core: core), self.is_corrected)
 
     @cached_property
     def _clock_of(self) -> np.ndarray:
@@ -108,14 +108,14 @@ class Meetings(PartsByCollective):
     @cached_property
     def estimated(self) -> Clocks:
         """The clock of each rank by the ends of collectives, against that of the first rank; corrected or not."""
-        return clocks_by_ends(self.parts, self._matched, np.arange(len(self.attendances)))
+        return clocks_by_ends(self.parts, self._matched, np.arange(len(self.ranks)))
 
     @cached_property
     def clocks(self) -> Clocks:
         """The clock of each host by the ends of collectives, as far as these tell."""
         if self.whole is not self:
             return self.whole.clocks
-        if np.array_equal(self._clock_of, np.arange(len(self.attendances))):
+        if np.array_equal(self._clock_of, np.arange(len(self.ranks))):
             return self.estimated.beyond_doubt()
         return clocks_by_ends(self.parts, self._matched, self._clock_of).beyond_doubt()
 
@@ -123,7 +123,7 @@ class Meetings(PartsByCollective):
         """Times on the clock of a rank's trace, put on the common clock.
 
         Args:
-            rank: place in `attendances`.
+            rank: place in `ranks`.
             times_ns: int64, ns from the start of its trace.
         """
         moved = times_ns + self.parts.shift_ns[rank]
@@ -133,7 +133,7 @@ class Meetings(PartsByCollective):
         """Times on the common clock, put on the clock of a rank's trace: the other way round of `clock_ns`.
 
         Args:
-            rank: place in `attendances`.
+            rank: place in `ranks`.
             times_ns: int64, ns.
         """
         own = times_ns.astype(np.int64)
@@ -150,7 +150,7 @@ class Meetings(PartsByCollective):
 
     @cached_property
     def trace(self) -> np.ndarray:
-        """Place of the rank of each part in `attendances`."""
+        """Place of the rank of each part in `ranks`."""
         return self.parts.trace
 
     @cached_property
@@ -172,30 +172,30 @@ class Meetings(PartsByCollective):
     def _verified(self) -> _Verified:
         start, end = self.start_ns, self.end_ns
         pair = _split(self._matched, end, self.parts.is_barrier & ~self.parts.is_recorded)
-        meeting = pair.copy()
-        reason = np.zeros(len(meeting), np.int64)
+        number = pair.copy()
+        reason = np.zeros(len(number), np.int64)
         apart = ~_together(pair, start, end) & ~self._may_leave_early(pair)
         if apart.any():
             # Of a collective that does not hold together, what ends with most of it is kept.
             odd = apart[pair] & (np.abs(end - _medians(pair, end)[pair]) > SAME_END_NS)
             held = np.where(odd, -1, pair)
-            number = int(pair.max(initial=-1)) + 1
-            left = np.bincount(held[held >= 0], minlength=number)
-            whole = np.bincount(pair, minlength=number)
+            count = int(pair.max(initial=-1)) + 1
+            left = np.bincount(held[held >= 0], minlength=count)
+            whole = np.bincount(pair, minlength=count)
             # A majority has to agree: of two that disagree nobody knows which is meant.
             fails = apart & ((2 * left <= whole) | (left < 2))
-            meeting[odd | fails[pair]] = -1
+            number[odd | fails[pair]] = -1
             reason[odd | fails[pair]] = 2
-        kept = meeting >= 0
+        kept = number >= 0
         whole_before = np.bincount(self._matched, minlength=int(self._matched.max(initial=-1)) + 1)
-        alone = np.bincount(meeting[kept], minlength=int(pair.max(initial=-1)) + 1) < 2
+        alone = np.bincount(number[kept], minlength=int(pair.max(initial=-1)) + 1) < 2
         lonely = kept & alone[pair]
-        meeting[lonely] = -1
+        number[lonely] = -1
         was_split = (whole_before > 1)[self._matched[lonely]]
         reason[lonely] = np.select((self.parts.lacks_partner[lonely], was_split), (3, 4), 1)
-        numbers, place = np.unique(meeting[meeting >= 0], return_inverse=True)
-        meeting[meeting >= 0] = _by_time(numbers, place, start[meeting >= 0])
-        return _Verified(meeting, reason)
+        numbers, place = np.unique(number[number >= 0], return_inverse=True)
+        number[number >= 0] = _by_time(numbers, place, start[number >= 0])
+        return _Verified(number, reason)
 
     def _may_leave_early(self, number: np.ndarray) -> np.ndarray:
         """For each number whether its process group is known and ranks may leave before others come."""
@@ -205,30 +205,25 @@ class Meetings(PartsByCollective):
         return early
 
     @cached_property
-    def meeting(self) -> np.ndarray:
+    def number(self) -> np.ndarray:
         """Number of the collective that each part is of, by first start; -1 where it was not matched."""
-        return self._verified.meeting
+        return self._verified.number
 
     def step_of(self, part: int) -> int | None:
         """Number of the step in which a part was launched; None outside of steps."""
-        rank = self.attendances[self.trace[part]]
+        rank = self.ranks[self.trace[part]]
         place = rank.step_of[self.node[part]] if rank.step_of else -1
         return rank.steps[place].number if place >= 0 else None
 
-    def said(self, meeting: int) -> list[Collective]:
+    def members(self, number: int) -> list[Collective]:
         """What its ranks know of a collective."""
-        return [self.parts.collective(part) for part in self.parts_of(meeting).tolist()]
+        return [self.parts.collective(part) for part in self.parts_of(number).tolist()]
 
     @cached_property
     def kind(self) -> list[str]:
         """Kind of each collective; of a transfer `send`."""
         kinds = [self.parts.collective(part).kind for part in self.order[self.first].tolist()]
         return ["send" if kind in POINT_TO_POINT else kind for kind in kinds]
-
-    @cached_property
-    def is_barrier(self) -> np.ndarray:
-        """Whether no rank can leave a collective before all have come."""
-        return np.isin(self.kind, BARRIERS) if len(self) else np.empty(0, bool)
 
     # --- figures -------------------------------------------------------------------------------------------------
 
@@ -238,54 +233,33 @@ class Meetings(PartsByCollective):
         return self.reduced(np.add, self.wait_ns)
 
     @cached_property
-    def longest_wait_ns(self) -> np.ndarray:
-        """Longest wait of any rank of each collective."""
-        return self.reduced(np.maximum, self.wait_ns)
-
-    @cached_property
-    def total_transfer_ns(self) -> np.ndarray:
-        """Sum over the ranks of each collective of how long they communicated."""
-        return self.reduced(np.add, self.transfer_ns)
-
-    @cached_property
-    def total_end_skew_ns(self) -> np.ndarray:
-        """Sum over the ranks of each collective of how much later they ended than the first."""
-        return self.reduced(np.add, self.end_skew_ns)
-
-    @cached_property
-    def recorded_start_skew_ns(self) -> np.ndarray:
-        """Last start less first start, with clocks as recorded."""
-        start = self.parts.start_ns
-        return self.reduced(np.maximum, start) - self.reduced(np.minimum, start)
-
-    @cached_property
     def wait_ns(self) -> np.ndarray:
         """How long each part waited for the last rank; 0 for what was not matched.
 
         Wait, transfer and end skew of a part add up to its duration.
         """
         duration = self.end_ns - self.start_ns
-        return np.where(self.meeting >= 0, np.clip(self.per_part(self.last_start_ns) - self.start_ns, 0, duration), 0)
+        return np.where(self.number >= 0, np.clip(self.per_part(self.last_start_ns) - self.start_ns, 0, duration), 0)
 
     @cached_property
     def end_skew_ns(self) -> np.ndarray:
         """How much later each part ended than the first that ended after all had come; 0 for what was not matched."""
         all_came = self.end_ns >= self.per_part(self.last_start_ns)
         common = self.per_part(self.reduced(np.minimum, np.where(all_came, self.end_ns, np.iinfo(np.int64).max)))
-        return np.where(self.meeting >= 0, np.maximum(self.end_ns - common, 0), 0)
+        return np.where(self.number >= 0, np.maximum(self.end_ns - common, 0), 0)
 
     @cached_property
     def transfer_ns(self) -> np.ndarray:
         """How long each part communicated: from the last start to the first end."""
-        return np.where(self.meeting >= 0, self.end_ns - self.start_ns - self.wait_ns - self.end_skew_ns, 0)
+        return np.where(self.number >= 0, self.end_ns - self.start_ns - self.wait_ns - self.end_skew_ns, 0)
 
-    # --- what is to be said --------------------------------------------------------------------------------------
+    # --- notes --------------------------------------------------------------------------------------------------------
 
     @property
     def unmatched(self) -> list[tuple[int, str]]:
         """Parts that are of no collective, and why."""
         reasons = {1: ALONE, 2: APART, 3: NO_PARTNER, 4: NONE_NEAR}
-        at = np.flatnonzero(self.meeting < 0)
+        at = np.flatnonzero(self.number < 0)
         return [
             (part, reasons[code]) for part, code in zip(at.tolist(), self._verified.reason[at].tolist(), strict=True)
         ]
@@ -294,8 +268,8 @@ class Meetings(PartsByCollective):
     def notes(self) -> list[str]:
         """What was not matched, where ranks are missing, and what was done to clocks."""
         notes = []
-        if untold := int((~self.parts.is_recorded).sum()):
-            who = "the traces" if untold == len(self.parts) else f"{untold:,} of {len(self.parts):,} parts"
+        if unknown := int((~self.parts.is_recorded).sum()):
+            who = "the traces" if unknown == len(self.parts) else f"{unknown:,} of {len(self.parts):,} parts"
             notes.append(f"{who} do not tell process groups: what is of one kind and ends together is taken for one")
         for why, count in Counter(why for _, why in self.unmatched).items():
             notes.append(f"{count:,} of {len(self.parts):,} parts of collectives are not matched: {why}")
@@ -304,54 +278,54 @@ class Meetings(PartsByCollective):
     @cached_property
     def group_size(self) -> np.ndarray:
         """Ranks of the process group of each collective, 0 where not recorded; of a transfer two."""
-        told = [
-            2 if kind == "send" else max(one.group_size or len(one.ranks or ()) for one in self.said(at))
+        known = [
+            2 if kind == "send" else max(one.group_size or len(one.ranks or ()) for one in self.members(at))
             for at, kind in enumerate(self.kind)
         ]
-        return np.array(told, np.int64)
+        return np.array(known, np.int64)
 
     @property
     def lacking(self) -> int:
         """Number of collectives of which ranks of the group are not there: they may be the last."""
-        job = max((rank.world_size or 0 for rank in self.attendances), default=0)
-        unknown = (self.group_size == 0) & (job > len(self.attendances))
+        job = max((rank.world_size or 0 for rank in self.ranks), default=0)
+        unknown = (self.group_size == 0) & (job > len(self.ranks))
         return int(((self.group_size > self.count) | unknown).sum())
 
     def _notes_on_ranks(self) -> list[str]:
         """Where ranks are missing that others may have waited for."""
-        notes, ranks = [], len(self.attendances)
+        notes, ranks = [], len(self.ranks)
         if lacking := int((self.group_size > self.count).sum()):
             notes.append(f"{lacking:,} of {len(self):,} collectives lack ranks of their groups, which may be the last")
-        job = max((rank.world_size or 0 for rank in self.attendances), default=0)
+        job = max((rank.world_size or 0 for rank in self.ranks), default=0)
         if job > ranks and not self.group_size.all():
             notes.append(f"{ranks:,} of the job's {job:,} ranks are compared; others may be the last")
         return notes
 
     @property
-    def untold_clocks(self) -> int:
-        """Number of clocks that share too few collectives with the others to be told; 0 for ranks of one host."""
+    def unknown_clocks(self) -> int:
+        """Number of clocks that share too few collectives with the others to be known; 0 for ranks of one host."""
         is_one_host = len({*self.hosts} - {None}) < 2
         return 0 if is_one_host or not len(self) else int((~np.isfinite(self.clocks.error_ns)).sum())
 
     def _notes_on_clocks(self) -> list[str]:
-        ranks = self.attendances
+        ranks = self.ranks
         hosts = int(self._clock_of.max(initial=-1)) + 1  # clocks, of which each host mostly has one
         if len(ranks) < 2 or not len(self.parts):
             return []
         if hosts == 1:
             estimate = self.estimated
-            told = np.isfinite(estimate.error_ns)
-            told[0] = False
-            if not told.any():
+            known = np.isfinite(estimate.error_ns)
+            known[0] = False
+            if not known.any():
                 return []
-            at = int(np.argmax(np.where(told, np.abs(estimate.offset_ns), -1)))
+            at = int(np.argmax(np.where(known, np.abs(estimate.offset_ns), -1)))
             if not estimate.offset_ns[at]:
                 return ["all ranks are of one host, and so are their clocks by the ends of collectives"]
             return [
                 "all ranks are of one host, so their clocks are taken as they are; by the ends of collectives they "
                 f"differ by up to {abs(int(estimate.offset_ns[at])) / 1e3:,.1f} us ({ranks[at].name})"
             ]
-        untold = self.untold_clocks
+        unknown = self.unknown_clocks
         untold_ranks = int((~np.isfinite(self.clocks.error_ns)).sum())
         done = "corrected" if self.is_corrected else "not corrected"
         most = int(np.abs(self.clocks.offset_ns).max(initial=0))
@@ -364,8 +338,8 @@ class Meetings(PartsByCollective):
             )
         elif untold_ranks < hosts - 1:
             notes.append(f"clocks of {hosts:,} {where} agree as far as the ends of collectives tell")
-        if untold:
-            notes.append(f"the clocks of {untold:,} hosts cannot be told: they share too few collectives")
+        if unknown:
+            notes.append(f"the clocks of {unknown:,} hosts cannot be told: they share too few collectives")
         if unknown and not most and untold_ranks:
             notes.append("nothing tells how far apart the clocks of ranks are: they are taken as they are")
         return notes

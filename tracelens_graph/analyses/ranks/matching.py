@@ -24,7 +24,7 @@ SAME_END_NS = 100_000
 
 _GAP = 1000
 """Cost of leaving a part alone."""
-_DEAREST_PAIR = 1900
+_FAR_PAIR = 1900
 """Cost of a pair whose ends lie far apart: ranks without a common end are still paired by their order."""
 _ANCHOR_NS = 50_000
 """Ends that are mutually nearest and closer than that are taken as a pair."""
@@ -52,25 +52,25 @@ def matched(parts: Parts, same_host: np.ndarray) -> np.ndarray:
         parts: the parts of all ranks.
         same_host: for each rank the number of its host; ranks of one host have one clock.
     """
-    meeting = np.full(len(parts), -1, np.int64)
+    number = np.full(len(parts), -1, np.int64)
     lanes = [of_lane for _, of_lane in positions_by(parts.lane)]
     with_barriers = [of_lane for of_lane in lanes if parts.is_barrier[of_lane].any()]
-    _match(parts, with_barriers, _Known(same_host, np.zeros(len(same_host), bool)), meeting)
+    _match(parts, with_barriers, _Known(same_host, np.zeros(len(same_host), bool)), number)
     # Barriers tell how far apart clocks are; without any, many a shift may fit.
     rest = [of_lane for of_lane in lanes if not parts.is_barrier[of_lane].any()]
     if rest:
-        clocks = clocks_by_ends(parts, meeting, np.arange(len(parts.attendances)))
+        clocks = clocks_by_ends(parts, number, np.arange(len(parts.ranks)))
         known = _Known(same_host, np.isfinite(clocks.error_ns))
-        _match(replace(parts, end_ns=clocks.of(parts.end_ns, parts.trace)), rest, known, meeting)
-    return meeting
+        _match(replace(parts, end_ns=clocks.of(parts.end_ns, parts.trace)), rest, known, number)
+    return number
 
 
-def _match(parts: Parts, lanes: Iterable[np.ndarray], clocks: _Known, meeting: np.ndarray) -> None:
+def _match(parts: Parts, lanes: Iterable[np.ndarray], clocks: _Known, number: np.ndarray) -> None:
     """Number the collectives of some lanes."""
-    found = int(meeting.max(initial=-1)) + 1
+    found = int(number.max(initial=-1)) + 1
     for of_lane in lanes:
         numbers = _of_lane(parts, of_lane, clocks)
-        meeting[of_lane] = numbers + found
+        number[of_lane] = numbers + found
         found += int(numbers.max()) + 1
 
 
@@ -273,7 +273,7 @@ def _paired(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_b: np.n
 
     def costs(i: int, j: int, k: int) -> np.ndarray:
         apart = np.abs(end_b[j:k] - end_a[i]) // (SAME_END_NS // _GAP)
-        return np.where(key_b[j:k] == key_a[i], np.minimum(apart, _DEAREST_PAIR), NEVER)
+        return np.where(key_b[j:k] == key_a[i], np.minimum(apart, _FAR_PAIR), NEVER)
 
     return aligned(gap_a, gap_b, costs, _anchored(key_a, end_a, key_b, end_b), (key_a, key_b))
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.rank_collectives import Attendance
+from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.graph.collective_kinds import UNKNOWN
 from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.utils.arrays import Codes, Ns
 
 BARRIERS = (
     "allreduce", "allreduce_coalesced", "reduce_scatter", "_reduce_scatter_base", "all_gather", "_allgather_base",
@@ -34,15 +35,15 @@ class Parts:
     """Parts of collectives, by rank and then in the order of their starts.
 
     Attributes:
-        attendances: the ranks.
-        trace: place of the rank in `attendances`.
+        ranks: the ranks.
+        trace: place of the rank in `ranks`.
         node: place of the collective in what the rank held.
         shift_ns: for each rank what was added to its times.
         start_ns, end_ns: int64, ns on the clock of the set.
         lane: number of the process group, or of the pair of ranks within it, that the part belongs to.
         sequence: number of the collective in its lane, -1 where not recorded, or where it counts for one rank alone.
         is_barrier: whether its kind is one of `BARRIERS`.
-        tells_time: whether all ranks leave it within microseconds, so that its end tells clocks apart.
+        ends_together: whether all ranks leave it within microseconds, so that its ends show how clocks differ.
         is_known: whether its kind is known.
         is_transfer: whether one rank sends to one other.
         lacks_partner: whether it is a transfer whose other end is not recorded.
@@ -50,7 +51,7 @@ class Parts:
         key: number of what ranks must agree on: kind, and type and sizes where these are equal on all ranks.
     """
 
-    attendances: Sequence[Attendance]
+    ranks: Sequence[RankCollectives]
     trace: np.ndarray
     node: np.ndarray
     shift_ns: np.ndarray
@@ -59,7 +60,7 @@ class Parts:
     lane: np.ndarray
     sequence: np.ndarray
     is_barrier: np.ndarray
-    tells_time: np.ndarray
+    ends_together: np.ndarray
     is_known: np.ndarray
     is_transfer: np.ndarray
     lacks_partner: np.ndarray
@@ -67,17 +68,17 @@ class Parts:
     key: np.ndarray
 
     @classmethod
-    def of(cls, attendances: Sequence[Attendance]) -> Parts:
+    def of(cls, ranks: Sequence[RankCollectives]) -> Parts:
         """The parts of some ranks."""
-        held = [(place, at, *one) for place, rank in enumerate(attendances) for at, one in enumerate(rank.held)]
+        held = [(place, at, *one) for place, rank in enumerate(ranks) for at, one in enumerate(rank.held)]
         nodes = [one for _, _, one, _, _ in held]
         trace = np.array([place for place, *_ in held], np.int64)
-        offset = np.array([rank.offset_ns for rank in attendances], np.int64)
+        offset = np.array([rank.offset_ns for rank in ranks], np.int64)
         shift_ns = offset - offset.min() if len(offset) else offset
         shift = shift_ns[trace]
         lane = _numbered(_lanes(nodes, trace.tolist()))
         return cls(
-            attendances,
+            ranks,
             trace,
             np.array([at for _, at, *_ in held], np.int64),
             shift_ns,
@@ -99,9 +100,19 @@ class Parts:
     def __len__(self) -> int:
         return len(self.trace)
 
+    @cached_property
+    def own_start_ns(self) -> Ns:
+        """Start of each part on the clock of its trace."""
+        return self.start_ns - self.shift_ns[self.trace]
+
+    @cached_property
+    def own_end_ns(self) -> Ns:
+        """End of each part on the clock of its trace."""
+        return self.end_ns - self.shift_ns[self.trace]
+
     def collective(self, part: int) -> Collective:
         """What the rank knows of the collective."""
-        return self.attendances[self.trace[part]].held[self.node[part]][0]
+        return self.ranks[self.trace[part]].held[self.node[part]][0]
 
 
 def _numbered(keys: Sequence[Hashable]) -> np.ndarray:
@@ -155,43 +166,43 @@ class PartsByCollective:
     """Parts that ranks had in collectives."""
 
     @cached_property
-    def meeting(self) -> np.ndarray:
+    def number(self) -> Codes:
         """Number of the collective of each part, -1 for none; numbers go from 0 on without gaps."""
         raise NotImplementedError
 
     @cached_property
-    def trace(self) -> np.ndarray:
+    def trace(self) -> Codes:
         """Place of the rank of each part."""
         raise NotImplementedError
 
     @cached_property
-    def start_ns(self) -> np.ndarray:
+    def start_ns(self) -> Ns:
         """Start of each part, on one clock."""
         raise NotImplementedError
 
     @cached_property
-    def end_ns(self) -> np.ndarray:
+    def end_ns(self) -> Ns:
         """End of each part, on the same clock."""
         raise NotImplementedError
 
     def __len__(self) -> int:
-        return int(self.meeting.max(initial=-1)) + 1
+        return int(self.number.max(initial=-1)) + 1
 
     @cached_property
     def order(self) -> np.ndarray:
         """Matched parts by collective, then by rank."""
-        order = np.argsort(self.meeting, kind="stable")
-        return order[self.meeting[order] >= 0]
+        order = np.argsort(self.number, kind="stable")
+        return order[self.number[order] >= 0]
 
     @cached_property
     def first(self) -> np.ndarray:
         """Where the parts of each collective begin in the order."""
-        return np.searchsorted(self.meeting[self.order], np.arange(len(self)))
+        return np.searchsorted(self.number[self.order], np.arange(len(self)))
 
-    def parts_of(self, meeting: int) -> np.ndarray:
+    def parts_of(self, number: int) -> np.ndarray:
         """The parts of a collective, by rank."""
-        begin = int(self.first[meeting])
-        end = int(self.first[meeting + 1]) if meeting + 1 < len(self) else len(self.order)
+        begin = int(self.first[number])
+        end = int(self.first[number + 1]) if number + 1 < len(self) else len(self.order)
         return self.order[begin:end]
 
     def reduced(self, how: np.ufunc, values: np.ndarray) -> np.ndarray:
@@ -245,9 +256,9 @@ class PartsByCollective:
 
     def _part_that_came(self, moment_ns: np.ndarray) -> np.ndarray:
         there = np.flatnonzero(self.start_ns[self.order] == np.repeat(moment_ns, self.count))
-        of = self.meeting[self.order][there]
+        of = self.number[self.order][there]
         return self.order[there[np.searchsorted(of, np.arange(len(self)))]]
 
     def per_part(self, values: np.ndarray) -> np.ndarray:
         """Values of collectives as one for each part; without meaning where a part was not matched."""
-        return values[np.maximum(self.meeting, 0)] if len(self) else np.zeros(len(self.meeting), values.dtype)
+        return values[np.maximum(self.number, 0)] if len(self) else np.zeros(len(self.number), values.dtype)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
-from tracelens_graph.analyses.ranks.rank_collectives import Attendance
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.graph.intervals import Intervals, merge
 
 MOST_RANKS, MOST_STEPS = 512, 200
@@ -32,7 +32,7 @@ class WaitMap:
     """Waits of ranks in steps.
 
     Attributes:
-        ranks: places of the ranks in the attendances, one per row.
+        ranks: places of the ranks in the job, one per row.
         labels: what to call them.
         steps: what to call the steps, one per column.
         wait_ms: exposed waiting, NaN where the rank has no such step.
@@ -56,14 +56,14 @@ class WaitMap:
     @classmethod
     def of(cls, job: Job) -> WaitMap:
         """Those of a job, from its tables `rank_steps` and, without steps, `rank_balance`."""
-        attendances = job.meetings.attendances
+        ranks = job.matched.ranks
         names, matrices = _matrices(job)
         held = np.nansum(matrices["held_up_ms"], axis=1)
         rows = chosen(held, MOST_RANKS)
         notes = []
-        if len(rows) < len(attendances):
+        if len(rows) < len(ranks):
             notes.append(
-                f"{len(rows):,} of {len(attendances):,} ranks are drawn: those that hold up the others most, and others"
+                f"{len(rows):,} of {len(ranks):,} ranks are drawn: those that hold up the others most, and others"
                 " at equal distances"
             )
         together = -(-len(names) // MOST_STEPS)
@@ -74,7 +74,7 @@ class WaitMap:
         shown = {name: matrix[rows] for name, matrix in matrices.items()}
         return cls(
             rows.tolist(),
-            [rank_labels(attendances)[row] for row in rows.tolist()],
+            [rank_labels(ranks)[row] for row in rows.tolist()],
             names,
             shown["exposed_wait_ms"],
             shown["device_step_ms"],
@@ -87,41 +87,41 @@ class WaitMap:
 
 def _matrices(job: Job) -> tuple[list[str], dict[str, np.ndarray]]:
     """Names of steps, and each of `_FIGURES` by rank and step."""
-    attendances = job.meetings.attendances
-    if not any(rank.steps for rank in attendances):
+    ranks = job.matched.ranks
+    if not any(rank.steps for rank in ranks):
         table = job.table("rank_balance")
         columns = dict(zip(_FIGURES, ("exposed_wait_ms", "held_up_ms", "span_ms"), strict=True))
         return [WHOLE], {name: np.array(table[column], float)[:, None] for name, column in columns.items()}
     table = job.table("rank_steps")
-    keys = step_keys(attendances)
+    keys = step_keys(ranks)
     flat = [key for of_rank in keys for key in of_rank]
     known, column = np.unique(np.array(flat, np.int64), return_inverse=True)
-    row = np.repeat(np.arange(len(attendances)), [len(of_rank) for of_rank in keys])
+    row = np.repeat(np.arange(len(ranks)), [len(of_rank) for of_rank in keys])
     found = {}
     for name in _FIGURES:
-        matrix = np.full((len(attendances), len(known)), np.nan)
+        matrix = np.full((len(ranks), len(known)), np.nan)
         matrix[row, column] = np.array(table[name], float)
         found[name] = matrix
     return [str(key) for key in known.tolist()], found
 
 
-def step_keys(attendances: Sequence[Attendance]) -> list[list[int]]:
+def step_keys(ranks: Sequence[RankCollectives]) -> list[list[int]]:
     """What stands for the steps of each rank: their numbers; where one has none, or twice the same, their places."""
-    numbers = [[one.number for one in rank.steps] for rank in attendances]
+    numbers = [[one.number for one in rank.steps] for rank in ranks]
     if any(None in of_rank or len(set(of_rank)) < len(of_rank) for of_rank in numbers):
         return [list(range(len(of_rank))) for of_rank in numbers]
     return [[number for number in of_rank if number is not None] for of_rank in numbers]
 
 
-def rank_labels(attendances: Sequence[Attendance]) -> list[str]:
+def rank_labels(ranks: Sequence[RankCollectives]) -> list[str]:
     """Names of ranks for an axis, all different: their numbers, or where these do not tell them apart those of traces.
 
     Names are as the traces tell them.
     """
-    numbers = [rank.rank for rank in attendances]
+    numbers = [rank.rank for rank in ranks]
     if None not in numbers and len(set(numbers)) == len(numbers):
         return [f"rank {number}" for number in numbers]
-    return [rank.name for rank in attendances]
+    return [rank.name for rank in ranks]
 
 
 def chosen(weights: np.ndarray, most: int) -> np.ndarray:
@@ -186,8 +186,8 @@ class BandwidthPoints:
         known = [row for row in records if _positive(row["message_bytes"]) and _positive(row["busbw_gb_s"])]
         notes = []
         if unknown := Counter(row["kind"] for row in records) - Counter(row["kind"] for row in known):
-            told = ", ".join(f"{count:,} {kind}" for kind, count in unknown.most_common())
-            notes.append(f"not drawn, since size or bandwidth are not known: {told}")
+            kinds_left = ", ".join(f"{count:,} {kind}" for kind, count in unknown.most_common())
+            notes.append(f"not drawn, since size or bandwidth are not known: {kinds_left}")
         shown = known
         if len(known) > MOST_POINTS:
             known.sort(key=lambda row: (row["kind"], row["message_bytes"], row["busbw_gb_s"]))
@@ -226,7 +226,7 @@ class Lane:
     """One rank; times on the common clock, ns.
 
     Attributes:
-        rank: its place in the attendances.
+        rank: its place in the job.
         begins_ns: when its steps begin.
         computing: when it computes.
         waiting, moving: when it waits, and communicates, in collectives that are not shown one by one.
@@ -266,17 +266,17 @@ class StepLanes:
     @classmethod
     def of(cls, job: Job) -> StepLanes:
         """The step of median duration; without steps the whole recording."""
-        m = job.meetings
+        m = job.matched
         step, begin, end = _stretch(m)
         within = (m.end_ns > begin) & (m.start_ns < end)
         # All parts of a collective, so that its line leads to who came after the end of the stretch.
-        there = np.flatnonzero(within | np.isin(m.meeting, m.meeting[within & (m.meeting >= 0)]))
+        there = np.flatnonzero(within | np.isin(m.number, m.number[within & (m.number >= 0)]))
         late_by = _late_by(job, there)
         ranks = chosen(late_by, MOST_LANES)
         notes = []
-        if len(ranks) < len(m.attendances):
+        if len(ranks) < len(m.ranks):
             notes.append(
-                f"{len(ranks):,} of {len(m.attendances):,} ranks are drawn: those that come latest, and others at equal"
+                f"{len(ranks):,} of {len(m.ranks):,} ranks are drawn: those that come latest, and others at equal"
                 " distances"
             )
         there = there[np.isin(m.trace[there], ranks)]
@@ -288,26 +288,26 @@ class StepLanes:
         lanes, finest = _coarse(raw, end - begin)
         if finest:
             notes.append(f"gaps of less than {finest / 1e3:,.3g} us between bars are not drawn")
-        meeting = m.meeting[single]
-        order = np.lexsort((m.trace[single], meeting))
-        numbers, count = np.unique(meeting[meeting >= 0], return_counts=True)
+        number = m.number[single]
+        order = np.lexsort((m.trace[single], number))
+        numbers, count = np.unique(number[number >= 0], return_counts=True)
         joined = numbers[count > 1].tolist()
         _, later = job.figures.held_up_ns
         late = {at: int(later[at]) for at in joined if later[at] > LEAST_SHARE * (end - begin)}
         return cls(step, begin, end, lanes, single[order], joined, late, notes)
 
 
-def _stretch(m: Meetings) -> tuple[int | None, int, int]:
+def _stretch(m: MatchedCollectives) -> tuple[int | None, int, int]:
     """The step of median duration, mean over its ranks, and when it begins on the first and ends on the last rank."""
     times: dict[int, list[tuple[int, int]]] = {}
-    for rank, keys in enumerate(step_keys(m.attendances)):
-        steps = m.attendances[rank].steps
+    for rank, keys in enumerate(step_keys(m.ranks)):
+        steps = m.ranks[rank].steps
         begins = m.clock_ns(rank, np.array([one.start_ns for one in steps], np.int64)).tolist()
         ends = m.clock_ns(rank, np.array([one.end_ns for one in steps], np.int64)).tolist()
         for key, *time in zip(keys, begins, ends, strict=True):
             times.setdefault(key, []).append((time[0], time[1]))
     if not times:
-        spans = [m.clock_ns(place, np.array(rank.span_ns)) for place, rank in enumerate(m.attendances)]
+        spans = [m.clock_ns(place, np.array(rank.span_ns)) for place, rank in enumerate(m.ranks)]
         known = np.concatenate([span for span in spans if span[1] > span[0]] or [np.zeros(1, np.int64)])
         return None, int(known.min()), int(known.max())
     mean = {key: sum(end - begin for begin, end in of) / len(of) for key, of in times.items()}
@@ -317,17 +317,17 @@ def _stretch(m: Meetings) -> tuple[int | None, int, int]:
 
 def _late_by(job: Job, there: np.ndarray) -> np.ndarray:
     """For each rank how much later than the others it comes to the collectives of some parts, where it is the last."""
-    m = job.meetings
+    m = job.matched
     last, later = job.figures.held_up_ns
-    at = np.unique(m.meeting[there][m.meeting[there] >= 0])
+    at = np.unique(m.number[there][m.number[there] >= 0])
     at = at[last[at] >= 0]
-    return np.bincount(last[at], weights=later[at], minlength=len(m.attendances))
+    return np.bincount(last[at], weights=later[at], minlength=len(m.ranks))
 
 
-def _longest(m: Meetings, there: np.ndarray) -> np.ndarray:
+def _longest(m: MatchedCollectives, there: np.ndarray) -> np.ndarray:
     """The parts of the collectives that take longest, all of a collective or none; what is not matched comes last."""
-    meeting = m.meeting[there]
-    key = np.where(meeting >= 0, meeting, len(m) + np.arange(len(there)))
+    number = m.number[there]
+    key = np.where(number >= 0, number, len(m) + np.arange(len(there)))
     numbers, place, count = np.unique(key, return_inverse=True, return_counts=True)
     duration = np.bincount(place, weights=(m.end_ns - m.start_ns)[there], minlength=len(numbers))
     order = np.lexsort((-duration, numbers >= len(m)))
@@ -335,12 +335,12 @@ def _longest(m: Meetings, there: np.ndarray) -> np.ndarray:
     return there[np.isin(place, taken)]
 
 
-def _lane(m: Meetings, rank: int, rest: np.ndarray, begin: int, end: int) -> Lane:
-    attendance = m.attendances[rank]
+def _lane(m: MatchedCollectives, rank: int, rest: np.ndarray, begin: int, end: int) -> Lane:
+    of_rank = m.ranks[rank]
     own = rest[m.trace[rest] == rank]
     start, stop, wait = m.start_ns[own], m.end_ns[own], m.wait_ns[own]
-    steps = m.clock_ns(rank, np.array([one.start_ns for one in attendance.steps], np.int64))
-    starts, stops = (m.clock_ns(rank, edges) for edges in attendance.gpu.computing)
+    steps = m.clock_ns(rank, np.array([one.start_ns for one in of_rank.steps], np.int64))
+    starts, stops = (m.clock_ns(rank, edges) for edges in of_rank.gpu.computing)
     return Lane(
         rank,
         steps[(steps >= begin) & (steps < end)].tolist(),
@@ -360,14 +360,13 @@ def _coarse(lanes: list[Lane], span: int) -> tuple[list[Lane], int]:
     while sum(len(one[0]) for lane in found for one in (lane.computing, lane.waiting, lane.moving)) > MOST_BARS:
         finest = max(2 * finest, span // _FINEST, 1)
         found = [
-            Lane(
-                lane.rank,
-                lane.begins_ns,
-                _closed(lane.computing, finest),
-                _closed(lane.waiting, finest),
-                _closed(lane.moving, finest),
+            replace(
+                one,
+                computing=_closed(one.computing, finest),
+                waiting=_closed(one.waiting, finest),
+                moving=_closed(one.moving, finest),
             )
-            for lane in lanes
+            for one in lanes
         ]
     return found, finest
 

@@ -19,7 +19,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
-from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.graph.window import Window, step_number
 from tracelens_graph.schema import Kind
 
@@ -32,7 +32,7 @@ class Nodes:
 
     Attributes:
         by_host: rank -> its node, of ranks that say where they ran; empty where hosts are not known.
-        per_node: number of ranks per node, None where nothing tells. Counts only without hosts.
+        per_node: number of ranks per node, None where not known. Counts only without hosts.
     """
 
     by_host: Mapping[int, int]
@@ -62,9 +62,9 @@ class Nodes:
             numbers = {host: number for number, host in enumerate(dict.fromkeys(host_by_rank.values()))}
             return cls({rank: numbers[host] for rank, host in host_by_rank.items()})
         counts = set(devices)
-        told = counts.pop() if len(counts) == 1 else 0
+        found = counts.pop() if len(counts) == 1 else 0
         # A process that sees one device may have been kept from seeing the others of its node.
-        return cls({}, told if told > 1 else None)
+        return cls({}, found if found > 1 else None)
 
     def node_of(self, rank: int) -> int | None:
         """Number of the node of a rank; None if it is not known."""
@@ -82,8 +82,8 @@ class Nodes:
 
 def host_of(trace: TraceMember) -> str | None:
     """Where a rank ran: the label `host=...` of its trace, else what the recording says; None for nothing."""
-    told = trace.value_of("host") or trace.core.info.metadata.get("host")
-    return str(told) if told else None
+    found = trace.value_of("host") or trace.core.info.metadata.get("host")
+    return str(found) if found else None
 
 
 def devices_of(core: Core) -> int:
@@ -131,7 +131,7 @@ class GpuTime:
 
 
 @dataclass(frozen=True, eq=False)
-class Attendance:
+class RankCollectives:
     """The collectives that one rank took part in.
 
     Attributes:
@@ -182,7 +182,7 @@ class Attendance:
         return (self.steps[0].start_ns, self.steps[-1].end_ns) if self.steps else self.span_ns
 
     @classmethod
-    def of(cls, trace: TraceMember) -> Attendance:
+    def of(cls, trace: TraceMember) -> RankCollectives:
         """That of a member of a set."""
         w = trace.window
         held = tuple(_held(w))
@@ -254,24 +254,19 @@ def _held(w: Window) -> Iterator[tuple[Collective, int, int]]:
             yield one, int(c.start_ns[rows].min()), int(c.end_ns[rows].max())
 
 
-def read_alone(trace: TraceMember) -> Attendance:
+def read_alone(trace: TraceMember) -> RankCollectives:
     """What one rank took part in, where the other ranks are not known yet.
 
     Its offset is the absolute time at which its clock is 0; `gathered` makes that one to the clock of the job.
     """
-    return replace(Attendance.of(trace), offset_ns=trace.clock_ns or 0)
+    return replace(RankCollectives.of(trace), offset_ns=trace.clock_ns or 0)
 
 
-def gathered(ranks: Sequence[Attendance]) -> list[Attendance]:
+def gathered(ranks: Sequence[RankCollectives]) -> list[RankCollectives]:
     """Ranks that were read alone on one clock, as in a `TraceSet`, and in the order of their numbers.
 
     A trace that does not tell when it began has the offset 0.
     """
     zero = min((one.offset_ns for one in ranks if one.offset_ns), default=0)
-    told = [replace(one, offset_ns=one.offset_ns - zero if one.offset_ns else 0) for one in ranks]
-    return sorted(told, key=lambda one: (one.rank is None, one.rank or 0, one.name))
-
-
-def read_together(ranks: TraceSet) -> list[Attendance]:
-    """What the ranks of a set took part in, on the clock of the job."""
-    return gathered([read_alone(one) for one in ranks])
+    found = [replace(one, offset_ns=one.offset_ns - zero if one.offset_ns else 0) for one in ranks]
+    return sorted(found, key=lambda one: (one.rank is None, one.rank or 0, one.name))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,9 +9,9 @@ import numpy as np
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.collective_tables import answered, notes_of, number_of_ranks, of_kind
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.rank_collectives import Attendance
+from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP, HELD_UP
-from tracelens_graph.graph.intervals import Intervals, length, length_before, merge
+from tracelens_graph.graph.intervals import Intervals, length_before, merge, union
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
@@ -63,122 +60,66 @@ ROW_MEANING = {
 _OF_GPU = ("computing", "copying", "idle")
 
 
-@dataclass(frozen=True)
-class _Rank:
-    """The times of one rank, ns, summed over the steps that were looked at."""
-
-    rank: Attendance
-    steps: int
-    times: Mapping[str, int]
-
-
-class StepTimes:
-    """Times of steps over all ranks.
-
-    Args:
-        figures: what each collective cost.
-    """
-
-    def __init__(self, figures: Figures) -> None:
-        self._figures = figures
-
-    @cached_property
-    def _ranks(self) -> list[_Rank]:
-        return [self._of_rank(trace) for trace in range(len(self._figures.meetings.attendances))]
-
-    def _of_rank(self, trace: int) -> _Rank:
-        m = self._figures.meetings
-        rank = m.attendances[trace]
-        own = np.flatnonzero(m.trace == trace)
-        start = m.parts.start_ns[own] - m.parts.shift_ns[trace]
-        communicating = merge(start, m.parts.end_ns[own] - m.parts.shift_ns[trace])
-        waiting = merge(start, start + m.wait_ns[own])  # what was not matched waits for nobody
-        spans = _spans(rank)
-        computing = rank.gpu.computing
-        told = _common(_any(communicating, computing), spans)
-        active = _common(_any(communicating, rank.gpu.busy), spans)
-        times = {
-            "step": length(spans),
-            "computing": _common(computing, spans),
-            "communication": _common(communicating, spans),
-            "exposed": _common(communicating, spans) - _common(_both(communicating, computing), spans),
-            "waiting": _common(waiting, spans),
-            "exposed_waiting": _common(waiting, spans) - _common(_both(waiting, computing), spans),
-            "copying": active - told,
-            "idle": length(spans) - active,
-        }
-        return _Rank(rank, max(len(rank.steps), 1), times)
-
-    def table(self) -> Table:
-        """Times of a step, mean over steps and ranks; see `RANK_TIMES`."""
-        rows = []
-        ranks = [one for one in self._ranks if one.times["step"]]
-        if any(one.rank.steps for one in ranks):  # the others have no step to measure
-            ranks = [one for one in ranks if one.rank.steps]
-        with_gpu = [one for one in ranks if one.rank.has_gpu_work]
-        for name, meaning in ROW_MEANING.items() if ranks else ():
-            of = with_gpu if name in _OF_GPU else ranks
-            if not of:
-                rows.append(dict.fromkeys(RANK_TIMES) | {"time": name, "meaning": meaning})
-                continue
-            ns, steps = sum(one.times[name] for one in of), sum(one.steps for one in of)
-            whole = sum(one.times["step"] for one in of)
-            most, least = (pick(of, key=lambda one: one.times[name] / one.steps) for pick in (max, min))
-            rows.append(
-                {
-                    "time": name,
-                    "mean_ms": ns / steps / 1e6,
-                    "percent": 100 * ns / whole,
-                    "most_ms": most.times[name] / most.steps / 1e6,
-                    "most_trace": most.rank.name,
-                    "least_ms": least.times[name] / least.steps / 1e6,
-                    "least_trace": least.rank.name,
-                    "meaning": meaning,
-                }
-            )
-        return RANK_TIMES.of_records(rows, self._title(bool(with_gpu)))
-
-    def _title(self, on_gpu: bool) -> str:
-        m = self._figures.meetings
-        number = f"{len(m.attendances):,} rank{'s' * (len(m.attendances) != 1)}"
-        if not any(one.steps for one in m.attendances):
-            return f"Times of {m.part}, mean of {number}"
-        where = "on the device of a rank" if on_gpu else "on the host of a rank"
-        return f"Times of a step {where}, mean over all steps of {number}"
+def times_table(figures: Figures) -> Table:
+    """Times of a step, mean over steps and ranks; see `RANK_TIMES`."""
+    m = figures.matched
+    ranks = [(rank, _times_ns(figures, trace)) for trace, rank in enumerate(m.ranks)]
+    ranks = [(rank, ns) for rank, ns in ranks if ns["step"]]
+    if any(rank.steps for rank, _ in ranks):  # the others have no step to measure
+        ranks = [(rank, ns) for rank, ns in ranks if rank.steps]
+    with_gpu = [(rank, ns) for rank, ns in ranks if rank.has_gpu_work]
+    rows = []
+    for name, meaning in ROW_MEANING.items() if ranks else ():
+        of = with_gpu if name in _OF_GPU else ranks
+        row: dict[str, Any] = dict.fromkeys(RANK_TIMES) | {"time": name, "meaning": meaning}
+        if of:
+            total, whole = (sum(ns[one] for _, ns in of) for one in (name, "step"))
+            by_rank = [(ns[name] / _steps(rank), rank.name) for rank, ns in of]
+            most, least = (pick(by_rank, key=lambda one: one[0]) for pick in (max, min))
+            row |= {
+                "mean_ms": total / sum(_steps(rank) for rank, _ in of) / 1e6,
+                "percent": 100 * total / whole,
+                "most_ms": most[0] / 1e6,
+                "most_trace": most[1],
+                "least_ms": least[0] / 1e6,
+                "least_trace": least[1],
+            }
+        rows.append(row)
+    where = "on the device of a rank" if with_gpu else "on the host of a rank"
+    title = f"Times of a step {where}, mean over all steps of {number_of_ranks(figures)}"
+    if not any(one.steps for one in m.ranks):
+        title = f"Times of {m.part}, mean of {number_of_ranks(figures)}"
+    return RANK_TIMES.of_records(rows, title)
 
 
-def _spans(rank: Attendance) -> Intervals:
-    """The time of all steps of a rank; without any, that of its GPU work, else of its collectives."""
-    start, end = rank.measured_ns
-    return np.array([start]), np.array([end])
+def _steps(rank: RankCollectives) -> int:
+    return max(len(rank.steps), 1)
 
 
-def _common(intervals: Intervals, spans: Intervals) -> int:
-    """Length of intervals within others."""
-    return int((length_before(intervals, spans[1]) - length_before(intervals, spans[0])).sum())
+def _times_ns(figures: Figures, trace: int) -> dict[str, int]:
+    """The times of one rank, summed over its steps; without any, of its GPU work, else of its collectives."""
+    m = figures.matched
+    rank, own = m.ranks[trace], np.flatnonzero(m.trace == trace)
+    span, computing = np.array(rank.measured_ns), rank.gpu.computing
+    start = m.parts.own_start_ns[own]
+    communicating = merge(start, m.parts.own_end_ns[own])
+    waiting = merge(start, start + m.wait_ns[own])  # what was not matched waits for nobody
 
+    def within(*some: Intervals) -> int:
+        """How long any of some things happens."""
+        return int(np.diff(length_before(union(*some), span))[0])
 
-def _any(first: Intervals, second: Intervals) -> Intervals:
-    """What either of two sets of disjoint intervals covers."""
-    return merge(np.concatenate((first[0], second[0])), np.concatenate((first[1], second[1])))
-
-
-def _both(first: Intervals, second: Intervals) -> Intervals:
-    """The common parts of two sets of disjoint intervals."""
-    edges = np.unique(np.concatenate((*first, *second)))
-    if len(edges) < 2:
-        return edges[:0], edges[:0]
-    middle_in = [_covers(one, edges[:-1]) for one in (first, second)]
-    here = middle_in[0] & middle_in[1]
-    return merge(edges[:-1][here], edges[1:][here])
-
-
-def _covers(intervals: Intervals, at: np.ndarray) -> np.ndarray:
-    """Whether disjoint intervals cover the time right after each of some instants."""
-    place = np.searchsorted(intervals[0], at, "right") - 1
-    end = np.append(intervals[1], np.iinfo(np.int64).min)  # the last entry stands for "before the first"
-    covered: np.ndarray = at < end[place]
-    return covered
+    active, busy = within(communicating, rank.gpu.busy), within(communicating, computing)
+    return {
+        "step": int(span[1] - span[0]),
+        "computing": within(computing),
+        "communication": within(communicating),
+        "exposed": busy - within(computing),
+        "waiting": within(waiting),
+        "exposed_waiting": within(waiting, computing) - within(computing),
+        "copying": active - busy,
+        "idle": int(span[1] - span[0]) - active,
+    }
 
 
 RANK_BALANCE = TableSchema(
@@ -301,21 +242,20 @@ def rank_balance(traces: TraceSet, run: str | None = None, kind: str | None = No
 
 def balance_table(figures: Figures, kind: str | None = None, late_first: bool = False) -> Table:
     """`rank_balance` of collectives whose figures are known, by default in the order of the ranks."""
-    m, chosen = figures.meetings, of_kind(figures, kind)
+    m, chosen = figures.matched, of_kind(figures, kind)
     rows = []
-    for trace, rank in enumerate(m.attendances):
+    for trace, rank in enumerate(m.ranks):
         every = np.flatnonzero(m.trace == trace)
         exchanged, bubble = figures.exchanged_bytes[every], figures.bubble_ns(trace)
-        unmatched = every[m.meeting[every] < 0]
+        unmatched = every[m.number[every] < 0]
         if kind is not None:
             unmatched = np.array(
                 [part for part in unmatched.tolist() if m.parts.collective(part).kind == kind], np.int64
             )
-        own = every[np.isin(m.meeting[every], chosen)]
+        own = every[np.isin(m.number[every], chosen)]
         if late_first and not len(own):
             continue
         parts = np.concatenate((own, unmatched))
-        start, end = (times[parts] - m.parts.shift_ns[trace] for times in (m.parts.start_ns, m.parts.end_ns))
         computing = rank.gpu.computing
         of_rank = _of_parts(figures, trace, own)
         rows.append({
@@ -323,7 +263,7 @@ def balance_table(figures: Figures, kind: str | None = None, late_first: bool = 
             "host": m.hosts[trace],
             "span_ms": (rank.span_ns[1] - rank.span_ns[0]) / 1e6,
             "computing_ms": int((computing[1] - computing[0]).sum()) / 1e6 if rank.has_gpu_work else None,
-            "exposed_ms": figures.exposed_ns(trace, start, end) / 1e6,
+            "exposed_ms": figures.exposed_ns(trace, m.parts.own_start_ns[parts], m.parts.own_end_ns[parts]) / 1e6,
             "percent_last": 100 * of_rank["times_last"] / len(own) if len(own) else 0.0,
             "bubble_ms": None if bubble is None else bubble / 1e6,
             "exchanged_bytes": None if np.isnan(exchanged).all() else int(np.nansum(exchanged)),
@@ -339,10 +279,10 @@ def balance_table(figures: Figures, kind: str | None = None, late_first: bool = 
 
 def rank_steps(figures: Figures) -> Table:
     """One row per rank and step; see `RANK_STEPS`."""
-    m = figures.meetings
+    m = figures.matched
     rows = []
-    for trace, rank in enumerate(m.attendances):
-        own = np.flatnonzero((m.trace == trace) & (m.meeting >= 0))
+    for trace, rank in enumerate(m.ranks):
+        own = np.flatnonzero((m.trace == trace) & (m.number >= 0))
         place = np.array(rank.step_of, np.int64)[m.node[own]]
         for at, step in enumerate(rank.steps):
             known = _of_parts(figures, trace, own[place == at])
@@ -354,8 +294,8 @@ def rank_steps(figures: Figures) -> Table:
 
 def _of_parts(figures: Figures, trace: int, parts: Codes) -> dict[str, Any]:
     """What some matched parts of a rank come to, by name."""
-    m, rank = figures.meetings, figures.meetings.attendances[trace]
-    at = m.meeting[parts]
+    m, rank = figures.matched, figures.matched.ranks[trace]
+    at = m.number[parts]
     last, later = figures.held_up_ns
     wait, transfer, end_skew = (int(ns[parts].sum()) for ns in (m.wait_ns, m.transfer_ns, m.end_skew_ns))
     return {

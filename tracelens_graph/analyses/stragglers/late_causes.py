@@ -14,7 +14,7 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.grouping import first_rows
 from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP
 from tracelens_graph.analyses.stragglers.reasons import (
@@ -99,7 +99,7 @@ MOST_EXPLAINED = 2_000
 """So many late arrivals are explained, the latest first."""
 
 
-def late_arrivals(figures: Figures, traces: TraceSet, top: int = 0, shown: Meetings | None = None) -> Table:
+def late_arrivals(figures: Figures, traces: TraceSet, top: int = 0, shown: MatchedCollectives | None = None) -> Table:
     """One row per collective to which one rank came last, the most new lateness first; see `LATE_ARRIVALS`.
 
     Args:
@@ -111,35 +111,33 @@ def late_arrivals(figures: Figures, traces: TraceSet, top: int = 0, shown: Meeti
     Raises:
         AnalysisError: `top` is negative, or the traces are not those of the figures.
     """
-    rows, notes = _explained(figures, traces, None if shown is None else _numbers_in(shown, figures.meetings))
+    rows, notes = _explained(figures, traces, None if shown is None else _numbers_in(shown, figures.matched))
     rows.sort(key=lambda row: (-row["new_us"], -row["late_us"], row["collective"]))
     first, more = first_rows(rows, top)
     number = len(traces)
     title = f"Late arrivals of {number:,} rank{'s' * (number != 1)}"
-    return LATE_ARRIVALS.of_records(first, title, [*more, *notes, *(shown or figures.meetings).notes])  # fmt: skip
+    return LATE_ARRIVALS.of_records(first, title, [*more, *notes, *(shown or figures.matched).notes])  # fmt: skip
 
 
-def _numbers_in(shown: Meetings, meetings: Meetings) -> dict[int, int]:
+def _numbers_in(shown: MatchedCollectives, matched: MatchedCollectives) -> dict[int, int]:
     """For collectives of whole traces their numbers in windows of these; those that the windows lack are left out."""
 
-    def parts_of(one: Meetings, parts: np.ndarray) -> list[tuple[int, int]]:
+    def parts_of(one: MatchedCollectives, parts: np.ndarray) -> list[tuple[int, int]]:
         return [(int(one.trace[part]), one.parts.collective(part).uids[0]) for part in parts.tolist()]
 
-    there = np.flatnonzero(shown.meeting >= 0)
-    number = dict(zip(parts_of(shown, there), shown.meeting[there].tolist(), strict=True))
-    last = enumerate(parts_of(meetings, meetings.last_part)) if len(meetings) else ()
-    return {meeting: number[part] for meeting, part in last if part in number}
+    there = np.flatnonzero(shown.number >= 0)
+    numbers = dict(zip(parts_of(shown, there), shown.number[there].tolist(), strict=True))
+    last = enumerate(parts_of(matched, matched.last_part)) if len(matched) else ()
+    return {collective: numbers[part] for collective, part in last if part in numbers}
 
 
 def _explained(
     figures: Figures, traces: TraceSet, numbers: Mapping[int, int] | None
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows of late arrivals, of all collectives or of those that have a number, and what is left out."""
-    m = figures.meetings
-    if len(traces) != len(m.attendances):
-        raise AnalysisError(
-            f"there are {len(traces):,} traces, but the collectives are of {len(m.attendances):,} ranks"
-        )
+    m = figures.matched
+    if len(traces) != len(m.ranks):
+        raise AnalysisError(f"there are {len(traces):,} traces, but the collectives are of {len(m.ranks):,} ranks")
     last, later = figures.held_up_ns
     order = np.lexsort((np.arange(len(m)), -later))
     order = order[last[order] >= 0]
@@ -148,28 +146,30 @@ def _explained(
     arrivals = Arrivals(figures, traces)
     rows: list[dict[str, Any]] = []
     beyond = 0
-    for meeting in order.tolist():
-        late_ns, ordinal = int(later[meeting]), int(last[meeting])
+    for collective in order.tolist():
+        late_ns, ordinal = int(later[collective]), int(last[collective])
         reason, median = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1
         if late_ns >= EVEN_NS and len(rows) >= MOST_EXPLAINED:
             beyond += 1
-        elif late_ns >= EVEN_NS and arrivals.is_known(meeting, ordinal):
-            late = arrivals.stretch(meeting, ordinal, late_ns)
+        elif late_ns >= EVEN_NS and arrivals.is_known(collective, ordinal):
+            late = arrivals.stretch(collective, ordinal, late_ns)
             reason, median = reason_of(arrivals, late), late.median.rank.ordinal
-        row = _row(arrivals, meeting, ordinal, late_ns, median, reason)
-        rows.append(row if numbers is None else row | {"collective": numbers[meeting]})
+        row = _row(arrivals, collective, ordinal, late_ns, median, reason)
+        rows.append(row if numbers is None else row | {"collective": numbers[collective]})
     if not beyond:
         return rows, []
     return rows, [f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"]
 
 
-def _row(arrivals: Arrivals, meeting: int, ordinal: int, late_ns: int, median: int, reason: Reason) -> dict[str, Any]:
-    m, trace = arrivals.figures.meetings, arrivals.traces[ordinal]
-    part = m.parts.collective(int(m.last_part[meeting]))
+def _row(
+    arrivals: Arrivals, collective: int, ordinal: int, late_ns: int, median: int, reason: Reason
+) -> dict[str, Any]:
+    m, trace = arrivals.figures.matched, arrivals.traces[ordinal]
+    part = m.parts.collective(int(m.last_part[collective]))
     return {
-        "collective": meeting,
-        "kind": m.kind[meeting],
-        "step": arrivals.figures.step[meeting],
+        "collective": collective,
+        "kind": m.kind[collective],
+        "step": arrivals.figures.step[collective],
         "trace": trace.name,
         "rank": trace.rank,
         "late_us": late_ns / 1e3,
@@ -190,8 +190,8 @@ def late_ranks(arrivals: Table, figures: Figures) -> Table:
         arrivals: all late arrivals, see `late_arrivals`; those that are `even` do not count.
         figures: what each collective cost.
     """
-    m = figures.meetings
-    ordinal = {rank.name: at for at, rank in enumerate(m.attendances)}
+    m = figures.matched
+    ordinal = {rank.name: at for at, rank in enumerate(m.ranks)}
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in arrivals.records():
         if row["reason"] != EVEN:
@@ -199,7 +199,7 @@ def late_ranks(arrivals: Table, figures: Figures) -> Table:
     kinds = np.array(m.kind)
     rows = []
     for (name, kind), late in groups.items():
-        took_part = m.meeting[(m.trace == ordinal[name]) & (m.meeting >= 0)]
+        took_part = m.number[(m.trace == ordinal[name]) & (m.number >= 0)]
         together = int((kinds[took_part] == kind).sum())
         new_us: dict[str, float] = {}
         for row in late:

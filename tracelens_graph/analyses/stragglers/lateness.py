@@ -55,41 +55,41 @@ def lateness(figures: Figures, for_a_reason: frozenset[str] = frozenset()) -> La
     Returns:
         None for a single trace, or where the traces have no collectives in common.
     """
-    meetings, span_ns = figures.meetings, _mean_span_ns(figures)
-    attendances = meetings.attendances
-    if len(attendances) < 2 or not span_ns:
+    matched, span_ns = figures.matched, _mean_span_ns(figures)
+    ranks = matched.ranks
+    if len(ranks) < 2 or not span_ns:
         return None
-    if not len(meetings):
-        doubtful = [why for _, why in meetings.unmatched if why != ALONE]
-        return Lateness(None, f"no rank is proven late: {'; '.join(meetings.notes)}") if doubtful else None
-    if lacking := meetings.lacking:
+    if not len(matched):
+        doubtful = [why for _, why in matched.unmatched if why != ALONE]
+        return Lateness(None, f"no rank is proven late: {'; '.join(matched.notes)}") if doubtful else None
+    if lacking := matched.lacking:
         return Lateness(
-            None, f"no rank is proven late: ranks are missing in {lacking:,} of {len(meetings):,} collectives"
+            None, f"no rank is proven late: ranks are missing in {lacking:,} of {len(matched):,} collectives"
         )
-    if untold := meetings.untold_clocks:
-        return Lateness(None, f"no rank is proven late: how far the clocks of {untold:,} hosts are apart is not known")
+    if unknown := matched.unknown_clocks:
+        return Lateness(None, f"no rank is proven late: how far the clocks of {unknown:,} hosts are apart is not known")
     late, later_ns = figures.held_up_ns
-    held_up = sum_by_group(late[late >= 0], later_ns[late >= 0], len(attendances))
-    blamed = np.array([one.name in for_a_reason for one in attendances], bool) & (2 * held_up >= held_up.max())
+    held_up = sum_by_group(late[late >= 0], later_ns[late >= 0], len(ranks))
+    blamed = np.array([one.name in for_a_reason for one in ranks], bool) & (2 * held_up >= held_up.max())
     worst = int(np.argmax(np.where(blamed, held_up, -1) if blamed.any() else held_up))
-    name, held_up_ns = attendances[worst].name, int(held_up[worst])
-    last = np.flatnonzero(meetings.trace[meetings.last_part] == worst)
+    name, held_up_ns = ranks[worst].name, int(held_up[worst])
+    last = np.flatnonzero(matched.trace[matched.last_part] == worst)
     by = later_ns[last]
-    longest, kind = (int(by.max()), meetings.kind[last[np.argmax(by)]]) if len(last) else (0, UNKNOWN)
+    longest, kind = (int(by.max()), matched.kind[last[np.argmax(by)]]) if len(last) else (0, UNKNOWN)
     share = percent(held_up_ns, span_ns)
     if share < WORTH_REPORTING_PERCENT:
         return Lateness(
             None,
             f"no rank is late: the delays by {name}, the latest, add up to {share:.1f} % of the GPU span",
         )
-    if not blamed.any() and 2 * int((2 * held_up >= held_up_ns).sum()) > len(attendances):
+    if not blamed.any() and 2 * int((2 * held_up >= held_up_ns).sum()) > len(ranks):
         turns = (
             "no rank is late more than others: they take turns, and the delays by each add up to at most"
             f" {shown_ms(held_up_ns)}"
         )
         return Lateness(None, turns)
     text = (
-        f"late: {name}: it came last to {len(last):,} of {len(meetings):,} collectives and held the others up by up to"
+        f"late: {name}: it came last to {len(last):,} of {len(matched):,} collectives and held the others up by up to"
         f" {shown_ms(longest)} in one {kind if kind != UNKNOWN else 'collective'}; these delays add up to"
         f" {shown_ms(held_up_ns)}, {ADDED_UP}"
     )
@@ -97,7 +97,7 @@ def lateness(figures: Figures, for_a_reason: frozenset[str] = frozenset()) -> La
 
 
 def _mean_span_ns(figures: Figures) -> float:
-    spans = [end - start for start, end in (rank.span_ns for rank in figures.meetings.attendances)]
+    spans = [end - start for start, end in (rank.span_ns for rank in figures.matched.ranks)]
     return float(np.mean(spans)) if spans else 0.0
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tracelens_graph.analyses.critical_path.path_nodes import innermost_calls
 from tracelens_graph.analyses.idle.host_states import ABSENT, STATES
 from tracelens_graph.analyses.idle.idle import calls_of
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.stragglers.chains import RankChains
 from tracelens_graph.graph.arrays import is_kind
@@ -171,8 +171,8 @@ class Kernels:
         count = np.bincount(place)
         longest = rows[np.lexsort((c.dur_ns[rows], place))[np.cumsum(count) - 1]]
         return {
-            self._core.names[code]: Kernel(*told)
-            for code, *told in zip(codes.tolist(), count.tolist(), ns.tolist(), longest.tolist(), strict=True)
+            self._core.names[code]: Kernel(*figures)
+            for code, *figures in zip(codes.tolist(), count.tolist(), ns.tolist(), longest.tolist(), strict=True)
         }
 
     def inputs(self, name: str, start_ns: int, end_ns: int) -> set[str]:
@@ -193,14 +193,14 @@ class RankWork:
         parts: its part of each of these that it took part in.
     """
 
-    def __init__(self, meetings: Meetings, ordinal: int, core: Core, on_gpu: bool = True) -> None:
-        self._m, self.ordinal, self.core, self.on_gpu = meetings, ordinal, core, on_gpu
-        own = np.flatnonzero((meetings.trace == ordinal) & (meetings.meeting >= 0)).tolist()
+    def __init__(self, matched: MatchedCollectives, ordinal: int, core: Core, on_gpu: bool = True) -> None:
+        self._m, self.ordinal, self.core, self.on_gpu = matched, ordinal, core, on_gpu
+        own = np.flatnonzero((matched.trace == ordinal) & (matched.number >= 0)).tolist()
         kind = core.columns.kind
         self.parts: dict[int, int] = {
-            int(meetings.meeting[part]): part
+            int(matched.number[part]): part
             for part in own
-            if (kind[meetings.parts.collective(part).rows[0]] in GPU_KINDS) == on_gpu
+            if (kind[matched.parts.collective(part).rows[0]] in GPU_KINDS) == on_gpu
         }
 
     @cached_property
@@ -222,61 +222,63 @@ class RankWork:
     def order(self) -> list[int]:
         """Its collectives in the order in which it came to them."""
         start = self._m.start_ns
-        return sorted(self.parts, key=lambda meeting: (start[self.parts[meeting]], meeting))
+        return sorted(self.parts, key=lambda collective: (start[self.parts[collective]], collective))
 
     @cached_property
     def place(self) -> dict[int, int]:
         """The place of each collective in that order."""
-        return {meeting: at for at, meeting in enumerate(self.order)}
+        return {collective: at for at, collective in enumerate(self.order)}
 
     @cached_property
     def ends(self) -> dict[int, int]:
         """The points of its chains at which its parts of collectives end, and the collectives."""
         end_ns = self.core.columns.end_ns
         last = {
-            meeting: max(self._m.parts.collective(part).rows, key=lambda row: int(end_ns[row]))
-            for meeting, part in self.parts.items()
+            collective: max(self._m.parts.collective(part).rows, key=lambda row: int(end_ns[row]))
+            for collective, part in self.parts.items()
         }
-        return {self.chains.end_of(row): meeting for meeting, row in last.items()}
+        return {self.chains.end_of(row): collective for collective, row in last.items()}
 
     @cached_property
-    def meeting_of(self) -> dict[int, int]:
+    def collective_of(self) -> dict[int, int]:
         """The collective that each kernel is of."""
-        return {row: meeting for meeting, part in self.parts.items() for row in self._m.parts.collective(part).rows}
+        return {
+            row: collective for collective, part in self.parts.items() for row in self._m.parts.collective(part).rows
+        }
 
-    def first_row(self, meeting: int) -> int:
+    def first_row(self, collective: int) -> int:
         """The first kernel of its part of a collective."""
         start_ns = self.core.columns.start_ns
-        return min(self._m.parts.collective(self.parts[meeting]).rows, key=lambda row: int(start_ns[row]))
+        return min(self._m.parts.collective(self.parts[collective]).rows, key=lambda row: int(start_ns[row]))
 
-    def point(self, meeting: int) -> int:
+    def point(self, collective: int) -> int:
         """The point of its chains at which its part of a collective starts."""
-        return self.chains.start_of(self.first_row(meeting))
+        return self.chains.start_of(self.first_row(collective))
 
-    def start_ns(self, meeting: int) -> int:
+    def start_ns(self, collective: int) -> int:
         """When its part of a collective starts."""
-        return int(self._m.parts.start_ns[self.parts[meeting]] - self._m.parts.shift_ns[self.ordinal])
+        return int(self._m.parts.own_start_ns[self.parts[collective]])
 
-    def end_ns(self, meeting: int) -> int:
+    def end_ns(self, collective: int) -> int:
         """When its part of a collective ends."""
-        return int(self._m.parts.end_ns[self.parts[meeting]] - self._m.parts.shift_ns[self.ordinal])
+        return int(self._m.parts.own_end_ns[self.parts[collective]])
 
-    def launched_ns(self, meeting: int, otherwise: int) -> int:
+    def launched_ns(self, collective: int, otherwise: int) -> int:
         """When its part of a collective was launched; `otherwise` where that is not recorded."""
-        call = int(self.core.columns.parent[self.first_row(meeting)])
+        call = int(self.core.columns.parent[self.first_row(collective)])
         return int(self.core.columns.start_ns[call]) if call >= 0 else otherwise
 
-    def begin_ns(self, meeting: int) -> int:
+    def begin_ns(self, collective: int) -> int:
         """When the step of its part of a collective began on the host; without steps, when its first call did."""
-        row = self.first_row(meeting)
+        row = self.first_row(collective)
         step = int(self.core.gpu_step[row] if self.on_gpu else self.core.step[row])
         return int(self.core.columns.start_ns[step]) if step >= 0 else self.host.first_ns
 
     def waited_for(self, row: int) -> tuple[int, int]:
         """For which rank the kernel of a collective waited, -1 for none that is known, and how long, ns."""
-        meeting = self.meeting_of.get(row, -1)
-        wait = int(self._m.wait_ns[self.parts[meeting]]) if meeting >= 0 else 0
-        return (int(self._m.trace[self._m.last_part[meeting]]), wait) if wait else (-1, 0)
+        collective = self.collective_of.get(row, -1)
+        wait = int(self._m.wait_ns[self.parts[collective]]) if collective >= 0 else 0
+        return (int(self._m.trace[self._m.last_part[collective]]), wait) if wait else (-1, 0)
 
 
 @dataclass(frozen=True)
@@ -287,5 +289,5 @@ class SharedEnds:
     other: RankWork
 
     def __contains__(self, point: object) -> bool:
-        meeting = self.one.ends.get(point) if isinstance(point, int) else None
-        return meeting is not None and meeting in self.other.parts
+        collective = self.one.ends.get(point) if isinstance(point, int) else None
+        return collective is not None and collective in self.other.parts

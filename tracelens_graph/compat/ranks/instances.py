@@ -21,15 +21,15 @@ class Instances(PartsByCollective):
 
     Args:
         kernels: those of all ranks.
-        meeting: number of the collective of each kernel, -1 for none; they count in the order in which the long table
+        number: number of the collective of each kernel, -1 for none; they count in the order in which the long table
             names them.
 
     Attributes:
         mismatches: one line for each that members say different things of; empty in strict mode.
     """
 
-    def __init__(self, kernels: RankKernels, meeting: np.ndarray) -> None:
-        self.kernels, self.meeting, self.trace = kernels, meeting, kernels.place
+    def __init__(self, kernels: RankKernels, number: np.ndarray) -> None:
+        self.kernels, self.number, self.trace = kernels, number, kernels.place
         self.start_ns, self.end_ns = kernels.start_ns, kernels.start_ns + kernels.dur_ns
         self.mismatches: Sequence[str] = ()
 
@@ -51,9 +51,9 @@ class Instances(PartsByCollective):
         matched = np.flatnonzero(kernels.number >= 0)
         of, first = group_by(kernels.group[matched], kernels.number[matched])
         wanted = kernels.by_arguments([chosen(one) for one in kernels.arguments], bool)
-        meeting = np.full(len(kernels), -1, np.int64)
-        meeting[matched] = _counted(wanted[matched[first]])[of]  # what the lowest rank says counts
-        found = cls(kernels, meeting)
+        number = np.full(len(kernels), -1, np.int64)
+        number[matched] = _counted(wanted[matched[first]])[of]  # what the lowest rank says counts
+        found = cls(kernels, number)
         found.mismatches = found.disagreements(agree)
         if found.mismatches and strict:
             more = f"; and {len(found.mismatches) - 1:,} more" if len(found.mismatches) > 1 else ""
@@ -66,7 +66,7 @@ class Instances(PartsByCollective):
         Args:
             kept: for each whether it is one of them.
         """
-        return Instances(self.kernels, np.where(self.meeting >= 0, self.per_part(_counted(kept)), -1))
+        return Instances(self.kernels, np.where(self.number >= 0, self.per_part(_counted(kept)), -1))
 
     @cached_property
     def lowest(self) -> np.ndarray:
@@ -83,9 +83,9 @@ class Instances(PartsByCollective):
                 text_codes([repr(one.cells[column]) for one in self.kernels.arguments]), np.int64
             )
             odd = self.order[codes[self.order] != np.repeat(codes[self.lowest], self.count)]
-            _, firsts = np.unique(self.meeting[odd], return_index=True)
+            _, firsts = np.unique(self.number[odd], return_index=True)
             for at in odd[firsts].tolist():
-                number = int(self.meeting[at])
+                number = int(self.number[at])
                 if number not in found:
                     found[number] = self._mismatch(column, int(self.lowest[number]), at)
         return [found[number] for number in sorted(found)]
@@ -135,13 +135,13 @@ class Instances(PartsByCollective):
             place: position of the rank.
         """
         begin, end = np.searchsorted(self.trace, (place, place + 1)).tolist()
-        of_rank = begin + np.flatnonzero(self.meeting[begin:end] >= 0)
+        of_rank = begin + np.flatnonzero(self.number[begin:end] >= 0)
         if isinstance(values, np.ndarray):
             column = np.full(len(self), np.nan)
-            column[self.meeting[of_rank]] = values[of_rank]
+            column[self.number[of_rank]] = values[of_rank]
             return column
         cells: list[Any] = [None] * len(self)
-        for number, at in zip(self.meeting[of_rank].tolist(), of_rank.tolist(), strict=True):
+        for number, at in zip(self.number[of_rank].tolist(), of_rank.tolist(), strict=True):
             cells[number] = values[at]
         return cells
 

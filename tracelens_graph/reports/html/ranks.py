@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, StepLanes, WaitMap, rank_labels
 from tracelens_graph.analyses.stragglers.lateness import in_words
 from tracelens_graph.reports.html.names import LONGEST_LINE, clean
@@ -40,7 +40,7 @@ def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
     """
     title, texts = clean(f"Ranks of {source}"), Texts()
     lanes = StepLanes.of(job)
-    columns = {**split_columns(job.meetings), **lane_columns(lanes), **part_columns(lanes, job)}
+    columns = {**split_columns(job.matched), **lane_columns(lanes), **part_columns(lanes, job)}
     body = {
         "waits": _waits(WaitMap.of(job)),
         "bandwidths": _bandwidths(BandwidthPoints.of(job)),
@@ -54,9 +54,9 @@ def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
 def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
     late, balance = late_lines(job), job.table("rank_balance").records()
     name = job.lateness.late if job.lateness is not None else None
-    names = [one.name for one in job.meetings.attendances]
+    names = [one.name for one in job.matched.ranks]
     places = {one: place for place, one in enumerate(names)}
-    labels = dict(zip(names, rank_labels(job.meetings.attendances), strict=True))
+    labels = dict(zip(names, rank_labels(job.matched.ranks), strict=True))
     return {
         "head": clean(head(job), LONGEST_LINE),
         "headline": clean(headline(job), LONGEST_LINE),
@@ -65,7 +65,7 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
         "reasons": _reasons(job, places),
         "commands": [clean(one, LONGEST_LINE) for one in commands],
         "notes": [clean(note, LONGEST_LINE) for note in notes(job)],
-        "ranks": [clean(label, _LONGEST_LABEL) for label in rank_labels(job.meetings.attendances)],
+        "ranks": [clean(label, _LONGEST_LABEL) for label in rank_labels(job.matched.ranks)],
         "balance": [[_plain(row[key]) for key in _OF_RANK] for row in balance],
         "balance_keys": _OF_RANK,
         "times": [
@@ -120,8 +120,8 @@ def _bandwidths(points: BandwidthPoints) -> dict[str, Any]:
 
 def _step(lanes: StepLanes, job: Job, texts: Texts) -> dict[str, Any]:
     """What a stretch of time is, and names of the collectives in it."""
-    steps = {len(rank.steps) for rank in job.meetings.attendances}
-    kinds = [job.meetings.parts.collective(part) for part in lanes.parts.tolist()]
+    steps = {len(rank.steps) for rank in job.matched.ranks}
+    kinds = [job.matched.parts.collective(part) for part in lanes.parts.tolist()]
     return {
         "step": lanes.step,
         "is_median": lanes.step is not None and steps != {1},
@@ -131,7 +131,7 @@ def _step(lanes: StepLanes, job: Job, texts: Texts) -> dict[str, Any]:
         "kinds": [texts.number(str(one.kind)) for one in kinds],
         "groups": [texts.number(one.group_description or one.group or "") for one in kinds],
         "sequences": [one.sequence for one in kinds],
-        "late": [[meeting, by] for meeting, by in lanes.late_ns.items()],
+        "late": [[collective, by] for collective, by in lanes.late_ns.items()],
         "notes": [clean(note) for note in lanes.notes],
     }
 
@@ -169,30 +169,30 @@ def lane_columns(lanes: StepLanes) -> dict[str, Packed]:
 def part_columns(lanes: StepLanes, job: Job) -> dict[str, Packed]:
     """Parts of collectives that are drawn one by one: lane, start from the begin of the stretch, time that it waits,
     duration, one more than the number of the collective (0 for none), and one more than its size in bytes."""
-    m, parts = job.meetings, lanes.parts
+    m, parts = job.matched, lanes.parts
     place = {lane.rank: at for at, lane in enumerate(lanes.lanes)}
     # The last one stands for what is not matched, whose number is -1.
-    size = np.append(job.figures.size, np.nan)[m.meeting[parts]]
+    size = np.append(job.figures.size, np.nan)[m.number[parts]]
     return {
         "part.lane": Packed(np.array([place[rank] for rank in m.trace[parts].tolist()], np.int64)),
         "part.start": Packed(m.start_ns[parts] - lanes.begin_ns, True),
         "part.wait": Packed(m.wait_ns[parts]),
         "part.dur": Packed(m.end_ns[parts] - m.start_ns[parts]),
-        "part.collective": Packed(m.meeting[parts] + 1, True),
+        "part.collective": Packed(m.number[parts] + 1, True),
         "part.size": Packed(np.where(np.isnan(size), 0, np.nan_to_num(size) + 1).astype(np.int64)),
     }
 
 
-def split_columns(m: Meetings) -> dict[str, Packed]:
+def split_columns(m: MatchedCollectives) -> dict[str, Packed]:
     """How each rank's part of a collective is made up: number of the collective, rank, start from the first start, time
     that it waits, communicates, and stays longer than the first that ends, ns; of the collectives with most waiting."""
-    wait = np.bincount(m.meeting[m.meeting >= 0], m.wait_ns[m.meeting >= 0], minlength=len(m))
+    wait = np.bincount(m.number[m.number >= 0], m.wait_ns[m.number >= 0], minlength=len(m))
     by_wait = np.lexsort((np.arange(len(m)), -wait))
     taken = np.zeros(len(m) + 1, bool)
     taken[by_wait[np.cumsum(m.count[by_wait]) <= MOST_SPLIT]] = True
-    parts = np.flatnonzero(taken[m.meeting])
-    parts = parts[np.lexsort((m.trace[parts], m.meeting[parts]))]
-    of = m.meeting[parts]
+    parts = np.flatnonzero(taken[m.number])
+    parts = parts[np.lexsort((m.trace[parts], m.number[parts]))]
+    of = m.number[parts]
     return {
         "split.collective": Packed(of, True),
         "split.rank": Packed(m.trace[parts]),
