@@ -9,7 +9,7 @@ if the function's first parameter is called `traces`; the folder is its theme, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from tracelens_graph.utils.suggest import hint
 if TYPE_CHECKING:
     from tracelens_graph.tables.column import Column
     from tracelens_graph.tables.schema import TableSchema
+    from tracelens_graph.tables.table import Table
 
 _QUESTIONS = {
     "analyses.timeline.timeline": "gpu_timeline",
@@ -33,7 +34,7 @@ _QUESTIONS = {
     "analyses.ops.instruction_costs": "instruction_costs",
     "analyses.kernels.kernels": "kernel_summary kernel_category_summary kernel_category_detail",
     "analyses.kernels.shares": "category_shares kernels_by_tile copies graph_launches",
-    "analyses.kernels.short_kernels": "short_kernels short_kernels_summary",
+    "analyses.kernels.short_kernels": "short_kernels_summary",
     "analyses.launches.runtime": "runtime_summary launch_delay",
     "analyses.launches.unlinked": "unlaunched_gpu_time unlinked",
     "analyses.performance.perf_tables": "unified_perf_summary",
@@ -151,9 +152,35 @@ class Renamed:
     given: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
 
+    def shown(self, table: Table) -> Table:
+        """The table with the columns that the old one had."""
+        names = {old: new for old, new in self.columns.items() if new in table.columns}
+        if not names:
+            return table
+        return replace(
+            table,
+            columns={old: table[new] for old, new in names.items()},
+            about={old: table.about[new] for old, new in names.items()},
+        )
+
 
 RENAMED: Mapping[str, Renamed] = {
     "divergences": Renamed("diff_places"),
+    "short_kernels": Renamed(
+        "short_kernels_summary",
+        {"by_arguments": False},
+        {
+            name: name
+            for name in (
+                "Parent cpu_op",
+                "Kernel name",
+                "Short Kernel duration (µs) sum",
+                "Short Kernel count",
+                "Short Kernel duration (µs) mean",
+                "Short Kernel duration (µs) percent of total time",
+            )
+        },
+    ),
     "steps": Renamed("step_summary", {"top_ops": 0}),
     "unmodelled_time": Renamed("unmodelled"),
 }

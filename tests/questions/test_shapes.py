@@ -29,7 +29,7 @@ from tracelens_graph.tables.table import Table
 
 QUERIES = twins(
     "category_shares copies graph_launches instruction_costs kernels_by_tile modules_of_signature op_signatures "
-    "short_kernels"
+    "short_kernels_summary"
 )
 
 category_shares = QUESTIONS["category_shares"]
@@ -341,7 +341,8 @@ def test_every_gpu_event_is_in_one_row(made: dict[str, Any]) -> None:
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in QUERIES),
     ("kernels_by_tile", {"dtype": "bf16", "tile_n": 128}),
-    ("short_kernels", {"threshold_us": 3.5}),
+    ("short_kernels_summary", {"threshold_us": 3.5}),
+    ("short_kernels", {}),
     ("op_signatures", {"op": "aten::add"}),
     ("modules_of_signature", {"op": "aten::linear"}),
     ("modules_of_signature", {"input_dims": "[[64, 64], [64, 64]]"}),

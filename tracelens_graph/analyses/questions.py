@@ -208,11 +208,7 @@ class Question:
     def _under_its_name(self, table: Table) -> Table:
         """The table under the question's name, with the columns that it had under an old one."""
         table = replace(table, name=self.name)
-        if not (self.renamed and self.renamed.columns):
-            return table
-        names = {old: new for old, new in self.renamed.columns.items() if new in table.columns}
-        columns = {old: table[new] for old, new in names.items()}
-        return replace(table, columns=columns, about={old: table.about[new] for old, new in names.items()})
+        return self.renamed.shown(table) if self.renamed else table
 
 
 _PLAIN = {int, float, str, bool}

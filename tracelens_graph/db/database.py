@@ -39,7 +39,7 @@ from tracelens_graph.execution.link import add_tensors
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.registry import HOMES, current, schema_of
+from tracelens_graph.registry import HOMES, RENAMED, current, schema_of
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import DATABASE_VERSION
 from tracelens_graph.utils.texts import file_name, stem
@@ -330,12 +330,16 @@ class Database:
             DatabaseError: the database cannot be reached or refuses; or there is no such query, parameter or trace.
         """
         driver, database = self._driver, self.connection.database
+        old = RENAMED.get(question)
         question = _in_library(question)
         with self._in_words():
             if question.isidentifier():
                 named = query.named(question)
                 _check_types(named, parameters)
+                if old:
+                    parameters = {name: old.given[name] for name in old.given if name in named.parameters} | parameters
                 answer = query.ask(driver, database, named, parameters, timeout_s)
+                answer = old.shown(answer) if old else answer
                 if not len(answer):
                     answer.notes = [*answer.notes, *_older(catalog.traces(driver, database))]
                 return with_lists(answer, schema_of(question) if question in HOMES else {})
