@@ -216,7 +216,7 @@ OTHER_TABLES = {
     **{
         name: (
             f"tracelens-graph report PROFILE --layout tracelens --table {name}",
-            f'from tracelens_graph.compat.jax.sheets import jax_tables; jax_tables(profile)["{name}"]',
+            f'from tracelens_graph.compat.jax.tables import jax_tables; jax_tables(profile)["{name}"]',
         )
         for name, home in HOMES.items()
         if home.module == "compat.jax.schemas"

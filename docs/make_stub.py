@@ -19,18 +19,18 @@ def stubs() -> dict[Path, str]:
     found = {}
     for package in PACKAGES:
         names = import_module(f"tracelens_graph{package}")._NAMES
-        ordered = sorted((home, name) for name, home in homes_of(names).items())
-        lines = [_line(home, name, package) for home, name in ordered]
+        imports = sorted(_import(home, name, package) for name, home in homes_of(names).items())
+        lines = [f"from {module} import {name} as {name}" for _, module, _, name in imports]
         text = ["# Made by docs/make_stub.py of the list in __init__.py.", "", *lines, "", "__all__: list[str]", ""]
         folder = Path(tracelens_graph.__file__).parent / package.replace(".", "")
         found[folder / "__init__.pyi"] = "\n".join(text)
     return found
 
 
-def _line(home: str, name: str, package: str) -> str:
-    if f".{home}" == f"{package}.{name}":  # a module that stands for itself
-        return f"from tracelens_graph{package} import {name} as {name}"
-    return f"from tracelens_graph.{home} import {name} as {name}"
+def _import(home: str, name: str, package: str) -> tuple[str, str, bool, str]:
+    """Module and name of an import, each behind what it is sorted by. A module may stand for itself."""
+    module = f"tracelens_graph{package}" if f".{home}" == f"{package}.{name}" else f"tracelens_graph.{home}"
+    return module.lower(), module, not name.isupper(), name
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ from tracelens_graph.nxview.trace_graph_set import TraceGraphSet as TraceGraphSe
 from tracelens_graph.perf.cost import Cost as Cost
 from tracelens_graph.perf.devices import architecture as architecture
 from tracelens_graph.perf.model import OpModel as OpModel
-from tracelens_graph.perf.time_model import TimeModel as TimeModel
+from tracelens_graph.perf.model import TimeModel as TimeModel
 from tracelens_graph.schema import Kind as Kind
 from tracelens_graph.tables.column import Column as Column
 from tracelens_graph.tables.column import Role as Role

@@ -14,8 +14,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.devices import architecture
-from tracelens_graph.perf.model import OpModel
-from tracelens_graph.perf.time_model import TimeModel, Work
+from tracelens_graph.perf.model import OpModel, TimeModel, Work
 
 
 @pytest.fixture

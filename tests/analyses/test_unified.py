@@ -22,7 +22,7 @@ from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION as CO
 from tracelens_graph.analyses.performance.perf_tables import attributed_calls, unified_perf_summary
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
-from tracelens_graph.compat.models import TRACELENS_MODELS
+from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window

@@ -12,7 +12,7 @@ import pytest
 from handmade import Run
 from made_profile import MIXED, profile
 
-from tracelens_graph.compat.jax.sheets import SHEETS
+from tracelens_graph.compat.jax.tables import SHEETS
 from tracelens_graph.compat.report import generate_perf_report_pytorch
 
 LAYOUT = ("--layout", "tracelens")

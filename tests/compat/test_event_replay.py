@@ -16,9 +16,8 @@ from corpus import needs_corpus
 from tracelens_graph.compat import EventReplay, EventReplayer, TreePerfAnalyzer
 from tracelens_graph.compat.event_replay import tracelens_form
 from tracelens_graph.compat.EventReplay.batched_replay import write
+from tracelens_graph.errors import CannotReplay, NoTorchError
 from tracelens_graph.replay.plan_json import plan_from_json
-from tracelens_graph.replay.replay_plan import CannotReplay
-from tracelens_graph.replay.run import NoTorchError
 
 BESIDE = Path(EventReplay.__file__).parent
 ARGUMENTS = ("Input Dims", "Input Strides", "Input type", "Concrete Inputs")

@@ -17,7 +17,7 @@ from parity.cases import Case, cases, parameters, path_of
 from parity.comparing import parsed, read_reference
 from profiles import examples
 
-from tracelens_graph.compat.models import TRACELENS_MODELS
+from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS
 from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
 from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, MissingExtraError, OutputError, TraceError

@@ -9,7 +9,7 @@ from handmade import small_trace
 from made_profile import MIXED, profile
 
 from tracelens_graph.compat import generate_perf_report_jax
-from tracelens_graph.compat.jax.sheets import SHEETS
+from tracelens_graph.compat.jax.tables import SHEETS
 from tracelens_graph.errors import AnalysisError, OutputError
 from tracelens_graph.loading.one import load_core
 

@@ -18,8 +18,8 @@ from profiles import examples
 from tracelens_graph.analyses.kernels.kernels import kernel_category_detail
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
-from tracelens_graph.compat.models import TRACELENS_MODELS
-from tracelens_graph.compat.perf_params import in_order
+from tracelens_graph.compat.cells import in_order
+from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS
 from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
 from tracelens_graph.errors import AnalysisError

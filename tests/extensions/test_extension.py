@@ -35,9 +35,8 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.devices import architecture
-from tracelens_graph.perf.model import CallContext, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel, TimeModel
 from tracelens_graph.perf.registry import MODELS
-from tracelens_graph.perf.time_model import TimeModel
 from tracelens_graph.reports.json import table_object
 from tracelens_graph.tables.table import Column, Table
 
@@ -387,7 +386,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 def test_functions_that_fail_name_their_line(core: Core, write: Callable[..., Path], part: str, table: str) -> None:
     path = write(
         f"""
-        from tracelens_graph.perf.time_model import TimeModel
+        from tracelens_graph.perf.model import TimeModel
         from tracelens_graph.extensions.extension import Extension
         from tracelens_graph.perf.model import OpModel
 

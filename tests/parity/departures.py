@@ -11,7 +11,7 @@ from pathlib import Path
 
 from parity.comparing import ORDER, ROW, Comparison, Row
 
-from tracelens_graph.compat.models import TRACELENS_MODELS
+from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS
 from tracelens_graph.perf.registry import model_named
 
 FILE = Path(__file__).with_name("departures.toml")

@@ -14,7 +14,7 @@ from parity.cases import Jax, compared_jax, jax_profiles, parameters
 from parity.comparing import ORDER, ROW, Comparison, Row, parsed
 from parity.departures import account, departures
 
-from tracelens_graph.compat.jax.sheets import jax_tables
+from tracelens_graph.compat.jax.tables import jax_tables
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind

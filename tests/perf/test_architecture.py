@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from corpus import CHECKOUT, kineto_traces, needs_corpus, trace_id
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.perf.architecture_tables import device, devices
 from tracelens_graph.perf.devices import FIGURES, Rate, architecture, by_properties, detect, shipped
-from tracelens_graph.perf.roofs import peak_bus_bandwidth
+from tracelens_graph.perf.roofs import device, devices, peak_bus_bandwidth
 
 SHIPPED = shipped()
 GIB = 2**30

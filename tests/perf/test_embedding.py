@@ -10,9 +10,9 @@ from vector_calls import check_growth, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.embedding import elements_by_index, rows_by_index, rows_put_back
+from tracelens_graph.perf.families.training import elements_by_index, rows_by_index, rows_put_back
 
-MODELS = models_of("embedding")
+MODELS = models_of("training")
 V, D, B, S = 50, 8, 3, 7
 LONG = "long int"
 TABLE, INDICES = (BF16, (V, D)), (LONG, (B, S))

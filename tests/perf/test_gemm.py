@@ -24,7 +24,7 @@ from matrix_calls import (
 
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.gemm import gemm
-from tracelens_graph.perf.families.matrix import transposed
+from tracelens_graph.perf.families.shared import transposed
 from tracelens_graph.perf.model import CallContext
 
 MODELS = models_of("gemm")

@@ -14,8 +14,14 @@ from matrix_calls import BF16, FP8, call, differences, golden_rows, hostile, mod
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.attention import Heads, attention
-from tracelens_graph.perf.families.batch import Batch, Requests, read_batch
-from tracelens_graph.perf.families.inference_attention import batch_attention, gated_delta_net, sparse_attention
+from tracelens_graph.perf.families.inference_attention import (
+    Batch,
+    Requests,
+    batch_attention,
+    gated_delta_net,
+    read_batch,
+    sparse_attention,
+)
 from tracelens_graph.perf.model import CallContext, Estimate
 
 MODELS = models_of("inference_attention")

@@ -10,9 +10,9 @@ from vector_calls import check_growth, expanded, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.losses import cross_entropy, difference_loss, negative_log_likelihood
+from tracelens_graph.perf.families.training import cross_entropy, difference_loss, negative_log_likelihood
 
-MODELS = models_of("losses")
+MODELS = models_of("training")
 B, S, V = 6, 7, 1000
 LONG = "long int"
 LOGITS, ROWS, TARGETS = (BF16, (B, 1, V)), (FP32, (B, V)), (LONG, (B,))

@@ -12,10 +12,10 @@ from matrix_calls import hostile, models_of
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.optimizer import adam, sgd
+from tracelens_graph.perf.families.training import adam, sgd
 from tracelens_graph.perf.model import CallContext
 
-MODELS = models_of("optimizer")
+MODELS = {op: model for op, model in models_of("training").items() if model.sheet == "Optimizer_fwd"}
 LISTS = [[128, 128], [128]]
 E = 128 * 128 + 128
 MULTI = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::TensorListMetadata<2>, {}>"

@@ -10,7 +10,7 @@ import pytest
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph import perf
-from tracelens_graph.compat.models import TRACELENS_MODELS
+from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.op_table.entry import OpEntry, model, ops
@@ -100,9 +100,9 @@ def test_names_that_stand_for_others() -> None:
     [
         ("assert len(MODELS) > 500 and 'aten::mm' in MODELS and 'GEMM' in sheets() and list(MODELS)", set()),
         ("assert model_named('aten::empty') is model_named('AddmmBackward0') is None", set()),
-        ("assert model_named('aten::mm')", {"gemm", "matrix"}),
-        ("assert model_named('aten::_grouped_mm')", {"grouped_gemm", "matrix"}),
-        ("assert model_named('aten::sum')", {"reduction", "elementwise", "vector"}),
+        ("assert model_named('aten::mm')", {"gemm", "shared"}),
+        ("assert model_named('aten::_grouped_mm')", {"grouped_gemm", "shared"}),
+        ("assert model_named('aten::sum')", {"reduction", "elementwise", "shared"}),
     ],
 )
 def test_looking_ops_up_imports_their_families_alone(asked: str, families: set[str]) -> None:
@@ -116,7 +116,7 @@ def test_a_trace_of_training_imports_no_families_of_serving() -> None:
     asked = f"assert sum(model_named(name) is not None for name in {list(names)!r}) > 10"
     families = imported_by(asked)
     assert {"gemm", "attention", "normalization"} <= families
-    serving = {"collective_ops", "inference_attention", "moe", "quantisation", "rope", "routing", "ssm"}
+    serving = {"collective_ops", "inference_attention", "moe", "quantisation", "rope", "ssm"}
     assert families.isdisjoint(serving)
 
 

@@ -10,9 +10,9 @@ from vector_calls import check_growth, expanded, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.routing import scored_experts
+from tracelens_graph.perf.families.moe import scored_experts
 
-MODELS = models_of("routing")
+MODELS = models_of("moe")
 M, E, K, D = 30, 64, 8, 128
 GATING, BIAS, WEIGHTS, IDS = (BF16, (M, E)), (BF16, (E,)), (FP32, (M, K)), ("int", (M, K))
 

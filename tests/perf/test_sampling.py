@@ -10,9 +10,9 @@ from vector_calls import check_growth, scaled
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.sampling import random_numbers, sampled_by_noise
+from tracelens_graph.perf.families.elementwise import random_numbers, sampled_by_noise
 
-MODELS = models_of("sampling")
+MODELS = models_of("elementwise")
 T, V = 6, 1000
 CALL = (("int", (T,)), (BF16, (T, V)), (FP32, (T, V)), 1.0, 1e-9)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from recorded_calls import NOTHING, call, listed, scalar, tensor, tensors
 
-from tracelens_graph.replay.calls import NotAValueError, number, numbers
+from tracelens_graph.errors import CannotReplay, NotAValueError
+from tracelens_graph.replay.calls import number, numbers
 from tracelens_graph.replay.choosing import choose
-from tracelens_graph.replay.replay_plan import CannotReplay
 
 
 @pytest.mark.parametrize(

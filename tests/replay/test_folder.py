@@ -9,11 +9,10 @@ import pytest
 from calls_to_replay import calls
 from msgspec.structs import replace
 
-from tracelens_graph.errors import OutputError, TraceLensGraphError
+from tracelens_graph.errors import FolderError, NotAPlanError, OutputError, TraceLensGraphError
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import Protection, protecting
-from tracelens_graph.replay.folder import INDEX, FolderError, Program, program_name, read_folder, write_folder
-from tracelens_graph.replay.plan_json import NotAPlanError
+from tracelens_graph.replay.folder import INDEX, Program, program_name, read_folder, write_folder
 from tracelens_graph.replay.planning import plan
 from tracelens_graph.replay.replay_plan import ReplayPlan
 

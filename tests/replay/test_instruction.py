@@ -13,9 +13,9 @@ from replay_plans import plan_in
 from typer.testing import CliRunner
 
 from tracelens_graph.cli.app import app
+from tracelens_graph.errors import CannotReplay
 from tracelens_graph.replay.folder import program_name
 from tracelens_graph.replay.instruction import Array
-from tracelens_graph.replay.replay_plan import CannotReplay
 
 HOSTILE = "dot.3\"]}\n'''; import os; os.system('x') #\\"
 

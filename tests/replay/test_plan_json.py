@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from replay_plans import converted, mm, plans, scaled
 
-from tracelens_graph.replay.plan_json import NotAPlanError, plan_from_json, plan_json
+from tracelens_graph.errors import NotAPlanError
+from tracelens_graph.replay.plan_json import plan_from_json, plan_json
 from tracelens_graph.replay.replay_plan import Argument, ReplayPlan, TensorValue
 
 

@@ -15,17 +15,17 @@ from recorded_calls import NOTHING, Around, call, listed, scalar, tensor, tensor
 from replay_plans import plan_in
 
 from corpus import kineto_traces, loaded, parametrize
-from tracelens_graph.errors import ExtensionError
+from tracelens_graph.errors import CannotReplay, ExtensionError, NotAPlanError
 from tracelens_graph.execution.sides import Argument as Observed
 from tracelens_graph.extensions.extension import Extension
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.calls import UNREADABLE
-from tracelens_graph.replay.plan_json import NotAPlanError, plan_from_json, plan_json
+from tracelens_graph.replay.plan_json import plan_from_json, plan_json
 from tracelens_graph.replay.planned import Plans, planned
 from tracelens_graph.replay.planning import plan, plan_call, plan_custom, plan_of
-from tracelens_graph.replay.replay_plan import Argument, CannotReplay, Fill, Named, ReplayPlan, TensorValue
+from tracelens_graph.replay.replay_plan import Argument, Fill, Named, ReplayPlan, TensorValue
 from tracelens_graph.replay.signatures import charge, charge_all, signatures, with_schema
 from tracelens_graph.schema import Kind
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import fake_torch
 import pytest
 
-from tracelens_graph.replay.verify.processes import NoTorchError, Order, Ran, run_scripts
+from tracelens_graph.errors import NoTorchError
+from tracelens_graph.replay.verify.processes import Order, Ran, run_scripts
 
 CRASH = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
 PIDS = "import os, sys\nopen(sys.argv[1], 'a').write(f'{os.getpid()}\\n')\n"

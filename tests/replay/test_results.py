@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tracelens_graph.replay.results import ResultsError, compared_results, read_results
+from tracelens_graph.errors import ResultsError
+from tracelens_graph.replay.results import compared_results, read_results
 
 
 def result(op: str, median_us: float, size: int = 8, **told: Any) -> dict[str, Any]:

@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 from recorded_calls import NOTHING, call, scalar, tensor
 
+from tracelens_graph.errors import CannotReplay, NoTorchError
 from tracelens_graph.replay.planning import plan_of
-from tracelens_graph.replay.replay_plan import Argument, CannotReplay, Fill, Named, TensorValue
-from tracelens_graph.replay.run import NoTorchError, made, run
+from tracelens_graph.replay.replay_plan import Argument, Fill, Named, TensorValue
+from tracelens_graph.replay.run import made, run
 
 HAS_TORCH = find_spec("torch") is not None
 

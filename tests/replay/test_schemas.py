@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_calls import NOTHING, call, scalar
 
-from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.errors import CannotReplay, TraceLensGraphError
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.replay.planning import plan_of
-from tracelens_graph.replay.replay_plan import CannotReplay
 from tracelens_graph.replay.schemas import (
     REACHES_OUT,
     TypeParts,

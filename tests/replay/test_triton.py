@@ -10,12 +10,12 @@ from handmade import span
 from replay_plans import plan_in
 
 from corpus import CORPUS, needs_corpus
-from tracelens_graph.errors import AnalysisError
+from tracelens_graph.errors import AnalysisError, CannotReplay
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.plan_json import plan_from_json, plan_json
-from tracelens_graph.replay.replay_plan import CannotReplay, TensorValue
+from tracelens_graph.replay.replay_plan import TensorValue
 from tracelens_graph.replay.triton import TritonPlan, is_triton, kernel_sources, triton_plan
 
 NAME = "triton_poi_fused_add_0"

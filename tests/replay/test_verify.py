@@ -18,17 +18,16 @@ from fake_torch import call, profile, writing
 from msgspec.structs import replace
 from replay_plans import converted, mm, scaled
 
-from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.errors import ForeignProgramError, NotAPlanError, TraceLensGraphError
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.folder import INDEX, Program, read_folder, write_folder
-from tracelens_graph.replay.plan_json import NotAPlanError
 from tracelens_graph.replay.replay_plan import Argument, Recorded, ReplayPlan, TensorValue, Traced
 from tracelens_graph.replay.sequence import sequence
 from tracelens_graph.replay.tables import OUTCOMES
 from tracelens_graph.replay.verify import verify as verifying
 from tracelens_graph.replay.verify.processes import Ran
-from tracelens_graph.replay.verify.verify import ForeignProgramError, Observed, compared, trusted, verify
+from tracelens_graph.replay.verify.verify import Observed, compared, trusted, verify
 from tracelens_graph.tables.table import Table
 
 DIMS = ((4, 8), (8, 2))

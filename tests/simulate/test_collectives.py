@@ -13,7 +13,7 @@ from simulate.reading import of
 import tracelens_graph
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import Run, simulate
-from tracelens_graph.simulate.kinds import CALLED_ALONE, KINDS
+from tracelens_graph.simulate.options import CALLED_ALONE, KINDS
 
 JOBS: dict[str, dict[str, Any]] = {
     "every kind": {**LOOP, "ranks": 4, "step_collectives": CALLED_ALONE, "collective_mb": (0.01, 10.0), "nodes": 2},

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tracelens_graph.simulate.events import Collective, GpuEvent, Member
-from tracelens_graph.simulate.groups import Group
-from tracelens_graph.simulate.job import drive
-from tracelens_graph.simulate.kinds import BUFFER_BYTES, KINDS, awaited_ranks
-from tracelens_graph.simulate.streams import Devices
+from tracelens_graph.simulate.job import Devices, drive
+from tracelens_graph.simulate.options import BUFFER_BYTES, KINDS, awaited_ranks
+from tracelens_graph.simulate.places import Group
 
 
 def work(ready: int, duration: int = 0, stream: int = 7, waits: tuple[GpuEvent, ...] = ()) -> GpuEvent:

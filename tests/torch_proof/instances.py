@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from tracelens_graph.errors import CannotReplay
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.planning import plan_call
-from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
+from tracelens_graph.replay.replay_plan import ReplayPlan, Traced, Work
 from tracelens_graph.replay.run import prepared
 from tracelens_graph.replay.short_program import short_program
 from tracelens_graph.replay.verify.verify import Outcome, compared, observed

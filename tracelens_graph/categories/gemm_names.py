@@ -1,10 +1,86 @@
-"""Names of matrix products and convolutions: Tensile, cuBLAS, cuDNN, CUTLASS, MIOpen, TensorRT-LLM, Triton kernels."""
+"""What names of kernels say, in words of one kind for all libraries; and how those of products and convolutions say it.
+
+They are Tensile's, cuBLAS's, cuDNN's, CUTLASS's, MIOpen's, TensorRT-LLM's, and those of Triton kernels.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from tracelens_graph.categories.parsed_name import DTYPES, ParsedName, number, second, sizes
+
+@dataclass(frozen=True)
+class ParsedName:
+    """What a kernel's name says. Absent values are None.
+
+    Attributes:
+        family: whose naming it is.
+        operation: what is computed: `gemm`, `fprop`, `attention forward`, `pointwise`, ...
+        dtype: type of the elements of the first operand.
+        dtype_b: of the second, where it is another.
+        out_dtype: of the result.
+        compute_dtype: of the accumulator.
+        tile: elements of the result that a thread block makes, M and N, and where given the depth K of a step.
+        stages: buffers of the pipeline over K.
+        transposes: for A and B, `T` where it is transposed and `N` where not, in BLAS's column-major sense.
+        layout: order of the dimensions of a tensor, such as `nhwc`.
+        instruction: M, N and K of the matrix instruction.
+        cluster: thread blocks of a cluster, along M and N.
+        split_k: whether several thread blocks share a sum over K; a number where the name tells how many.
+        arch: architecture that the kernel was compiled for, such as `sm90` or `gfx942`.
+        epilogue: what is fused behind the product, such as `relu` or `bias`.
+        head_dim: size of an attention head.
+        causal: whether attention is masked causally.
+        fused: names of the operations that a compiler fused, joined by `_`.
+        functor: the function that a generic kernel applies.
+    """
+
+    family: str
+    operation: str | None = None
+    dtype: str | None = None
+    dtype_b: str | None = None
+    out_dtype: str | None = None
+    compute_dtype: str | None = None
+    tile: tuple[int, ...] | None = None
+    stages: int | None = None
+    transposes: str | None = None
+    layout: str | None = None
+    instruction: tuple[int, ...] | None = None
+    cluster: tuple[int, ...] | None = None
+    split_k: bool | int | None = None
+    arch: str | None = None
+    epilogue: str | None = None
+    head_dim: int | None = None
+    causal: bool | None = None
+    fused: str | None = None
+    functor: str | None = None
+
+
+DTYPES = {
+    "bf16": "bf16", "tf32": "tf32", "f16": "fp16", "f32": "fp32", "f64": "fp64", "e4m3": "fp8_e4m3",
+    "e5m2": "fp8_e5m2", "i8": "int8", "s8": "int8", "i32": "int32", "s32": "int32", "fp32": "fp32", "fp16": "fp16",
+    "fp8e4": "fp8_e4m3", "fp8e5": "fp8_e5m2", "mxfp4": "mxfp4_e2m1", "e2m1": "fp4_e2m1", "fp8": "fp8",
+    "bfloat16": "bf16", "float16": "fp16", "mxe4m3": "mxfp8_e4m3", "mxe2m1": "mxfp4_e2m1",
+    "half_t": "fp16", "bfloat16_t": "bf16", "float_e4m3_t": "fp8_e4m3", "float_e5m2_t": "fp8_e5m2",
+}  # fmt: skip
+"""How names spell types -> how they are called here."""
+
+
+def sizes(text: str | None) -> tuple[int, ...] | None:
+    """`128x256x64` as numbers."""
+    return tuple(int(part) for part in text.split("x")) if text else None
+
+
+def number(text: str | None) -> int | None:
+    """Digits as a number."""
+    return int(text) if text else None
+
+
+def second(first: str | None, second: str | None) -> str | None:
+    """The second operand's type where it is another than the first's."""
+    return second if second != first else None
+
 
 # --- Tensile (rocBLAS, hipBLASLt) --------------------------------------------------------------------------------
 
@@ -24,11 +100,8 @@ def _tensile_types(text: str) -> list[str]:
     return codes if "".join(codes) == text else []
 
 
-def tensile(name: str) -> ParsedName | None:
+def _read_tensile(found: re.Match[str]) -> ParsedName:
     """rocBLAS and hipBLASLt."""
-    found = _TENSILE.search(name)
-    if not found:
-        return None
     first, *rest = found["types"].split("_")
     codes = _tensile_types(first)
     # `BBS` is input, output, compute; `F8B8BS` has two inputs; `B_BS` says the same as `BBS`; the B of `SB` is "beta".
@@ -37,9 +110,9 @@ def tensile(name: str) -> ParsedName | None:
     types = [_TENSILE_TYPES.get(code) for code in codes or [""]]
     output, compute = (types[-2], types[-1]) if len(types) > 2 else (types[0], types[0])
     # Four numbers are M, N, K and blocks of the instruction; newer names leave K out.
-    instruction = re.search(r"_MI(\d{1,3}x\d{1,3}(?:x\d{1,3}(?=x))?)x\d{1,3}_", name)
-    arch = re.search(r"_ISA([0-9a-f]{3,4})_", name)
-    split = re.search(r"_GSU(\d{1,4})_", name)
+    instruction = re.search(r"_MI(\d{1,3}x\d{1,3}(?:x\d{1,3}(?=x))?)x\d{1,3}_", found.string)
+    arch = re.search(r"_ISA([0-9a-f]{3,4})_", found.string)
+    split = re.search(r"_GSU(\d{1,4})_", found.string)
     return ParsedName(
         "Tensile",
         "gemm",
@@ -64,11 +137,8 @@ _NVJET = re.compile(
 _NVJET_TYPES = {"t": "bf16", "h": "fp16", "s": "fp32", "d": "fp64", "q": "fp8_e4m3", "o": "fp4_e2m1"}
 
 
-def nvjet(name: str) -> ParsedName | None:
+def _read_nvjet(found: re.Match[str]) -> ParsedName:
     """cuBLAS, from Hopper on."""
-    found = _NVJET.search(name)
-    if not found:
-        return None
     # Three letters: operands, accumulator, result. Five: A, B, C, accumulator, result.
     types = [_NVJET_TYPES.get(letter) for letter in found["types"]]
     rest = found["rest"] or ""
@@ -102,11 +172,8 @@ _INSTRUCTIONS = {
 }  # fmt: skip
 
 
-def old_cublas(name: str) -> ParsedName | None:
+def _read_old_cublas(found: re.Match[str]) -> ParsedName:
     """cuBLAS and cuDNN, Maxwell to Ampere."""
-    found = _OLD_CUBLAS.search(name)
-    if not found:
-        return None
     scalar = _BLAS_LETTERS.get(found["letter"])
     steps = re.search(r"stages_(\d{1,3})x(\d{1,2})", found["rest"])
     transposes = re.search(r"(?:^|_)([tn]{2})(?:_v\d)?(?:_|$)", found["rest"])
@@ -138,11 +205,8 @@ _XMMA = re.compile(
 _WORDS = re.compile(r"bf16|tf32|f16|f32|f64|e4m3|e5m2|i8|s8|i32|s32")
 
 
-def xmma(name: str) -> ParsedName | None:
+def _read_xmma(found: re.Match[str]) -> ParsedName:
     """cuBLAS and cuDNN, Ampere and Hopper."""
-    found = _XMMA.search(name)
-    if not found:
-        return None
     # `e4m3bf16_e4m3f32_f32`: A and the result; B and the accumulator; what the epilogue computes in.
     groups = [[DTYPES[word] for word in _WORDS.findall(g)] for g in found["rest"].split("_") if _WORDS.match(g)]
     (first, output), (other, compute) = groups[:2] if [len(g) for g in groups[:2]] == [2, 2] else [(None, None)] * 2
@@ -188,26 +252,26 @@ _CUTLASS3 = re.compile(
 )
 
 
-def cutlass(name: str) -> ParsedName | None:
-    """CUTLASS, as instantiated by cuBLAS, cuDNN and inductor."""
-    if found := _CUTLASS3.search(name):
-        types = [DTYPES.get(word) for word in found["types"].strip("_").split("_")]
-        return ParsedName(
-            "CUTLASS",
-            "gemm",
-            dtype=types[0],
-            dtype_b=second(types[0], types[1]),
-            out_dtype=types[-1],
-            compute_dtype=types[2],
-            tile=sizes(found["tile"]),
-            stages=number(found["stages"]) or None,
-            transposes=found["layout"].upper(),
-            cluster=sizes(found["cluster"]),
-            arch=found["arch"],
-        )
-    found = _CUTLASS.search(name)
-    if not found:
-        return None
+def _read_cutlass3(found: re.Match[str]) -> ParsedName:
+    """CUTLASS 3, as instantiated by cuBLAS, cuDNN and inductor."""
+    types = [DTYPES.get(word) for word in found["types"].strip("_").split("_")]
+    return ParsedName(
+        "CUTLASS",
+        "gemm",
+        dtype=types[0],
+        dtype_b=second(types[0], types[1]),
+        out_dtype=types[-1],
+        compute_dtype=types[2],
+        tile=sizes(found["tile"]),
+        stages=number(found["stages"]) or None,
+        transposes=found["layout"].upper(),
+        cluster=sizes(found["cluster"]),
+        arch=found["arch"],
+    )
+
+
+def _read_cutlass(found: re.Match[str]) -> ParsedName:
+    """CUTLASS 2, likewise."""
     scalar = _BLAS_LETTERS.get(found["letter"])
     rest = (found["rest"] or "").strip("_").split("_")
     out = next((DTYPES[word] for word in rest if word in ("bf16", "f16", "f32")), None)
@@ -217,7 +281,7 @@ def cutlass(name: str) -> ParsedName | None:
     dtype = words or ("tf32" if tf32 else None if found["unit"] == "tensorop" else scalar)
     gemm = found["op"] == "gemm"
     return ParsedName(
-        "cuDNN" if "cudnn" in name[: found.start()] else "CUTLASS",  # by the namespace
+        "cuDNN" if "cudnn" in found.string[: found.start()] else "CUTLASS",  # by the namespace
         found["op"],
         dtype=dtype,
         out_dtype=out or ("fp32" if dtype == "tf32" else scalar if found["unit"] == "simt" else None),
@@ -241,11 +305,8 @@ _IGEMM = re.compile(
 _IGEMM_OPS = {"fwd": "fprop", "bwd": "dgrad", "wrw": "wgrad"}
 
 
-def igemm(name: str) -> ParsedName | None:
+def _read_igemm(found: re.Match[str]) -> ParsedName:
     """Implicit GEMMs of MIOpen."""
-    found = _IGEMM.search(name)
-    if not found:
-        return None
     return ParsedName(
         "MIOpen",
         _IGEMM_OPS[found["op"]],
@@ -263,12 +324,9 @@ _BMM = re.compile(
 )
 
 
-def trtllm_gemm(name: str) -> ParsedName | None:
+def _read_trtllm_gemm(found: re.Match[str]) -> ParsedName:
     """Generated GEMMs of TensorRT-LLM."""
-    found = _BMM.search(name)
-    if not found:
-        return None
-    arch = re.search(r"_sm(\d{2,3})[a-z]?$", name)
+    arch = re.search(r"_sm(\d{2,3})[a-z]?$", found.string)
     a, b = DTYPES.get(found["a"].lower()), DTYPES.get(found["b"].lower())
     return ParsedName(
         "TensorRT-LLM",
@@ -279,11 +337,11 @@ def trtllm_gemm(name: str) -> ParsedName | None:
         compute_dtype=DTYPES.get(found["compute"].lower()),
         tile=sizes(found["tile"]),
         stages=int(found["stages"]),
-        transposes=next((word for word in name.split("_") if word in ("TN", "NN", "NT", "TT")), None),
+        transposes=next((word for word in found.string.split("_") if word in ("TN", "NN", "NT", "TT")), None),
         instruction=sizes(found["instruction"]),
         cluster=sizes(found["cluster"]),
         arch=f"sm{arch[1]}" if arch else None,
-        epilogue="swiglu" if "swiGlu" in name else None,
+        epilogue="swiglu" if "swiGlu" in found.string else None,
     )
 
 
@@ -293,11 +351,8 @@ _OGS = re.compile(
 )
 
 
-def matmul_ogs(name: str) -> ParsedName | None:
+def _read_matmul_ogs(found: re.Match[str]) -> ParsedName:
     """Grouped GEMMs of triton_kernels: result, activations, weights; block sizes and split of K."""
-    found = _OGS.search(name)
-    if not found:
-        return None
     x = DTYPES.get(found["x"])
     return ParsedName(
         "Triton",
@@ -309,3 +364,19 @@ def matmul_ogs(name: str) -> ParsedName | None:
         split_k=int(found["split"]) if int(found["split"]) > 1 else None,
         epilogue=found["epilogue"],
     )
+
+
+Reader = Callable[[re.Match[str]], ParsedName | None]
+GEMM_NAMES: Sequence[tuple[str, re.Pattern[str], Reader]] = (
+    ("Cijk", _TENSILE, _read_tensile),
+    ("nvjet", _NVJET, _read_nvjet),
+    ("_xmma_", _XMMA, _read_xmma),
+    ("cutlass3x", _CUTLASS3, _read_cutlass3),
+    ("cutlass", _CUTLASS, _read_cutlass),
+    ("gemm_", _OLD_CUBLAS, _read_old_cublas),
+    ("cudnn_", _OLD_CUBLAS, _read_old_cublas),
+    ("igemm_", _IGEMM, _read_igemm),
+    ("mm_", _BMM, _read_trtllm_gemm),
+    ("matmul_ogs", _OGS, _read_matmul_ogs),
+)
+"""What must stand in a name for a pattern to be looked for, the pattern, and what reads it."""

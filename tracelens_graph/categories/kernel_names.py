@@ -9,12 +9,11 @@ kernels of closed libraries bear in profiles.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from tracelens_graph.categories import gemm_names
-from tracelens_graph.categories.parsed_name import DTYPES, ParsedName, sizes
+from tracelens_graph.categories.gemm_names import DTYPES, GEMM_NAMES, ParsedName, Reader, sizes
 from tracelens_graph.tables.names import short_name
 
 _READ = 8192
@@ -23,8 +22,8 @@ _READ = 8192
 def parse_name(name: str) -> ParsedName | None:
     """What a kernel's name says; None where it is of no family known here."""
     text = name[:_READ]
-    tried = (parser(text) for marker, parser in _PARSERS if marker in text)
-    return next((parsed for parsed in tried if parsed), None)
+    found = ((pattern.search(text), read) for marker, pattern, read in _NAMES if marker in text)
+    return next((parsed for match, read in found if match and (parsed := read(match))), None)
 
 
 def properties(name: str) -> dict[str, Any]:
@@ -50,11 +49,8 @@ _FLASH = re.compile(
 )
 
 
-def _flash(name: str) -> ParsedName | None:
+def _flash(found: re.Match[str]) -> ParsedName:
     """FlashAttention 2, as PyTorch and the package of that name build it."""
-    found = _FLASH.search(name)
-    if not found:
-        return None
     flags = [flag.strip() for flag in (found["flags"] or "").split(",")]
     # The first flag of most kernels is dropout; those that split the keys have none.
     causal = flags[0 if "splitkv" in found["kind"] else 1 :][:1]
@@ -77,11 +73,8 @@ _FMHA = re.compile(
 )
 
 
-def _fmha(name: str) -> ParsedName | None:
+def _fmha(found: re.Match[str]) -> ParsedName:
     """Fused attention of aiter, of xformers and PyTorch, and of TensorRT-LLM."""
-    found = _FMHA.search(name)
-    if not found:
-        return None
     if found["op"]:
         operation = "attention forward" if found["op"] == "fwd" else "attention backward"
         dtype, head = DTYPES.get(found["dtype"]), int(found["head"])
@@ -105,14 +98,13 @@ def _fmha(name: str) -> ParsedName | None:
 
 
 _TRITON_ATTENTION = re.compile(
-    r"_?(?:attn_(?P<op>fwd|bwd)(?:_preprocess)?|bwd_(?:kernel_(?:dk_dv|dq|fuse)|preprocess))(?:\.kd)?"
+    r"\A_?(?:attn_(?P<op>fwd|bwd)(?:_preprocess)?|bwd_(?:kernel_(?:dk_dv|dq|fuse)|preprocess))(?:\.kd)?\Z"
 )
 
 
-def _triton_attention(name: str) -> ParsedName | None:
+def _triton_attention(found: re.Match[str]) -> ParsedName:
     """Attention in Triton, of which AOTriton, PyTorch's for ROCm, is compiled ahead of time."""
-    found = _TRITON_ATTENTION.fullmatch(name)
-    return ParsedName("Triton", f"attention {'forward' if found['op'] == 'fwd' else 'backward'}") if found else None
+    return ParsedName("Triton", f"attention {'forward' if found['op'] == 'fwd' else 'backward'}")
 
 
 _CK = re.compile(r"\bck(?:_tile)?::|_ZNK?(?:2ck|7ck_tile)\d")
@@ -122,26 +114,21 @@ _CK_OPERATIONS = {
 }  # fmt: skip
 
 
-def _composable_kernel(name: str) -> ParsedName | None:
+def _composable_kernel(found: re.Match[str]) -> ParsedName:
     """Composable Kernel and CK Tile, by what their functions are called."""
-    if not _CK.search(name):
-        return None
-    function = short_name(name).lower()
+    function = short_name(found.string).lower()
     fitting = (operation for pattern, operation in _CK_OPERATIONS.items() if re.search(pattern, function))
     return ParsedName("CK", next(fitting, None))
 
 
-_INDUCTOR = re.compile(r"triton_(?:(?P<kind>[a-z]{3})_)?fused_(?:(?P<fused>\w*?)_)?\d+(?:\.kd)?$")
+_INDUCTOR = re.compile(r"\Atriton_(?:(?P<kind>[a-z]{3})_)?fused_(?:(?P<fused>\w*?)_)?\d+(?:\.kd)?$")
 _INDUCTOR_KINDS = {
     "poi": "pointwise", "red": "reduction", "per": "persistent reduction", "tem": "template", "for": "foreach",
 }  # fmt: skip
 
 
-def _inductor(name: str) -> ParsedName | None:
+def _inductor(found: re.Match[str]) -> ParsedName:
     """Kernels that torch.compile wrote. The names of the operations are joined by what they may hold themselves."""
-    found = _INDUCTOR.match(name)
-    if not found:
-        return None
     return ParsedName("inductor", _INDUCTOR_KINDS.get(found["kind"] or ""), fused=found["fused"])
 
 
@@ -153,29 +140,20 @@ _FUNCTOR = re.compile(
 )
 
 
-def _pytorch(name: str) -> ParsedName | None:
+def _pytorch(generic: re.Match[str]) -> ParsedName | None:
     """What PyTorch's generic kernels apply to each element."""
-    generic = _GENERIC.search(name)
-    functor = _FUNCTOR.search(name, generic.end()) if generic else None
+    functor = _FUNCTOR.search(generic.string, generic.end())
     return ParsedName("PyTorch", functor=functor[1]) if functor else None
 
 
-_PARSERS: Sequence[tuple[str, Callable[[str], ParsedName | None]]] = (
-    ("Cijk", gemm_names.tensile),
-    ("nvjet", gemm_names.nvjet),
-    ("_xmma_", gemm_names.xmma),
-    ("cutlass", gemm_names.cutlass),
-    ("gemm_", gemm_names.old_cublas),
-    ("cudnn_", gemm_names.old_cublas),
-    ("igemm_", gemm_names.igemm),
-    ("mm_", gemm_names.trtllm_gemm),
-    ("matmul_ogs", gemm_names.matmul_ogs),
-    ("flash_", _flash),
-    ("fmha", _fmha),
-    ("attn_", _triton_attention),
-    ("bwd_", _triton_attention),
-    ("ck", _composable_kernel),
-    ("triton_", _inductor),
-    ("at::native", _pytorch),
+_NAMES: Sequence[tuple[str, re.Pattern[str], Reader]] = (
+    *GEMM_NAMES,
+    ("flash_", _FLASH, _flash),
+    ("fmha", _FMHA, _fmha),
+    ("attn_", _TRITON_ATTENTION, _triton_attention),
+    ("bwd_", _TRITON_ATTENTION, _triton_attention),
+    ("ck", _CK, _composable_kernel),
+    ("triton_", _INDUCTOR, _inductor),
+    ("at::native", _GENERIC, _pytorch),
 )
-"""What must stand in a name for a parser to be asked, and the parser; the first that can read the name counts."""
+"""As `GEMM_NAMES`, of all families; the first that can be read counts."""

@@ -278,7 +278,7 @@ def _write_html(difference: Diff, tables: dict[str, Table], said: list[str], pat
 
 def _write_as_tracelens(difference: Diff, folder: Path) -> None:
     from tracelens_graph.analyses.alignment.common_ancestors import TraceLensDiff
-    from tracelens_graph.compat.trace_diff_files import write_trace_diff
+    from tracelens_graph.compat.trace_diff import write_trace_diff
 
     told = TraceLensDiff(difference)
     written = write_trace_diff(told, folder)

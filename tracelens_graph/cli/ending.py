@@ -12,12 +12,9 @@ from types import FrameType
 from typing import Any
 
 from tracelens_graph.cli.interrupts import INTERRUPTED
+from tracelens_graph.errors import EndedBySignal
 
 _SIGNALS = ("SIGTERM", "SIGHUP")
-
-
-class _Ended(BaseException):
-    """A signal told the program to end; nothing but the outermost caller catches it."""
 
 
 @contextmanager
@@ -33,7 +30,7 @@ def ending_on_signals() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
         told.append(number)
-        raise _Ended(number)
+        raise EndedBySignal(number)
 
     for name in _SIGNALS:
         number = getattr(signal, name, None)
@@ -41,7 +38,7 @@ def ending_on_signals() -> Iterator[None]:
             signal.signal(number, end)
     try:
         yield
-    except _Ended as ended:
+    except EndedBySignal as ended:
         sys.exit(128 + ended.args[0])
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -98,8 +98,8 @@ model.__doc__ = (model.__doc__ or "").replace("FORMULAS", ", ".join(FORMULAS), 1
 
 def _architectures(names: Sequence[str], format: Format) -> None:
     """Print devices as a table."""
-    from tracelens_graph.perf.architecture_tables import device, devices
     from tracelens_graph.perf.devices import architecture, shipped
+    from tracelens_graph.perf.roofs import device, devices
 
     if len(names) > 1:
         raise typer.BadParameter(f"{_DEVICES} takes one device, not {len(names)}")
@@ -338,7 +338,7 @@ def _sizes(text: str, key: str) -> tuple[int, ...]:
 
 def _check_type(dtype: str, key: str) -> None:
     from tracelens_graph.perf.cost import CannotModel
-    from tracelens_graph.perf.dtypes import element_type
+    from tracelens_graph.perf.scalar_types import element_type
 
     try:
         element_type(dtype)

@@ -65,7 +65,8 @@ def compare_results(files: Sequence[str], form: Format) -> None:
     """
     if len(files) != 2:
         raise typer.BadParameter(f"one trace, or two files of results, are wanted, not {len(files)}")
-    from tracelens_graph.replay.results import ResultsError, compared_results
+    from tracelens_graph.errors import ResultsError
+    from tracelens_graph.replay.results import compared_results
 
     try:
         table = compared_results(*files)
@@ -99,7 +100,8 @@ def check_is_no_folder(trace: str) -> None:
 
 
 def _is_results(file: str) -> bool:
-    from tracelens_graph.replay.results import ResultsError, read_results
+    from tracelens_graph.errors import ResultsError
+    from tracelens_graph.replay.results import read_results
 
     try:
         return bool(read_results(file))

@@ -6,9 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.compat.module_times import ModuleTimes
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.loaders.kineto.times import epoch_ns
 from tracelens_graph.reports.original import Head, heads
@@ -98,10 +98,22 @@ class EventTree:
         outer = row if self.graph.columns.kind[row] == Kind.Module else self.module_around(row)
         return modules[inside][around[inside] == outer]
 
+    def module_us(self, row: int) -> float | None:
+        """Time during which anything runs that was launched below a module, in us; None for a row that is none (-1)."""
+        return self._module_ns[row][0] / 1000 if row >= 0 else None
+
+    def own_module_us(self, row: int) -> float:
+        """The same of what was launched below a module, but below no module in it."""
+        return self._module_ns[row][1] / 1000
+
     @cached_property
-    def module_times(self) -> ModuleTimes:
-        """GPU busy time of all modules."""
-        return ModuleTimes(self.graph, self._modules[0])
+    def _module_ns(self) -> dict[int, tuple[int, int]]:
+        c, gpu, (modules, _) = self.graph.columns, self.graph.gpu_rows, self._modules
+        nearest = nearest_above(c, gpu, (Kind.Module,))
+        gpu, group = gpu[nearest >= 0], np.searchsorted(modules, nearest[nearest >= 0])
+        own = union_length_by_group(group, c.start_ns[gpu], c.end_ns[gpu], len(modules))
+        times = zip(self.graph.gpu_busy_ns(modules).tolist(), own.tolist(), strict=True)
+        return dict(zip(modules.tolist(), times, strict=True))
 
     @cached_property
     def _modules(self) -> tuple[np.ndarray, np.ndarray]:

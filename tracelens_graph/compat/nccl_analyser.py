@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.compat.cells import in_python
-from tracelens_graph.compat.notices import warn_of_damage
-from tracelens_graph.compat.ranks.tables import RankTables
+from tracelens_graph.compat.options import warn_of_damage
+from tracelens_graph.compat.ranks.tables import DEFAULT_STATISTICS, RankTables
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.registry import schema_of
-from tracelens_graph.tables.table import Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,11 +63,11 @@ class NcclAnalyser:
 
     def build_df_long(self) -> pd.DataFrame:
         """One row per kernel."""
-        return _frame(self._tables(strict=False).long)
+        return self._frame("nccl_long", False)
 
     def build_df_summary_long(self) -> pd.DataFrame:
         """Kernels by rank, arguments and stream."""
-        return _frame(self._tables(strict=False).summary_long)
+        return self._frame("nccl_summary_long", False)
 
     def build_df_nccl_implicit_sync_cat(
         self, detailed: bool = False, strict_metadata_check: bool = True
@@ -81,7 +81,7 @@ class NcclAnalyser:
         Raises:
             AnalysisError: they do.
         """
-        return _frame(self._tables(strict_metadata_check).implicit_sync, detailed)
+        return self._frame("nccl_implicit_sync", strict_metadata_check, detailed)
 
     def build_df_summary_nccl_implicit_sync_cat(
         self, agg_metrics: Sequence[str] = ("mean", "std"), strict_metadata_check: bool = True
@@ -95,17 +95,17 @@ class NcclAnalyser:
         Raises:
             AnalysisError: ranks disagree, or there is no such statistic.
         """
-        return _frame(self._tables(strict_metadata_check).summary_implicit_sync(agg_metrics))
+        return self._frame("nccl_summary_implicit_sync", strict_metadata_check, statistics=agg_metrics)
 
     def build_df_nccl_all2allv(self, detailed: bool = False, strict_metadata_check: bool = True) -> pd.DataFrame:
         """One row per uneven all-to-all; arguments and errors as in `build_df_nccl_implicit_sync_cat`."""
-        return _frame(self._tables(strict_metadata_check).all2allv, detailed)
+        return self._frame("nccl_all2allv", strict_metadata_check, detailed)
 
     def build_df_summary_nccl_all2allv(
         self, agg_metrics: Sequence[str] = ("mean", "std", "min", "max"), strict_metadata_check: bool = True
     ) -> pd.DataFrame:
         """These by process group and type; arguments and errors as in `build_df_summary_nccl_implicit_sync_cat`."""
-        return _frame(self._tables(strict_metadata_check).summary_all2allv(agg_metrics))
+        return self._frame("nccl_summary_all2allv", strict_metadata_check, statistics=agg_metrics)
 
     def build_df_all2allv_heatmap(self, strict_metadata_check: bool = True) -> pd.DataFrame:
         """What each rank sends to each other one in uneven all-to-alls; without rows if there are none.
@@ -116,16 +116,25 @@ class NcclAnalyser:
         Raises:
             AnalysisError: they do.
         """
-        return _frame(self._tables(strict_metadata_check).all2allv_heatmap)
+        return self._frame("nccl_all2allv_heatmap", strict_metadata_check)
 
     def build_df_straggler_summary(self, strict_metadata_check: bool = True) -> pd.DataFrame:
         """Which ranks the others wait for, the worst first; argument and error as in `build_df_all2allv_heatmap`."""
-        return _frame(self._tables(strict_metadata_check).straggler_summary)
+        return self._frame("straggler_summary", strict_metadata_check)
 
-    def _tables(self, strict: bool) -> RankTables:
+    def _frame(
+        self, name: str, strict: bool, detailed: bool = True, statistics: Sequence[str] = DEFAULT_STATISTICS
+    ) -> pd.DataFrame:
+        """A table as TraceLens's frame of it; `detailed` with columns of each rank."""
         if strict not in self._made:
             self._made[strict] = RankTables(self._traces, strict)
-        return self._made[strict]
+        table, declared = self._made[strict].table(name, statistics), schema_of(name)
+        columns = {
+            name: cells
+            for name, cells in table.columns.items()
+            if name not in _NODES and (detailed or name in declared)
+        }
+        return in_python(replace(table, columns=columns)).to_pandas()
 
 
 def _loaded(sources: Sequence[Any], processes: int | None) -> list[Core]:
@@ -140,16 +149,3 @@ def _loaded(sources: Sequence[Any], processes: int | None) -> list[Core]:
     if len(traces) < len(sources):  # ranks are places in the list, so none may be left out
         raise TraceError("; ".join((*traces.broken, *traces.notes)))
     return [member.core for member in traces]
-
-
-def _frame(table: Table, detailed: bool = True) -> pd.DataFrame:
-    """A table as TraceLens's frame of it.
-
-    Args:
-        table: the table.
-        detailed: with columns of each rank.
-    """
-    declared = schema_of(table.name)
-    kept = [name for name in table.columns if name not in _NODES and (detailed or name in declared)]
-    columns = {name: table.columns[name] for name in kept}
-    return in_python(Table(table.name, columns, table.about, table.title, table.notes)).to_pandas()

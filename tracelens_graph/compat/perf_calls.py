@@ -1,8 +1,15 @@
-"""Frames of calls with what performance models say of them: one row per call."""
+"""Frames of calls with what performance models say of them, one row per call; and how well tiles of kernels fit.
+
+How well they fit is TraceLens's "dim efficiency". A kernel makes the result of a product in tiles, one or more thread
+blocks each, and the device runs as many blocks at a time as it has units. Lost are what sticks out of the result, and
+what the last wave leaves empty: "tile" and "wave quantization" in NVIDIA's Matrix Multiplication Background User's
+Guide. Blocks that share a unit are left out of account.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,13 +18,13 @@ import pandas as pd
 from tracelens_graph.analyses.ops.launchers import OpCalls, busy_by_group
 from tracelens_graph.analyses.performance.perf_rows import CostedCalls, work_columns
 from tracelens_graph.analyses.performance.unified import arguments_of, context_of, unified
-from tracelens_graph.analyses.shared.call_columns import thread_labels
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells
-from tracelens_graph.compat.gemm_tiles import tile_columns
-from tracelens_graph.compat.launcher_calls import argument_tuples, kernel_details, kernel_names
-from tracelens_graph.compat.launcher_frames import ARGUMENTS
-from tracelens_graph.compat.perf_params import in_order
+from tracelens_graph.categories.gemm_names import ParsedName
+from tracelens_graph.categories.kernel_names import parse_name
+from tracelens_graph.compat.call_frames import argument_tuples, kernel_details, kernel_names
+from tracelens_graph.compat.cells import in_order, thread_columns
+from tracelens_graph.compat.summaries import ARGUMENTS
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
@@ -182,8 +189,6 @@ def _params(found: CostedCalls) -> list[dict[str, Any]]:
 def identity_columns(tree: TraceToTree, calls: OpCalls, recompute: bool) -> dict[str, Cells]:
     """Which events calls are, and where they ran."""
     core, c, rows = tree.graph, tree.graph.columns, calls.rows
-    labels, label = thread_labels(core)
-    places = [labels[code] for code in label[c.thread[rows]].tolist()]
     external = c.external_id[rows].tolist()
     columns: dict[str, Cells] = {
         "cat": [tree.category(row) for row in rows.tolist()],
@@ -192,9 +197,7 @@ def identity_columns(tree: TraceToTree, calls: OpCalls, recompute: bool) -> dict
         "pid": [core.threads[code][0] for code in c.thread[rows].tolist()],
         "tid": [core.threads[code][1] for code in c.thread[rows].tolist()],
         "external_id": [None if value == -1 else value for value in external],
-        "process_name": [place[0] for place in places],
-        "process_label": [place[1] for place in places],
-        "thread_name": [place[2] for place in places],
+        **thread_columns(core, rows),
     }
     return columns | ({"is_recompute": autograd_of(core).recompute[rows]} if recompute else {})
 
@@ -265,3 +268,60 @@ def unified_frame(
 def describe(core: Core, row: int) -> str:
     """An event in a message."""
     return f"{Node(core, row).name!r} (UID {int(core.columns.uid[row])})"
+
+
+_BLAS = ("Tensile", "nvjet", "cuBLAS")
+"""Families of names whose tiles are in BLAS's column-major sense: their M is the N of PyTorch's product. The tiles of
+cuBLAS's own CUTLASS kernels are, too; the names of these begin with `cutlass_`."""
+
+Figures = dict[str, float | int | None]
+
+COLUMNS = ("mt_m", "mt_n", "depth_u", "num_tiles", "tile_eff", "wq_eff", "dim_eff")
+
+
+def tile_columns(found: CostedCalls, units: int) -> dict[str, Cells]:
+    """Columns `param: mt_m` and so on: one cell per call, None where no name of a kernel tells the tile.
+
+    mt_m, mt_n and depth_u are the tile as the kernel's name says it, num_tiles the tiles of the result; tile_eff is the
+    share of them that lies in the result, wq_eff the share of all waves that is filled, dim_eff the product of both.
+
+    Args:
+        found: the calls.
+        units: multiprocessors or compute units of the device.
+    """
+    calls, core = found.calls, found.calls.core
+    names = core.columns.name[calls.gpu].tolist()
+    bounds = np.searchsorted(calls.of, np.arange(len(calls) + 1)).tolist()
+    rows: list[Figures] = []
+    for call, cost in enumerate(found.of_first(np.arange(len(calls)))):
+        parsed = (_blas(core.names[name]) for name in names[bounds[call] : bounds[call + 1]])
+        kernel = next(filter(None, parsed), None)
+        m, n = (cost.params.get("M"), cost.params.get("N")) if cost else (None, None)
+        if cost is None or kernel is None or m is None or n is None:
+            rows.append({})
+        else:
+            rows.append(_figures(kernel, m, n, cost.params.get("B", 1), units))
+    return {f"param: {name}": [row.get(name) for row in rows] for name in COLUMNS}
+
+
+@cache
+def _blas(name: str) -> ParsedName | None:
+    parsed = parse_name(name)
+    if parsed is None or parsed.tile is None:
+        return None
+    return parsed if parsed.family in _BLAS or name.startswith("cutlass_") else None
+
+
+def _figures(kernel: ParsedName, m: int, n: int, batch: int, units: int) -> Figures:
+    assert kernel.tile is not None
+    tile_m, tile_n, *depth = kernel.tile
+    across, down = -(-n // tile_m), -(-m // tile_n)
+    tiles = batch * across * down
+    inside = m * n / (across * tile_m * down * tile_n) if tiles else None
+    filled = None
+    if tiles and kernel.split_k is not True:  # else it is not known how many blocks share a tile
+        blocks = tiles * (kernel.split_k or 1)
+        filled = blocks / (-(-blocks // units) * units)
+    both = inside * filled if inside is not None and filled is not None else None
+    figures = (tile_m, tile_n, depth[0] if depth else None, tiles, inside, filled, both)
+    return dict(zip(COLUMNS, figures, strict=True))

@@ -1,4 +1,6 @@
-"""TraceLens's `generate_perf_report_pytorch`: the same call, sheets, columns and defaults, from the graph.
+"""TraceLens's calls that write a report, `generate_perf_report_pytorch` and `generate_perf_report_jax`, from the graph.
+
+The calls, sheets, columns and defaults are TraceLens's.
 
 frames = generate_perf_report_pytorch("trace.json.gz", output_csvs_dir="report", kernel_summary=True)
 frames["ops_summary"]
@@ -7,7 +9,7 @@ frames["ops_summary"]
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +17,9 @@ import numpy as np
 
 from tracelens_graph.analyses.report.report_tables import ReportOptions
 from tracelens_graph.compat.cells import in_python
-from tracelens_graph.compat.devices import Device, device
-from tracelens_graph.compat.notices import refuse, warn_of_damage
-from tracelens_graph.compat.sheets import Asked, pytorch_sheets
-from tracelens_graph.errors import OutputError
+from tracelens_graph.compat.options import Device, device, refuse, warn_of_damage
+from tracelens_graph.compat.sheets import Asked, jax_sheets, pytorch_sheets
+from tracelens_graph.errors import AnalysisError, OutputError
 from tracelens_graph.extensions.extension import Extension, combined
 from tracelens_graph.extensions.loading import load_extension
 from tracelens_graph.graph.core import Core
@@ -198,3 +199,42 @@ def write_sheets(tables: Mapping[str, Table], workbook: Path | None, folder: str
     if workbook is not None:
         with replacing(workbook) as file:
             write_xlsx(tables, file)
+
+
+def generate_perf_report_jax(
+    profile_path: Any,
+    output_xlsx_path: str | os.PathLike[str] | None = None,
+    output_csvs_dir: str | os.PathLike[str] | None = None,
+    kernel_metadata_keyword_filters: Sequence[str] | None = None,
+) -> dict[str, pd.DataFrame]:
+    """Write a report of a JAX profile, and return its sheets.
+
+    Args:
+        profile_path: the profile (`*.xplane.pb`), or whatever else `tracelens_graph.load` takes, or a loaded graph.
+        output_xlsx_path: a workbook to write; needs the extra `xlsx`.
+        output_csvs_dir: a folder to write one CSV file per sheet into. With neither, the workbook
+            `<profile>_perf_report.xlsx` is written beside the profile.
+        kernel_metadata_keyword_filters: not available; a window below a named scope takes a part of the program.
+
+    Returns:
+        Name of a sheet -> DataFrame. Operands are tuples, details of kernels lists of dictionaries; `attrs` holds
+        units and definitions.
+
+    Raises:
+        TraceError: the profile cannot be read.
+        AnalysisError: it is no profile of JAX, or an argument asks for what is not available.
+        OutputError: a file cannot be written.
+        MissingExtraError: the workbook needs the extra `xlsx`.
+
+    Warns:
+        DamagedTraceWarning: the profile was broken; the message counts what was lost.
+    """
+    refuse(kernel_metadata_keyword_filters=kernel_metadata_keyword_filters or None)
+    workbook = workbook_for(profile_path, output_xlsx_path, output_csvs_dir)
+    core = profile_path if isinstance(profile_path, Core) else load_core(profile_path)
+    warn_of_damage(core)
+    if not core.framework.compiles_programs:
+        raise AnalysisError(f"{core.info.source}: no profile of JAX; generate_perf_report_pytorch reports on it")
+    tables = jax_sheets(whole_window(core))
+    write_sheets(tables, workbook, output_csvs_dir)
+    return {name: table.to_pandas() for name, table in tables.items()}

@@ -15,9 +15,8 @@ import numpy as np
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
-from tracelens_graph.compat.cells import as_tuples
-from tracelens_graph.compat.jax.sheets import jax_tables
-from tracelens_graph.compat.perf_params import in_order
+from tracelens_graph.compat.cells import as_tuples, in_order
+from tracelens_graph.compat.jax.tables import jax_tables
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.op_table import OP_TABLE

@@ -1,24 +1,33 @@
-"""TraceLens's `TraceDiff`, over an alignment of two graphs.
+"""TraceLens's `TraceDiff`, over an alignment of two graphs, and its files.
 
     difference = TraceDiff(TraceToTree("trace1.json.gz"), TraceToTree("trace2.json.gz"))
     difference.generate_tracediff_report()
     difference.print_tracediff_report_files("rprt_diff", prune_non_gpu=True)
 
 Trees are aligned by the order of their GPU work, not child by child; modules and Python frames are no nodes of the
-merged tree, whether the trees hold them or not. Two equal traces are told like any others.
+merged tree, whether the trees hold them or not. Two equal traces are treated like any others.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.analyses.alignment.common_ancestors import TraceLensDiff
+import msgspec
+
+from tracelens_graph.analyses.alignment.common_ancestors import SOURCES, TraceLensDiff
 from tracelens_graph.analyses.alignment.difference import diff
-from tracelens_graph.compat.trace_diff_files import in_tuples, write_trace_diff
+from tracelens_graph.compat.cells import as_tuples, in_python
+from tracelens_graph.graph.arguments import ARGUMENTS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.reports.csv import write_folder
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,3 +130,43 @@ def _graph(given: Any) -> Core:
 
 def _has_modules(given: Any) -> bool:
     return bool(getattr(_tree(given), "add_python_func", True))
+
+
+def write_trace_diff(
+    difference: TraceLensDiff, folder: str | os.PathLike[str], prune_non_gpu: bool = False
+) -> list[Path]:
+    """Write the files of a comparison under TraceLens's names: tables, maps from ops to kernels, the merged tree.
+
+    Args:
+        difference: the comparison.
+        folder: where to; it is made if it is not there.
+        prune_non_gpu: leave ops that lead to no GPU work out of the merged tree.
+
+    Returns:
+        The files.
+
+    Raises:
+        OutputError: the folder is something else, or a file cannot be written.
+    """
+    maps = {f"cpu_op_map_{source}.json": difference.cpu_op_map_of(source) for source in SOURCES}
+    texts = {name: _json(found) for name, found in {"cpu_op_map.json": difference.cpu_op_map, **maps}.items()}
+    texts["merged_tree_output.txt"] = _lines(difference.tree_lines(prune_non_gpu))
+    return write_folder({name: in_python(in_tuples(table)) for name, table in difference.tables.items()}, folder, texts)
+
+
+def in_tuples(table: Table) -> Table:
+    """A table of a comparison with tuples as arguments of ops, an empty text where none were recorded."""
+    columns = {
+        name: ["" if cell is None else as_tuples(cell) for cell in cells] if name in ARGUMENTS else cells
+        for name, cells in table.columns.items()
+    }
+    return replace(table, columns=columns)
+
+
+def _json(found: object) -> bytes:
+    text: bytes = msgspec.json.format(msgspec.json.encode(found), indent=2)
+    return text
+
+
+def _lines(lines: Iterable[str]) -> bytes:
+    return "".join(f"{printable(line)}\n" for line in lines).encode("utf-8", "backslashreplace")

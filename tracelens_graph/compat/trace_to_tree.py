@@ -180,10 +180,10 @@ class TraceToTree(EventTree):
         over = self.graph.annotation
         found = {}
         for row in np.flatnonzero(wanted[c.name] if len(c) else wanted).tolist():
-            mark = int(over[row])
-            while mark >= 0 and over[mark] >= 0:
-                mark = int(over[mark])
-            found[int(c.uid[row])] = names[c.name[mark]] if mark >= 0 else "NA"
+            annotation = int(over[row])
+            while annotation >= 0 and over[annotation] >= 0:
+                annotation = int(over[annotation])
+            found[int(c.uid[row])] = names[c.name[annotation]] if annotation >= 0 else "NA"
         return found
 
     # --- printing ------------------------------------------------------------------------------------------------

@@ -19,13 +19,11 @@ import pandas as pd
 
 from tracelens_graph.analyses.ops.launchers import OpCalls, launchers
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
-from tracelens_graph.compat import launcher_frames
-from tracelens_graph.compat.devices import Device, device
+from tracelens_graph.compat import summaries
+from tracelens_graph.compat.call_frames import calls_frame, kernel_columns, kernel_details
 from tracelens_graph.compat.event import MeasuredEvent, TraceEvent
-from tracelens_graph.compat.kernel_frames import kernel_columns
-from tracelens_graph.compat.launcher_calls import calls_frame, kernel_details
-from tracelens_graph.compat.launcher_frames import ARGUMENTS, DIRECT, SUBTREE
-from tracelens_graph.compat.notices import refuse, warn_of_damage
+from tracelens_graph.compat.options import Device, device, refuse, warn_of_damage
+from tracelens_graph.compat.summaries import ARGUMENTS, DIRECT, SUBTREE
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.compat.tree_perf_models import PerformanceMethods
 from tracelens_graph.errors import AnalysisError
@@ -198,22 +196,22 @@ class TreePerfAnalyzer(PerformanceMethods):
     @staticmethod
     def get_df_kernel_launchers_summary(df_kernel_launchers: pd.DataFrame) -> pd.DataFrame:
         """Time per name (and is_recompute), the greatest first."""
-        return launcher_frames.by_name(df_kernel_launchers, "is_recompute")
+        return summaries.by_name(df_kernel_launchers, "is_recompute")
 
     @staticmethod
     def get_df_kernel_launchers_summary_module(df_kernel_launchers: pd.DataFrame) -> pd.DataFrame:
         """Time per name and module around the op, if the frame says it, the greatest first."""
-        return launcher_frames.by_name(df_kernel_launchers, "parent_module")
+        return summaries.by_name(df_kernel_launchers, "parent_module")
 
     @staticmethod
     def get_df_kernel_launchers_summary_by_category(df_kernel_launchers: pd.DataFrame) -> pd.DataFrame:
         """Time per category (and is_recompute), the greatest first."""
-        return launcher_frames.by_category(df_kernel_launchers, "is_recompute")
+        return summaries.by_category(df_kernel_launchers, "is_recompute")
 
     @staticmethod
     def get_df_kernel_launchers_summary_by_category_module(df_kernel_launchers: pd.DataFrame) -> pd.DataFrame:
         """Time per category and module around the op, if the frame says it, the greatest first."""
-        return launcher_frames.by_category(df_kernel_launchers, "parent_module")
+        return summaries.by_category(df_kernel_launchers, "parent_module")
 
     @staticmethod
     def get_df_kernel_launchers_summary_by_shape(df_kernel_launchers: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -223,7 +221,7 @@ class TreePerfAnalyzer(PerformanceMethods):
             DeprecationWarning: `get_df_kernel_launchers_unique_args` says more.
         """
         warnings.warn("use get_df_kernel_launchers_unique_args(df, event_name=...)", DeprecationWarning, stacklevel=2)
-        return launcher_frames.by_shape(df_kernel_launchers, name)
+        return summaries.by_shape(df_kernel_launchers, name)
 
     @staticmethod
     def get_df_kernel_launchers_unique_args(
@@ -263,7 +261,7 @@ class TreePerfAnalyzer(PerformanceMethods):
         keys = [key for key, wanted in asked.items() if wanted]
         if missing := [key for key in keys if key not in calls]:
             raise AnalysisError(f"the frame has no column {', '.join(missing)}")
-        return launcher_frames.by_arguments(calls, agg_metrics, keys, shares=include_pct)
+        return summaries.by_arguments(calls, agg_metrics, keys, shares=include_pct)
 
     # --- kernels -----------------------------------------------------------------------------------------------
 

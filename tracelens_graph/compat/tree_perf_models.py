@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tracelens_graph.analyses.performance.unified import unified
-from tracelens_graph.compat import perf_frames
+from tracelens_graph.compat import summaries
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.compat.perf_calls import (
     calls_of,
@@ -120,7 +120,7 @@ class PerformanceMethods:
             include_kernel_details: add kernel_details: name, dur and stream of each GPU event.
             include_args: add the arguments, as tuples.
             include_kernel_names: add kernel_names: the names alone, as older versions of TraceLens do.
-            detail_level: from 1 on, add to products how their tiles fit the device (`compat.gemm_tiles`), as older
+            detail_level: from 1 on, add to products how their tiles fit the device (`tile_columns`), as older
                 versions of TraceLens do.
 
         Raises:
@@ -182,7 +182,7 @@ class PerformanceMethods:
             AnalysisError: the frame lacks the kernel details that are needed.
         """
         _check_details(df_perf_metrics, group_by_num_kernels)
-        return perf_frames.by_sizes(df_perf_metrics, agg_metrics, group_by_num_kernels)
+        return summaries.modelled_by_sizes(df_perf_metrics, agg_metrics, group_by_num_kernels)
 
     # --- each GPU event once -----------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class PerformanceMethods:
             AnalysisError: the frame lacks the kernel details that are needed.
         """
         _check_details(df_unified_perf, group_by_num_kernels)
-        return perf_frames.by_arguments(df_unified_perf, agg_metrics, include_pct, group_by_num_kernels)
+        return summaries.modelled_by_arguments(df_unified_perf, agg_metrics, include_pct, group_by_num_kernels)
 
 
 def _check_details(calls: pd.DataFrame, needed: bool) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from tracelens_graph._version import __version__
-from tracelens_graph.errors import DatabaseError
+from tracelens_graph.errors import DatabaseError, PrefixedError
 
 if TYPE_CHECKING:
     import neo4j
@@ -148,22 +148,6 @@ def _parts(uri: str) -> SplitResult:
         place = uri.rpartition("@")[2]
         raise DatabaseError(f"{place!r} is no URI of a server: {str(error).lower()}") from None
     return parts
-
-
-class PrefixedError(Exception):
-    """A server's refusal of a statement that was sent with another beginning.
-
-    Attributes:
-        error: the driver's error.
-        sent: the beginning that was sent.
-        meant: what the user's text has in its place.
-    """
-
-    def __init__(self, error: neo4j.exceptions.Neo4jError, sent: str, meant: str) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.sent = sent
-        self.meant = meant
 
 
 @contextmanager

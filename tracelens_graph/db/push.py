@@ -15,8 +15,8 @@ from tracelens_graph.db.catalog import drop_trace
 from tracelens_graph.db.connection import reach
 from tracelens_graph.db.image import Image, Options
 from tracelens_graph.db.statements import TRACE, Whole, schema
-from tracelens_graph.db.writer import LostEndsError, Progress, Writer
-from tracelens_graph.errors import DatabaseError
+from tracelens_graph.db.writer import Progress, Writer
+from tracelens_graph.errors import DatabaseError, LostEndsError
 
 if TYPE_CHECKING:
     from neo4j import Driver, ManagedTransaction

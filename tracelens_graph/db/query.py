@@ -10,10 +10,10 @@ from tracelens_graph.cypher import Query, library, parse
 from tracelens_graph.cypher.clause import Asked
 from tracelens_graph.db.asked import chosen, subject, why_empty
 from tracelens_graph.db.catalog import resolve, traces
-from tracelens_graph.db.connection import WRITE_ALLOWS, PrefixedError, reach
+from tracelens_graph.db.connection import WRITE_ALLOWS, reach
 from tracelens_graph.db.parameters import check_values
 from tracelens_graph.db.unknown import unknown_names
-from tracelens_graph.errors import DatabaseError
+from tracelens_graph.errors import DatabaseError, PrefixedError
 from tracelens_graph.registry import HOMES, schema_of
 from tracelens_graph.schema.database import EVENT, GPU_EVENT, HEAT
 from tracelens_graph.tables.table import Column, Table

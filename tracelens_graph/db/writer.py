@@ -10,16 +10,12 @@ from typing import TYPE_CHECKING, Any
 from tracelens_graph.db.batches import SESSIONS, Batch, edge_stages, node_batches
 from tracelens_graph.db.image import Edges, Nodes
 from tracelens_graph.db.statements import Whole
-from tracelens_graph.errors import DatabaseError
+from tracelens_graph.errors import DatabaseError, LostEndsError
 
 if TYPE_CHECKING:
     from neo4j import Driver, ManagedTransaction, Session
 
 Progress = Callable[[int, int], None]
-
-
-class LostEndsError(DatabaseError):
-    """Nodes that were written are gone again: somebody dropped traces at the same time."""
 
 
 class Writer:

@@ -25,9 +25,8 @@ from tracelens_graph.extensions.user_code import guarded
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, whole_window, window_of
 from tracelens_graph.perf.cost import Cost
-from tracelens_graph.perf.model import OpModel
+from tracelens_graph.perf.model import OpModel, TimeModel
 from tracelens_graph.perf.registry import MODELS, sheets
-from tracelens_graph.perf.time_model import TimeModel
 from tracelens_graph.registry import REPORT
 
 if TYPE_CHECKING:

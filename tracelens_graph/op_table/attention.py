@@ -78,8 +78,7 @@ OPS: Rows = [
         **_FLASH | {"causal": (15,), "packed": (9, 10, 11, 12), "strides": True},
     ),
     *_gradient(
-        "flash_attn_3::bwd",
-        category=None,
+        "flash_attn_3::bwd", category=None,
         **_FLASH | {"causal": (16,), "dropout": None, "packed": (9, 10, 13, 14), "cache": (11, 12)},
     ),
     *_gradient("aiter::_flash_attn_backward", **_FLASH | {"causal": (12, 11)}),
@@ -104,8 +103,7 @@ OPS: Rows = [
         "sglang_profiler::tilelang_kernel_tilelang_sparse_fwd", model=model("inference_attention.sparse_latent_call")
     ),
     *_serving(
-        "vllm::gdn_attention_core",
-        "aiter::linear_attention_with_output_base",
+        "vllm::gdn_attention_core", "aiter::linear_attention_with_output_base",
         model=model("inference_attention.delta_net_call"),
     ),
     *_serving("sglang::store_cache", model=model("inference_attention.store_cache_call")),
@@ -113,13 +111,11 @@ OPS: Rows = [
         *("_C_cache_ops::reshape_and_cache_flash", "_C_cache_ops::concat_and_cache_mla"),
         *("aiter::get_mla_metadata_v1", "aiter::indexer_score_topk"),
         "hipModuleLaunchKernel->kv_indices_generate_kernel (Synthetic Op)",
-        f"{_V4}_update_compressor_states_kernel (Synthetic Op)",
-        f"{_V4}_swa_write_kernel (Synthetic Op)",
+        f"{_V4}_update_compressor_states_kernel (Synthetic Op)", f"{_V4}_swa_write_kernel (Synthetic Op)",
         f"{_V4}fused_compress_attn_D512_RD64_R4_OVL_SS8_KB32_rmsbf16_pf_flydsl (Synthetic Op)",
         f"{_V4}fused_compress_attn_D128_RD64_R4_OVL_SS8_KB32_Q_ue8m0_psh_rmsbf16_pf_flydsl (Synthetic Op)",
         f"{_V4}hca_compress_forward_D512_R128_NW4_SL256_S128_flydsl (Synthetic Op)",
-        f"{_V4}hca_compress_forward_D512_R128_NW8_SL128_S128_flydsl (Synthetic Op)",
-        category="InferenceAttention",
+        f"{_V4}hca_compress_forward_D512_R128_NW8_SL128_S128_flydsl (Synthetic Op)", category="InferenceAttention",
     ),
     # --- Rotary embeddings: the backward pass is the rotation by the opposite angles -----------------------------
     *_rope("FusedRoPEFunc", model=model("rope.fused_call"), backward=model("rope.fused_call")),
@@ -133,34 +129,22 @@ OPS: Rows = [
     ),
     *ops(
         "aiter::unified_attention_with_output_base->_fused_qk_rope_reshape_and_cache_kernel (Synthetic Op)",
-        f"{_V4}_inverse_rope_gptj_kernel (Synthetic Op)",
-        f"{_V4}qk_norm_rope_H32_D512_RD64_flydsl (Synthetic Op)",
+        f"{_V4}_inverse_rope_gptj_kernel (Synthetic Op)", f"{_V4}qk_norm_rope_H32_D512_RD64_flydsl (Synthetic Op)",
         f"{_V4}qk_norm_rope_H64_D512_RD64_flydsl (Synthetic Op)",
-        f"{_V4}hca_norm_rope_scatter_D512_RD64_R128_KB1_rmsbf16_flydsl (Synthetic Op)",
-        category="FusedRoPE",
+        f"{_V4}hca_norm_rope_scatter_D512_RD64_R128_KB1_rmsbf16_flydsl (Synthetic Op)", category="FusedRoPE",
     ),
     # --- State space models --------------------------------------------------------------------------------------
     *ops(
-        "DaoAILab::_causal_conv1d_fwd_cpp",
-        category="SSM_fwd",
-        model=model("ssm.causal_conv1d_call"),
-        sheet="SSM_fwd",
+        "DaoAILab::_causal_conv1d_fwd_cpp", category="SSM_fwd", model=model("ssm.causal_conv1d_call"), sheet="SSM_fwd",
         in_tracelens=True,
     ),
     *ops(
-        "DaoAILab::_causal_conv1d_bwd_cpp",
-        category="SSM_bwd",
-        model=model("ssm.causal_conv1d_call", backward=True),
-        sheet="SSM_bwd",
-        in_tracelens=True,
+        "DaoAILab::_causal_conv1d_bwd_cpp", category="SSM_bwd", model=model("ssm.causal_conv1d_call", backward=True),
+        sheet="SSM_bwd", in_tracelens=True,
     ),
     *ops(
-        "MambaSplitConv1dScanCombinedFn",
-        category="SSM_fwd",
-        model=model("ssm.mamba2_call"),
-        sheet="SSM_fwd",
-        backward=model("ssm.mamba2_call", backward=True),
-        in_tracelens=True,
+        "MambaSplitConv1dScanCombinedFn", category="SSM_fwd", model=model("ssm.mamba2_call"), sheet="SSM_fwd",
+        backward=model("ssm.mamba2_call", backward=True), in_tracelens=True,
     ),
     *ops("MambaSplitConv1dScanCombinedFnBackward", category="SSM_bwd"),
-]
+]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tracelens_graph.op_table.entry import Rows, model, ops
+from tracelens_graph.op_table.entry import ModelSpec, Rows, model, ops
 
 _UNARY, _BINARY = "UnaryElementwise", "BinaryElementwise"
 
@@ -12,6 +12,10 @@ _unary = partial(ops, category="elementwise", sheet=_UNARY, in_tracelens=True)
 _binary = partial(ops, category="elementwise", sheet=_BINARY, in_tracelens=True)
 _more_unary = partial(ops, sheet=_UNARY)
 _more_binary = partial(ops, sheet=_BINARY)
+
+
+def _gated(flops: int) -> ModelSpec:
+    return model("elementwise.gated", tensors=(0, 1), flops=flops)
 
 
 def _aten(names: str) -> list[str]:
@@ -53,13 +57,11 @@ OPS: Rows = [
     *_more_binary(*_aten(_COMPARISONS), model=model("elementwise.Binary", dtype="bool")),
     *_more_binary(*_in_place(_COMPARISONS), model=model("elementwise.Binary", dtype="bool", in_place=True)),
     # --- Gated activations ---------------------------------------------------------------------------------------
-    *_unary(
-        "aiter::silu_and_mul", "_C::silu_and_mul", "sgl_kernel::silu_and_mul", model=model("elementwise.Gated", flops=5)
-    ),
-    *_unary("aiter::gelu_and_mul", model=model("elementwise.Gated", flops=8)),
-    *_unary("aiter::gelu_tanh_and_mul", model=model("elementwise.Gated", flops=10)),
-    *_more_unary("_C::gelu_and_mul", "sgl_kernel::gelu_and_mul", model=model("elementwise.Gated", flops=8)),
-    *_more_unary("_C::gelu_tanh_and_mul", "sgl_kernel::gelu_tanh_and_mul", model=model("elementwise.Gated", flops=10)),
+    *_unary("aiter::silu_and_mul", "_C::silu_and_mul", "sgl_kernel::silu_and_mul", model=_gated(5)),
+    *_unary("aiter::gelu_and_mul", model=_gated(8)),
+    *_unary("aiter::gelu_tanh_and_mul", model=_gated(10)),
+    *_more_unary("_C::gelu_and_mul", "sgl_kernel::gelu_and_mul", model=_gated(8)),
+    *_more_unary("_C::gelu_tanh_and_mul", "sgl_kernel::gelu_tanh_and_mul", model=_gated(10)),
     # --- Padding, upsampling -------------------------------------------------------------------------------------
     *_unary(*_aten("replication_pad1d replication_pad2d replication_pad3d"), model=model("elementwise.padding_call")),
     *_unary(
@@ -74,16 +76,13 @@ OPS: Rows = [
         model=model("elementwise.upsampling_call"),
     ),
     # --- Fills, selections, joins, ranges, random numbers --------------------------------------------------------
-    *_more_unary("aten::fill_", "aten::zero_", model=model("elementwise.fill_call")),
+    *_more_unary("aten::fill_", "aten::zero_", model=model("elementwise.filled", tensors=(0,))),
     *_more_unary("aten::where", "aten::masked_fill", "aten::masked_fill_", model=model("elementwise.selection_call")),
     *_more_unary("aten::cat", model=model("elementwise.concatenation_call")),
     *_more_unary("aten::arange", model=model("elementwise.range_call")),
-    *_more_unary(*_in_place(_RANDOM), model=model("sampling.random_numbers_call")),
+    *_more_unary(*_in_place(_RANDOM), model=model("elementwise.random_numbers", tensors=(0,))),
     *ops(
-        "aiter::mixed_sample_outer_exponential",
-        category="elementwise",
-        model=model("sampling.sampled_by_noise_call"),
-        sheet="elementwise_fwd",
-        in_tracelens=True,
+        "aiter::mixed_sample_outer_exponential", category="elementwise",
+        model=model("elementwise.sampled_by_noise", tensors=(1, 2)), sheet="elementwise_fwd", in_tracelens=True,
     ),
-]
+]  # fmt: skip

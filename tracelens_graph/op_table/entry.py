@@ -13,13 +13,15 @@ class ModelSpec:
     Attributes:
         family: module in `tracelens_graph.perf.families`.
         reader: what reads the arguments of a call there: a class, made with the parameters, or a function, which takes
-            them as keywords.
+            them as keywords; or a formula that takes tensors.
         parameters: names and values, sorted by name.
+        tensors: positions of the tensors that a formula takes; None for a reader of the whole call.
     """
 
     family: str
     reader: str
     parameters: tuple[tuple[str, Hashable], ...] = ()
+    tensors: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,16 @@ Rows = list[tuple[str, OpEntry]]
 """Names of ops, and what is known of each."""
 
 
-def model(reader: str, **parameters: Hashable) -> ModelSpec:
-    """A model: `model("gemm.Product", weight=True, out=4)`.
+def model(reader: str, *, tensors: tuple[int, ...] | None = None, **parameters: Hashable) -> ModelSpec:
+    """A model: `model("gemm.Product", weight=True, out=4)`, `model("training.cross_entropy", tensors=(0, 1))`.
 
     Args:
         reader: the family's module and a class or function in it, joined by a dot.
+        tensors: of a formula, the positions of the tensors that it takes.
         parameters: its parameters.
     """
     family, _, name = reader.partition(".")
-    return ModelSpec(family, name, tuple(sorted(parameters.items())))
+    return ModelSpec(family, name, tuple(sorted(parameters.items())), tensors)
 
 
 def ops(

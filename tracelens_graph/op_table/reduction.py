@@ -1,4 +1,4 @@
-"""Reductions, scans, softmax, selections of the largest."""
+"""Reductions, scans, softmax, selections of the largest, pooling."""
 
 from __future__ import annotations
 
@@ -43,9 +43,20 @@ OPS: Rows = [
     *ops("aten::sort", model=model("reduction.sort_call"), sheet="Reduce_fwd"),
     *ops("aten::_softmax", "aten::_log_softmax", model=model("reduction.softmax_call"), sheet="Softmax_fwd"),
     *ops(
-        "aten::_softmax_backward_data",
-        "aten::_log_softmax_backward_data",
-        model=model("reduction.softmax_backward_call"),
-        sheet="Softmax_bwd",
+        "aten::_softmax_backward_data", "aten::_log_softmax_backward_data",
+        model=model("reduction.softmax_backward_call"), sheet="Softmax_bwd",
     ),
-]
+    # --- Pooling ---------------------------------------------------------------------------------------------------
+    *ops(
+        "aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices",
+        model=model("reduction.Pooling", dilation=4, ceil=5, indices=True), sheet="Pooling_fwd",
+    ),
+    *ops(
+        "aten::avg_pool2d", "aten::avg_pool3d", model=model("reduction.Pooling", dilation=None, ceil=4, indices=False),
+        sheet="Pooling_fwd",
+    ),
+    *ops(
+        "aten::max_pool2d_with_indices_backward", "aten::max_pool3d_with_indices_backward",
+        model=model("reduction.max_pool_backward", tensors=(0, 1, 7)), sheet="Pooling_bwd",
+    ),
+]  # fmt: skip

@@ -15,19 +15,17 @@ _NAMES = {
     "perf.families.attention": "attention",
     "perf.families.convolution": "convolution convolution_backward",
     "perf.families.elementwise": "binary unary",
-    "perf.families.embedding": "rows_by_index",
     "perf.families.gemm": "gemm",
     "perf.families.grouped_gemm": "grouped_gemm",
-    "perf.families.losses": "cross_entropy",
     "perf.families.moe": "fused_moe",
     "perf.families.normalization": "normalization rms_norm",
     "perf.families.reduction": "reduction softmax",
     "perf.families.rope": "rope",
     "perf.families.ssm": "causal_conv1d mamba2",
-    "perf.model": "CallContext OpModel",
+    "perf.families.training": "cross_entropy rows_by_index",
+    "perf.model": "CallContext OpModel TimeModel Work",
     "perf.registry": "MODELS model_named",
     "perf.roofs": "Roof roofline",
-    "perf.time_model": "TimeModel Work",
 }
 """Module -> the public names that are imported from it; `__init__.pyi` is made of it."""
 

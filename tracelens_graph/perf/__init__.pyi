@@ -11,10 +11,8 @@ from tracelens_graph.perf.families.convolution import convolution as convolution
 from tracelens_graph.perf.families.convolution import convolution_backward as convolution_backward
 from tracelens_graph.perf.families.elementwise import binary as binary
 from tracelens_graph.perf.families.elementwise import unary as unary
-from tracelens_graph.perf.families.embedding import rows_by_index as rows_by_index
 from tracelens_graph.perf.families.gemm import gemm as gemm
 from tracelens_graph.perf.families.grouped_gemm import grouped_gemm as grouped_gemm
-from tracelens_graph.perf.families.losses import cross_entropy as cross_entropy
 from tracelens_graph.perf.families.moe import fused_moe as fused_moe
 from tracelens_graph.perf.families.normalization import normalization as normalization
 from tracelens_graph.perf.families.normalization import rms_norm as rms_norm
@@ -23,13 +21,15 @@ from tracelens_graph.perf.families.reduction import softmax as softmax
 from tracelens_graph.perf.families.rope import rope as rope
 from tracelens_graph.perf.families.ssm import causal_conv1d as causal_conv1d
 from tracelens_graph.perf.families.ssm import mamba2 as mamba2
+from tracelens_graph.perf.families.training import cross_entropy as cross_entropy
+from tracelens_graph.perf.families.training import rows_by_index as rows_by_index
 from tracelens_graph.perf.model import CallContext as CallContext
 from tracelens_graph.perf.model import OpModel as OpModel
+from tracelens_graph.perf.model import TimeModel as TimeModel
+from tracelens_graph.perf.model import Work as Work
 from tracelens_graph.perf.registry import MODELS as MODELS
 from tracelens_graph.perf.registry import model_named as model_named
 from tracelens_graph.perf.roofs import Roof as Roof
 from tracelens_graph.perf.roofs import roofline as roofline
-from tracelens_graph.perf.time_model import TimeModel as TimeModel
-from tracelens_graph.perf.time_model import Work as Work
 
 __all__: list[str]

@@ -10,7 +10,7 @@ from typing import Any
 
 from tracelens_graph.hlo.facts import Facts
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.dtypes import ElementType, element_type
+from tracelens_graph.perf.scalar_types import ElementType, element_type
 
 _NO_TENSOR = {"", "Scalar", "ScalarList", "GenericList", "TensorList", "None", "OptionalTensorList"}
 

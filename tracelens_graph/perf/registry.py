@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib import import_module
+from typing import Any
 
 from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.op_table.entry import ModelSpec, OpEntry
-from tracelens_graph.perf.model import Estimate, OpModel, sheets_of
+from tracelens_graph.perf.arguments import Arguments
+from tracelens_graph.perf.cost import Cost
+from tracelens_graph.perf.model import CallContext, Estimate, OpModel, sheets_of
 
 _NUMBERED = re.compile(r"(sglang_profiler::.+)_\d+")
 """SGLang numbers the instances of its ranges."""
@@ -59,16 +62,23 @@ def _made(entry: OpEntry) -> OpModel:
 
 @cache
 def _estimate(spec: ModelSpec) -> Estimate:
-    reader, parameters = _reader(spec), dict(spec.parameters)
+    reader: Any = _reader(spec)
+    parameters: dict[str, Any] = dict(spec.parameters)
+    if spec.tensors is not None:
+        return partial(_of_tensors, reader, spec.tensors, **parameters)
     made: Estimate = reader(**parameters) if isinstance(reader, type) else partial(reader, **parameters)
     return made
 
 
-def _reader(spec: ModelSpec) -> Estimate | type[Estimate]:
-    found: Estimate | type[Estimate] = getattr(
-        import_module(f"tracelens_graph.perf.families.{spec.family}"), spec.reader
-    )
-    return found
+def _of_tensors(
+    formula: Callable[..., Cost], places: Sequence[int], arguments: Arguments, _: CallContext, **parameters: Any
+) -> Cost:
+    """The cost of a call by a formula that takes some of its tensors."""
+    return formula(*map(arguments.tensor, places), **parameters)
+
+
+def _reader(spec: ModelSpec) -> Any:
+    return getattr(import_module(f"tracelens_graph.perf.families.{spec.family}"), spec.reader)
 
 
 @cache

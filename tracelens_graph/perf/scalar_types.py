@@ -1,8 +1,14 @@
-"""Names of element types, layouts and memory formats: the profiler's, PyTorch's, and the numbers of PyTorch's enums."""
+"""Types of tensor elements: their size and precision, and their names in profilers, PyTorch and XLA.
+
+Numbers of PyTorch's enums are here, too, those of layouts and memory formats included.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
+
+from tracelens_graph.perf.cost import CannotModel
 
 DTYPES: tuple[str, ...] = (
     "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64",
@@ -75,3 +81,71 @@ def item_size(dtype: str) -> int:
         KeyError: PyTorch has no such dtype.
     """
     return _SIZES[dtype]
+
+
+class ElementType(NamedTuple):
+    """Bits of one element, the name of the precision among a device's peak rates ("" where it has none), and how many
+    numbers one element holds (2 in packed 4-bit types).
+    """
+
+    bits: int
+    precision: str
+    values: int = 1
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether its numbers have a fraction, as far as that is known."""
+        return self.precision not in ("", "int8")
+
+
+_TYPES = {
+    "double": ElementType(64, "fp64"), "float": ElementType(32, "fp32"), "tf32": ElementType(32, "tf32"),
+    "half": ElementType(16, "fp16"), "bfloat16": ElementType(16, "bf16"), "float8_e4m3fn": ElementType(8, "fp8"),
+    "float8_e4m3fnuz": ElementType(8, "fp8"), "float8_e5m2": ElementType(8, "fp8"),
+    "float8_e5m2fnuz": ElementType(8, "fp8"), "float8_e8m0fnu": ElementType(8, ""),
+    "float4_e2m1fn_x2": ElementType(8, "fp4", 2), "complex<float>": ElementType(64, "fp32"),
+    "complex<double>": ElementType(128, "fp64"), "long int": ElementType(64, ""), "long": ElementType(64, ""),
+    "int": ElementType(32, ""), "short int": ElementType(16, ""), "short": ElementType(16, ""),
+    "signed char": ElementType(8, "int8"), "char": ElementType(8, "int8"), "unsigned char": ElementType(8, ""),
+    "bool": ElementType(8, ""),
+}  # fmt: skip
+"""Names as PyTorch's profiler writes them (C++ types), in lower case, without `c10::`. A packed type is one element."""
+
+_SHORT = {
+    "fp64": "double", "fp32": "float", "fp16": "half", "bf16": "bfloat16", "fp8": "float8_e4m3fn",
+    "fp4": "float4_e2m1fn_x2", "int8": "signed char", "int32": "int", "int64": "long", "float64": "double",
+    "float32": "float", "float16": "half",
+    "f64": "double", "f32": "float", "f16": "half", "f8e4m3fn": "float8_e4m3fn", "f8e4m3fnuz": "float8_e4m3fnuz",
+    "f8e5m2": "float8_e5m2", "f8e5m2fnuz": "float8_e5m2fnuz", "f8e8m0fnu": "float8_e8m0fnu", "c64": "complex<float>",
+    "c128": "complex<double>", "s64": "long", "u64": "long", "s32": "int", "u32": "int", "s16": "short", "u16": "short",
+    "s8": "signed char", "u8": "unsigned char", "pred": "bool",
+}  # fmt: skip
+"""Names that people use, and those of XLA -> those above."""
+
+SCALAR_TYPES = {
+    number: written
+    for number, written in enumerate(map(profiler_type, DTYPES))
+    if written.lower().removeprefix("c10::") in _TYPES
+}
+"""A dtype as an argument is recorded as its number in `c10::ScalarType` -> the name that profilers have for it."""
+
+
+def element_type(name: str) -> ElementType:
+    """What is known of a type, by the profiler's name or a short one (`c10::BFloat16`, `bf16`, `torch.bfloat16`).
+
+    Raises:
+        CannotModel: nothing is.
+    """
+    plain = name.lower().removeprefix("torch.").rpartition("c10::")[2]
+    found = _TYPES.get(_SHORT.get(plain, plain))
+    if found is None:
+        raise CannotModel(f"element type {name!r} is not known")
+    return found
+
+
+def known(name: str) -> ElementType:
+    """What is known of a type; no bits and no precision if nothing is."""
+    try:
+        return element_type(name)
+    except CannotModel:
+        return ElementType(0, "")

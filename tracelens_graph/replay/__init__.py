@@ -13,7 +13,8 @@ from tracelens_graph._lazy import on_first_use as _on_first_use
 
 _NAMES = {
     "replay.planning": "plan plan_call",
-    "replay.replay_plan": "Argument CannotReplay ReplayPlan",
+    "errors": "CannotReplay",
+    "replay.replay_plan": "Argument ReplayPlan",
     "replay.listing": "replay_coverage replay_signatures",
 }
 """Module -> the public names that are imported from it; `__init__.pyi` is made of it."""

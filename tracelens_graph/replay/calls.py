@@ -13,10 +13,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tracelens_graph.errors import CannotReplay, NotAValueError
 from tracelens_graph.execution.link import link_of
 from tracelens_graph.execution.sides import Argument as Observed
 from tracelens_graph.perf.scalar_types import FLOATING, torch_dtype
-from tracelens_graph.replay.replay_plan import CannotReplay, Recorded
+from tracelens_graph.replay.replay_plan import Recorded
 from tracelens_graph.schema import Kind
 
 if TYPE_CHECKING:
@@ -44,10 +45,6 @@ _LONGEST = 400
 """Characters of one number that are looked at."""
 
 Number = bool | int | float | complex
-
-
-class NotAValueError(ValueError):
-    """A text that stands for no number and no list of numbers."""
 
 
 def number(text: str) -> Number:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracelens_graph.errors import TraceLensGraphError
-from tracelens_graph.replay.calls import Call, NotAValueError, Number, number, numbers
-from tracelens_graph.replay.replay_plan import NAMED, CannotReplay
+from tracelens_graph.errors import CannotReplay, NotAValueError, TraceLensGraphError
+from tracelens_graph.replay.calls import Call, Number, number, numbers
+from tracelens_graph.replay.replay_plan import NAMED
 from tracelens_graph.replay.schemas import Parameter, Schema, parse, schemas_of
 
 SCALAR, SCALARS, TENSORS = "Scalar", "ScalarList", ("TensorList", "OptionalTensorList", "GenericList")

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
-from tracelens_graph.errors import AnalysisError, TraceLensGraphError
+from tracelens_graph.errors import AnalysisError, CannotReplay, FolderError, TraceLensGraphError
 from tracelens_graph.graph.node import Node
 from tracelens_graph.output.folder import writing_folder
 from tracelens_graph.output.markers import GENERATOR, is_ours
@@ -23,7 +23,7 @@ from tracelens_graph.replay.instruction import InstructionPlan
 from tracelens_graph.replay.plan_json import plan_from_json
 from tracelens_graph.replay.planned import Estimates, Plans, complete, traced
 from tracelens_graph.replay.program_text import HasProgram, ProgramKind, identifier, program, written_by
-from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan
+from tracelens_graph.replay.replay_plan import ReplayPlan
 from tracelens_graph.replay.short_program import short_program
 from tracelens_graph.replay.triton import is_triton, triton_plan
 from tracelens_graph.utils.texts import cut_end
@@ -37,10 +37,6 @@ _LONGEST_NAME = 255
 """Characters of a file's name."""
 _MOST_REASONS, _LONGEST = 5, 200
 """Reasons that an error names, and characters of each."""
-
-
-class FolderError(TraceLensGraphError):
-    """A folder is not one that programs were written to; the message says why."""
 
 
 @dataclass(frozen=True)

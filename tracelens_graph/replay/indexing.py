@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tracelens_graph.errors import NotAValueError
 from tracelens_graph.perf.scalar_types import torch_dtype
-from tracelens_graph.replay.calls import Call, NotAValueError, numbers, sizes
+from tracelens_graph.replay.calls import Call, numbers, sizes
 from tracelens_graph.replay.replay_plan import Fill, Recorded, TensorValue
 
 Indices = tuple[TensorValue | None, ...]

@@ -13,10 +13,11 @@ from math import prod
 from typing import Any, ClassVar
 
 from tracelens_graph._version import __version__
+from tracelens_graph.errors import CannotReplay
 from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.replay.program_text import HasProgram, ProgramKind, dense_strides, entry, identifier
-from tracelens_graph.replay.replay_plan import CannotReplay, Traced, Work
+from tracelens_graph.replay.replay_plan import Traced, Work
 
 _TYPES = {
     "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64", "u8": "uint8", "u16": "uint16",

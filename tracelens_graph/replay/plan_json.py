@@ -22,7 +22,7 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_type_hi
 
 import msgspec
 
-from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.errors import NotAPlanError, TraceLensGraphError
 from tracelens_graph.replay.replay_plan import (
     RULES,
     Argument,
@@ -48,10 +48,6 @@ _DEEPEST = 8
 """Lists in lists, in an argument."""
 _Module = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", max_length=200)]
 _Mode = Literal["no_grad", "below_autograd", "autocast bfloat16", "autocast float16"]
-
-
-class NotAPlanError(TraceLensGraphError):
-    """Something is no plan; the message names the place in it."""
 
 
 class _Use(Plain, frozen=True):

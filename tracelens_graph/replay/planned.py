@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec.structs import replace
 
 from tracelens_graph.analyses.performance.unified import unified
+from tracelens_graph.errors import CannotReplay
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.extensions.replayer import NAMESPACES
 from tracelens_graph.graph.traversals import ancestors
@@ -19,7 +20,7 @@ from tracelens_graph.perf.roofs import Roof, roofline, traffic_us
 from tracelens_graph.replay.calls import around_at, gpu_below
 from tracelens_graph.replay.instruction import InstructionPlan, plan_instruction
 from tracelens_graph.replay.planning import plan_call, plan_custom
-from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Traced, Work
+from tracelens_graph.replay.replay_plan import ReplayPlan, Traced, Work
 from tracelens_graph.replay.signatures import Signatures
 from tracelens_graph.schema import Kind
 

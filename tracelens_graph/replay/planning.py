@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from tracelens_graph.errors import ExtensionError, TraceLensGraphError
+from tracelens_graph.errors import CannotReplay, ExtensionError, TraceLensGraphError
 from tracelens_graph.replay.adjusting import (
     filled_sparse,
     modes,
@@ -23,17 +23,7 @@ from tracelens_graph.replay.calls import LARGEST, Call, check_recorded, traced_c
 from tracelens_graph.replay.choosing import choose
 from tracelens_graph.replay.contents import Site, fill
 from tracelens_graph.replay.reading import read
-from tracelens_graph.replay.replay_plan import (
-    NORMAL,
-    RULES,
-    Argument,
-    CannotReplay,
-    Fill,
-    ReplayPlan,
-    TensorValue,
-    Value,
-    tensors,
-)
+from tracelens_graph.replay.replay_plan import NORMAL, RULES, Argument, Fill, ReplayPlan, TensorValue, Value, tensors
 from tracelens_graph.replay.schemas import REACHES_OUT, Schema, parse, reaches_out
 
 if TYPE_CHECKING:

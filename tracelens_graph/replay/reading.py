@@ -13,12 +13,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from tracelens_graph.errors import CannotReplay
 from tracelens_graph.execution.sides import Argument as Observed
 from tracelens_graph.perf.scalar_types import torch_dtype
 from tracelens_graph.replay.calls import UNREADABLE, Call, number, numbers, sizes
 from tracelens_graph.replay.choosing import LINK, SCALAR, SCALARS, TENSORS
 from tracelens_graph.replay.indexing import index_tensors
-from tracelens_graph.replay.replay_plan import Argument, CannotReplay, Named, TensorValue, Value, default_of, named
+from tracelens_graph.replay.replay_plan import Argument, Named, TensorValue, Value, default_of, named
 from tracelens_graph.replay.schemas import Parameter, Schema
 
 _NO_VALUES = "values of arguments are not recorded"

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.perf.scalar_types import DTYPES, LAYOUTS, MEMORY_FORMATS, item_size
 from tracelens_graph.replay.schemas import Parameter, parse
 
@@ -38,20 +37,6 @@ _ONLY_WRITE = frozenset({
     "log_normal_",
 })  # fmt: skip
 """Operations that write an argument and do not read it."""
-
-
-class CannotReplay(TraceLensGraphError):  # noqa: N818 - it reads as what it says
-    """An operation cannot be replayed.
-
-    Attributes:
-        reason: why, in a few words that tables group by: `shapes are not recorded`.
-        remedy: what would help, in words; empty where nothing would.
-    """
-
-    def __init__(self, reason: str, remedy: str = "") -> None:
-        super().__init__(f"{reason}; {remedy}" if remedy else reason)
-        self.reason = reason
-        self.remedy = remedy
 
 
 class Plain(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.errors import ResultsError
 from tracelens_graph.replay.tables import REPLAY_RESULTS
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import cut_end, distinct_names, told_name
@@ -24,10 +24,6 @@ _LONGEST_NAME = 100
 """Characters of each."""
 _LONGEST = 300
 """Characters of an error."""
-
-
-class ResultsError(TraceLensGraphError):
-    """A file holds no results; the message names file and place."""
 
 
 class Signature(msgspec.Struct):

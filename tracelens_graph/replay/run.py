@@ -5,19 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tracelens_graph.errors import MissingExtraError
+from tracelens_graph.errors import CannotReplay, NoTorchError
 from tracelens_graph.replay.plan_json import value_json
-from tracelens_graph.replay.replay_plan import CannotReplay, ReplayPlan, Value
+from tracelens_graph.replay.replay_plan import ReplayPlan, Value
 
 _NO_SUCH = "the installed PyTorch has no such operator"
 _REMEDY = "the version of PyTorch that recorded the trace"
-
-
-class NoTorchError(MissingExtraError):
-    """PyTorch is not installed here."""
-
-    def __init__(self) -> None:
-        ImportError.__init__(self, "PyTorch is not installed here: write a script and run it where it is")
 
 
 def run(plan: ReplayPlan, device: str | None = None) -> Any:

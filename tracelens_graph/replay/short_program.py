@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from tracelens_graph._version import __version__
+from tracelens_graph.errors import NoShortProgramError
 from tracelens_graph.perf.scalar_types import FLOATING, item_size
 from tracelens_graph.replay.program_text import ascii_text, dense_strides, program, told, unquoted
 from tracelens_graph.replay.replay_plan import Argument, Named, ReplayPlan, TensorValue, Value, tensors
@@ -87,10 +88,6 @@ if __name__ == "__main__":
 '''
 
 
-class _NoWordsError(Exception):
-    """A plan has no short program."""
-
-
 def script(plan: ReplayPlan, full: bool = False) -> str:
     """The program of an operation: the short one, or that in full where it is asked for or there is no other."""
     return ("" if full else short_program(plan)) or program("full", plan.about, plan.json())
@@ -100,7 +97,7 @@ def short_program(plan: ReplayPlan) -> str:
     """The short program of an operation; empty where it has none."""
     try:
         return _Program(plan).text()
-    except _NoWordsError:
+    except NoShortProgramError:
         return ""
 
 
@@ -152,7 +149,7 @@ class _Program:
             unnamed = len(positional) if any(keyword.iskeyword(one.name) for one in positional) else unnamed
             given, keywords = given[:unnamed], [*positional[unnamed:], *keywords]
         if any(keyword.iskeyword(one.name) for one in keywords):
-            raise _NoWordsError
+            raise NoShortProgramError
         given += [[f"{one.name}={arguments[one.name][0]}", *arguments[one.name][1:]] for one in keywords]
         for mode in plan.modes:
             yield f"{indent}with {_MODES[mode.partition(' ')[0]].format(dtype=mode.partition(' ')[2])}:"
@@ -201,7 +198,7 @@ class _Program:
     def _tensor(self, tensor: TensorValue) -> str:
         written = (one.value for one in self._plan.arguments if "!" in one.type)
         if not tensor.is_filled or (tensor.grad and any(tensor in tensors(value) for value in written)):
-            raise _NoWordsError
+            raise NoShortProgramError
         text = _made(tensor) if tensor.storage is None else self._in_memory(tensor)
         return text + ".requires_grad_()" * tensor.grad + ".conj()" * tensor.conj
 
@@ -210,7 +207,7 @@ class _Program:
         every = [one for argument in self._plan.arguments for one in tensors(argument.value)]
         sharing = [one for one in every if (one.storage, one.on_cpu) == (tensor.storage, tensor.on_cpu)]
         if any((one.dtype, one.fill) != (tensor.dtype, tensor.fill) for one in sharing):
-            raise _NoWordsError
+            raise NoShortProgramError
         elements = max(one.bytes for one in sharing) // item_size(tensor.dtype)
         name = f"memory_{tensor.storage}{'_of_host' * tensor.on_cpu}"
         line = f"{name} = {_contents(tensor, f'({elements},)', elements)}"
@@ -223,7 +220,7 @@ class _Program:
         plan = self._plan
         written = [one for one in plan.arguments if one.name in plan.restored and any(tensors(one.value))]
         if any(one in plan.keyword for one in written) or plan.op.rpartition("::")[2] in _RESHAPING:
-            raise _NoWordsError
+            raise NoShortProgramError
         names = ["*" * isinstance(one.value, tuple) + arguments[one.name][0] for one in written]
         if names:
             self._lines += [
@@ -333,7 +330,7 @@ def _contents(tensor: TensorValue, shape: str, elements: int) -> str:
         return f"{drawn}.view(torch.{tensor.dtype}).reshape({shape})"
     if rule == "matrices":
         if not shape.endswith(f"{of['size']}, {of['size']})"):
-            raise _NoWordsError
+            raise NoShortProgramError
         return f"(torch.randn({shape}, {device}) / {of['size']} + 2 * torch.eye({of['size']}, {device})){to}"
     place = f"torch.arange({elements}, {device})"
     counted = _counted(place, elements, rule, tensor, **of)  # type: ignore[arg-type]
@@ -374,7 +371,7 @@ def _pieces(value: Value) -> list[str]:
         return ["torch.Generator(device)"]
     if isinstance(value, Named):
         if not value.name:
-            raise _NoWordsError
+            raise NoShortProgramError
         return [f"torch.{value.name}"]
     if isinstance(value, complex):
         return [f"complex({_pieces(value.real)[0]}, {_pieces(value.imag)[0]})"]

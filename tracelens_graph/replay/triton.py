@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tracelens_graph.errors import AnalysisError
+from tracelens_graph.errors import AnalysisError, CannotReplay, NotAValueError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.perf.scalar_types import FLOATING, torch_dtype
-from tracelens_graph.replay.calls import NotAValueError, number, recorded_at, sizes
+from tracelens_graph.replay.calls import number, recorded_at, sizes
 from tracelens_graph.replay.plan_json import plan_json
 from tracelens_graph.replay.planned import traced_at
 from tracelens_graph.replay.program_text import HasProgram, ProgramKind, heading, identifier
-from tracelens_graph.replay.replay_plan import Argument, CannotReplay, Fill, Recorded, ReplayPlan, TensorValue, Value
+from tracelens_graph.replay.replay_plan import Argument, Fill, Recorded, ReplayPlan, TensorValue, Value
 from tracelens_graph.schema import Kind
 
 _PREFIX = "triton_"

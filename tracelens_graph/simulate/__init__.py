@@ -18,15 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tracelens_graph.simulate.emit import Writer
+from tracelens_graph.simulate.execution_trace import execution_trace
+from tracelens_graph.simulate.job import run_job
+from tracelens_graph.simulate.job_truth import truth_of_job
+from tracelens_graph.simulate.options import PROBLEMS, Options
+from tracelens_graph.simulate.truth import truth_of
 from tracelens_graph.utils.gc_pause import garbage_collection_paused
 from tracelens_graph.utils.suggest import hint
-
-from .emit import Writer
-from .execution_trace import execution_trace
-from .job import run_job
-from .job_truth import truth_of_job
-from .options import PROBLEMS, Options
-from .truth import truth_of
 
 __all__ = ["PROBLEMS", "Options", "RankTrace", "Run", "simulate", "write"]
 

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from . import PROBLEMS, Options, simulate, write
-from .options import Names, Numbers, PerClock, Places, Sizes
+from tracelens_graph.simulate import PROBLEMS, Options, simulate, write
+from tracelens_graph.simulate.options import Names, Numbers, PerClock, Places, Sizes
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from . import kernels
-from .autograd import record
-from .host import Thread
-from .tensors import SCALAR_TYPE, Tensor
+from tracelens_graph.simulate import kernels
+from tracelens_graph.simulate.autograd import record
+from tracelens_graph.simulate.events import SCALAR_TYPE, Tensor
+from tracelens_graph.simulate.host import Thread
 
 ADD = "CUDAFunctor_add<c10::BFloat16>"
 

@@ -6,12 +6,11 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from . import kernels
-from .events import Collective, GpuEvent, Member, SyncEvent
-from .groups import Group, written_list
-from .host import COMPUTE_STREAM, Process, Thread
-from .kinds import Kind, awaited_ranks
-from .tensors import COMM_DTYPE, Tensor
+from tracelens_graph.simulate import kernels
+from tracelens_graph.simulate.events import COMM_DTYPE, Collective, GpuEvent, Member, SyncEvent, Tensor
+from tracelens_graph.simulate.host import COMPUTE_STREAM, Process, Thread
+from tracelens_graph.simulate.options import Kind, awaited_ranks
+from tracelens_graph.simulate.places import Group, written_list
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,9 @@ def _launch(t: Thread, message: Message, alone: bool) -> GpuEvent:
             op.args.update(args)
             start_and_stride = {"Global rank start": group.ranks[0], "Global rank stride": group.stride}
             op.args.update({"Rank": _rank_argument(process, message), **start_and_stride})
-        with t.annotation(kind.label.format(*(group.ranks.index(end) for end in _told_ends(process, message)))) as note:
+        with t.annotation(
+            kind.label.format(*(group.ranks.index(end) for end in _named_ends(process, message)))
+        ) as note:
             note.inputs = (message.x,)
             with t.runtime("cudaStreamIsCapturing"):
                 pass
@@ -207,15 +208,15 @@ def _slowness(process: Process, collective: Collective) -> float:
     return options.slow_link_factor if slow_group or options.slow_link_rank in collective.ranks else 1.0
 
 
-def _told_ends(process: Process, message: Message) -> tuple[int, ...]:
+def _named_ends(process: Process, message: Message) -> tuple[int, ...]:
     """The ranks that the annotation of a transfer names: its own first."""
     return () if message.peer is None else (process.rank, message.peer)
 
 
 def _rank_argument(process: Process, message: Message) -> int:
     """What PyTorch records as the rank: the peer or root where there is one, by its place in the group."""
-    told = next((one for one in (message.peer, message.root) if one is not None), process.rank)
-    return message.group.ranks.index(told)
+    end = next((one for one in (message.peer, message.root) if one is not None), process.rank)
+    return message.group.ranks.index(end)
 
 
 def _args(message: Message, sequence: int, dtype: str, rank: int, with_sequence: bool) -> dict[str, Any]:
@@ -243,7 +244,7 @@ def _args(message: Message, sequence: int, dtype: str, rank: int, with_sequence:
 
 
 def _inputs(process: Process, message: Message, sequence: int) -> tuple[Any, ...]:
-    """Arguments of `record_param_comms`; older versions tell fewer."""
+    """Arguments of `record_param_comms`; older versions record fewer."""
     group, name = message.group, message.kind.name
     tensors = [message.x] if message.x.numel else []
     if process.options.collective_args == "none":

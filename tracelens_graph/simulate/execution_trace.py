@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 from heapq import heappop, heappush
 from typing import Any
 
-from .emit import BASE_NS
-from .events import HostEvent
-from .host import Process
-from .tensor_truth import last_uses, release_times
-from .tensors import ITEM_BYTES, Storage, Tensor
+from tracelens_graph.simulate.emit import BASE_NS
+from tracelens_graph.simulate.events import ITEM_BYTES, HostEvent, Storage, Tensor
+from tracelens_graph.simulate.host import Process
+from tracelens_graph.simulate.truth import last_uses, release_times
 
 Json = dict[str, Any]
 SCHEMA = "1.1.1-chakra.0.0.4"

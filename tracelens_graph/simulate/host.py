@@ -9,12 +9,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from .clocks import clock_of
-from .events import MODULE_PREFIX, Collective, GpuEvent, HostEvent, HostThread, Member, MemoryInstant, SyncEvent
-from .groups import Place
-from .kernels import Kernel
-from .options import Options
-from .tensors import Storage, Tensor, contiguous
+from tracelens_graph.simulate.events import (
+    MODULE_PREFIX,
+    Collective,
+    GpuEvent,
+    HostEvent,
+    HostThread,
+    Member,
+    MemoryInstant,
+    Storage,
+    SyncEvent,
+    Tensor,
+    contiguous,
+)
+from tracelens_graph.simulate.kernels import Kernel
+from tracelens_graph.simulate.options import Options
+from tracelens_graph.simulate.places import Place, clock_of
 
 COMPUTE_STREAM = 7
 COMM_STREAMS = range(20, 2000, 4)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .clocks import START_NS
-from .events import Collective, GpuEvent, Member
-from .groups import Group
-from .host import Process
-from .tensors import COMM_DTYPE, ITEM_BYTES
-from .troubles import late_steps
+from tracelens_graph.simulate.events import COMM_DTYPE, ITEM_BYTES, Collective, GpuEvent, Member
+from tracelens_graph.simulate.host import Process
+from tracelens_graph.simulate.places import START_NS, Group
+from tracelens_graph.simulate.waits import late_steps
 
 Json = dict[str, Any]
 _BYTES = {short: ITEM_BYTES[dtype] for dtype, short in COMM_DTYPE.items()}

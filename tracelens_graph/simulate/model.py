@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import aten, checkpoint, parallel
-from .autograd import Accumulated
-from .groups import Group
-from .host import Process, Thread
-from .tensors import Storage, Tensor, contiguous
+from tracelens_graph.simulate import aten, distributed
+from tracelens_graph.simulate.autograd import Accumulated, non_reentrant, reentrant
+from tracelens_graph.simulate.events import Storage, Tensor, contiguous
+from tracelens_graph.simulate.host import Process, Thread
+from tracelens_graph.simulate.places import Group
 
 FILE = "model.py"
 
@@ -86,27 +86,27 @@ class TransformerLayer:
     def _attend(self, t: Thread, x: Tensor) -> Tensor:
         batch, tokens, _ = x.shape
         with t.module(f"CausalSelfAttention_{self._number}", f"{FILE}(17): forward"):
-            x = parallel.copy_to_group(t, self._tensor, x)
+            x = distributed.copy_to_group(t, self._tensor, x)
             parts = aten.split_last(t, self._qkv(t, x), 3)
             shape = (batch, tokens, self._heads, self._head_width)
             q, k, v = (aten.transpose(t, aten.view(t, part, shape), 1, 2) for part in parts)
             y = aten.transpose(t, aten.attention(t, q, k, v), 1, 2)
             y = self._out(t, aten.view(t, y, (batch, tokens, self._heads * self._head_width)))
-            return parallel.reduce_from_group(t, self._tensor, y)
+            return distributed.reduce_from_group(t, self._tensor, y)
 
     def _ask_experts(self, t: Thread, x: Tensor) -> Tensor:
         with t.module(f"MoE_{self._number}", f"{FILE}(86): forward"):
             rows = aten.view(t, x, (-1, x.shape[-1]))
-            there, sent = parallel.to_experts(t, self._experts, rows, self._index)
-            back = parallel.from_experts(t, self._experts, self._transform(t, there), sent)
+            there, sent = distributed.to_experts(t, self._experts, rows, self._index)
+            back = distributed.from_experts(t, self._experts, self._transform(t, there), sent)
             return aten.view(t, back, x.shape)
 
     def _transform(self, t: Thread, x: Tensor) -> Tensor:
         with t.module(f"MLP_{self._number}", f"{FILE}(30): forward"):
-            x = self._up(t, parallel.copy_to_group(t, self._tensor, x))
+            x = self._up(t, distributed.copy_to_group(t, self._tensor, x))
             with t.module(f"GELU_{self._number}", "torch/nn/modules/activation.py(813): forward"):
                 x = aten.gelu(t, x)
-            return parallel.reduce_from_group(t, self._tensor, self._down(t, x))
+            return distributed.reduce_from_group(t, self._tensor, self._down(t, x))
 
 
 class Model:
@@ -142,9 +142,9 @@ class Model:
                 x = self._embed(t, x)
             for layer in self._layers:
                 if self._options.recompute == "non_reentrant":
-                    x = checkpoint.non_reentrant(t, layer, x)
+                    x = non_reentrant(t, layer, x)
                 elif self._options.recompute == "reentrant":
-                    x = checkpoint.reentrant(t, layer, x, accumulated)
+                    x = reentrant(t, layer, x, accumulated)
                 else:
                     x = layer(t, x)
             return self._head(t, self._norm(t, x)) if self._is_last else x

@@ -1,13 +1,23 @@
-"""What all programs share: the steps of a training loop under the profiler."""
+"""The steps of a training loop under the profiler, which all programs share; and a program of few events."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from .distributed import barrier, call_each_kind
-from .host import Process, Thread
-from .troubles import FIRST_STEP
-from .waiting import Waits, synchronize
+from tracelens_graph.simulate import distributed, kernels
+from tracelens_graph.simulate.communicate import wait_stream
+from tracelens_graph.simulate.distributed import barrier, call_each_kind
+from tracelens_graph.simulate.events import Storage, Tensor, contiguous
+from tracelens_graph.simulate.host import COMPUTE_STREAM, Process, Thread
+from tracelens_graph.simulate.waits import (
+    FIRST_STEP,
+    Waits,
+    lose_time,
+    next_batch,
+    synchronize,
+    synchronize_event,
+    to_device,
+)
 
 
 def run_steps(process: Process, step: Callable[[Thread], Waits]) -> Waits:
@@ -41,3 +51,29 @@ def _begin_step(t: Thread, number: int) -> None:
         t.process.step = number
         # the range outlives the frames that open it, as in real traces
         t.begin_annotation(f"ProfilerStep#{number}")
+
+
+def loop(process: Process) -> Waits:
+    """Run all steps of a rank; yields where the host waits for the device."""
+    width = process.options.width
+    weight = Tensor((width, width), contiguous((width, width)), "c10::BFloat16", Storage(0))
+    yield from run_steps(process, lambda t: _loop_step(t, weight))
+
+
+def _loop_step(t: Thread, weight: Tensor) -> Waits:
+    options, group = t.process.options, t.process.place.data
+    indices = yield from to_device(t, next_batch(t)[0])
+    lose_time(t)
+    x = t.new((options.batch * options.tokens, options.width))
+    for _ in range(options.layers):
+        with t.op("aten::mm", x, weight) as op:
+            out = t.new(x.shape)
+            t.launch(kernels.gemm(x.shape[0], options.width, options.width, "nn"))
+            op.outputs = (out,)
+        if len(group.ranks) > 1:
+            wait_stream(t, COMPUTE_STREAM, distributed.all_reduce(t, group, out))
+        t.process.release(t, x.storage)
+        x = out
+    yield from synchronize_event(t)
+    for tensor in (x, indices):
+        t.process.release(t, tensor.storage)

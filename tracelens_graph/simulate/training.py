@@ -1,19 +1,72 @@
-"""Training of one rank that has the whole model, or all of its layers: data, tensor and expert parallel."""
+"""Training of one rank: of the whole model or all of its layers, or of one stage of a pipeline; with AdamW.
+
+In a pipeline, micro-batches go through all stages, then back (GPipe)."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 
-from . import aten, distributed, kernels
-from .autograd import Gradients, run_backward
-from .batches import next_batch, to_device
-from .host import Process, Thread
-from .model import Model
-from .optimizer import Optimizer
-from .program import run_steps
-from .tensors import Tensor
-from .troubles import lose_time
-from .waiting import Waits, read, synchronize
+from tracelens_graph.simulate import aten, distributed, kernels
+from tracelens_graph.simulate.autograd import Gradients, run_backward
+from tracelens_graph.simulate.events import Storage, Tensor, contiguous
+from tracelens_graph.simulate.host import AutogradNode, Process, Thread
+from tracelens_graph.simulate.model import Model
+from tracelens_graph.simulate.program import run_steps
+from tracelens_graph.simulate.waits import Waits, lose_time, next_batch, read, synchronize, to_device
+
+CHUNK_ELEMENTS = 320 * 65536
+"""What one multi-tensor kernel takes on at most."""
+
+
+class Optimizer:
+    """The parameters, and what AdamW keeps about each."""
+
+    def __init__(self, parameters: list[Tensor]) -> None:
+        self._parameters = parameters
+        self._averages, self._squares, self._scratch = ([_like(p) for p in parameters] for _ in range(3))
+
+    def zero_grad(self, t: Thread) -> None:
+        """Give back the gradients of the last step."""
+        with (
+            t.frame("torch/optim/optimizer.py(1065): zero_grad"),
+            t.annotation("Optimizer.zero_grad#AdamW.zero_grad"),
+        ):
+            for grad in t.process.gradients.values():
+                t.process.release(t, grad.storage)
+            t.process.gradients.clear()
+
+    def step(self, t: Thread) -> None:
+        """One step, one operator over all parameters after the other."""
+        parameters, averages, squares, scratch = self._parameters, self._averages, self._squares, self._scratch
+        grads = [t.process.gradients[p] for p in parameters]
+        rates = [1e-3] * len(parameters)
+        steps = (
+            ("aten::_foreach_mul_", (parameters, 0.99999), "BinaryOpScalarFunctor", 2),
+            ("aten::_foreach_lerp_", (averages, grads, 0.1), "TernaryOpScalarFunctor", 3),
+            ("aten::_foreach_mul_", (squares, 0.999), "BinaryOpScalarFunctor", 2),
+            ("aten::_foreach_addcmul_", (squares, grads, grads, 0.001), "PointwiseOpScalarFunctor", 4),
+            ("aten::_foreach_sqrt", (squares,), "UnaryOpFunctor", 2),
+            ("aten::_foreach_div_", (scratch, rates), "BinaryOpScalarListFunctor", 2),
+            ("aten::_foreach_add_", (scratch, 1e-8), "BinaryOpScalarFunctor", 2),
+            ("aten::_foreach_addcdiv_", (parameters, averages, scratch, rates), "PointwiseOpScalarListFunctor", 4),
+        )
+        total = sum(p.numel for p in parameters)
+        with (
+            t.frame("torch/optim/optimizer.py(517): wrapper"),
+            t.annotation("Optimizer.step#AdamW.step"),
+            t.frame("torch/optim/optimizer.py(79): _use_grad"),
+            t.frame("torch/optim/adamw.py(153): step"),
+            t.frame("torch/optim/adam.py(590): _multi_tensor_adam"),
+        ):
+            for name, inputs, functor, tensors in steps:
+                with t.op(name, *inputs):
+                    for done in range(0, total, CHUNK_ELEMENTS):
+                        part = min(CHUNK_ELEMENTS, total - done)
+                        t.launch(kernels.multi_tensor_apply(functor, part, tensors))
+
+
+def _like(parameter: Tensor) -> Tensor:
+    return Tensor(parameter.shape, contiguous(parameter.shape), parameter.dtype, Storage(0))
 
 
 class Trainer:
@@ -126,3 +179,66 @@ def _tiny_kernels(t: Thread) -> None:
                 t.launch(kernels.elementwise("CUDAFunctorOnSelf_add<float>", 1, 2, 4))
                 op.outputs = (counter,)
         t.process.release(t, counter.storage)
+
+
+def train_stage(process: Process) -> Waits:
+    """Run all steps of a rank; yields where the host waits for the device."""
+    trainer = Trainer(process)
+    yield from run_steps(process, lambda t: _step_of_stage(t, trainer))
+
+
+class _Passing:
+    """A micro-batch on its way through this stage: what came in, what went out, and the tape between."""
+
+    def __init__(self, x: Tensor, out: Tensor, tape: list[AutogradNode]) -> None:
+        self.x, self.out, self.tape = x, out, tape
+
+
+def _step_of_stage(t: Thread, trainer: Trainer) -> Waits:
+    process, options, place = t.process, t.process.options, t.process.place
+    group = place.pipeline
+    before = group.ranks[place.stage - 1] if place.stage else None
+    after = group.ranks[place.stage + 1] if place.stage + 1 < len(group.ranks) else None
+    batch = []
+    for tensor in next_batch(t):
+        batch.append((yield from to_device(t, tensor)))
+    trainer.optimizer.zero_grad(t)
+    lose_time(t)
+    size = options.batch // options.micro_batches
+    passing, done = [], list(batch)
+    for number in range(options.micro_batches):
+        process.micro_batch = number
+        with t.frame("pipeline.py(34): forward_step"):
+            if before is None:
+                x = _part(t, batch[0], number, size)
+            else:
+                x = distributed.receive(t, group, (size, options.tokens, options.width), before)
+            out = trainer.forward(t, x)
+            if after is None:
+                out = trainer.loss(t, out, _part(t, batch[1], number, size))
+            else:
+                distributed.send(t, group, out, after)
+            tape, t.tape = t.tape, None
+            assert tape is not None
+            passing.append(_Passing(x, out, tape))
+    for number, one in enumerate(passing):
+        process.micro_batch = number
+        with t.frame("pipeline.py(61): backward_step"):
+            grad = None if after is None else distributed.receive(t, group, one.out.shape, after)
+            t.tape = one.tape
+            trainer.reduces = number + 1 == len(passing)
+            grads = trainer.backward(t, one.out, grad)
+            done.append(one.out)
+            if before is not None:
+                distributed.send(t, group, grads[one.x], before)
+                done += [one.x, grads[one.x]]
+    loss = passing[-1].out if after is None else t.new(())
+    distributed.broadcast(t, group, loss, group.ranks[-1])
+    yield from trainer.finish_step(t, loss, done)
+
+
+def _part(t: Thread, x: Tensor, number: int, size: int) -> Tensor:
+    with t.op("aten::slice", x, 0, number * size, (number + 1) * size, 1) as op:
+        out = x.narrow(0, number * size, size)
+        op.outputs = (out,)
+    return out

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tracelens_graph.errors import TraceError, TraceLensGraphError
+from tracelens_graph.errors import EndedBySignal, TraceError, TraceLensGraphError
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -134,10 +134,6 @@ def _end(workers: Sequence[_Worker]) -> None:
 # --- in a process --------------------------------------------------------------------------------------------------
 
 
-class _Ended(BaseException):
-    """The process is told to end; nothing but its outermost function catches this."""
-
-
 def _serve(function: Callable[[Any], Any], pipe: Connection) -> None:
     """Body of a process: a result, or the error, for each item that comes."""
     try:
@@ -153,13 +149,13 @@ def _serve(function: Callable[[Any], Any], pipe: Connection) -> None:
             except Exception as error:
                 outcome = False, portable(error)
             pipe.send(outcome)
-    except (_Ended, EOFError, ConnectionError):
+    except (EndedBySignal, EOFError, ConnectionError):
         return
 
 
 def _unwind(number: int, frame: FrameType | None) -> None:
     signal.signal(number, signal.SIG_IGN)
-    raise _Ended
+    raise EndedBySignal(number)
 
 
 def portable(error: Exception) -> Exception:

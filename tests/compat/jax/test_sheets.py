@@ -9,8 +9,7 @@ from random import Random
 import pytest
 from made_profile import LAUNCH, MIXED, profile
 
-from tracelens_graph.compat.jax.launchers import xla_summary
-from tracelens_graph.compat.jax.sheets import SHEETS, jax_tables
+from tracelens_graph.compat.jax.tables import SHEETS, jax_tables, xla_summary
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core

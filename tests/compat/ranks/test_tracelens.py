@@ -172,7 +172,7 @@ def test_ranks_that_kernels_do_not_list(listed: str | None) -> None:
         return event
 
     def sent(events: dict[str, Any], **more: Any) -> set[tuple[int, int]]:
-        found = RankTables(job({1: [events]}, 4, **more)).all2allv_heatmap
+        found = RankTables(job({1: [events]}, 4, **more)).table("nccl_all2allv_heatmap")
         return set(zip(found["src_rank"].tolist(), found["dst_rank"].tolist(), strict=True))
 
     groups = [{"pg_name": "experts", "ranks": [1, 3]}]
@@ -210,9 +210,10 @@ def test_the_heat_map_adds_up_groups() -> None:
 def test_splits_that_tell_nothing_are_counted(split: tuple[int, ...]) -> None:
     events = {rank: [collective(rank, 10, "all_to_allv", elements=4, split=split)] for rank in (0, 1)}
     found = RankTables(job(events))
-    assert len(found.all2allv) == 1
-    assert len(found.all2allv_heatmap) == 0
-    assert list(found.all2allv_heatmap.notes) == ["2 kernels do not tell how much goes to which rank: left out"]
+    assert len(found.table("nccl_all2allv")) == 1
+    heatmap = found.table("nccl_all2allv_heatmap")
+    assert len(heatmap) == 0
+    assert list(heatmap.notes) == ["2 kernels do not tell how much goes to which rank: left out"]
 
 
 # --- matching ----------------------------------------------------------------------------------------------------
@@ -544,7 +545,10 @@ def test_tables_are_those_of_a_plain_computation(said: dict[int, list[tuple[str,
         ]
         for rank, listed in said.items()
     }
-    tables = RankTables(job(events, 4), strict=False)
+    made = RankTables(job(events, 4), strict=False)
+    each = [f"nccl_{name}" for name in ("long", "implicit_sync", "all2allv")]
+    summaries = ["nccl_summary_long", "nccl_summary_implicit_sync", "nccl_all2allv_heatmap", "straggler_summary"]
+    tables = {name: made.table(name) for name in (*each, *summaries)}
     expected: dict[tuple[str, int], dict[int, tuple[str, float, float]]] = {}
     for rank, listed in sorted(said.items()):
         seen: dict[str, int] = {}
@@ -557,9 +561,9 @@ def test_tables_are_those_of_a_plain_computation(said: dict[int, list[tuple[str,
         for (group, number), members in expected.items()
         if members[min(members)][0] in ("allreduce", "_allgather_base")
     }
-    assert list(tables.implicit_sync["collective_id"]) == list(barriers)
+    assert list(tables["nccl_implicit_sync"]["collective_id"]) == list(barriers)
     waited, met = dict.fromkeys(said, 0.0), dict.fromkeys(said, 0)
-    for row in tables.implicit_sync.records():
+    for row in tables["nccl_implicit_sync"].records():
         members = barriers[row["collective_id"]]
         latest = max(start for _, start, _ in members.values())
         for rank in said:
@@ -575,7 +579,7 @@ def test_tables_are_those_of_a_plain_computation(said: dict[int, list[tuple[str,
         assert row["avg_wait_time"] == pytest.approx(sum(latest - s for _, s, _ in members.values()) / len(members))
         ends = [start + dur for _, start, dur in members.values()]
         assert row["skew in end time"] == max(ends) - min(ends)
-    stragglers = tables.straggler_summary
+    stragglers = tables["straggler_summary"]
     assert {row["rank"]: row["total_wait_time_us"] for row in stragglers.records()} == {
         rank: waited[rank] for rank in said if met[rank]
     }
@@ -584,9 +588,11 @@ def test_tables_are_those_of_a_plain_computation(said: dict[int, list[tuple[str,
     }
     several = sum(len(members) > 1 for members in barriers.values())
     assert sum(stragglers["times_arrived_last"]) == sum(stragglers["times_arrived_first"]) == several
-    assert tables.summary_implicit_sync()["count"].sum() == len(barriers)
-    assert tables.summary_long["operation_count"].sum() == len(tables.long) == sum(map(len, said.values()))
-    for rank, rows in groupby(tables.long.records(), key=lambda row: row["rank"]):
+    assert tables["nccl_summary_implicit_sync"]["count"].sum() == len(barriers)
+    assert (
+        tables["nccl_summary_long"]["operation_count"].sum() == len(tables["nccl_long"]) == sum(map(len, said.values()))
+    )
+    for rank, rows in groupby(tables["nccl_long"].records(), key=lambda row: row["rank"]):
         assert len(list(rows)) == len(said[rank])
-    sent = sum(row["total_sent_MB"] for row in tables.all2allv_heatmap.records())
-    assert sent == pytest.approx(sum(tables.all2allv["total data communicated (MB)"]))
+    sent = sum(row["total_sent_MB"] for row in tables["nccl_all2allv_heatmap"].records())
+    assert sent == pytest.approx(sum(tables["nccl_all2allv"]["total data communicated (MB)"]))

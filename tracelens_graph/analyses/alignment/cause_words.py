@@ -10,9 +10,9 @@ from itertools import zip_longest
 from math import prod
 from typing import NamedTuple
 
+from tracelens_graph.categories.gemm_names import ParsedName
 from tracelens_graph.categories.kernel_names import parse_name
 from tracelens_graph.categories.kernels import kernel_categories
-from tracelens_graph.categories.parsed_name import ParsedName
 from tracelens_graph.tables.names import short_name
 
 Kernels = Mapping[str, tuple[int, int]]

@@ -16,7 +16,7 @@ from tracelens_graph.analyses.shared.call_columns import argument_cells, statist
 from tracelens_graph.analyses.shared.grouping import Cells, Groups
 from tracelens_graph.errors import ExtensionError
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.time_model import TimeModel, Work
+from tracelens_graph.perf.model import TimeModel, Work
 from tracelens_graph.tables.table import Column
 
 if TYPE_CHECKING:

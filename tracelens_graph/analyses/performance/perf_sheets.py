@@ -38,9 +38,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import outermost
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import CallContext, OpModel
+from tracelens_graph.perf.model import CallContext, OpModel, TimeModel
 from tracelens_graph.perf.registry import model_named
-from tracelens_graph.perf.time_model import TimeModel
 from tracelens_graph.tables.column import FIVE, About, Column, Role, shown, statistics
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table

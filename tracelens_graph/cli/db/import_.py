@@ -44,7 +44,7 @@ def import_(
     from tracelens_graph.db.server import jars
     from tracelens_graph.db.server import server as local
     from tracelens_graph.db.server.java import find_java
-    from tracelens_graph.errors import ServerError
+    from tracelens_graph.errors import ServerError, UnusableError
     from tracelens_graph.utils.texts import printable
 
     if not (files / ARGUMENTS).is_file():
@@ -62,7 +62,7 @@ def import_(
     if not local.running(place):
         try:
             server = _started(server, java)
-        except local.UnusableError:
+        except UnusableError:
             if not unasked:
                 raise
             usable = False

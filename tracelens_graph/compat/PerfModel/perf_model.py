@@ -60,16 +60,7 @@ class SDPA:
     """
 
     @staticmethod
-    def flops_func(
-        B: int,
-        N_Q: int,
-        H_Q: int,
-        N_KV: int,
-        H_KV: int,
-        d_h_qk: int,
-        d_h_v: int,
-        causal: bool,
-    ) -> int:
+    def flops_func(B: int, N_Q: int, H_Q: int, N_KV: int, H_KV: int, d_h_qk: int, d_h_v: int, causal: bool) -> int:
         """Operations of the two products."""
         return _cost(B, N_Q, H_Q, N_KV, H_KV, d_h_qk, d_h_v, causal).flops
 
@@ -90,15 +81,7 @@ class SDPA:
 
     @staticmethod
     def flops_bwd_func(
-        B: int,
-        N_Q: int,
-        H_Q: int,
-        N_KV: int,
-        H_KV: int,
-        d_h_qk: int,
-        d_h_v: int,
-        causal: bool,
-        flash_impl: bool,
+        B: int, N_Q: int, H_Q: int, N_KV: int, H_KV: int, d_h_qk: int, d_h_v: int, causal: bool, flash_impl: bool
     ) -> int:
         """Operations of the backward pass.
 

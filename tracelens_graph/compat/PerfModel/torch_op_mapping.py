@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tracelens_graph.compat.models import TRACELENS_MODELS
 from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.perf.model import OpModel
+from tracelens_graph.perf.registry import Models
 
-op_to_perf_model_class_map: Mapping[str, OpModel] = TRACELENS_MODELS
-"""Op name -> model, to be given as `perf_model_class`. `TreePerfAnalyzer.models` has those of further ops, too."""
+TRACELENS_MODELS: Mapping[str, OpModel] = Models({op: entry for op, entry in OP_TABLE.items() if entry.in_tracelens})
+"""Op name -> our model of it, of the ops that TraceLens has a model of."""
+
+op_to_perf_model_class_map = TRACELENS_MODELS
+"""The same by TraceLens's name, to be given as `perf_model_class`. `TreePerfAnalyzer.models` has further ops, too."""
 
 
 def _by_family() -> dict[str, list[str]]:

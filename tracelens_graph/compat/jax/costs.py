@@ -17,17 +17,16 @@ import numpy as np
 
 from tracelens_graph.analyses.performance.perf_rows import RATES, stats, work_columns
 from tracelens_graph.analyses.performance.perf_sheets import PERF_SHEET
-from tracelens_graph.analyses.shared.call_columns import by_time, thread_labels
+from tracelens_graph.analyses.shared.call_columns import by_time
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, text_codes
-from tracelens_graph.compat.jax.instructions import Instruction, arrays
-from tracelens_graph.compat.jax.kernels import Kernels
-from tracelens_graph.compat.jax.launchers import STATISTICS, details
+from tracelens_graph.compat.cells import thread_columns
+from tracelens_graph.compat.jax.kernels import STATISTICS, Instruction, Kernels, arrays, details
 from tracelens_graph.compat.jax.rules import JAX_KEYS
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.families.hlo import instruction
 from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.scalar_types import known
 from tracelens_graph.tables.table import Table
 
 
@@ -128,10 +127,7 @@ def _of_attention(one: Instruction, cost: Cost) -> Mapping[str, Any]:
 
 
 def _bytes(type_: str) -> int | None:
-    try:
-        return -(-element_type(type_).bits // 8)
-    except CannotModel:
-        return None
+    return -(-known(type_).bits // 8) or None
 
 
 # --- who has the work of an instruction ------------------------------------------------------------------------------
@@ -187,10 +183,8 @@ def _sheet(name: str, kernels: Kernels, places: np.ndarray, models: list[Cost | 
         columns |= stats(
             rate, Groups(group, np.divide(done / 1e6, us, out=np.full(len(us), np.nan), where=us > 0), count)
         )
-    labels, label = thread_labels(chosen.core)
-    threads = label[c.thread[chosen.rows[first]]].tolist()
-    for at, column in enumerate(("process_name", "process_label", "thread_name")):
-        columns[f"{column}_first"] = [labels[code][at] for code in threads]
+    threads = thread_columns(chosen.core, chosen.rows[first])
+    columns |= {f"{column}_first": cells for column, cells in threads.items()}
     time = Groups(group, chosen.dur_ns, count)
     found = details(columns["name"], time, [{}] * count)
     columns["kernel_details__summarize_kernel_stats"] = [[entry] for entry in found]

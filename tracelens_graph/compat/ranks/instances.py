@@ -80,32 +80,27 @@ class Instances(PartsByCollective):
         found: dict[int, str] = {}
         for column in columns:
             codes = self.kernels.by_arguments(
-                text_codes([repr(one.cells[column]) for one in self._arguments]), np.int64
+                text_codes([repr(one.cells[column]) for one in self.kernels.arguments]), np.int64
             )
             odd = self.order[codes[self.order] != np.repeat(codes[self.lowest], self.count)]
             _, firsts = np.unique(self.meeting[odd], return_index=True)
             for at in odd[firsts].tolist():
                 number = int(self.meeting[at])
                 if number not in found:
-                    found[number] = self._told(column, int(self.lowest[number]), at)
+                    found[number] = self._mismatch(column, int(self.lowest[number]), at)
         return [found[number] for number in sorted(found)]
 
-    def _told(self, column: str, one: int, other: int) -> str:
+    def _mismatch(self, column: str, one: int, other: int) -> str:
         kernels = self.kernels
-        said = [
-            f"{self._arguments[kernels.said[at]].cells[column]!s:.64} on rank {kernels.ranks[kernels.place[at]]}"
-            for at in (one, other)
-        ]
-        return printable(f"collective {collective_id(kernels, one):.64}: {column} is {' and '.join(said)}")
-
-    @property
-    def _arguments(self) -> Sequence[Arguments]:
-        return self.kernels.arguments
+        cells = [kernels.arguments[kernels.argument_codes[at]].cells[column] for at in (one, other)]
+        ranks = [kernels.ranks[kernels.place[at]] for at in (one, other)]
+        listed = " and ".join(f"{cell!s:.64} on rank {rank}" for cell, rank in zip(cells, ranks, strict=True))
+        return printable(f"collective {collective_id(kernels, one):.64}: {column} is {listed}")
 
     @cached_property
-    def said(self) -> list[Arguments]:
+    def arguments(self) -> list[Arguments]:
         """For each collective the arguments of its lowest rank."""
-        return [self._arguments[at] for at in self.kernels.said[self.lowest].tolist()]
+        return [self.kernels.arguments[at] for at in self.kernels.argument_codes[self.lowest].tolist()]
 
     def spans(self, nodes: Nodes) -> list[str]:
         """For each collective whether the ranks of its group are on one node."""
@@ -121,7 +116,7 @@ class Instances(PartsByCollective):
     def lacking(self) -> int:
         """Number of them that have fewer members than their group has ranks."""
         size = self.kernels.by_arguments([len(self.kernels.ranks_of(one) or ()) or one.group_size or 0
-                                          for one in self._arguments], np.int64)  # fmt: skip
+                                          for one in self.kernels.arguments], np.int64)  # fmt: skip
         return int(np.count_nonzero(self.count < size[self.lowest]))
 
     # --- columns -------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Kernels of collectives on all ranks, with their arguments, as TraceLens's tables show them.
 
-What is one collective is matched by position, see `matched_by_position`. Groups are told apart by their ranks, too: one
+What is one collective is matched by position, see `matched_by_position`. Groups are separated by their ranks, too: one
 name may stand for a group per node.
 """
 
@@ -92,7 +92,7 @@ class RankKernels:
         place: position in `traces`.
         start_ns, dur_ns: start on the clock of the set, and duration.
         stream: stream on the device, -1 for none.
-        said: position in `arguments`.
+        argument_codes: position in `arguments`.
         arguments: the different arguments that kernels carry.
         borrowed: how many kernels are shown with the arguments of their op.
         is_simplified: whether no kernel names a group and each rank uses one stream: then all are of the group `ALL`.
@@ -109,8 +109,8 @@ class RankKernels:
             np.concatenate([getattr(part, name) for part in parts]) if parts else np.zeros(0, np.int64)
             for name in ("start_ns", "dur_ns", "stream", "sequence")
         )
-        raw = [one for part in parts for one in part.said]
-        self.said = text_codes(raw)
+        raw = [one for part in parts for one in part.arguments]
+        self.argument_codes = text_codes(raw)
         distinct = dict.fromkeys(raw)
         self.arguments = [_arguments(one) for one in distinct]
         self.borrowed = sum(part.borrowed for part in parts)
@@ -127,7 +127,7 @@ class RankKernels:
 
     def by_arguments(self, values: Sequence[Any] | np.ndarray, dtype: Any = float) -> np.ndarray:
         """Per kernel the value of its arguments, from one value per entry of `arguments`."""
-        return np.array(values, dtype)[self.said] if len(values) else np.zeros(0, dtype)
+        return np.array(values, dtype)[self.argument_codes] if len(values) else np.zeros(0, dtype)
 
     @cached_property
     def _groups(self) -> tuple[list[tuple[str | None, str]], list[list[int] | None], np.ndarray]:
@@ -193,7 +193,7 @@ class _Part:
     dur_ns: np.ndarray
     stream: np.ndarray
     sequence: np.ndarray
-    said: list[tuple[Any, ...]]
+    arguments: list[tuple[Any, ...]]
     borrowed: int
 
 
@@ -202,12 +202,12 @@ def _kernels_of(trace: TraceMember) -> _Part:
     rows, source = communication_kernels(trace.window)
     order = np.lexsort((c.uid[rows], c.start_ns[rows]))
     rows, source = rows[order], source[order]
-    said, sequence = [], []
+    arguments, sequence = [], []
     for row, at, uid in zip(rows.tolist(), source.tolist(), c.uid[source].tolist(), strict=True):
         args: Mapping[str, Any] = core.collective_args[uid] if at >= 0 else {}
         if args.get("kind") is None or not _is_listed(args.get("ranks")):
             args = _completed(core, row, args)
-        said.append(tuple(_hashable(args.get(field)) for field in FIELDS))
+        arguments.append(tuple(_hashable(args.get(field)) for field in FIELDS))
         number = args.get("sequence")
         sequence.append(number if type(number) is int and 0 <= number < 2**62 else -1)
     return _Part(
@@ -215,7 +215,7 @@ def _kernels_of(trace: TraceMember) -> _Part:
         c.dur_ns[rows],
         c.stream[rows],
         np.array(sequence, np.int64),
-        said,
+        arguments,
         int(np.count_nonzero((source >= 0) & (source != rows))),
     )
 
@@ -226,7 +226,7 @@ def _is_listed(ranks: Any) -> bool:
 
 
 def _completed(core: Core, row: int, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a kernel with what is told elsewhere: its kind by its launch or name, its ranks by the metadata."""
+    """Arguments of a kernel with what stands elsewhere: its kind by its launch or name, its ranks by the metadata."""
     at = collectives_of(core).of_row.get(row)
     node = None if at is None else collectives_of(core).nodes[at]
     kind = args.get("kind") or (node and node.kind)
@@ -249,14 +249,14 @@ def _arguments(raw: Sequence[Any]) -> Arguments:
 def _by_rank(traces: TraceSet, run: str | None) -> tuple[list[TraceMember], list[int]]:
     """The traces of a run by rank, and their ranks: their places, unless all of them tell a rank."""
     members = list(traces.of_run(run)) if len(traces) else []
-    told = [member.rank for member in members if member.rank is not None]
-    if len(told) < len(members):
+    ranks = [member.rank for member in members if member.rank is not None]
+    if len(ranks) < len(members):
         return members, list(range(len(members)))
-    if doubled := sorted(rank for rank, count in Counter(told).items() if count > 1):
+    if doubled := sorted(rank for rank, count in Counter(ranks).items() if count > 1):
         twice = [one.name for one in members if one.rank == doubled[0]]
         raise AnalysisError(f"rank {doubled[0]} is there more than once: {', '.join(twice)}")
-    order = sorted(range(len(members)), key=told.__getitem__)
-    return [members[at] for at in order], [told[at] for at in order]
+    order = sorted(range(len(members)), key=ranks.__getitem__)
+    return [members[at] for at in order], [ranks[at] for at in order]
 
 
 def _base_ns(core: Core) -> int:

@@ -18,7 +18,7 @@ EACH_RANK = "rank_i_"
 STATISTICS = ("mean", "median", "std", "min", "max", "sum")
 """Statistics that summaries can have."""
 
-_SAID: About = {
+_SHARED: About = {
     name: replace(COLL_ANALYSIS[name], role=role)
     for name, role in (
         ("Process Group Name", Role.key),
@@ -59,7 +59,7 @@ NCCL_LONG = TableSchema(
         "collective_id": _ID,
         "index_in_group": Column("its number in the process group, from 0 on"),
         "rank": Column.key("rank in the job", "rank", "number"),
-        **_SAID,
+        **_SHARED,
         **_SIZES,
         "stream": _STREAM,
         "ts": _TS,
@@ -75,7 +75,7 @@ NCCL_IMPLICIT_SYNC = TableSchema(
     "TraceLens: each collective with an implicit barrier, who waited and how fast it was.",
     {
         "collective_id": _ID,
-        **_SAID,
+        **_SHARED,
         "In msg nelems": _SIZES["In msg nelems"],
         "Out msg nelems": _SIZES["Out msg nelems"],
         "In msg size (MB)": _SIZES["In msg size (MB)"],
@@ -168,7 +168,7 @@ NCCL_ALL2ALLV = TableSchema(
     "TraceLens: each uneven all-to-all.",
     {
         "collective_id": _ID,
-        **_SAID,
+        **_SHARED,
         "stream": Column("stream on the device of the lowest rank", heading="stream"),
         "total data communicated (MB)": Column("sum over the ranks of what they put in", "MB", heading="MB"),
         "total nelems communicated": Column("the same in elements"),

@@ -24,7 +24,7 @@ from tracelens_graph.db.server import offline, process
 from tracelens_graph.db.server.java import Java
 from tracelens_graph.db.server.last_words import LOG, last_words, reason_in
 from tracelens_graph.db.server.settings import HOST, Memory, configuration, free_ports
-from tracelens_graph.errors import DatabaseError, ServerError
+from tracelens_graph.errors import DatabaseError, ServerError, UnusableError
 from tracelens_graph.output.files import replacing
 from tracelens_graph.stores.folders import data_folder
 
@@ -49,10 +49,6 @@ _NOT_STARTED = re.compile(
 the same."""
 
 _INTERVAL_S = 0.1
-
-
-class UnusableError(ServerError):
-    """A server starts, but not its database."""
 
 
 @dataclass(frozen=True)

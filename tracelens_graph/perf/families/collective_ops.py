@@ -11,17 +11,19 @@ from typing import Any
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost, Unit
 from tracelens_graph.perf.families.normalization import Norm, rms_norm
-from tracelens_graph.perf.families.vector import dense, precision, traffic, vector_cost
+from tracelens_graph.perf.families.shared import dense, traffic, vector_cost
 from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.scalar_types import known
 
 
-def collective(sent: Tensor, received: Tensor) -> Cost:
-    """A collective: what is sent is read, what is received is written.
+def collective(sent: Tensor, received: Tensor | None = None) -> Cost:
+    """A collective: what is sent is read; what is received is written, which is like it if not given.
 
     FLOPs = 0; bytes = sent + received.
     """
     params = {"op_shape": sent.shape, "dtype_in": sent.dtype, "stride_input": sent.strides}
-    return replace(vector_cost(0, (sent, received), sent, params), precision="")
+    params |= {"out_shape": received.shape} if received else {}
+    return replace(vector_cost(0, (sent, received or dense(sent)), sent, params), precision="")
 
 
 def all_reduce_rms_norm(sent: Tensor, weight: Tensor) -> Cost:
@@ -33,37 +35,8 @@ def all_reduce_rms_norm(sent: Tensor, weight: Tensor) -> Cost:
         CannotModel: channels do not divide the input.
     """
     cost = rms_norm(Norm(sent, weight.elements, weight), adds=True)
-    params = {**collective(sent, sent).params, "num_channels": weight.elements}
+    params = {**collective(sent).params, "num_channels": weight.elements}
     return replace(cost, params=params)
-
-
-@dataclass(frozen=True)
-class Collective:
-    """Reads positions of what is sent and received; the latter is like the former if it is None or absent."""
-
-    sent: int = 1
-    received: int | None = None
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        sent = arguments.tensor(self.sent)
-        if self.received is None:
-            return collective(sent, dense(sent))
-        received = arguments.tensor(self.received)
-        cost = collective(sent, received)
-        return replace(cost, params={**cost.params, "out_shape": received.shape})
-
-
-@dataclass(frozen=True)
-class ReducedAndNormalized:
-    """Reads positions of what is sent and of the weight of the norm."""
-
-    sent: int
-    weight: int
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        return all_reduce_rms_norm(arguments.tensor(self.sent), arguments.tensor(self.weight))
 
 
 @dataclass(frozen=True)
@@ -102,4 +75,4 @@ class HyperConnection:
             flops += 2 * tokens * projection.elements
         moved = traffic(arguments.tensor(index) for index in self.touched)
         unit: Unit = "vector" if self.projection is None else "matrix"
-        return Cost(flops, moved, unit, precision(streams), params)
+        return Cost(flops, moved, unit, known(streams.dtype).precision, params)

@@ -13,8 +13,9 @@ from types import MappingProxyType
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.families.matrix import bytes_of, known, matrix_precision, stored_bytes, total
+from tracelens_graph.perf.families.shared import bytes_of, matrix_precision, stored_bytes, total
 from tracelens_graph.perf.model import CallContext, looks_at_context
+from tracelens_graph.perf.scalar_types import known
 
 _NOTHING_KNOWN: Mapping[str, int | None] = MappingProxyType({})
 

@@ -1,4 +1,4 @@
-"""Elementwise operations: unary, binary with broadcasting, gated activations, padding, fills, joins.
+"""Elementwise operations: unary, binary with broadcasting, gated activations, padding, fills, joins, random numbers.
 
 Counted as in TraceLens: one FLOP per element of the result whatever the function, copies included; a plain number among
 operands is four bytes.
@@ -13,10 +13,10 @@ from typing import Any
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.dtypes import element_type
-from tracelens_graph.perf.families.vector import NUMBER, dense, kernel_element, present, traffic, vector_cost
+from tracelens_graph.perf.families.shared import NUMBER, dense, kernel_element, present, traffic, vector_cost
 from tracelens_graph.perf.host_copies import over_the_link
 from tracelens_graph.perf.model import CallContext, looks_at_context
+from tracelens_graph.perf.scalar_types import known
 
 Shape = tuple[int, ...]
 
@@ -99,25 +99,12 @@ def promoted(first: Tensor, second: Tensor) -> str:
 
     Floating point goes before integers; between equals one with dimensions goes before one without, then the larger.
     """
-    ranks = [(_is_floating(one.dtype), one.shape != (), one != NUMBER, _bits(one.dtype)) for one in (first, second)]
+    ranks = [
+        (known(one.dtype).is_floating, one.shape != (), one != NUMBER, known(one.dtype).bits) for one in (first, second)
+    ]
     high, low = (first, second) if ranks[0] >= ranks[1] else (second, first)
     halves = {high.dtype.lower(), low.dtype.lower()}
     return "float" if halves == {"c10::half", "c10::bfloat16"} and high.shape and low.shape else high.dtype
-
-
-def _is_floating(dtype: str) -> bool:
-    try:
-        kind = element_type(dtype)
-    except CannotModel:
-        return False
-    return kind.precision not in ("", "int8")
-
-
-def _bits(dtype: str) -> int:
-    try:
-        return element_type(dtype).bits
-    except CannotModel:
-        return 0
 
 
 def gated(result: Tensor, source: Tensor, *, flops: int) -> Cost:
@@ -189,7 +176,7 @@ class Binary:
         if first == NUMBER == second:
             raise CannotModel("neither operand is a tensor" if arguments.recorded else "shapes are not recorded")
         result = next(iter(present(*map(arguments.optional, range(2, len(arguments))))), None)
-        integers = self.divides and not (_is_floating(first.dtype) or _is_floating(second.dtype))
+        integers = self.divides and not (known(first.dtype).is_floating or known(second.dtype).is_floating)
         dtype = "float" if integers else self.dtype
         return binary(first, second, result, dtype=dtype, in_place=self.in_place)
 
@@ -197,17 +184,6 @@ class Binary:
     def _operand(arguments: Arguments, index: int) -> Tensor:
         found = arguments.optional(index)
         return NUMBER if found is None and arguments.type(index) == NUMBER.dtype else found or arguments.tensor(index)
-
-
-@dataclass(frozen=True)
-class Gated:
-    """Reads the arguments (result, source) of a gated activation."""
-
-    flops: int
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        return gated(arguments.tensor(0), arguments.tensor(1), flops=self.flops)
 
 
 def padding_call(arguments: Arguments, context: CallContext) -> Cost:
@@ -244,9 +220,8 @@ def _factors(text: str) -> list[float]:
     return factors if all(0 < factor < 1e6 for factor in factors) else []
 
 
-def fill_call(arguments: Arguments, context: CallContext) -> Cost:
-    """`(self, …)`: written, not read."""
-    target = arguments.tensor(0)
+def filled(target: Tensor) -> Cost:
+    """A fill: written, not read."""
     return vector_cost(0, [target], target, _unary_params(target, None))
 
 
@@ -257,7 +232,7 @@ def selection_call(arguments: Arguments, context: CallContext) -> Cost:
     if not values:
         raise CannotModel("no operand but masks")
     shape = broadcast(*(one.shape for one in operands))
-    widest = max(values, key=lambda one: (one.shape != (), _bits(one.dtype)))
+    widest = max(values, key=lambda one: (one.shape != (), known(one.dtype).bits))
     result = Tensor(shape, widest.dtype)
     return vector_cost(result.elements, [*operands, result], widest, _unary_params(result, None))
 
@@ -280,3 +255,26 @@ def range_call(arguments: Arguments, context: CallContext) -> Cost:
         raise CannotModel("the range is not recorded")
     result = Tensor((int(-(-(end - start) // step)),), result.dtype)
     return vector_cost(result.elements, [result], result, _unary_params(result, None))
+
+
+def sampled_by_noise(logits: Tensor, noise: Tensor) -> Cost:
+    """The token of the largest logit after division by exponential noise, for each row.
+
+    FLOPs = 2 · T · V: quotient and comparison; bytes = logits + noise + 4 · T.
+
+    Raises:
+        CannotModel: the logits have no dimension.
+    """
+    if not logits.shape:
+        raise CannotModel("the logits have no dimension of tokens")
+    rows = prod(logits.shape[:-1])
+    params = {"T": rows, "V": logits.shape[-1], "dtype_logits": logits.dtype, "dtype_noise": noise.dtype}
+    return vector_cost(2 * logits.elements, (logits, noise, Tensor((rows,), "int")), logits, params)
+
+
+def random_numbers(result: Tensor) -> Cost:
+    """A tensor filled with random numbers; the rounds of the generator are integer work and not counted.
+
+    FLOPs = E; bytes = result.
+    """
+    return vector_cost(result.elements, [result], result, {"op_shape": result.shape})

@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.dtypes import SCALAR_TYPES
-from tracelens_graph.perf.families.matrix import bytes_of, known, matrix_precision, stored_bytes, total, transposed
+from tracelens_graph.perf.families.shared import bytes_of, matrix_precision, stored_bytes, total, transposed
 from tracelens_graph.perf.model import CallContext, looks_at_context
+from tracelens_graph.perf.scalar_types import SCALAR_TYPES, known
 
 SCALE_BLOCK = 32
 """Numbers that share a scale of one byte in the OCP microscaling formats (MXFP4); NVFP4 has 16."""

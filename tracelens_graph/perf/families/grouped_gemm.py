@@ -9,9 +9,9 @@ from math import prod
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.dtypes import SCALAR_TYPES
-from tracelens_graph.perf.families.matrix import bytes_of, known, total
+from tracelens_graph.perf.families.shared import bytes_of, total
 from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.scalar_types import SCALAR_TYPES, known
 
 
 def grouped_gemm(

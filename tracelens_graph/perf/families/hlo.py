@@ -7,8 +7,8 @@ from typing import Any
 from tracelens_graph.hlo.facts import Facts
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.scalar_types import known
 
 _SHEETS = {
     "dot": "GEMM", "ragged-dot": "GEMM", "fusion(dot)": "GEMM", "custom-call(gemm)": "GEMM",
@@ -50,7 +50,7 @@ def instruction(args: Arguments, context: CallContext) -> Cost:
         flops + max(facts.transcendentals, 0),
         max(facts.bytes, 0),
         "matrix" if sheet in _MATRIX else "vector",
-        _precision(facts.type or _result_type(facts.result)),
+        known(facts.type or _result_type(facts.result)).precision,
         _params(facts),
         sheet=sheet,
     )
@@ -58,13 +58,6 @@ def instruction(args: Arguments, context: CallContext) -> Cost:
 
 def _result_type(shape: str) -> str:
     return shape.lstrip("(").partition("[")[0]
-
-
-def _precision(name: str) -> str:
-    try:
-        return element_type(name).precision
-    except CannotModel:
-        return ""
 
 
 def _params(facts: Facts) -> dict[str, Any]:

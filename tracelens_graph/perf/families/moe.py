@@ -1,4 +1,4 @@
-"""Mixture-of-experts layers of serving engines: fused, in two stages, and the dispatch of tokens.
+"""Mixture-of-experts layers of serving engines: fused, in two stages, the dispatch of tokens, and their routing.
 
 A trace records how many tokens choose how many of how many experts, not which. The work is the same for every choice;
 the weights that are read are not: the value is what uniform routing is expected to touch, and the range runs from all
@@ -13,8 +13,9 @@ from typing import Literal
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.families.matrix import bytes_of, known, total
+from tracelens_graph.perf.families.shared import bytes_of, given, total, vector_cost
 from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.scalar_types import known
 
 
 def experts_touched(experts: int, topk: int, tokens: int) -> float:
@@ -307,3 +308,59 @@ def moved_tokens_call(arguments: Arguments, _: CallContext) -> Cost:
     size = bytes_of(1, tokens.dtype)
     params = {"num_tokens": tokens.shape[0], "hidden_dim": tokens.shape[1], "bpe": size}
     return Cost(0, None if size is None else tokens.elements * size, "vector", "", params)
+
+
+def scored_experts(gating: Tensor, topk: int, *, flops: int = 6) -> Cost:
+    """Scores of all experts for each token, and the best of them.
+
+    FLOPs = flops · M · E; bytes = gating + an fp32 bias per expert + weights and numbers of the chosen, 4 bytes each.
+
+    Args:
+        gating: logits, (tokens, experts).
+        topk: experts per token.
+        flops: FLOPs per logit.
+
+    Raises:
+        CannotModel: the logits are no matrix.
+    """
+    if len(gating.shape) != 2:
+        raise CannotModel("the logits are no matrix")
+    tokens, experts = gating.shape
+    params = {"M": tokens, "n": 1, "C": experts, "E": experts, "topk": topk, "dtype_in": gating.dtype}
+    chosen = Tensor((2, tokens, topk), "float")
+    return vector_cost(flops * gating.elements, (gating, Tensor((experts,), "float"), chosen), gating, params)
+
+
+def operands_call(arguments: Arguments, context: CallContext) -> Cost:
+    """One FLOP per element of the largest operand; every operand once."""
+    operands = [operand for operand in given(arguments) if operand.shape]
+    if not operands:
+        raise CannotModel("no argument is a tensor" if arguments.recorded else "shapes are not recorded")
+    largest = max(operands, key=lambda operand: operand.elements)
+    params = {"operands": [(operand.shape, operand.dtype) for operand in operands]}
+    return vector_cost(largest.elements, operands, largest, params)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Reads weights of the chosen experts at 0, and logits at a position."""
+
+    gating: int
+    flops: int
+
+    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
+        """The cost of a call."""
+        weights = arguments.tensor(0)
+        if not weights.shape:
+            raise CannotModel("how many experts are chosen is not recorded")
+        return scored_experts(arguments.tensor(self.gating), weights.shape[-1], flops=self.flops)
+
+
+def with_shared_experts(numbers: Tensor, weights: Tensor) -> Cost:
+    """Numbers and weights of chosen experts: both are read, and written with the shared experts behind."""
+    params = {
+        "shape_in1": numbers.shape,
+        "shape_in2": weights.shape,
+        "dtype_in1_in2_out": (numbers.dtype, weights.dtype, weights.dtype),
+    }
+    return vector_cost(numbers.elements, (numbers, weights) * 2, weights, params)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.families.vector import dense, present, vector_cost
+from tracelens_graph.perf.families.shared import dense, present, vector_cost
 from tracelens_graph.perf.model import CallContext
 
 
@@ -323,13 +323,3 @@ def _params_of_two(query: Norm, key: Norm) -> dict[str, Any]:
         "dtype_q": query.source.dtype,
         "dtype_k": key.source.dtype,
     }
-
-
-def modulated_call(arguments: Arguments, context: CallContext) -> Cost:
-    """`(source, scale, shift, eps)`."""
-    return modulated_layer_norm(*(arguments.tensor(index) for index in range(3)))
-
-
-def modulated_backward_call(arguments: Arguments, context: CallContext) -> Cost:
-    """`(gradient, normalized, mean, inverse deviation, gradient of the modulation)`."""
-    return modulated_layer_norm(arguments.tensor(0), arguments.tensor(4), arguments.tensor(4), backward=True)

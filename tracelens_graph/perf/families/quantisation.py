@@ -6,11 +6,9 @@ FLOPs per element as in TraceLens: 2.59375 by hardware counters for aiter's kern
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.families.vector import dense, vector_cost
+from tracelens_graph.perf.families.shared import dense, vector_cost
 from tracelens_graph.perf.model import CallContext
 
 _FP8 = "c10::Float8_e4m3fn"
@@ -86,51 +84,20 @@ def _params(source: Tensor, dtype: str) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True)
-class Scaled:
-    """Reads result, source and scales, all of them arguments; FLOPs in 32nds per element."""
-
-    flops: int
-    result: int = 0
-    source: int = 1
-    scales: int = 2
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        result, source, scales = (arguments.tensor(index) for index in (self.result, self.source, self.scales))
-        params = {
-            "shape_in1": source.shape,
-            "shape_in2": scales.shape,
-            "shape_out": result.shape,
-            "dtype_in1_in2_out": (source.dtype, scales.dtype, result.dtype),
-            "stride_input1": source.strides,
-            "stride_input2": scales.strides,
-            "stride_output": result.strides,
-        }
-        return vector_cost(source.elements * self.flops // 32, (source, scales, result), source, params)
+def scaled(result: Tensor, source: Tensor, scales: Tensor, *, flops: int) -> Cost:
+    """Quantisation into a tensor and scales that are given; `flops` in 32nds per element."""
+    params = {
+        "shape_in1": source.shape,
+        "shape_in2": scales.shape,
+        "shape_out": result.shape,
+        "dtype_in1_in2_out": (source.dtype, scales.dtype, result.dtype),
+        "stride_input1": source.strides,
+        "stride_input2": scales.strides,
+        "stride_output": result.strides,
+    }
+    return vector_cost(source.elements * flops // 32, (source, scales, result), source, params)
 
 
 def fp8_by_group_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(source, group size)`; vLLM's default is 128."""
     return quantised_fp8(arguments.tensor(0), group=arguments.integer(1) or 128)
-
-
-@dataclass(frozen=True)
-class Mxfp4:
-    """Reads the source at a position."""
-
-    source: int = 0
-
-    def __call__(self, arguments: Arguments, context: CallContext) -> Cost:
-        """The cost of a call."""
-        return quantised_mxfp4(arguments.tensor(self.source))
-
-
-def fp8_by_tensor_call(arguments: Arguments, context: CallContext) -> Cost:
-    """`(source, …)`."""
-    return quantised_by_tensor(arguments.tensor(0))
-
-
-def mxfp4_both_ways_call(arguments: Arguments, context: CallContext) -> Cost:
-    """`(source, …)`."""
-    return quantised_mxfp4_both_ways(arguments.tensor(0))

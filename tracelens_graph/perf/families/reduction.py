@@ -7,16 +7,10 @@ from math import prod
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.families.elementwise import binary
-from tracelens_graph.perf.families.vector import dense, vector_cost
+from tracelens_graph.perf.families.shared import dense, vector_cost
 from tracelens_graph.perf.model import CallContext
-
-_TYPE_NUMBERS = {
-    0: "unsigned char", 1: "signed char", 2: "short", 3: "int", 4: "long", 5: "c10::Half", 6: "float", 7: "double",
-    11: "bool", 15: "c10::BFloat16",
-}  # fmt: skip
-"""Types as PyTorch numbers them where a `dtype` argument is recorded."""
+from tracelens_graph.perf.scalar_types import SCALAR_TYPES, known
 
 
 def reduction(
@@ -119,11 +113,11 @@ class Reduction:
         return self.dtype is not None and len(arguments) <= self.dims + 1
 
     def _result_type(self, arguments: Arguments, source: Tensor) -> str:
-        result = self.result or ("long" if self.widens and _is_integer(source.dtype) else source.dtype)
+        result = self.result or (_widened(source.dtype) if self.widens else source.dtype)
         if self.dtype is None:
             return result
         number = arguments.integer(self.dims if self._without_dims(arguments) else self.dtype)
-        return result if number is None else _TYPE_NUMBERS.get(number, result)
+        return result if number is None else SCALAR_TYPES.get(number, result)
 
 
 def _check_no_pair(arguments: Arguments) -> None:
@@ -131,11 +125,10 @@ def _check_no_pair(arguments: Arguments) -> None:
         raise CannotModel("no formula for the backward pass of an elementwise maximum")
 
 
-def _is_integer(dtype: str) -> bool:
-    try:
-        return element_type(dtype).precision in ("", "int8")
-    except CannotModel:
-        return False
+def _widened(dtype: str) -> str:
+    """Type of a sum: whole numbers are summed as 64 bits."""
+    kind = known(dtype)
+    return "long" if kind.bits and not kind.is_floating else dtype
 
 
 def _dims(arguments: Arguments, index: int, single: bool) -> tuple[int, ...] | None:
@@ -170,8 +163,8 @@ class Scan:
             _check_no_pair(arguments)
         source = arguments.tensor(0)
         number = arguments.integer(2)
-        widened = "long" if _is_integer(source.dtype) else source.dtype
-        dtype = widened if number is None else _TYPE_NUMBERS.get(number, widened)
+        widened = _widened(source.dtype)
+        dtype = widened if number is None else SCALAR_TYPES.get(number, widened)
         return reduction(source, None, dtype=dtype, scan=True)
 
 
@@ -183,7 +176,7 @@ def softmax_call(arguments: Arguments, context: CallContext) -> Cost:
 def softmax_backward_call(arguments: Arguments, context: CallContext) -> Cost:
     """`(gradient, output, dim, type)`: product, sum, difference, product: 4E."""
     gradient, output = arguments.tensor(0), arguments.tensor(1)
-    written = dense(output, _TYPE_NUMBERS.get(arguments.integer(3) or -1, output.dtype))
+    written = dense(output, SCALAR_TYPES.get(arguments.integer(3) or -1, output.dtype))
     return vector_cost(4 * output.elements, (gradient, output, written), gradient, {"op_shape": output.shape})
 
 
@@ -258,8 +251,7 @@ def _of_rank(values: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return values if len(values) == rank else values * rank
 
 
-def max_pool_backward_call(arguments: Arguments, context: CallContext) -> Cost:
-    """`(gradient, source, kernel, stride, padding, dilation, ceil_mode, indices)`: one addition per gradient."""
-    gradient, source, indices = arguments.tensor(0), arguments.tensor(1), arguments.tensor(7)
+def max_pool_backward(gradient: Tensor, source: Tensor, indices: Tensor) -> Cost:
+    """Gradient of the largest of windows: one addition per gradient."""
     params = {"input_shape": source.shape, "output_shape": gradient.shape}
     return vector_cost(gradient.elements, (gradient, indices, dense(source, gradient.dtype)), gradient, params)

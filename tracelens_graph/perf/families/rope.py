@@ -11,8 +11,8 @@ from math import prod
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.scalar_types import element_type
 
 
 def rope(rotated: int, *, copied: int = 0, dtype: str = "bf16") -> Cost:

@@ -13,8 +13,9 @@ from math import prod
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.families.vector import given, precision, traffic
+from tracelens_graph.perf.families.shared import given, traffic
 from tracelens_graph.perf.model import CallContext, OpModel
+from tracelens_graph.perf.scalar_types import known
 
 FLOPS: Mapping[str, int] = {
     name: flops
@@ -80,14 +81,14 @@ def compiled(
     if not tensors:
         raise CannotModel("no argument is a tensor")
     moved = [Tensor((min(tensor.stored, work),), tensor.dtype) for tensor in tensors]
-    of = max(moved, key=lambda tensor: (bool(precision(tensor)), tensor.elements))
+    of = max(moved, key=lambda tensor: (bool(known(tensor.dtype).precision), tensor.elements))
     flops = work * sum(FLOPS.get(operation, 0) for operation in operations)
     once = traffic(moved)
     if not (pointwise and flops) or once is None:
-        return Cost(flops, once, "vector", precision(of))
+        return Cost(flops, once, "vector", known(of.dtype).precision)
     again = traffic([max(moved, key=lambda tensor: tensor.elements)]) or 0
     in_place = not _has_result(operations, tensors, work, numbers)
-    return Cost(flops, once + again * in_place, "vector", precision(of), bytes_range=(once, once + again))
+    return Cost(flops, once + again * in_place, "vector", known(of.dtype).precision, bytes_range=(once, once + again))
 
 
 def _has_result(operations: tuple[str, ...], tensors: list[Tensor], work: int, numbers: int) -> bool:

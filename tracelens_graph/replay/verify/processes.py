@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.errors import NoTorchError
 
 RUNNER = Path(__file__).with_name("runner.py")
 START_S = 300.0
@@ -24,10 +24,6 @@ START_S = 300.0
 
 _LONGEST = 300
 """Characters of an error that are kept."""
-
-
-class NoTorchError(TraceLensGraphError):
-    """The interpreter has no PyTorch."""
 
 
 class Order(msgspec.Struct, frozen=True):

@@ -17,18 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.errors import TraceError, TraceLensGraphError
+from tracelens_graph.errors import ForeignProgramError, NotAPlanError, NoTorchError, TraceError
 from tracelens_graph.extensions.replayer import Replayer
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import temporary_folder
 from tracelens_graph.replay.calls import around_at, recorded_at
 from tracelens_graph.replay.folder import Program, read_folder
-from tracelens_graph.replay.plan_json import NotAPlanError
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan
 from tracelens_graph.replay.schemas import why_not
 from tracelens_graph.replay.tables import OUTCOMES, REPLAY_VERIFY
-from tracelens_graph.replay.verify.processes import NoTorchError, Order, Ran, run_scripts
+from tracelens_graph.replay.verify.processes import Order, Ran, run_scripts
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Rows
@@ -69,10 +68,6 @@ _NOT_RUN = {
     "batch": Outcome("not run", why="write single scripts to verify these operations"),
 }
 """Kinds of programs that are not run, and why."""
-
-
-class ForeignProgramError(TraceLensGraphError):
-    """A program is not as it was written, or does what none may."""
 
 
 @dataclass

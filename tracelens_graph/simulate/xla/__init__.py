@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .options import CommandBuffers, Options
-from .profile import profile
-from .run import Runner
-from .training import Training
-from .truth import truth_of
+from tracelens_graph.simulate.xla.profile import profile
+from tracelens_graph.simulate.xla.program import CommandBuffers, Options
+from tracelens_graph.simulate.xla.run import Runner, truth_of
+from tracelens_graph.simulate.xla.training import Training
 
 __all__ = ["CommandBuffers", "Options", "Run", "simulate", "write"]
 

@@ -7,7 +7,7 @@ import dataclasses
 import sys
 from typing import Any, get_args
 
-from . import CommandBuffers, Options, simulate, write
+from tracelens_graph.simulate.xla import CommandBuffers, Options, simulate, write
 
 
 def _parser() -> argparse.ArgumentParser:

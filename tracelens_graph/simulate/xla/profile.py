@@ -1,15 +1,14 @@
-"""The profile: planes of devices, of the host, of programs; names of events and statistics stand behind the lines."""
+"""A simulated run as XProf writes it: a protocol buffer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from .. import kernels
-from .options import Options
-from .program import Builder
-from .proto import block, double, number
-from .run import PROGRAM, Runner, Span
-from .training import NAME
+from tracelens_graph.simulate import kernels
+from tracelens_graph.simulate.xla.program import Builder, Options
+from tracelens_graph.simulate.xla.proto import block, double, number
+from tracelens_graph.simulate.xla.run import PROGRAM, Runner, Span
+from tracelens_graph.simulate.xla.training import NAME
 
 START_NS = 1_751_410_836_000_000_000
 """When the profile began, ns since 1970."""
@@ -32,10 +31,10 @@ class Plane:
 
     def add_program(self, id: int, name: str, proto: bytes) -> None:
         """A program, which stands among the names of events."""
-        told = (
+        written = (
             number(1, id) + block(2, name) + block(5, number(1, self._code(self._names, "Hlo Proto")) + block(6, proto))
         )
-        self._metadata.append(block(4, number(1, id) + block(2, told)))
+        self._metadata.append(block(4, number(1, id) + block(2, written)))
 
     def add_line(self, id: int, name: str, spans: Iterable[Span], uid: int) -> int:
         """A line; its events get uids from `uid` on. Gives the next one."""

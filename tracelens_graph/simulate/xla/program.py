@@ -1,4 +1,4 @@
-"""Programs of XLA: instructions with shapes, and the `HloProto` that profiles hold of them."""
+"""A program of XLA in the making, and the settings of a simulated one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,44 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from .proto import block, number, packed
+from tracelens_graph.simulate.xla.proto import block, number, packed
+
+CommandBuffers = Literal["none", "instructions", "launch", "unnamed", "whole"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Settings of one profile. Raises ValueError for a value that makes no sense."""
+
+    devices: int = 1
+    steps: int = 2
+    layers: int = 2
+    seed: int = 0
+
+    batch: int = 8
+    tokens: int = 512
+    width: int = 1024
+    heads: int = 16
+    vocabulary: int = 16384
+
+    command_buffers: CommandBuffers = "none"
+    """Whether passes of layers run as command buffers (CUDA graphs), and what the kernels of these name: their own
+    instructions, what the launch names, or nothing; or whether one event stands for all of them."""
+    python_stacks: bool = True
+    """Write frames of Python."""
+
+    def __post_init__(self) -> None:
+        for name in ("devices", "steps", "layers", "batch", "tokens", "width", "heads", "vocabulary"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        if self.command_buffers not in get_args(CommandBuffers):
+            known = get_args(CommandBuffers)
+            raise ValueError(f"command_buffers is {', '.join(known[:-1])} or {known[-1]}, not {self.command_buffers!r}")
+
 
 TYPES = {"pred": (1, 1), "s32": (4, 4), "u8": (6, 1), "f32": (11, 4), "bf16": (16, 2)}
 """Name of an element type -> its number, and bytes of an element."""
@@ -99,16 +134,16 @@ class Builder:
 
     def add(
         self, base: str, opcode: str, shapes: Sequence[Shape] | Shape, operands: Sequence[Instruction] = (),
-        *, region: Region | None = None, **told: Any,
+        *, region: Region | None = None, **more: Any,
     ) -> Instruction:  # fmt: skip
-        """Add an instruction named `base` and a number; `told` are further fields of `Instruction`."""
+        """Add an instruction named `base` and a number; `more` are further fields of `Instruction`."""
         region = region or self._region
         here = tuple(self._here(operand, region) for operand in operands)  # which may add parameters
         self._counts[base] += 1
         self._ids += 1
         shapes = (shapes,) if isinstance(shapes, Shape) else tuple(shapes)
         made = Instruction(self._ids, f"{base}.{self._counts[base]}", opcode, shapes, region, here)
-        for key, value in told.items():
+        for key, value in more.items():
             setattr(made, key, value)
         region.instructions.append(made)
         return made
@@ -135,8 +170,8 @@ class Builder:
         self._region = self.entry
         results = [one for one in body.instructions if one.opcode != "parameter"]
         self.add("tuple", "tuple", [one.shape for one in results], results, region=body)
-        told: dict[str, Any] = {"called": (body,), "scopes": scopes, "part": part}
-        call = self.add("call", "call", [one.shape for one in results], list(body.taken), **told)
+        shared: dict[str, Any] = {"called": (body,), "scopes": scopes, "part": part}
+        call = self.add("call", "call", [one.shape for one in results], list(body.taken), **shared)
         for place, one in enumerate(results):
             element = self.add("get-tuple-element", "get-tuple-element", one.shape, [call], more=number(13, place))
             self.entry.taken[one] = element

@@ -1,14 +1,15 @@
-"""What happens when the program runs: Python's thread, a thread that launches for each device, and streams."""
+"""A program, run on simulated devices, and the truth about that: from what was done, not from what was written."""
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from .options import Options
-from .program import Builder, Instruction, Work
-from .training import FUNCTION, NAME
+from tracelens_graph.simulate.xla.program import Builder, Instruction, Options, Work
+from tracelens_graph.simulate.xla.training import FUNCTION, NAME
 
 PROGRAM = 7
 """Number by which events name the program."""
@@ -143,8 +144,8 @@ class Runner:
         call.stats = {"device_id": device.ordinal, "correlation_id": self._correlation}
         self.host.append(call)
         details = f"kind_src:pinned kind_dst:device size:{size} dest:{device.ordinal} async:1"
-        told: dict[str, Value] = {"correlation_id": self._correlation, "memcpy_details": f"&{details}"}
-        copied = self._queue(device, COPIES, "MemcpyH2D", 2_000 + size // 25, call, step, told)
+        stats: dict[str, Value] = {"correlation_id": self._correlation, "memcpy_details": f"&{details}"}
+        copied = self._queue(device, COPIES, "MemcpyH2D", 2_000 + size // 25, call, step, stats)
         copied.kind, copied.bytes = "Memcpy", size
         device.free[COMPUTE] = max(device.free[COMPUTE], copied.end)
         return call.end + 500
@@ -198,10 +199,10 @@ class Runner:
         name = "" if mode == "unnamed" else call_of.name
         call = self._call(device, f"cuGraphLaunch (CudaGraph:{graph})", name, cuda_graph_id=graph)
         if mode == "whole":
-            told = call.stats | {"cuda_graph_exec_id": graph}
+            stats = call.stats | {"cuda_graph_exec_id": graph}
             duration = sum(work.duration + GAP_NS // 4 for _, work in works)
             exec_name = f"CudaGraphExec:{graph}"
-            last = self._queue(device, COMPUTE, exec_name, duration, call, step, told)
+            last = self._queue(device, COMPUTE, exec_name, duration, call, step, stats)
             last.owner, last.rule = call_of, "nearest_op"
             return last
         for node, (one, work) in enumerate(works, 1):
@@ -216,9 +217,9 @@ class Runner:
         self._correlation += self._rng.randint(1, 4)
         start = device.now
         device.now += self._rng.randint(2_400, 3_800)
-        told: dict[str, Value] = {"device_id": device.ordinal, "correlation_id": self._correlation, **stats}
+        recorded: dict[str, Value] = {"device_id": device.ordinal, "correlation_id": self._correlation, **stats}
         line = f"Host Threads/{device.tid}", device.tid
-        self.host.append(Span(line, name, start, device.now, told | _annotation(named)))
+        self.host.append(Span(line, name, start, device.now, recorded | _annotation(named)))
         return self.host[-1]
 
     # -- streams --------------------------------------------------------------------------------------------
@@ -226,26 +227,26 @@ class Runner:
     def _work(
         self, device: Device, stream: int, one: Instruction, work: Work, call: Span, step: int, named: str
     ) -> GpuSpan:
-        told: dict[str, Value] = {"correlation_id": self._correlation, "context_id": "$$1"}
+        stats: dict[str, Value] = {"correlation_id": self._correlation, "context_id": "$$1"}
         if work.filled:
-            told["memset_details"] = f"&kind:device num_bytes:{work.filled} async:1"
+            stats["memset_details"] = f"&kind:device num_bytes:{work.filled} async:1"
         else:
-            told["kernel_details"] = "&regs:32 static_shared:0 dynamic_shared:0 grid:256,1,1 block:128,1,1 occ_pct:100"
-        done = self._queue(device, stream, work.name, work.duration, call, step, told | _annotation(named))
+            stats["kernel_details"] = "&regs:32 static_shared:0 dynamic_shared:0 grid:256,1,1 block:128,1,1 occ_pct:100"
+        done = self._queue(device, stream, work.name, work.duration, call, step, stats | _annotation(named))
         done.instruction = one
         if work.filled:
             done.kind, done.bytes = "Memset", work.filled
         return done
 
     def _queue(
-        self, device: Device, stream: int, name: str, duration: int, call: Span, step: int, told: dict[str, Value]
+        self, device: Device, stream: int, name: str, duration: int, call: Span, step: int, stats: dict[str, Value]
     ) -> GpuSpan:
         ready = call.start + self._rng.randint(4_000, 6_000)
         start = max(ready, device.free[stream] + GAP_NS)
         device.free[stream] = start + duration
         line = f"Stream #{stream}", stream
         self.gpu.append(
-            GpuSpan(line, name, start, start + duration, told, device=device.ordinal, launch=call, step=step)
+            GpuSpan(line, name, start, start + duration, stats, device=device.ordinal, launch=call, step=step)
         )
         return self.gpu[-1]
 
@@ -255,3 +256,70 @@ def _annotation(named: str) -> dict[str, Value]:
     if not named:
         return {}
     return {"tf_op": "&XlaModule:", "hlo_op": f"&{named}", "hlo_module": f"&{NAME}", "program_id": PROGRAM}
+
+
+FORMAT = 1
+
+
+def truth_of(options: Options, program: Builder, run: Runner) -> dict[str, Any]:
+    """Truth as JSON. Events are named by uid, their position among all events of the file; times are in ns.
+
+    gpu_events      columns, one entry per event, ordered by uid
+    instructions    name -> opcode, where it comes from, shapes of operands and of the result, flops of products
+    charged_ns      instruction -> GPU time that can be charged to it
+    scopes_ns       scopes, joined by `/` -> GPU time of their forward pass, scopes inside included
+    steps           number, start and end
+    """
+    gpus = sorted(run.gpu, key=lambda gpu: gpu.uid)
+    charged: Counter[str] = Counter()
+    scopes: Counter[str] = Counter()
+    for gpu in gpus:
+        duration = gpu.end - gpu.start
+        if gpu.owner is not None:
+            charged[gpu.owner.name] += duration
+        if gpu.instruction is not None and gpu.instruction.part == "forward":
+            for depth in range(len(gpu.instruction.scopes)):
+                scopes["/".join(gpu.instruction.scopes[: depth + 1])] += duration
+    rows = [_row(gpu) for gpu in gpus]
+    return {
+        "format": FORMAT,
+        "options": asdict(options),
+        "program": NAME,
+        "function": FUNCTION,
+        "steps": [list(step) for step in run.steps],
+        "gpu_events": {key: [row[key] for row in rows] for key in rows[0]},
+        "instructions": {one.name: _instruction(one) for region in program.regions for one in region.instructions},
+        "charged_ns": dict(charged),
+        "scopes_ns": dict(scopes),
+    }
+
+
+def _row(gpu: GpuSpan) -> dict[str, Any]:
+    one = gpu.instruction
+    return {
+        "uid": gpu.uid,
+        "name": gpu.name,
+        "kind": gpu.kind,
+        "device": gpu.device,
+        "stream": gpu.line[1],
+        "start_ns": gpu.start,
+        "duration_ns": gpu.end - gpu.start,
+        "bytes": gpu.bytes,
+        "launch": None if gpu.launch is None else gpu.launch.uid,
+        "instruction": None if one is None else one.name,
+        "owner": None if gpu.owner is None else gpu.owner.name,
+        "owner_rule": gpu.rule,
+        "step": gpu.step,
+    }
+
+
+def _instruction(one: Instruction) -> dict[str, Any]:
+    return {
+        "opcode": one.opcode,
+        "op_name": one.op_name,
+        "scopes": list(one.scopes),
+        "pass": one.part,
+        "operands": [str(shape) for operand in one.operands for shape in operand.shapes],
+        "result": [str(shape) for shape in one.shapes],
+        "flops": one.flops,
+    }

@@ -7,10 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .. import kernels
-from .options import Options
-from .program import Builder, Instruction, Pass, Shape, Work
-from .proto import block, number, packed
+from tracelens_graph.simulate import kernels
+from tracelens_graph.simulate.xla.program import Builder, Instruction, Options, Pass, Shape, Work
+from tracelens_graph.simulate.xla.proto import block, number, packed
 
 FILE = "/opt/train.py"
 NAME = "jit_train_step"
@@ -109,7 +108,7 @@ class Training:
         shapes = [one.shape for _, one in mine]
         size = sum(shape.bytes for shape in shapes)
         self._channels += 1
-        told: dict[str, Any] = {
+        shared: dict[str, Any] = {
             "op_name": _op_name((layer,), "backward", "psum"),
             "line": 55,
             "scopes": (layer,),
@@ -118,10 +117,10 @@ class Training:
         groups = block(49, packed(1, range(self._options.devices)))
         kernel = Work("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 9_000 + size // 180)
         start = self.builder.add(
-            "all-reduce-start", "all-reduce-start", shapes, [one for _, one in mine], **told,
+            "all-reduce-start", "all-reduce-start", shapes, [one for _, one in mine], **shared,
             more=groups + number(26, self._channels), works=(kernel,), is_collective=True,
         )  # fmt: skip
-        done = self.builder.add("all-reduce-done", "all-reduce-done", shapes, [start], **told)
+        done = self.builder.add("all-reduce-done", "all-reduce-done", shapes, [start], **shared)
         for place, (at, one) in enumerate(mine):
             element = self.builder.add(
                 "get-tuple-element", "get-tuple-element", one.shape, [done], more=number(13, place)
@@ -225,7 +224,7 @@ _BACKWARD_PRODUCTS = (
     ("bmm1_grad_gemm1", "1", "2", "1"), ("bmm1_grad_gemm2", "1", "3", "1"), ("bmm2_grad_gemm1", "1", "2", "1"),
     ("bmm2_grad_gemm2", "2", "3", "3"),
 )  # fmt: skip
-"""Products of attention, as cuDNN is told them: where heads stand on the left, and what both sides sum over."""
+"""Products of attention, as cuDNN has them: where heads stand on the left, and what both sides sum over."""
 
 
 def _op_name(scopes: tuple[str, ...], part: Pass, primitive: str) -> str:

@@ -1,11 +1,12 @@
-"""Who a rank talks to: the process groups of a job, and the hosts that its ranks run on."""
+"""Where a rank stands: its process groups, the host that it runs on, and the clock of that."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Any
 
-from .options import Options
+from tracelens_graph.simulate.options import Options
 
 COMMS_ID = 0xC0FF_EE00_0000_0001
 """Of the default group. Above 2**63, as NCCL's communicator ids often are."""
@@ -84,7 +85,7 @@ class Place:
 
     @property
     def host_name(self) -> str | None:
-        """Name of the host, None where hosts are not told."""
+        """Name of the host, None where hosts are not given."""
         return None if self.node is None else f"node{self.node:03d}"
 
 
@@ -104,8 +105,8 @@ def places(options: Options) -> list[Place]:
             return world if len(world.ranks) == len(ranks) else Group("", f"mesh_{purpose}", tuple(ranks))
         key = (purpose, tuple(ranks))
         if key not in names:
-            told = [purpose for purpose, _ in names]
-            number = list(dict.fromkeys([*told, purpose])).index(purpose) if o.repeat_group_names else len(told)
+            purposes = [purpose for purpose, _ in names]
+            number = list(dict.fromkeys([*purposes, purpose])).index(purpose) if o.repeat_group_names else len(purposes)
             names[key] = Group(str(number + 1), f"mesh_{purpose}", tuple(ranks))
         return names[key]
 
@@ -131,3 +132,30 @@ def places(options: Options) -> list[Place]:
             )
         )
     return found
+
+
+START_NS = 1_428_625_700_000_000
+"""When the recording starts, after the base time of the trace."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """`offset_ns` ahead at `START_NS`, and `drift_ppm` nanoseconds more with each true millisecond after."""
+
+    offset_ns: int
+    drift_ppm: float
+
+    def recorded(self, time: int) -> int:
+        """What the clock shows at a true time; both in nanoseconds after the base."""
+        drifted = round((time - START_NS) * self.drift_ppm / 1e6) if self.drift_ppm else 0
+        return time + self.offset_ns + drifted
+
+
+def clock_of(options: Options, place: Place) -> Clock:
+    """The clock of a rank, or of its host where hosts are given."""
+    number = place.rank if place.node is None else place.node
+    return Clock(round(1000 * _value(options.clock_offset_us, number)), float(_value(options.clock_drift_ppm, number)))
+
+
+def _value(setting: Any, clock: int) -> float:
+    return setting[clock] if isinstance(setting, tuple) else clock * setting

@@ -1,4 +1,4 @@
-"""Matrix products: dense, batched, scaled, quantised, grouped."""
+"""Matrix products and convolutions: dense, batched, scaled, quantised, grouped."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ _BATCHED_A8W8 = "batched_gemm_a8w8_a_per_token_group_prequant_w_per_batched_tens
 
 _grouped = partial(ops, category="GroupedGEMM_fwd", sheet="GroupedGEMM_fwd", in_tracelens=True)
 
+_forward = partial(ops, category="CONV_fwd", sheet="CONV_fwd", in_tracelens=True)
+_backward = partial(ops, category="CONV_bwd", sheet="CONV_bwd", in_tracelens=True)
+
 OPS: Rows = [
     # --- PyTorch, TransformerEngine, bitsandbytes, TensorRT-LLM --------------------------------------------------
     *_gemm("aten::mm", "aten::bmm", out=2, out_type=2),
@@ -29,14 +32,8 @@ OPS: Rows = [
     *ops("aten::_addmm_activation", model=model("gemm.Product", a=1, b=2, bias=0, beta=3, out=6), sheet="GEMM"),
     *ops("aten::_int_mm", model=model("gemm.Product", out=2, result="int"), sheet="GEMM"),
     *_gemm(
-        "_Linear_yfwd_mm",
-        "_LinearBackward_xgrad_mm",
-        "_LinearBackward_wgrad_mm",
-        "_LayerNormLinear_yfwd_mm",
-        "_LayerNormLinearBackward_xgrad_mm",
-        "_LayerNormLinearBackward_wgrad_mm",
-        result=_BF16,
-        raw="fp8",
+        "_Linear_yfwd_mm", "_LinearBackward_xgrad_mm", "_LinearBackward_wgrad_mm", "_LayerNormLinear_yfwd_mm",
+        "_LayerNormLinearBackward_xgrad_mm", "_LayerNormLinearBackward_wgrad_mm", result=_BF16, raw="fp8",
     ),
     *_gemm("tex_ts::te_gemm_ts", reader="gemm.te_gemm_call"),
     *_gemm("bitsandbytes::int8_linear_matmul", weight=True, out=2, result="int"),
@@ -48,17 +45,11 @@ OPS: Rows = [
     *_gemm("aiter::gemm_a16w16_atomic_", "sglang_profiler::gemm_kernels_flydsl_hgemm", **_A16W16),
     *_gemm("aiter::_gemm_a16w16_asm", **_A16W16 | {"out": 2}),
     *_gemm(
-        "aiter::gemm_a8w8_blockscale_ck",
-        "aiter::gemm_a8w8_blockscale_cktile",
-        "aiter::gemm_a8w8_blockscale_bpreshuffle_ck",
-        "aiter::gemm_a8w8_blockscale_bpreshuffle_cktile",
-        "aiter::flatmm_a8w8_blockscale_asm",
-        "aiter::gfx950_a8w8_blockscale_asm",
-        "aiter::gemm_a8w8_bpreshuffle_ck",
-        "vllm::_rocm_aiter_preshuffled_per_token_w8a8_gemm",
-        "sglang_profiler::fp8_utils_gemm_a8w8_blockscale",
-        "sglang_profiler::gemm_a8w8_blockscale_gemm_a8w8_blockscale",
-        **_A8W8,
+        "aiter::gemm_a8w8_blockscale_ck", "aiter::gemm_a8w8_blockscale_cktile",
+        "aiter::gemm_a8w8_blockscale_bpreshuffle_ck", "aiter::gemm_a8w8_blockscale_bpreshuffle_cktile",
+        "aiter::flatmm_a8w8_blockscale_asm", "aiter::gfx950_a8w8_blockscale_asm", "aiter::gemm_a8w8_bpreshuffle_ck",
+        "vllm::_rocm_aiter_preshuffled_per_token_w8a8_gemm", "sglang_profiler::fp8_utils_gemm_a8w8_blockscale",
+        "sglang_profiler::gemm_a8w8_blockscale_gemm_a8w8_blockscale", **_A8W8,
     ),
     *_gemm("aiter::gemm_a8w8_ck", bias=5, **_A8W8),
     *_gemm("aiter::gemm_a8w8_bpreshuffle", **_A8W8 | {"out": None, "bias": 4, "out_type": 5}),
@@ -71,35 +62,36 @@ OPS: Rows = [
     *_gemm("aiter::batched_gemm_a16wfp4_", weight=True, result=_BF16, compute="fp4", third="out"),
     # --- Primus-Turbo --------------------------------------------------------------------------------------------
     *_gemm(
-        "primus_turbo::hipblaslt_gemm_fp8",
-        "primus_turbo::hipblaslt_gemm_fp4",
-        "primus_turbo_cpp_extension::hipblaslt_gemm_fp8",
-        "primus_turbo_cpp_extension::hipblaslt_gemm_fp4",
+        "primus_turbo::hipblaslt_gemm_fp8", "primus_turbo::hipblaslt_gemm_fp4",
+        "primus_turbo_cpp_extension::hipblaslt_gemm_fp8", "primus_turbo_cpp_extension::hipblaslt_gemm_fp4",
         reader="gemm.hipblaslt_call",
     ),
     *_grouped(
-        "primus_turbo::grouped_gemm",
-        "primus_turbo::grouped_gemm_impl",
-        "primus_turbo_cpp_extension::grouped_gemm",
-        "primus_turbo_cpp_extension::ck_grouped_gemm",
-        model=model("grouped_gemm.rows_by_matrices_call"),
+        "primus_turbo::grouped_gemm", "primus_turbo::grouped_gemm_impl", "primus_turbo_cpp_extension::grouped_gemm",
+        "primus_turbo_cpp_extension::ck_grouped_gemm", model=model("grouped_gemm.rows_by_matrices_call"),
         backward=model("grouped_gemm.rows_by_matrices_backward_call"),
     ),
     *_grouped(
-        "primus_turbo::grouped_gemm_variable_k",
-        "primus_turbo::grouped_gemm_variable_k_impl",
-        "primus_turbo_cpp_extension::grouped_gemm_variable_k",
-        "primus_turbo_cpp_extension::ck_grouped_gemm_variable_k",
+        "primus_turbo::grouped_gemm_variable_k", "primus_turbo::grouped_gemm_variable_k_impl",
+        "primus_turbo_cpp_extension::grouped_gemm_variable_k", "primus_turbo_cpp_extension::ck_grouped_gemm_variable_k",
         model=model("grouped_gemm.sum_over_rows_call"),
     ),
+    *ops("aten::_grouped_mm", model=model("grouped_gemm.aten_call", offsets=2, out_type=4), sheet="GroupedGEMM_fwd"),
     *ops(
-        "aten::_grouped_mm",
-        model=model("grouped_gemm.aten_call", offsets=2, out_type=4),
+        "aten::_scaled_grouped_mm", model=model("grouped_gemm.aten_call", offsets=4, out_type=7),
         sheet="GroupedGEMM_fwd",
     ),
-    *ops(
-        "aten::_scaled_grouped_mm",
-        model=model("grouped_gemm.aten_call", offsets=4, out_type=7),
-        sheet="GroupedGEMM_fwd",
+    *_forward(
+        "aten::convolution", model=model("convolution.forward_call"),
+        backward=model("convolution.backward_of_forward_call"),
     ),
-]
+    *_backward("aten::convolution_backward", model=model("convolution.backward_call")),
+    # What `aten::convolution` calls; it has the cost.
+    *ops("aten::miopen_convolution", "aten::cudnn_convolution", category="CONV_fwd"),
+    # Apex.
+    *_forward(
+        "ConvBias_", "ConvBiasReLU_", model=model("convolution.apex_forward_call"),
+        backward=model("convolution.apex_backward_of_forward_call"),
+    ),
+    *_backward("ConvBias_Backward", "ConvBiasReLU_Backward", model=model("convolution.apex_backward_call")),
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""TraceLens's tables of the kernels of a JAX profile, one by one and summed up.
+"""TraceLens's tables of a JAX profile: the timeline of each GPU, and kernels one by one and summed up.
 
 A kernel is its own launcher there, so direct and subtree time are one.
 """
@@ -6,20 +6,58 @@ A kernel is its own launcher there, so direct and subtree time are one.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from tracelens_graph.analyses.shared.call_columns import by_time, statistic
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, shares, text_codes
-from tracelens_graph.compat.jax.kernels import Kernels
+from tracelens_graph.analyses.timeline.timeline import GPU_TIMELINE, times_by_group, unlinked_notes
+from tracelens_graph.compat.jax.costs import op_sheets
+from tracelens_graph.compat.jax.kernels import STATISTICS, Kernels, details, pids
 from tracelens_graph.compat.jax.rules import XLA
-from tracelens_graph.graph.window import Window
+from tracelens_graph.compat.jax.schemas import GPU_EVENTS_AVERAGES
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.registry import schema_of
 from tracelens_graph.tables.table import Table
 
-STATISTICS = ("mean", "median", "std", "min", "max", "sum")
+
+def gpu_timeline(w: Window) -> Table:
+    """The timeline of each GPU with work, by its number."""
+    gpus, times = w.once(_times)
+    columns: dict[str, list[object]] = {name: [] for name in ("type", "time ms", "percent", "gpu_pid")}
+    for at, pid in enumerate(gpus):
+        for name, time in times.items():
+            columns["type"].append(name)
+            columns["time ms"].append(time[at] / 1e6)
+            columns["percent"].append(_percent(time[at], times["total_time"][at]))
+            columns["gpu_pid"].append(pid)
+    about = {name: GPU_TIMELINE[name] for name in columns}
+    return Table("gpu_timeline", columns, about, w.titled("GPU timeline of each GPU"), unlinked_notes(w, False))
+
+
+def gpu_events_averages(w: Window) -> Table:
+    """The mean of these timelines; a GPU without work is not counted."""
+    gpus, times = w.once(_times)
+    mean = {name: float(time.mean()) for name, time in times.items()} if gpus else {}
+    columns: dict[str, list[object]] = {
+        "type": list(mean),
+        "time ms": [time / 1e6 for time in mean.values()],
+        "percent": [_percent(time, mean["total_time"]) for time in mean.values()],
+    }
+    return GPU_EVENTS_AVERAGES.table(columns, w.titled("Mean of the timelines of all GPUs"))
+
+
+def _times(w: Window) -> tuple[list[int], Mapping[str, np.ndarray]]:
+    rows = w.gpu_rows
+    gpus, of = np.unique(pids(w.core, rows), return_inverse=True)
+    return gpus.tolist(), times_by_group(w.core, rows, of, len(gpus))
+
+
+def _percent(time: float, total: float) -> float:
+    return 100 * time / total if total else float("nan")
+
 
 _NUMBER = re.compile(r"(?:[._]\d+)+(?=(?:\.kd)?$)")
 """The numbers that XLA puts behind a name that is taken, and what else of a kernel's name stands behind them."""
@@ -93,28 +131,10 @@ def of_xla(w: Window) -> Kernels:
     return kernels.take(np.flatnonzero(np.array(kernels.categories, object) == XLA))
 
 
-def details(names: Cells, time: Groups, more: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What groups of kernels took: name, further facts, count and statistics of each group."""
-    figures: dict[str, np.ndarray] = {
-        "total_duration_us": time.sum,
-        "mean_duration_us": time.mean,
-        "median_duration_us": time.median,
-        "std_dev_duration_us": time.std(ddof=0),
-        "min_duration_us": time.min,
-        "max_duration_us": time.max,
-    }
-    counts = time.count.tolist()
-    values = zip(*((figure / 1e3).tolist() for figure in figures.values()), strict=True)
-    return [
-        {"name": name, **facts, "count": count, **dict(zip(figures, row, strict=True))}
-        for name, facts, count, row in zip(names, more, counts, values, strict=True)
-    ]
-
-
 def _each(kernels: Kernels) -> dict[str, Cells]:
     c, us = kernels.core.columns, kernels.dur_ns / 1e3
     facts = [one.details() for one in kernels.instructions]
-    told = zip(kernels.names, us.tolist(), kernels.instruction.tolist(), strict=True)
+    each = zip(kernels.names, us.tolist(), kernels.instruction.tolist(), strict=True)
     return {
         "name": kernels.names,
         "UID": c.uid[kernels.rows],
@@ -125,7 +145,7 @@ def _each(kernels: Kernels) -> dict[str, Cells]:
         "pid": kernels.pids,
         "tid": c.stream[kernels.rows].astype(np.int64),
         **_arguments(kernels),
-        "kernel_details": [[{"name": name, "dur": dur, **facts[at]}] for name, dur, at in told],
+        "kernel_details": [[{"name": name, "dur": dur, **facts[at]}] for name, dur, at in each],
         "GPU_kernel_launch_latency": kernels.latency_us,
     }
 
@@ -165,3 +185,26 @@ def _with_shares(columns: dict[str, Cells], kernels: Kernels) -> dict[str, Cells
 def _table(name: str, w: Window, columns: dict[str, Cells]) -> Table:
     schema = schema_of(name)
     return schema.table(columns, w.titled(schema.answers.removesuffix(".")))
+
+
+SHEETS: Mapping[str, Callable[[Window], Table]] = {
+    "gpu_timeline": gpu_timeline,
+    "gpu_events_averages": gpu_events_averages,
+    "kernel_launchers": kernel_launchers,
+    "kernel_launchers_summary": kernel_launchers_summary,
+    "kernel_launchers_summary_by_category": kernel_launchers_summary_by_category,
+    "kernel_launchers_unique_args": kernel_launchers_unique_args,
+    "df_xla_perf": df_xla_perf,
+    "xla_summary": xla_summary,
+}
+"""The tables that are there whatever the profile holds."""
+
+
+def jax_tables(g: Core | Window) -> dict[str, Table]:
+    """TraceLens's tables of a JAX profile: those of `SHEETS`, and one for each category with performance models.
+
+    Args:
+        g: the graph, or a window of it.
+    """
+    w = window_of(g)
+    return {**{name: table(w) for name, table in SHEETS.items()}, **op_sheets(w)}

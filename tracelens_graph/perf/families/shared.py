@@ -1,4 +1,4 @@
-"""Vector work: so many FLOPs, and each of some tensors read or written once. What its models have in common."""
+"""What models share: sizes in bytes, precisions, vector work, and what the name of a kernel tells of a call."""
 
 from __future__ import annotations
 
@@ -8,8 +8,52 @@ from typing import Any
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.dtypes import element_type
 from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.scalar_types import known
+
+
+def bytes_of(numbers: int, dtype: str) -> int | None:
+    """Bytes of so many dense numbers, packed where the type is; None if its size is not known."""
+    bits, _, values = known(dtype)
+    return -(-numbers * bits // (8 * values)) if bits else None
+
+
+def stored_bytes(tensor: Tensor) -> int | None:
+    """Bytes of a tensor in memory; None if the size of its elements is not known."""
+    return tensor.bytes if known(tensor.dtype).bits else None
+
+
+def total(*parts: int | None) -> int | None:
+    """Sum of sizes; None if one of them is not known."""
+    return None if None in parts else sum(part for part in parts if part is not None)
+
+
+def matrix_precision(dtype: str, context: CallContext) -> str:
+    """Precision that the matrix units work in: TF32 where the operands are float32 and a kernel's name says so."""
+    precision = known(dtype).precision
+    if precision == "fp32" and any("tf32" in kernel.lower() for kernel in context.kernels):
+        return "tf32"
+    return precision
+
+
+_TENSILE = re.compile(r"C[a-z]{3}_A(ilk|lik)_B(ljk|jlk)(?![a-z])")
+_NVJET = re.compile(r"_([NT])([NT])[NT](?:_|$)")
+
+
+def transposed(kernels: tuple[str, ...]) -> tuple[bool, bool] | None:
+    """Whether a kernel transposes its two operands, by the first name that tells; None if none does.
+
+    In the column-major terms of BLAS: the kernel's first operand is the second one of PyTorch's row-major product.
+    Names of Tensile (`Cijk_Alik_Bljk…`, index order of the operands) and of cuBLAS (`nvjet…_TNT`, both operands and the
+    result).
+    """
+    for name in kernels:
+        if tensile := _TENSILE.search(name):
+            return tensile[1] == "lik", tensile[2] == "jlk"
+        if name.startswith("nvjet") and (nvjet := _NVJET.search(name)):
+            return nvjet[1] == "T", nvjet[2] == "T"
+    return None
+
 
 NUMBER = Tensor((), "Scalar")
 """A plain number among operands; it counts four bytes."""
@@ -17,24 +61,7 @@ NUMBER = Tensor((), "Scalar")
 
 def traffic(tensors: Iterable[Tensor]) -> int | None:
     """Bytes of all tensors; None if a type is not known."""
-    total = 0
-    for tensor in tensors:
-        if tensor.dtype == NUMBER.dtype:
-            total += 4
-            continue
-        try:
-            total += tensor.bytes
-        except CannotModel:
-            return None
-    return total
-
-
-def precision(tensor: Tensor) -> str:
-    """In which precision a device computes on the elements of a tensor; "" if that is not known."""
-    try:
-        return element_type(tensor.dtype).precision
-    except CannotModel:
-        return ""
+    return total(*(4 if tensor.dtype == NUMBER.dtype else stored_bytes(tensor) for tensor in tensors))
 
 
 def vector_cost(flops: int, touched: Iterable[Tensor], of: Tensor, params: Mapping[str, Any]) -> Cost:
@@ -46,7 +73,7 @@ def vector_cost(flops: int, touched: Iterable[Tensor], of: Tensor, params: Mappi
         of: the tensor in whose precision it computes.
         params: the sizes it follows from.
     """
-    return Cost(flops, traffic(touched), "vector", precision(of), params)
+    return Cost(flops, traffic(touched), "vector", known(of.dtype).precision, params)
 
 
 def dense(tensor: Tensor, dtype: str = "") -> Tensor:
@@ -83,9 +110,6 @@ def kernel_element(context: CallContext) -> str:
         if size and int(size[1]) in _OPAQUE:
             return _OPAQUE[int(size[1])]
         for name in _ELEMENT.findall(kernel[:4096]):
-            try:
-                element_type(name)
-            except CannotModel:
-                continue
-            return str(name)
+            if known(name).bits:
+                return str(name)
     raise CannotModel("types of tensor lists are not recorded, and no kernel names one")
