@@ -41,6 +41,13 @@ def positions_by(key: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield int(key[positions[0]]), positions
 
 
+def expanded(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All positions `low .. high - 1` of several ranges, one range after the other, and which range each is of."""
+    size = np.maximum(high - low, 0)
+    of = np.repeat(np.arange(len(size)), size)
+    return np.arange(len(of)) + (low - np.cumsum(size) + size)[of], of
+
+
 def distinct_pairs(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Different pairs of entries at one position, ascending by the first, then by the second."""
     order = np.lexsort((second, first))

@@ -184,6 +184,12 @@ def first_ending_after(end: np.ndarray, enclosing: np.ndarray, found: np.ndarray
     return found
 
 
+def in_no_other(last: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Which of ascending rows lie below no other of them."""
+    found: np.ndarray = rows > np.maximum.accumulate(np.concatenate(([-1], last[rows])))[:-1]
+    return found
+
+
 def outermost(label: np.ndarray, row: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Positions of the nodes that lie in no other node of their label, ascending.
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.forest import Forest, mixed
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
+from tracelens_graph.graph.arrays import expanded
 from tracelens_graph.graph.common_order import in_step
 
 _WRAPPERS = 200
@@ -109,10 +110,8 @@ class _Chains:
 
     def nodes(self, chains: np.ndarray) -> np.ndarray:
         """The nodes of some chains, one chain after the other."""
-        length = self.length[chains]
-        offset = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
-        found: np.ndarray = np.repeat(self.start[chains], length) + offset
-        return found
+        start = self.start[chains]
+        return expanded(start, start + self.length[chains])[0]
 
 
 def _lowest_around(

@@ -15,11 +15,11 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.alignment.captures import captured_launches
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, fitting_names, gpu_classes
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arguments import argset_text
-from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.arrays import distinct, expanded, is_kind
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
@@ -216,9 +216,7 @@ class Forest:
     def events_of_all(self, leaves: Sequence[int]) -> np.ndarray:
         """Rows of the events of some leaves, leaf after leaf."""
         of = np.asarray(leaves, np.int64)
-        begin, size = self.first_event[of], np.diff(self.first_event)[of]
-        found: np.ndarray = self.events[np.repeat(begin - np.cumsum(size) + size, size) + np.arange(size.sum())]
-        return found
+        return self.events[expanded(self.first_event[of], self.first_event[of + 1])[0]]
 
 
 def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
@@ -287,7 +285,7 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
 def _bearing(core: Core, linked: np.ndarray) -> np.ndarray:
     """Rows of modules, frames, ops and graph launches above some GPU events, ascending."""
     c = core.columns
-    launches = np.array([normal_name(Kind.RuntimeCall, name) == _GRAPH_LAUNCH for name in core.names] or [False])
+    launches = fitting_names(core, lambda name: normal_name(Kind.RuntimeCall, name) == _GRAPH_LAUNCH)
     wanted = is_kind(c.kind, _NODES)
     if launches.any():
         wanted |= (c.kind == Kind.RuntimeCall) & launches[c.name]

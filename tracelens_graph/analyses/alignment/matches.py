@@ -10,6 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.containers import Containers
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
+from tracelens_graph.graph.arrays import expanded
 
 
 class MatchKind(IntEnum):
@@ -181,8 +182,8 @@ def _events(a: Forest, b: Forest, i: np.ndarray, j: np.ndarray) -> tuple[np.ndar
     kinds = [side.window.core.columns.kind for side in (a, b)]
     counts = np.diff(a.first_event)[i]
     alike = counts == np.diff(b.first_event)[j]
-    of = np.repeat(np.flatnonzero(alike), counts[alike])
-    at = np.arange(len(of)) - np.repeat(np.cumsum(counts[alike]) - counts[alike], counts[alike])
+    at, of = expanded(np.zeros(int(alike.sum()), np.int64), counts[alike])
+    of = np.flatnonzero(alike)[of]
     rows = [side.events[side.first_event[leaf[of]] + at] for side, leaf in ((a, i), (b, j))]
     # Event by event, where their kinds are the same ones.
     differ = np.zeros(len(i), bool)

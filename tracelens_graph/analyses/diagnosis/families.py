@@ -13,7 +13,7 @@ from tracelens_graph.analyses.diagnosis.finding import ADVICE, Finding, percent
 from tracelens_graph.analyses.idle.host_states import copies_to_device
 from tracelens_graph.analyses.kernels.shares import GRAPH_LAUNCH_CALLS
 from tracelens_graph.analyses.ops.launchers import launchers
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, MEMCPY, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, MEMCPY, fitting_names, gpu_classes
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extensions.extension import extension_of
@@ -133,7 +133,7 @@ def _added(keys: list[str], ns: np.ndarray) -> dict[str, int]:
 
 def _graph_ns(w: Window) -> int:
     core, c, rows = w.core, w.core.columns, w.gpu_rows
-    replays = np.array([name.startswith(GRAPH_LAUNCH_CALLS) for name in core.names] or [False])
+    replays = fitting_names(core, lambda name: name.startswith(GRAPH_LAUNCH_CALLS))
     call = c.parent[rows]
     return int(c.dur_ns[rows[(call >= 0) & replays[c.name[call]]]].sum())
 

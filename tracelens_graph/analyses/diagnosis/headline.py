@@ -15,6 +15,7 @@ from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, 
 from tracelens_graph.analyses.idle.host_states import ends
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
+from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.graph.intervals import merge, union_length
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
@@ -26,10 +27,8 @@ _CAPTURE = re.compile(r"^(?:cuda|hip|cu)(?:StreamBeginCapture|StreamEndCapture|G
 
 def calls_named(w: Window, pattern: re.Pattern[str]) -> np.ndarray:
     """Rows of the window's runtime calls whose names fit."""
-    core, calls = w.core, w.rows_of_kind(Kind.RuntimeCall)
-    fits = np.array([pattern.search(name) is not None for name in core.names] or [False])
-    found: np.ndarray = calls[fits[core.columns.name[calls]]]
-    return found
+    calls = w.rows_of_kind(Kind.RuntimeCall)
+    return calls[fitting_names(w.core, pattern.search)[w.core.columns.name[calls]]]
 
 
 def no_gpu(w: Window) -> Finding:

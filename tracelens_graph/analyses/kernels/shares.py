@@ -12,6 +12,7 @@ from tracelens_graph.analyses.shared.gpu_work import (
     MEAN_TIME,
     MEMCPY,
     PERCENT,
+    fitting_names,
     gpu_classes,
     gpu_time_columns,
     known,
@@ -63,8 +64,8 @@ def graph_launches(g: Core | Window) -> Table:
     w = window_of(g)
     core, c = w.core, w.core.columns
     calls = w.rows_of_kind(Kind.RuntimeCall)
-    begins = np.array([name.startswith(GRAPH_LAUNCH_CALLS) for name in core.names], bool)
-    holds = np.array(["GraphLaunch" in name for name in core.names], bool)
+    begins = fitting_names(core, lambda name: name.startswith(GRAPH_LAUNCH_CALLS))
+    holds = fitting_names(core, lambda name: "GraphLaunch" in name)
     above = c.parent[calls]
     inner = (above >= 0) & (c.kind[above] == Kind.RuntimeCall) & holds[c.name[above]]
     calls = calls[begins[c.name[calls]] & ~inner]

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, picked
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
@@ -125,7 +126,7 @@ _COMPILED = "PjitFunction("
 def _is_marked_again(core: Core, calls: np.ndarray) -> np.ndarray:
     """Per call whether it is the second mark of a call of a compiled function."""
     c = core.columns
-    marked = np.array([name.startswith(_COMPILED) for name in core.names] or [False])
+    marked = fitting_names(core, lambda name: name.startswith(_COMPILED))
     above = c.parent[calls]
     is_same = (above >= 0) & (c.name[above] == c.name[calls]) & (c.kind[above] == Kind.RuntimeCall)
     found: np.ndarray = is_same & marked[c.name[calls]]

@@ -13,6 +13,7 @@ import numpy as np
 from tracelens_graph.analyses.memory.instants import NO_VALUE, instants_of, releases
 from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, charged, optimizer_step
 from tracelens_graph.analyses.places.modules import PASSES, paths_of, place_tree
+from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import calls_at
@@ -139,7 +140,7 @@ def _of_autograd(core: Core, calls: np.ndarray) -> np.ndarray:
     c = core.columns
     is_backward = np.zeros(len(c) + 1, bool)
     is_backward[autograd_of(core).backward] = True
-    evaluates = np.array([name.startswith(_EVALUATES) for name in core.names] or [False], bool)
+    evaluates = fitting_names(core, lambda name: name.startswith(_EVALUATES))
     if len(c):
         is_backward[:-1] |= (c.kind == Kind.Op) & evaluates[c.name]
     again = np.append(autograd_of(core).recompute, False)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, whole_window
@@ -94,11 +95,11 @@ def instants_of(core: Core) -> Instants:
 def _instants(w: Window) -> Instants:
     core, c = w.core, w.core.columns
     rows = rows_of_kind(c, (Kind.MemoryEvent,))
-    failures = np.array([_is_failure(name) for name in core.names] or [False], bool)
-    failed = failures[c.name[rows]] if len(rows) else np.zeros(0, bool)
+    failed = fitting_names(core, _is_failure)[c.name[rows]]
     failed, rows = rows[failed], rows[~failed]
     told = _are_sizes(c.bytes[rows])
-    unreadable, rows = rows[~told & _of_allocator(core)[c.name[rows]]], rows[told]
+    is_change = fitting_names(core, lambda name: name == "[memory]")[c.name[rows]]
+    unreadable, rows = rows[~told & is_change], rows[told]
     if not len(rows):
         none, no = np.zeros(0, np.int64), np.zeros(0, bool)
         return Instants(rows, none, (), none, none, none, none, no, no, no, failed, unreadable)
@@ -128,11 +129,6 @@ def _instants(w: Window) -> Instants:
 
 def _is_failure(name: str) -> bool:
     return "outofmemory" in re.sub(r"[^a-z]", "", name.lower())
-
-
-def _of_allocator(core: Core) -> np.ndarray:
-    """For each name whether it is that of an allocation or release."""
-    return np.array([name == "[memory]" for name in core.names] or [False], bool)
 
 
 def _are_sizes(change: np.ndarray) -> np.ndarray:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import COMPILATION, row_states
-from tracelens_graph.analyses.shared.gpu_work import percent
-from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked
+from tracelens_graph.analyses.shared.gpu_work import fitting_names, percent
+from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.device_graphs import DeviceDetails
 from tracelens_graph.graph.intervals import merge, sum_by_group
 from tracelens_graph.graph.programs import CompiledProgram
-from tracelens_graph.graph.traversals import climb, nearest_above, rows_of_kind
+from tracelens_graph.graph.traversals import climb, in_no_other, nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column, Role
@@ -61,9 +61,8 @@ def recorded_executions(w: Window) -> Executions:
 
 def _executions(whole: Window) -> tuple[np.ndarray, np.ndarray]:
     core, c = whole.core, whole.core.columns
-    named = np.array([name.endswith(_EXECUTION) for name in core.names] or [False])
     calls = whole.rows_of_kind(Kind.RuntimeCall)
-    calls = calls[named[c.name[calls]]]
+    calls = calls[fitting_names(core, lambda name: name.endswith(_EXECUTION))[c.name[calls]]]
     gpu = core.gpu_rows
     events = np.searchsorted(gpu, c.last[calls], "right") - np.searchsorted(gpu, calls, "right")
     empty = events == 0
@@ -150,25 +149,16 @@ def _marks(whole: Window) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     each is part of, -1 for none; and rows of the calls in which the compiler makes a program."""
     core, c = whole.core, whole.core.columns
     rows = np.flatnonzero(row_states(core) == COMPILATION)
-    rows = rows[_outer(core, rows)]
+    rows = rows[in_no_other(c.last, rows)]
     runtime = whole.rows_of_kind(Kind.RuntimeCall)
-    named = np.array([name.startswith(_COMPILED) for name in core.names] or [False])
-    made = runtime[named[c.name[runtime]]]
-    return rows, _calls_above(core, rows), made[_outer(core, made)]
-
-
-def _outer(core: Core, rows: np.ndarray) -> np.ndarray:
-    """Which of ascending rows lie in no other of them."""
-    reach = np.maximum.accumulate(np.concatenate(([-1], core.columns.last[rows[:-1]]))) if len(rows) else rows
-    found: np.ndarray = rows > reach
-    return found
+    made = runtime[fitting_names(core, lambda name: name.startswith(_COMPILED))[c.name[runtime]]]
+    return rows, _calls_above(core, rows), made[in_no_other(c.last, made)]
 
 
 def _calls_above(core: Core, rows: np.ndarray) -> np.ndarray:
     """For each row the call of a compiled function that it is part of, -1 for none; of nested ones the innermost."""
     c = core.columns
-    named = np.array([_CALL.fullmatch(name) is not None for name in core.names] or [False])
-    return climb(c.parent, c.parent[rows], named[c.name] & (c.kind == Kind.RuntimeCall))
+    return climb(c.parent, c.parent[rows], fitting_names(core, _CALL.fullmatch)[c.name] & (c.kind == Kind.RuntimeCall))
 
 
 PROGRAMS = TableSchema(
@@ -288,10 +278,9 @@ def programs(g: Core | Window) -> Table:
         "xla_bytes": [one.xla_bytes for one in there],
     }
     order = cell_order(gpu_ns[ran], (-host_ns[ran]).tolist(), columns["program"], columns["fingerprint"])
-    columns = {name: picked(cells, order) for name, cells in columns.items()}
     told = recorded_executions(w).told
     notes = [f"{told}: runs and times are of the others"] if told else []
-    return PROGRAMS.table(columns, w.titled(_TITLE), notes)
+    return PROGRAMS.table(columns, w.titled(_TITLE), notes).take(order)
 
 
 _TITLE = "Compiled programs"

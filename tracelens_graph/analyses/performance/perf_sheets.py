@@ -32,7 +32,7 @@ from tracelens_graph.analyses.shared.call_columns import by_time
 from tracelens_graph.analyses.shared.gpu_work import IS_RECOMPUTE
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, text_codes
 from tracelens_graph.extensions.extension import extension_of
-from tracelens_graph.graph.arrays import distinct, distinct_pairs
+from tracelens_graph.graph.arrays import distinct, distinct_pairs, expanded
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import outermost
@@ -250,9 +250,8 @@ def _calls(w: Window, members: _Members) -> tuple[OpCalls, np.ndarray]:
     """The calls that have GPU events in the window, and their positions among the members."""
     c, gpu = w.core.columns, w.linked_gpu_rows
     low, high = np.searchsorted(gpu, members.below[:, 1]), np.searchsorted(gpu, c.last[members.below[:, 1]], "right")
-    size = np.maximum(high - low, 0)
-    event = gpu[np.repeat(low - np.concatenate(([0], np.cumsum(size)[:-1])), size) + np.arange(int(size.sum()))]
-    member, event = distinct_pairs(np.repeat(members.below[:, 0], size), event)
+    events, of = expanded(low, high)
+    member, event = distinct_pairs(members.below[of, 0], gpu[events])
     kept, of = np.unique(member, return_inverse=True)
     in_file = np.argsort(c.uid[members.rows[kept]], kind="stable")
     place = np.empty_like(in_file)

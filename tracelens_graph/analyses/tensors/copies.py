@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_work import names_of
+from tracelens_graph.analyses.shared.gpu_work import fitting_names, names_of, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.tensors.storages import storages_by_row, without_tensors
 from tracelens_graph.errors import AnalysisError
@@ -75,7 +75,7 @@ def tensor_makers(g: Core | Window, uid: int | None = None) -> Table:
     if tensors is None:
         return without_tensors(TENSOR_MAKERS, title)
     rows, numbers = tensors.edges["CONSUMES"]
-    op = _dearest_reader(w, rows) if uid is None else core.row(uid)
+    op = _costliest_reader(w, rows) if uid is None else core.row(uid)
     if uid is not None and c.kind[op] != Kind.Op:
         raise AnalysisError(f"uid {uid} is no op: {Kind(int(c.kind[op])).name} {core.names[c.name[op]]!r:.60}")
     read = numbers[rows == op]
@@ -89,18 +89,18 @@ def tensor_makers(g: Core | Window, uid: int | None = None) -> Table:
         "tensor": [tensors.tensor_text(number) for number in read.tolist()],
         "bytes": [tensors.bytes_of(number) for number in read.tolist()],
         "made_by": names_of(core, made),
-        "made_by_uid": _uids(core, made),
+        "made_by_uid": uids_of(core, made),
         "view_of": [tensors.tensor_text(number) if number >= 0 else None for number in told.view_of[read].tolist()],
         "storage": [tensors.storage_name(number) if number >= 0 else None for number in storage.tolist()],
         "allocated_by": names_of(core, allocated),
-        "allocated_by_uid": _uids(core, allocated),
+        "allocated_by_uid": uids_of(core, allocated),
         "written_by": names_of(core, written),
-        "written_by_uid": _uids(core, written),
+        "written_by_uid": uids_of(core, written),
     }
     return TENSOR_MAKERS.table(columns, title)
 
 
-def _dearest_reader(w: Window, rows: np.ndarray) -> int:
+def _costliest_reader(w: Window, rows: np.ndarray) -> int:
     c = w.core.columns
     ops = np.unique(rows)
     ops = ops[w.holds(ops) & (c.kind[ops] == Kind.Op)]
@@ -113,10 +113,6 @@ def _last_writer(core: Core, tensors: GraphTensors, storage: int, op: int) -> in
     rows, numbers = storages_by_row(tensors, "WRITES")
     before = rows[(numbers == storage) & (c.end_ns[rows] <= c.start_ns[op])] if storage >= 0 else rows[:0]
     return int(before[np.lexsort((before, c.end_ns[before]))[-1]]) if len(before) else -1
-
-
-def _uids(core: Core, rows: np.ndarray) -> list[int | None]:
-    return [int(core.columns.uid[row]) if row >= 0 else None for row in rows.tolist()]
 
 
 def copy_chains(g: Core | Window, min_copies: int = 2, top: int = 20) -> Table:
@@ -170,7 +166,7 @@ def copy_chains(g: Core | Window, min_copies: int = 2, top: int = 20) -> Table:
 def _copies(w: Window, tensors: GraphTensors) -> list[tuple[int, int, int]]:
     """Row, tensor read, tensor filled of every copy between two storages, by start."""
     core, c = w.core, w.core.columns
-    is_copying = np.array([name in COPYING for name in core.names], bool)
+    is_copying = fitting_names(core, COPYING.__contains__)
     told = tensors.lineage.tensors
     storage = _storages(tensors)
     sides: list[dict[int, list[int]]] = []

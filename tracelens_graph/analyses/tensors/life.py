@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_work import GPU_TIME, names_of
+from tracelens_graph.analyses.shared.gpu_work import GPU_TIME, names_of, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.tensors.storages import NO_TENSORS, KernelsOfOps
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
@@ -222,7 +222,7 @@ def tensor_life(core: Core, thing: Thing) -> Table:
         "op": [execution.names[code] for code in execution.name[nodes].tolist()],
         "argument": [_argument(tensors, use) for use in uses.tolist()],
         "node": execution.id[nodes],
-        "uid": [int(c.uid[row]) if row >= 0 else None for row in rows.tolist()],
+        "uid": uids_of(core, rows),
         "module": names_of(core, module),
         "step": [None if name is None else step_number(name) for name in names_of(core, step)],
         "at_ms": [

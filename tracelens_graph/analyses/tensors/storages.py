@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tracelens_graph.analyses.memory.blocks import outermost_op
 from tracelens_graph.analyses.shared.gpu_work import GPU_TIME, names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.execution.link import GraphTensors, tensors_of
+from tracelens_graph.graph.arrays import expanded
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import climb, nearest_above
+from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column, Role
@@ -48,10 +50,8 @@ class KernelsOfOps:
     def of(self, ops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """GPU events of ops, and for each the place of its op."""
         low, high = (np.searchsorted(self._owner, ops, side) for side in ("left", "right"))
-        count = high - low
-        place = np.repeat(np.arange(len(ops)), count)
-        within = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
-        return self._rows[low[place] + within], place
+        events, place = expanded(low, high)
+        return self._rows[events], place
 
 
 def shown_us(core: Core, ns: np.ndarray) -> np.ndarray:
@@ -246,7 +246,7 @@ def peak_bytes_by_module(g: Core | Window) -> Table:
         then = here[alive.is_alive(alive.peak_at)]
         maker = tensors.rows_of_nodes(told.producer[then])
         module = np.where(maker >= 0, nearest_above(c, maker, (Kind.Module,)), -1)
-        modules, ops = names_of(core, module), names_of(core, _outermost_ops(core, maker))
+        modules, ops = names_of(core, module), names_of(core, outermost_op(core, maker))
         group = text_codes(list(zip(modules, ops, strict=True)))
         firsts = np.unique(group, return_index=True)[1].tolist()
         held = np.zeros(len(firsts), np.int64)
@@ -345,13 +345,6 @@ def _by_device(tensors: GraphTensors) -> Iterator[tuple[str, np.ndarray]]:
     there = tensors.storage_spans.end_ns >= 0
     for code in sorted(set(told.device[there].tolist()), key=devices.__getitem__):
         yield devices[code], np.flatnonzero(there & (told.device == code))
-
-
-def _outermost_ops(core: Core, rows: np.ndarray) -> np.ndarray:
-    """The outermost of the ops that are around each other and a row; -1 for -1."""
-    c = core.columns
-    is_op = c.kind == Kind.Op
-    return climb(c.parent, rows, is_op & ~((c.parent >= 0) & is_op[c.parent]))
 
 
 def _groups(codes: np.ndarray) -> Iterator[np.ndarray]:
