@@ -386,7 +386,7 @@ def _written(
     from tracelens_graph.reports.document import facts, report_json
     from tracelens_graph.reports.report_text import all_tables
 
-    about, findings = facts(w, options.said()), verdict(w)
+    about, findings = facts(w, options.as_values()), verdict(w)
     rows = ROWS_FOR_PEOPLE if request.rows is None else request.rows
     if request.json:
         with replacing(request.json) as file:

@@ -230,8 +230,8 @@ def _given(window: Window) -> Window:
 
 def _within(records: list[dict[str, Any]], title: str, notes: list[str]) -> Table:
     records.sort(key=lambda row: -abs(row["change_ms"]))
-    told = list(dict.fromkeys(notes)) or ["There are no three parts side by side: steps, or modules of one class."]
-    return DIFF_WITHIN.of_records(records, title, told)
+    notes = list(dict.fromkeys(notes)) or ["There are no three parts side by side: steps, or modules of one class."]
+    return DIFF_WITHIN.of_records(records, title, notes)
 
 
 def _layers(w: Window) -> list[tuple[str, list[_Part]]]:

@@ -224,7 +224,7 @@ _BUSY = {
     "exposed_copies": ("exposed_memcpy_time", "total_memcpy_time", "copies", "are hidden behind other GPU work"),
 }  # fmt: skip
 """Parts of the time in which the GPU works -> row of the timeline; the one that also counts what lies beside other
-work; what works, and what is said of the difference."""
+work; what works, and the words for the difference."""
 
 _WHERE = {AROUND: "before the first and behind the last GPU event of the steps"}
 
@@ -360,16 +360,16 @@ def _why_busy(row: str, about: list[str], sides: list[_Side]) -> str:
 
 
 def _why_idle(part: str, cause: Cause, sides: list[_Side], names: tuple[str, str]) -> str:
-    said = [_WHERE[part]] if part == AROUND else []
+    texts = [_WHERE[part]] if part == AROUND else []
     if part == IDLE:
-        said.append(_number([int((side.idle[part].parts[cause] > 0).sum()) for side in sides], "gap", "gaps"))
+        texts.append(_number([int((side.idle[part].parts[cause] > 0).sum()) for side in sides], "gap", "gaps"))
         for one, many, number in _FIGURES.get(cause, ()):
             if any(counts := [number(side) for side in sides]):
-                said.append(_number(counts, one, many))
+                texts.append(_number(counts, one, many))
     because = [side.because(side.idle[part], cause) for side in sides]
     if because[0] == because[1]:
-        said += [f"the longest due to {because[0]}"] if because[0] else []
+        texts += [f"the longest due to {because[0]}"] if because[0] else []
     else:
-        told = (f"in {name} to {called}" for name, called in zip(names, because, strict=True) if called)
-        said.append(f"the longest due {', '.join(told)}")
-    return f"{', '.join(said)}; {CAUSE_MEANING[cause]}"
+        causes = (f"in {name} to {called}" for name, called in zip(names, because, strict=True) if called)
+        texts.append(f"the longest due {', '.join(causes)}")
+    return f"{', '.join(texts)}; {CAUSE_MEANING[cause]}"

@@ -33,7 +33,7 @@ KERNEL_SUMMARY = TableSchema(
             compared="carried",
         ),
         "Parent cpu_op": Column.key("op nearest above the launch; the runtime call where no op is", "op"),
-        "kernel_category": Column.text("what the kernel does, told by its name and the op that launched it", "does"),
+        "kernel_category": Column.text("what the kernel does, by its name and the op that launched it", "does"),
         "Kernel name": Column.key("name of the kernel", "kernel"),
         "Kernel stream": Column("stream on the device", heading="stream"),
         "Kernel duration (µs)_sum": replace(_DURATIONS["Kernel duration (µs)_sum"], heading="sum us", compared="main"),
@@ -61,7 +61,7 @@ def kernel_summary(g: Core | Window, kernel_categories: bool = False) -> Table:
 
     Args:
         g: the graph, or a window of it.
-        kernel_categories: add the category of each kernel, told by its name and op.
+        kernel_categories: add the category of each kernel, by its name and op.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
@@ -260,7 +260,7 @@ def _kernels(w: Window) -> _Kernels:
 
 
 def _notes(w: Window, found: _Kernels) -> list[str]:
-    """What is not in the table, and how much of it could not be told."""
+    """What is not in the table, and how much of it has no known category."""
     notes, unknown = unlinked_notes(w, False), extension_of(w).all_kernel_rules.other
     c, every = w.core.columns, w.gpu_rows
     beside = every[c.kind[every] != Kind.Kernel]

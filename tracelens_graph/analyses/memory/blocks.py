@@ -74,12 +74,12 @@ def _blocks(w: Window) -> Blocks:
     for _, here in found.of_devices():
         change = found.change[here]
         allocation, following = releases(found.address[here], change)
-        told = found.address[here] != NO_VALUE
-        begin = np.flatnonzero(told & (change > 0))
+        known = found.address[here] != NO_VALUE
+        begin = np.flatnonzero(known & (change > 0))
         begins.append(begin + here.start)
         end = following[begin]
         ends.append(np.where(end >= 0, end + here.start, -1))
-        before.append(np.flatnonzero(told & (change < 0) & (allocation < 0)) + here.start)
+        before.append(np.flatnonzero(known & (change < 0) & (allocation < 0)) + here.start)
     none = [np.zeros(0, np.int64)]
     begin, end = np.concatenate(none + begins), np.concatenate(none + ends)
     is_released = (end >= 0) & (found.change[end] < 0) if len(found) else end >= 0

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 RATES: About = {
     **statistics("TB/s_{}", "the bytes moved per second of GPU busy time", "TB/s", FIVE),
-    **statistics("TFLOPS/s_{}", "the operations per second of GPU busy time", "TFLOPS", FIVE),
+    **statistics("TFLOPS/s_{}", "the operations per second of GPU busy time", "TFLOP/s", FIVE),
 }
 
 ROOF_SHARES = shown(
@@ -59,7 +59,7 @@ ROOF_SHARES = shown(
 
 COST: About = {
     "GFLOPS": Column("floating-point operations of a call; a multiply-add counts as two", "GFLOP", heading="GFLOP"),
-    "Data Moved (MB)": Column("least traffic of a call to and from memory: each tensor once", "MiB", heading="MB"),
+    "Data Moved (MB)": Column("least traffic of a call to and from memory: each tensor once", "MiB", heading="MiB"),
     "FLOPS/Byte": Column("operations per byte moved", "FLOP/B"),
     "Compute Spec": Column.text("units that compute it, and in which precision"),
     "Roofline Time": Column("time at the roof: the larger of operations / rate and bytes / bandwidth", "us"),
@@ -78,7 +78,7 @@ PERF_SHEET = TableSchema(
         **{f"{name}_first": COST[name] for name in ("GFLOPS", "Data Moved (MB)", "FLOPS/Byte")},
         **RATES,
         "TB/s_mean": replace(RATES["TB/s_mean"], heading="TB/s"),
-        "TFLOPS/s_mean": replace(RATES["TFLOPS/s_mean"], heading="TFLOPS/s"),
+        "TFLOPS/s_mean": replace(RATES["TFLOPS/s_mean"], heading="TFLOP/s"),
         **{f"{name}_first": column for name, column in PLACE.items()},
         "Compute Spec": COST["Compute Spec"],
         "Roofline Time (µs)_first": COST["Roofline Time"],
@@ -143,8 +143,8 @@ def perf_sheets(
         g: the graph, or a window of it; GPU events outside of it do not count. Models, and what else predicts times,
             are those of its extension.
         arch: the device, for columns of the roofline.
-        recompute: tell recomputation of activations from the rest.
-        by_kernel_count: tell calls with different numbers of GPU events apart.
+        recompute: separate recomputation of activations from the rest.
+        by_kernel_count: separate calls with different numbers of GPU events.
     """
     w = window_of(g)
     extension = extension_of(w)

@@ -81,8 +81,8 @@ def _modelled(w: Window) -> Modelled:
     ops = rows_of_kind(c, (Kind.Op,))
     named = {code: model_named(core.names[code], models) for code in distinct(c.name[ops])[0].tolist()}
     if instructions := list(instructions_of(core)):
-        told = np.isin(c.argset[ops], instructions)
-        named |= dict.fromkeys(distinct(c.name[ops[told]])[0].tolist(), models.get(INSTRUCTION))
+        is_instruction = np.isin(c.argset[ops], instructions)
+        named |= dict.fromkeys(distinct(c.name[ops[is_instruction]])[0].tolist(), models.get(INSTRUCTION))
     known, looking, claiming = np.zeros((3, len(core.names) + 1), bool)
     for code, model in named.items():
         if model is not None:

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.ops.passes import told_passes
+from tracelens_graph.analyses.ops.passes import passes_by_name
 from tracelens_graph.analyses.places.attribution import OPTIMIZER, charged, frames_above, module_calls, of_optimizer
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
@@ -81,7 +81,7 @@ Sort = Literal["model", "time"]
 
 WHOLE = "(all GPU events)"
 PASSES = ("forward", "backward", "optimizer")
-"""What GPU time is told apart by, in columns of this order."""
+"""What GPU time is separated by, in columns of this order."""
 
 _LONGEST_PATH = 4096
 """Characters of a path; without a limit deep trees of long names would take memory beyond all measure."""
@@ -145,7 +145,7 @@ def modules(
     notes = [*unlinked_notes(w, linked_only), *_unknown_notes(w.core, rows)]
     notes += _notes(w.core, tree, times, depth, len(rows))
     if w.framework.no_backward and not len(tree.frames):
-        notes += told_passes(w.core, rows)
+        notes += passes_by_name(w.core, rows)
     return MODULE_TREE.table(columns, w.titled(title), notes)
 
 
@@ -377,8 +377,8 @@ def _unknown_notes(core: Core, rows: np.ndarray) -> list[str]:
     ms = int(c.dur_ns[unknown].sum()) / 1e6
     if not core.framework.compiles_programs or not len(unknown):
         return []
-    told = "as in command buffers that name no instructions, are of no known pass: they count as forward"
-    return [f"{ms:,.3f} ms of kernels, {told}"]
+    text = "as in command buffers that name no instructions, are of no known pass: they count as forward"
+    return [f"{ms:,.3f} ms of kernels, {text}"]
 
 
 def _notes(core: Core, tree: PlaceTree, times: _Times, depth: int | None, events: int) -> Iterator[str]:

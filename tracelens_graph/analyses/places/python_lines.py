@@ -116,9 +116,9 @@ def python_lines(g: Core | Window, without: str | None = None) -> Table:
     lines: tuple[str, ...] = ()
     if core.programs is not None:
         lines, line = core.programs.sources, _lines_of(core, gpu, without)
-        told = (frame < 0) & (line >= 0)
-        frame = np.where(told, c.owner[gpu], frame)
-        code = np.where(told, len(core.names) + 2 + line, code)
+        has_line = (frame < 0) & (line >= 0)
+        frame = np.where(has_line, c.owner[gpu], frame)
+        code = np.where(has_line, len(core.names) + 2 + line, code)
     codes, group = distinct(code)
     frames, first = np.unique(frame[frame >= 0], return_index=True)
     place = group[frame >= 0][first]

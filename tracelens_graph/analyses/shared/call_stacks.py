@@ -25,7 +25,7 @@ _WRAPPER = re.compile(
     rf"(?:^|/)(?:{'|'.join(map(re.escape, _PASSED_ON_IN))})|: (?:{'|'.join(map(re.escape, _PASSED_ON_BY))})$"
 )
 """Frames that only pass a call on: files and functions of PyTorch and Triton that stand between a user's line and an
-op, and tell nothing of either."""
+op, and say nothing about either."""
 
 NOT_FOUND = "Not found"
 

@@ -64,14 +64,14 @@ def communicates(name: str) -> bool:
 def gpu_classes(core: Core, rows: np.ndarray) -> np.ndarray:
     """COMPUTATION, COMMUNICATION or MEMCPY for each GPU row; a fill is computation."""
     kind, name = core.columns.kind[rows], core.columns.name[rows]
-    tell = whole_window(core).once(_name_classes)
+    of_name = whole_window(core).once(_name_classes)
     codes = distinct(name)[0]
-    for code in codes[tell[codes] == _NOT_ASKED].tolist():
-        tell[code] = _name_class(core.names[code])
-    told = tell[name]
+    for code in codes[of_name[codes] == _NOT_ASKED].tolist():
+        of_name[code] = _name_class(core.names[code])
+    of_event = of_name[name]
     found = np.full(len(rows), COMPUTATION, np.int8)
-    found[(told & _COMMUNICATES) > 0] = COMMUNICATION
-    found[(kind == Kind.Memcpy) | ((kind == Kind.Kernel) & ((told & _COPIES) > 0))] = MEMCPY
+    found[(of_event & _COMMUNICATES) > 0] = COMMUNICATION
+    found[(kind == Kind.Memcpy) | ((kind == Kind.Kernel) & ((of_event & _COPIES) > 0))] = MEMCPY
     return found
 
 

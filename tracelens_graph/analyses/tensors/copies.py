@@ -79,9 +79,9 @@ def tensor_makers(g: Core | Window, uid: int | None = None) -> Table:
     if uid is not None and c.kind[op] != Kind.Op:
         raise AnalysisError(f"uid {uid} is no op: {Kind(int(c.kind[op])).name} {core.names[c.name[op]]!r:.60}")
     read = numbers[rows == op]
-    told, storages = tensors.lineage.tensors, tensors.lineage.storages
+    known, storages = tensors.lineage.tensors, tensors.lineage.storages
     storage = np.array([tensors.storage_of(number) for number in read.tolist()], np.int64)
-    made = tensors.rows_of_nodes(told.producer[read])
+    made = tensors.rows_of_nodes(known.producer[read])
     allocated = np.where(storage >= 0, tensors.rows_of_nodes(storages.producer[storage]), -1)
     written = np.array([_last_writer(core, tensors, int(one), op) for one in storage.tolist()], np.int64)
     columns: dict[str, Cells] = {
@@ -90,7 +90,7 @@ def tensor_makers(g: Core | Window, uid: int | None = None) -> Table:
         "bytes": [tensors.bytes_of(number) for number in read.tolist()],
         "made_by": names_of(core, made),
         "made_by_uid": uids_of(core, made),
-        "view_of": [tensors.tensor_text(number) if number >= 0 else None for number in told.view_of[read].tolist()],
+        "view_of": [tensors.tensor_text(number) if number >= 0 else None for number in known.view_of[read].tolist()],
         "storage": [tensors.storage_name(number) if number >= 0 else None for number in storage.tolist()],
         "allocated_by": names_of(core, allocated),
         "allocated_by_uid": uids_of(core, allocated),
@@ -167,7 +167,7 @@ def _copies(w: Window, tensors: GraphTensors) -> list[tuple[int, int, int]]:
     """Row, tensor read, tensor filled of every copy between two storages, by start."""
     core, c = w.core, w.core.columns
     is_copying = fitting_names(core, COPYING.__contains__)
-    told = tensors.lineage.tensors
+    known = tensors.lineage.tensors
     storage = _storages(tensors)
     sides: list[dict[int, list[int]]] = []
     for edges in (("CONSUMES",), ("WRITES", "PRODUCES")):
@@ -180,7 +180,7 @@ def _copies(w: Window, tensors: GraphTensors) -> list[tuple[int, int, int]]:
     read, filled = sides
     found = []
     for row in sorted(read.keys() & filled.keys(), key=lambda row: (c.start_ns[row], row)):
-        ordered = (sorted(side[row], key=lambda one: (told.id[one], told.version[one])) for side in (read, filled))
+        ordered = (sorted(side[row], key=lambda one: (known.id[one], known.version[one])) for side in (read, filled))
         pairs = [(a, b) for a, b in product(*ordered) if storage[a] != storage[b]]
         if pairs:
             found.append((row, *pairs[0]))

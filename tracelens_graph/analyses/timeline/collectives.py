@@ -97,10 +97,8 @@ COLL_ANALYSIS = TableSchema(
         "In split size": Column.key("elements to each rank, of an uneven all-to-all", cells="list"),
         "Out split size": Column.key("elements from each rank, of an uneven all-to-all", cells="list"),
         "stream": Column("stream on the device", heading="stream"),
-        "In msg size (MB)_first": Column("elements put in times their size; 1 MB is 2^20 bytes", "MB", heading="in MB"),
-        "Out msg size (MB)_first": Column(
-            "elements got out times their size; 1 MB is 2^20 bytes", "MB", heading="out MB"
-        ),
+        "In msg size (MB)_first": Column("elements put in times their size", "MiB", heading="in MiB"),
+        "Out msg size (MB)_first": Column("elements got out times their size", "MiB", heading="out MiB"),
         **shown(_DURATIONS, dur_sum="sum us", dur_mean="mean us", dur_max="max us"),
         "operation_count": Column.count("kernels", "kernels"),
     },

@@ -166,12 +166,12 @@ def _holes(busy: tuple[np.ndarray, np.ndarray], first: int, last: int) -> np.nda
 
 def lost_notes(w: Window) -> list[str]:
     """One line on executions of JAX's programs whose GPU events the profiler lost; none where it lost none."""
-    lost = recorded_executions(w).told
+    lost = recorded_executions(w).text
     return [f"{lost}: time without any need not be idle time"] if lost else []
 
 
 def unlinked_notes(w: Window, left_out: bool) -> list[str]:
-    """What is to be said under a table about GPU events without a launch in the trace."""
+    """Notes for a table on GPU events without a launch in the trace."""
     return list(w.once(_unlinked_notes, left_out))
 
 
