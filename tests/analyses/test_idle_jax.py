@@ -1,15 +1,17 @@
-"""Idle time in profiles of JAX: hand-made gaps with known causes, and what is suggested for them."""
+"""What the host of a profile of JAX waits for, and why its GPU is idle."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import plain_xplane as plain
 import pytest
 from made_hlo import mlp
 from plain_xplane import Plane
 
 from corpus import loaded, parametrize, xplane_files
+from tracelens_graph.analyses.alignment.tables import _Side
 from tracelens_graph.analyses.diagnosis.finding import ADVICE
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.host_states import COMPILATION, COPY_TO_DEVICE, LAUNCH, SYNCHRONIZATION, row_states
@@ -94,3 +96,13 @@ def test_what_it_is_due_to_can_be_looked_at_on_a_narrow_terminal(path: Path) -> 
     shown = table.text(80)
     uid = next(uid for uid in table["because uid"] if uid is not None and uid >= 0)
     assert str(uid) in shown.split()
+
+
+@parametrize("path", [path for path in xplane_files() if path.name.startswith("conv-")])
+def test_functions_of_python_that_wait_count_once(path: Path) -> None:
+    """Ten calls of `block_until_ready`, each of which calls `try_to_block`."""
+    core = loaded(path)
+    assert _Side(core.everything).waits() == 10
+    (first, *_) = np.flatnonzero([name.endswith("): block_until_ready") for name in core.names])
+    begun = np.sort(core.columns.start_ns[core.columns.name == first])
+    assert _Side(core.window(before_ns=int(begun[4]))).waits() == 4

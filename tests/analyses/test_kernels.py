@@ -1,7 +1,8 @@
-"""The table of kernels: known answers and sums."""
+"""Kernels by the op that launches them: durations, streams, categories."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,15 @@ from hypothesis import given
 from made_traces import traces
 
 from corpus import chosen_traces, loaded, parametrize
-from tracelens_graph.analyses.kernels.kernels import kernel_summary
+from tracelens_graph.analyses.kernels.kernels import (
+    KERNEL_CATEGORY_DETAIL,
+    KERNEL_CATEGORY_SUMMARY,
+    kernel_category_detail,
+    kernel_category_summary,
+    kernel_summary,
+)
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
+from tracelens_graph.extensions.loading import load_extension
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
@@ -68,3 +76,200 @@ def test_every_kernel_is_in_one_row_of_made_traces(trace: dict[str, object]) -> 
 @parametrize("path", chosen_traces())
 def test_every_kernel_is_in_one_row_of_real_traces(path: Path) -> None:
     check_sums(loaded(path))
+
+
+NVJET = "nvjet_tst_320x128_64x3_1x2_h_bz_coopB_TNT"
+SCALE = (
+    "void tensorrt_llm::common::scaleMatrix<(tensorrt_llm::common::QuantizeMode)1, __nv_bfloat16, float, "
+    "__nv_fp8_e4m3>(__nv_bfloat16*, float const*, __nv_fp8_e4m3 const*, long, long)"
+)
+
+
+def graph_launch(launch: str = "cudaGraphLaunch") -> list[dict[str, object]]:
+    """One launch of a graph of six kernels: 0.22, 0.15 and 0.08 ms."""
+    kernels = [(NVJET, 120), ("kernel_mha", 50), (SCALE, 30), (NVJET, 100), ("kernel_mha", 100), (SCALE, 50)]
+    return [
+        span("cuda_runtime", launch, 0, 20, correlation=7),
+        *(
+            span("kernel", name, 100 + 200 * i, us, 0, 7, correlation=7, stream=7)
+            for i, (name, us) in enumerate(kernels)
+        ),
+    ]
+
+
+def test_graph_launch() -> None:
+    core = load_core(graph_launch())
+    assert [tuple(row.values()) for row in kernel_category_detail(core).records()] == [
+        ("graph", "GEMM", NVJET, 2, 0.22, 110),
+        ("graph", "Flash Attention Forward", "kernel_mha", 2, 0.15, 75),
+        ("graph", "Memory Ops", SCALE, 2, 0.08, 40),
+    ]
+    summary = kernel_category_summary(core)
+    assert list(summary.columns) == ["cpu_op", "kernel_category", "count", "total_time_ms", "% of graph time"]
+    assert [
+        (row["kernel_category"], row["total_time_ms"], f"{row['% of graph time']:.1f} %") for row in summary.records()
+    ] == [
+        ("GEMM", 0.22, "48.9 %"),
+        ("Flash Attention Forward", 0.15, "33.3 %"),
+        ("Memory Ops", 0.08, "17.8 %"),
+    ]
+    assert sum(summary["total_time_ms"]) == pytest.approx(0.45)
+    assert set(summary["cpu_op"]) == {"graph"}
+    assert summary.about.keys() == summary.columns.keys()
+    assert list(summary.notes) == []
+    kernels = kernel_summary(core, kernel_categories=True)
+    assert set(kernels["Parent op category"]) == {"graph"}
+    assert list(kernels["kernel_category"]) == ["GEMM", "Flash Attention Forward", "Memory Ops"]
+
+
+def test_share_is_of_the_graph_only_if_nothing_else_launches() -> None:
+    assert "% of graph time" in kernel_category_summary(load_core(graph_launch("hipGraphLaunch"))).columns
+    beside = span("cuda_runtime", "cudaLaunchKernel", 50, 5, correlation=9)
+    own = span("kernel", "sgemm", 5000, 60, 0, 7, correlation=9, stream=7)
+    rows = kernel_category_summary(load_core([*graph_launch(), beside, own])).records()
+    assert [(row["cpu_op"], row["kernel_category"]) for row in rows] == [
+        ("graph", "GEMM"),
+        ("graph", "Flash Attention Forward"),
+        ("graph", "Memory Ops"),
+        ("cudaLaunchKernel", "GEMM"),
+    ]
+    assert [row["% of parent time"] for row in rows] == pytest.approx([100 * 22 / 45, 100 * 15 / 45, 100 * 8 / 45, 100])
+    assert "% of parent time" in kernel_category_summary(load_core([*graph_launch(), own | {"args": {}}])).columns
+    op_of_that_name = [span("cpu_op", "cudaGraphLaunch", 0, 100), *graph_launch("cudaLaunchKernel")]
+    assert "% of parent time" in kernel_category_summary(load_core(op_of_that_name)).columns
+
+
+def test_ops_and_kernels_without_a_launch() -> None:
+    detail = kernel_category_detail(load_core(small_trace()))
+    assert list(detail.columns) == list(KERNEL_CATEGORY_DETAIL)
+    assert [tuple(row.values()) for row in detail.records()] == [
+        ("aten::addmm", "GEMM", "gemm", 1, 0.05025, 50.25),
+        (NO_LAUNCH, "Other", HOSTILE, 1, 0.03, 30),
+    ]
+    assert list(detail.notes) == [
+        "1 GPU events (29.9 % of GPU time) have no launch in the trace: included",
+        "1 copies and fills (0.020 ms) are no kernels: left out",
+        "37.4 % of kernel time is in Other: no rule fits these names",
+    ]
+    summary = kernel_category_summary(load_core(small_trace()))
+    assert [row["% of parent time"] for row in summary.records()] == [100, 100]
+
+
+def test_kernels_without_a_launch_come_last_however_long() -> None:
+    core = load_core(
+        [
+            span("cuda_runtime", "cudaLaunchKernel", 0, 1, correlation=1),
+            span("kernel", "sgemm", 10, 2, correlation=1),
+            span("kernel", "softmax", 20, 500),
+            span("kernel", "softmax", 600, 0),
+        ]
+    )
+    assert list(kernel_category_summary(core)["cpu_op"]) == ["cudaLaunchKernel", NO_LAUNCH]
+    assert list(kernel_category_detail(core)["count"]) == [1, 2]
+    assert list(kernel_category_detail(core)["avg_time_us"]) == [2, 250]
+
+
+def test_the_op_takes_part_in_the_decision() -> None:
+    def fill(op: str) -> list[dict[str, object]]:
+        return [
+            span("cpu_op", op, 0, 10),
+            span("cuda_runtime", "hipLaunchKernel", 1, 2, correlation=1),
+            span("kernel", "__amd_rocclr_fillBufferAligned", 20, 5, correlation=1),
+        ]
+
+    for op, category in (("aten::convolution_backward", "Convolution"), ("aten::zero_", "Memory Ops")):
+        core = load_core(fill(op))
+        assert list(kernel_category_summary(core)["kernel_category"]) == [category]
+        assert list(kernel_summary(core, kernel_categories=True)["kernel_category"]) == [category]
+
+
+def test_own_rules(tmp_path: Path) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text('[[rule]]\ncategory = "MoE"\npattern = "nvjet"\nop = "graphlaunch"\n')
+    core = load_core(graph_launch())
+    w = load_extension(file).of(core)
+    assert kernel_category_summary(w)["kernel_category"][0] == "MoE"
+    assert kernel_category_detail(w)["kernel_category"][0] == "MoE"
+    assert kernel_summary(w, True)["kernel_category"][0] == "MoE"
+    assert kernel_category_summary(core)["kernel_category"][0] == "GEMM"
+
+
+def test_default_table_of_kernels_is_as_ever() -> None:
+    core = load_core(graph_launch())
+    plain, more = kernel_summary(core), kernel_summary(core, kernel_categories=True)
+    names = list(more.columns)
+    assert names[names.index("Parent cpu_op") + 1] == "kernel_category"
+    assert [name for name in names if name != "kernel_category"] == list(plain.columns) == list(plain.about)
+    for name in plain.columns:
+        assert list(plain[name]) == list(more[name])
+
+
+def test_window() -> None:
+    core = load_core(
+        [
+            span("cpu_op", "aten::mm", 0, 10),
+            span("cuda_runtime", "cudaLaunchKernel", 1, 2, correlation=1),
+            span("cpu_op", "aten::softmax", 20, 10),
+            span("cuda_runtime", "cudaLaunchKernel", 21, 2, correlation=2),
+            span("kernel", "sgemm", 30, 5, correlation=1),
+            span("kernel", "softmax", 40, 5, correlation=2),
+        ]
+    )
+    table = kernel_category_summary(core.window(under="aten::softmax"))
+    assert list(table["kernel_category"]) == ["Softmax"]
+    assert "aten::softmax" in table.title
+
+
+def test_no_gpu_events() -> None:
+    core = load_core([span("cpu_op", "aten::mm", 0, 1)])
+    for table in (kernel_category_detail(core), kernel_category_summary(core)):
+        assert len(table) == 0
+        assert list(table.notes) == ["the trace has no GPU events"]
+    assert len(kernel_summary(core, kernel_categories=True)) == 0
+
+
+def check_category_sums(core: Core) -> None:
+    kernels = kernel_summary(core, kernel_categories=True)
+    expected, counts = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str]]()
+    for row in kernels.records():
+        parent = "graph" if row["Parent op category"] == "graph" else row["Parent cpu_op"]
+        key = parent, row["kernel_category"], row["Kernel name"]
+        expected[key] += row["Kernel duration (µs)_sum"]
+        counts[key] += row["Kernel duration (µs)_count"]
+
+    detail = kernel_category_detail(core).records()
+    found = {(row["cpu_op"], row["kernel_category"], row["kernel_name"]): row for row in detail}
+    assert len(found) == len(detail)
+    assert found.keys() == expected.keys()
+    for key, row in found.items():
+        assert row["count"] == counts[key]
+        assert row["total_time_ms"] * 1e3 == pytest.approx(expected[key], abs=1e-6)
+        assert row["avg_time_us"] * row["count"] == pytest.approx(expected[key], abs=1e-6)
+
+    summary = kernel_category_summary(core)
+    share = summary.columns.keys() - {"cpu_op", "kernel_category", "count", "total_time_ms"}
+    assert share <= KERNEL_CATEGORY_SUMMARY.keys()
+    assert len(share) == 1
+    wholes, shares = Counter[str](), Counter[str]()
+    for row in summary.records():
+        mine = [d for d in detail if (d["cpu_op"], d["kernel_category"]) == (row["cpu_op"], row["kernel_category"])]
+        assert row["count"] == sum(d["count"] for d in mine)
+        assert row["total_time_ms"] == pytest.approx(sum(d["total_time_ms"] for d in mine))
+        wholes[row["cpu_op"]] += row["total_time_ms"]
+        shares[row["cpu_op"]] += row[min(share)]
+    assert all(shares[op] == pytest.approx(100) for op in wholes if wholes[op])
+
+    ops = [row["cpu_op"] for row in summary.records()]
+    assert list(dict.fromkeys(ops)) == [op for i, op in enumerate(ops) if i == 0 or ops[i - 1] != op]
+    times = [wholes[op] for op in dict.fromkeys(ops) if op != NO_LAUNCH]
+    assert np.all(np.diff(times) <= 1e-9)
+
+
+@given(traces())
+def test_sums_agree_with_the_table_of_kernels_on_made_traces(trace: dict[str, object]) -> None:
+    check_category_sums(load_core(trace))
+
+
+@parametrize("path", chosen_traces())
+def test_sums_agree_with_the_table_of_kernels_on_real_traces(path: Path) -> None:
+    check_category_sums(loaded(path))
