@@ -12,8 +12,7 @@ from placed_traces import pair_of, placed
 from same_tables import assert_same
 
 from corpus import needs_corpus
-from tracelens_graph.analyses.alignment.difference import Diff
-from tracelens_graph.analyses.alignment.steps import median_steps
+from tracelens_graph.analyses.alignment.difference import Diff, median_steps
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.db.database import Database
 from tracelens_graph.errors import AnalysisError

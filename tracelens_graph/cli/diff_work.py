@@ -109,7 +109,7 @@ def two_traces(
 ) -> None:  # fmt: skip
     """Compare two traces, and print, draw and write what is asked for; end with the exit code of failed conditions."""
     from tracelens_graph.analyses.alignment.difference import diff as compared
-    from tracelens_graph.analyses.alignment.steps import median_steps
+    from tracelens_graph.analyses.alignment.difference import median_steps
     from tracelens_graph.analyses.alignment.tables import places_table, times_table, totals_table
     from tracelens_graph.reports.diff_text import notes_on, warnings_on
 

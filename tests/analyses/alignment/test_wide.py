@@ -15,9 +15,9 @@ from call_trees import frame, launch, op
 from growth import cost
 from handmade import span
 
-from tracelens_graph.analyses.alignment import containers, costs, leaf_matching, sequence
+from tracelens_graph.analyses.alignment import costs, leaf_matching, matches, sequence
 from tracelens_graph.analyses.alignment.align import align
-from tracelens_graph.analyses.alignment.containers import common_places
+from tracelens_graph.analyses.alignment.matches import common_places
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading.one import load_core
 
@@ -123,7 +123,7 @@ def test_only_the_nearest_callers_count(monkeypatch: pytest.MonkeyPatch) -> None
         return [frame("deep.py(1): main", call)]
 
     monkeypatch.setattr(costs, "_NEAREST", 3)
-    monkeypatch.setattr(containers, "_WRAPPERS", 3)
+    monkeypatch.setattr(matches, "_WRAPPERS", 3)
     found = aligned(nested(40, "one"), nested(40, "other"))
     assert (found.leaves[0] >= 0).all()
 

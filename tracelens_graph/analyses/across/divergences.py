@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.difference import Diff, has_gpu_work
+from tracelens_graph.analyses.alignment.difference import Diff, has_gpu_work, median_steps
 from tracelens_graph.analyses.alignment.matches import kind_name
-from tracelens_graph.analyses.alignment.steps import median_steps
 from tracelens_graph.analyses.alignment.tables import DIFF_PLACES, places_table
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import first_rows

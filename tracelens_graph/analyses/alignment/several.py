@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.alignment.causes import Reasons
-from tracelens_graph.analyses.alignment.difference import Diff, check_comparable, diff
+from tracelens_graph.analyses.alignment.difference import Diff, check_comparable, diff, median_steps, steps_with_work
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
-from tracelens_graph.analyses.alignment.steps import median_steps, steps_with_work
 from tracelens_graph.analyses.alignment.tables import module_of, op_of, percent
 from tracelens_graph.analyses.structure.layers import side_by_side
 from tracelens_graph.analyses.timeline.timeline import times_of
