@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
+
 _SPREAD = 16
 """How many times its number of entries the range of a key may be for a table of it to pay."""
 
 
-def is_kind(kind: np.ndarray, kinds: Iterable[int]) -> np.ndarray:
+def is_kind(kind: Codes, kinds: Iterable[int]) -> Mask:
     """For each entry of a column of kinds whether it is one of some kinds."""
     wanted = np.zeros(256, bool)
     wanted[list(kinds)] = True
@@ -41,7 +43,7 @@ def positions_by(key: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield int(key[positions[0]]), positions
 
 
-def expanded(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def expanded(low: Rows, high: Rows) -> tuple[Rows, Codes]:
     """All positions `low .. high - 1` of several ranges, one range after the other, and which range each is of."""
     size = np.maximum(high - low, 0)
     of = np.repeat(np.arange(len(size)), size)

@@ -95,8 +95,8 @@ def instants_of(core: Core) -> Instants:
 def _instants(w: Window) -> Instants:
     core, c = w.core, w.core.columns
     rows = rows_of_kind(c, (Kind.MemoryEvent,))
-    failed = fitting_names(core, _is_failure)[c.name[rows]]
-    failed, rows = rows[failed], rows[~failed]
+    is_failure = fitting_names(core, _is_failure)[c.name[rows]]
+    failed, rows = rows[is_failure], rows[~is_failure]
     is_size = _are_sizes(c.bytes[rows])
     is_change = fitting_names(core, lambda name: name == "[memory]")[c.name[rows]]
     unreadable, rows = rows[~is_size & is_change], rows[is_size]
