@@ -10,7 +10,6 @@ from tracelens_graph.analyses.across.signatures import common_signatures as comm
 from tracelens_graph.analyses.across.signatures import kernel_choices as kernel_choices
 from tracelens_graph.analyses.across.signatures import ops_only_in_one as ops_only_in_one
 from tracelens_graph.analyses.critical_path.critical_path import critical_path as critical_path
-from tracelens_graph.analyses.critical_path.job_paths import path_of_step as path_of_step
 from tracelens_graph.analyses.critical_path.what_if import what_if as what_if
 from tracelens_graph.analyses.diagnosis.finding import Finding as Finding
 from tracelens_graph.analyses.diagnosis.verdict import verdict as verdict
@@ -51,11 +50,11 @@ from tracelens_graph.analyses.places.python_lines import gpu_time_under as gpu_t
 from tracelens_graph.analyses.places.python_lines import python_lines as python_lines
 from tracelens_graph.analyses.questions import QUESTIONS as QUESTIONS
 from tracelens_graph.analyses.questions import Question as Question
-from tracelens_graph.analyses.ranks.collective_tables import collective_spread as collective_spread
-from tracelens_graph.analyses.ranks.collective_tables import waits_by_group as waits_by_group
+from tracelens_graph.analyses.ranks.collective_tables import collective_kinds as collective_kinds
+from tracelens_graph.analyses.ranks.collective_tables import rank_collectives as rank_collectives
 from tracelens_graph.analyses.ranks.job import collectives as collectives
 from tracelens_graph.analyses.ranks.job import rank_tables as rank_tables
-from tracelens_graph.analyses.ranks.rank_tables import slowest_ranks as slowest_ranks
+from tracelens_graph.analyses.ranks.rank_tables import rank_balance as rank_balance
 from tracelens_graph.analyses.report.report_tables import ReportOptions as ReportOptions
 from tracelens_graph.analyses.report.report_tables import report_tables as report_tables
 from tracelens_graph.analyses.structure.layers import odd_layers as odd_layers

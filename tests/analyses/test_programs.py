@@ -1,4 +1,4 @@
-"""Compiled programs of JAX: the table, what was compiled meanwhile, executions that left no GPU events."""
+"""Programs of JAX: time, executions, versions, compilations, costs of instructions."""
 
 from __future__ import annotations
 
@@ -8,15 +8,26 @@ from pathlib import Path
 import numpy as np
 import plain_xplane as plain
 import pytest
-from handmade import small_trace
-from handmade_jax import KERNELS, training_profile
-from made_hlo import F32, computation, instruction, program, shape
+from handmade import small_trace, span
+from handmade_jax import (
+    F32,
+    KERNELS,
+    TRIPS,
+    computation,
+    instruction,
+    looping_profile,
+    program,
+    shape,
+    training_profile,
+)
 from plain_xplane import Plane
 
 from corpus import loaded, parametrize, xplane_files
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import idle_causes
+from tracelens_graph.analyses.ops.instruction_costs import instruction_costs
 from tracelens_graph.analyses.ops.programs import compilations, programs, recorded_executions
+from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.performance.roofline_summary import roofline_summary
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.analyses.report.inventory import inventory
@@ -208,7 +219,7 @@ def test_more_compilations_than_programs_are_divided_among_none() -> None:
     assert np.isnan(np.array(programs(core)["compile_ms"], float)).all()
 
 
-def test_compilations_of_a_step() -> None:
+def test_a_step_alone_of_compilations() -> None:
     core = recorded(("f", 10), ("f", 20), ("f", 0))
     found = compilations(core.window(step=1))
     assert (found.count, found.of_call) == (1, {"f": [21_000_000]})
@@ -313,3 +324,71 @@ def test_a_real_profile_that_lost_most(path: Path) -> None:
         "75 of 80 executions of programs left no GPU events: runs and times are of the others"
     ]
     assert verdict(core)[0].evidence["kind"] == "too_little"
+
+
+DOT = 2 * 8 * 8 * 8
+"""Operations of the product in the loop."""
+MOVED = 4 * 3 * 8 * 8
+"""Its traffic."""
+
+
+def test_costs_by_both_rules() -> None:
+    names = ("instruction", "calls", "flops", "bytes", "xla_flops", "xla_bytes", "departs")
+    found = [tuple(row[name] for name in names) for row in instruction_costs(load_core(looping_profile())).records()]
+    rows, indices, three = 4 * 2 * 8, 4 * 2, 4 * 2 * 3
+    assert found == [
+        ("while.1", 2, TRIPS * (DOT + 1), TRIPS * (MOVED + 4), DOT + 1, MOVED + 4, "loop trips"),
+        ("dot.1", 2 * TRIPS, DOT, MOVED, DOT, MOVED, None),
+        ("fusion.2", 2, 0, 2 * rows + indices, 0, 4 * 100 * 8 + rows + indices, "gathered rows"),
+        ("top_k.3", 2, 0, rows + three, -1, -1, "libraries"),
+    ]
+
+
+def test_programs_cost_what_xla_says() -> None:
+    core = load_core(looping_profile())
+    (row,) = programs(core).records()
+    theirs = DOT + 1 - 1, 0, MOVED + 4 + 4 * 100 * 8 + 4 * 2 * 8 + 4 * 2 - 1
+    assert (row["xla_flops"], row["xla_transcendentals"], row["xla_bytes"]) == theirs
+    (note,) = instruction_costs(core).notes
+    assert note.startswith("jit_loop by XLA's rules")
+    assert note.endswith(f"{theirs[0]:,} FLOPs, 0 transcendentals, {theirs[2]:,} bytes")
+
+
+def test_a_step_alone_of_instruction_costs() -> None:
+    found = QUESTIONS["instruction_costs"](load_core(looping_profile()), step=1)
+    assert dict(zip(found["instruction"], found["calls"], strict=True)) == {
+        "while.1": 1, "dot.1": TRIPS, "fusion.2": 1, "top_k.3": 1,
+    }  # fmt: skip
+
+
+def test_where_rules_agree_nothing_departs() -> None:
+    found = instruction_costs(load_core(training_profile()))
+    assert list(found["instruction"]) == ["dot.3", "dot.5", "fusion.4"]
+    assert list(found["departs"]) == [None] * 3
+    for name in ("flops", "transcendentals", "bytes"):
+        assert list(found[name]) == list(found[f"xla_{name}"])
+
+
+def test_the_work_of_a_loop_counts_once() -> None:
+    """Kernels count for the instructions in the loop, and the loop has no work beside these."""
+    core = load_core(looping_profile())
+    rows = {row["name"]: row for row in unified_perf_summary(core).records()}
+    assert "while.1" not in rows
+    assert rows["dot.1"]["operation_count"] == 2 * TRIPS
+    assert rows["dot.1"]["GFLOPS"] * 1e9 == pytest.approx(DOT)
+    tables = report_tables(core)
+    families = {row["name"]: name for name in tables for row in tables[name].records() if "GFLOPS_first" in row}
+    assert families == {"dot.1": "GEMM", "fusion.2": "XLA", "top_k.3": "XLA"}
+
+
+def test_traces_without_instructions_say_so() -> None:
+    found = instruction_costs(load_core(small_trace()))
+    assert (len(found), found.notes) == (0, ["no arguments of instructions of XLA are recorded"])
+
+
+@pytest.mark.parametrize("figure", [2**63, -(2**63) - 1, 10**19], ids=str)
+def test_figures_beyond_64_bits_are_no_costs(figure: int) -> None:
+    ops = [span("cpu_op", name, at, 5, Instruction={"kind": "add", "flops": flops, "xla_bytes": flops})
+           for name, at, flops in (("add.1", 0, figure), ("add.2", 9, 7))]  # fmt: skip
+    (row,) = instruction_costs(load_core(ops)).records()
+    assert (row["instruction"], row["flops"], row["bytes"], row["xla_bytes"]) == ("add.2", 7, 0, 7)

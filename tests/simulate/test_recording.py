@@ -22,9 +22,13 @@ def begins(rank: RankTrace) -> int:
     return span(mark)[0] + 40_000
 
 
-@pytest.mark.parametrize("only", [None, 1])
-@pytest.mark.parametrize("settings", [{}, {"cuda_sync": True, "recompute": "reentrant"}, {"pipeline_parallel": 3,
-                                      "layers": 3, "micro_batches": 2}])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "only"),
+    [
+        ({}, None), ({}, 1), ({"cuda_sync": True, "recompute": "reentrant"}, 1),
+        ({"pipeline_parallel": 3, "layers": 3, "micro_batches": 2}, None),
+    ],
+)  # fmt: skip
 def test_what_began_before_is_not_recorded(settings: dict[str, Any], only: int | None) -> None:
     whole = simulate(**{**JOB, **settings})
     run = simulate(**{**JOB, **settings}, recording_begins_us=LATER_US, recording_begins_rank=only)

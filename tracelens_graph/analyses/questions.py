@@ -202,13 +202,11 @@ class Question:
 
         if "a" in self.parameters and (note := pair_note(traces, given)):
             yield note
-        if not (len(table) or table.notes) and (note := why_empty(self.name, traces, given)):
+        if not (len(table) or table.notes) and (note := why_empty(current(self.name), traces, given)):
             yield note
 
     def _under_its_name(self, table: Table) -> Table:
-        """The table under the question's name, with the columns that it had under an old one."""
-        table = replace(table, name=self.name)
-        return self.renamed.shown(table) if self.renamed else table
+        return self.renamed.as_before(self.name, table) if self.renamed else replace(table, name=self.name)
 
 
 _PLAIN = {int, float, str, bool}

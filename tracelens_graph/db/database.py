@@ -330,19 +330,18 @@ class Database:
             DatabaseError: the database cannot be reached or refuses; or there is no such query, parameter or trace.
         """
         driver, database = self._driver, self.connection.database
-        old = RENAMED.get(question)
         question = _in_library(question)
         with self._in_words():
             if question.isidentifier():
-                named = query.named(question)
+                old = RENAMED.get(question)
+                named = query.named(current(question))
+                given = {name: value for name, value in (old.given if old else {}).items() if name in named.parameters}
                 _check_types(named, parameters)
-                if old:
-                    parameters = {name: old.given[name] for name in old.given if name in named.parameters} | parameters
-                answer = query.ask(driver, database, named, parameters, timeout_s)
-                answer = old.shown(answer) if old else answer
+                answer = query.ask(driver, database, named, {**given, **parameters}, timeout_s)
                 if not len(answer):
                     answer.notes = [*answer.notes, *_older(catalog.traces(driver, database))]
-                return with_lists(answer, schema_of(question) if question in HOMES else {})
+                answer = with_lists(answer, schema_of(question) if named.name in HOMES else {})
+                return old.as_before(question, answer) if old else answer
             own = query.statement_of(question)
             _check_types(own, parameters)
             statement, given = query.prepared(driver, database, own, parameters)
@@ -360,7 +359,7 @@ class Database:
 
 def _in_library(question: str) -> str:
     """The name of the query of the library whose text a statement is, word for word; else the statement."""
-    return next((one.name for one in library().values() if one.text.strip() == question.strip()), current(question))
+    return next((one.name for one in library().values() if one.text.strip() == question.strip()), question)
 
 
 def _check_types(asked: Query, parameters: Mapping[str, Any]) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tracelens_graph._version import __version__
-from tracelens_graph.analyses.critical_path.job_paths import JobPaths, job_paths
-from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.process_groups import ProcessGroups, transfers
+from tracelens_graph.analyses.critical_path.critical_path import JobPaths, job_paths
+from tracelens_graph.analyses.ranks.figures import Figures, transfers
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.db.context_image import cast
 from tracelens_graph.db.event_image import kept_rows
 from tracelens_graph.db.image import Edges, Nodes, Options
@@ -64,36 +62,7 @@ def ranks_image(run: str, ranks: TraceSet, options: Options) -> RanksImage:
 
 
 def _meetings(figures: Figures) -> Nodes:
-    m, groups = figures.meetings, ProcessGroups.of(figures.meetings)
-    last = [m.parts.collective(part) for part in m.last_part.tolist()]
-    late = [m.attendances[trace] for trace in m.trace[m.last_part].tolist()]
-    ranks = [groups.ranks[number] for number in groups.number.tolist()]
-    known: dict[str, Any] = {
-        "number": list(range(len(m))),
-        "name": m.kind,
-        "key": [one.key for one in last],
-        "process_group": groups.number.tolist(),
-        "group": groups.name,
-        "group_ranks": [None if one is None else json.dumps(one) for one in ranks],
-        "group_size": [size or None for size in m.group_size.tolist()],
-        "sequence": [one.sequence for one in last],
-        "step": figures.step,
-        "ranks": m.count.tolist(),
-        "start_ns": m.first_start_ns.tolist(),
-        "dur_ns": (m.last_end_ns - m.first_start_ns).tolist(),
-        "start_skew_ns": (m.last_start_ns - m.first_start_ns).tolist(),
-        "end_skew_ns": (m.last_end_ns - m.first_end_ns).tolist(),
-        "wait_ns": m.reduced(np.add, m.wait_ns).tolist(),
-        "latency_ns": figures.latency_ns.tolist(),
-        "shortest_ns": m.shortest_ns.tolist(),
-        "longest_ns": m.reduced(np.maximum, m.end_ns - m.start_ns).tolist(),
-        "message_bytes": _known(figures.size),
-        "algbw_gb_s": _known(figures.algorithm_bandwidth),
-        "busbw_gb_s": _known(figures.bus_bandwidth),
-        "last_trace": [one.name for one in late],
-        "last_rank": [one.rank for one in late],
-    }
-    return _nodes("Meeting", known)
+    return _nodes("Meeting", {**figures.columns, "name": figures.columns["kind"]})
 
 
 def _paths(paths: JobPaths) -> Nodes:
@@ -149,9 +118,9 @@ def _transfers(figures: Figures, traces: Sequence[str], kept: Sequence[np.ndarra
     at, source, target = transfers(m)
     there = _is_there(m, kept, source) & _is_there(m, kept, target)
     at, source, target = at[there], source[there], target[there]
-    size = _known(figures.size[at])
+    size = figures.columns["message_bytes"]
     columns = (
-        _first_kernels(m, source), _first_kernels(m, target), at, [None if one is None else int(one) for one in size],
+        _first_kernels(m, source), _first_kernels(m, target), at, [size[one] for one in at.tolist()],
         (m.last_start_ns - m.first_start_ns)[at], figures.latency_ns[at],
         *([traces[place] for place in m.trace[end].tolist()] for end in (source, target)),
     )  # fmt: skip
@@ -183,7 +152,3 @@ def _is_there(m: Meetings, kept: Sequence[np.ndarray], parts: np.ndarray) -> np.
         for part, trace in zip(parts.tolist(), m.trace[parts].tolist(), strict=True)
     )
     return np.array([kept[trace][row] for trace, row in first], bool)
-
-
-def _known(values: np.ndarray) -> list[float | None]:
-    return [None if np.isnan(value) else value for value in values.tolist()]

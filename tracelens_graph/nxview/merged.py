@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.job_paths import JobPaths
-from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.process_groups import transfers
-from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.analyses.critical_path.critical_path import JobPaths
+from tracelens_graph.analyses.ranks.figures import Figures, transfers
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE
 from tracelens_graph.nxview.adjacency import NOTHING
 from tracelens_graph.nxview.lazy import FrozenDict
@@ -20,6 +18,13 @@ from tracelens_graph.nxview.paths import PathNodes
 FIRST_GROUP = 2**39
 """Nodes that belong to no trace are numbered as if they were of one more: collectives from 0, groups from here on, then
 what `paths` numbers."""
+
+_OF_COLLECTIVES = (
+    "key", "group", "sequence", "step", "dtype", "ranks", "group_size", "hosts", "message_bytes", "last_rank",
+    "last_trace", "start_ns", "dur_ns", "start_skew_ns", "wait_ns", "latency_ns", "end_skew_ns", "algbw_gb_s",
+    "busbw_gb_s",
+)  # fmt: skip
+"""Figures of a collective that are attributes of its node."""
 
 Neighbours = dict[int, dict[int, FrozenDict]]
 """node -> neighbour -> type of the edge -> its attributes, as networkx keeps the edges of a MultiDiGraph."""
@@ -76,52 +81,27 @@ class Merged:
         return self._paths.of_step(step)
 
     def _add_collectives(self) -> None:
-        m, figures = self._meetings, self._figures
-        wait = np.add.reduceat(m.wait_ns[m.order], m.first) if len(m) else m.first
-        times = {
-            "start_ns": m.first_start_ns,
-            "dur_ns": m.last_end_ns - m.first_start_ns,
-            "start_skew_ns": m.last_start_ns - m.first_start_ns,
-            "wait_ns": wait,
-            "latency_ns": figures.latency_ns,
-            "end_skew_ns": m.last_end_ns - m.first_end_ns,
-        }
-        rates = {"algbw_gb_s": figures.algorithm_bandwidth, "busbw_gb_s": figures.bus_bandwidth}
-        group_size, size = m.group_size, figures.size
-        for at in range(len(m)):
-            last = m.parts.collective(int(m.last_part[at]))
-            rank = m.attendances[m.trace[m.last_part[at]]]
-            self._add(
-                self.collective(at), "Collective", name=m.kind[at], collective=at, key=last.key,
-                group=last.group_description or last.group, sequence=last.sequence, step=figures.step[at],
-                dtype=last.dtype, ranks=int(m.count[at]), group_size=int(group_size[at]) or None,
-                hosts=figures.hosts[at], message_bytes=None if np.isnan(size[at]) else int(size[at]),
-                last_rank=rank.rank, last_trace=rank.name,
-                **{name: int(values[at]) for name, values in times.items()},
-                **{name: float(values[at]) for name, values in rates.items() if not np.isnan(values[at])},
-            )  # fmt: skip
+        columns = {"name": self._figures.columns["kind"], "collective": self._figures.columns["number"]}
+        columns |= {name: self._figures.columns[name] for name in _OF_COLLECTIVES}
+        for number, values in enumerate(zip(*columns.values(), strict=True)):
+            self._add(self.collective(number), "Collective", **dict(zip(columns, values, strict=True)))
 
     def _add_groups(self) -> None:
         """A group is its ranks; where these are not recorded, its name. Where neither is, there is no node for it."""
-        m = self._meetings
-        members: dict[Any, list[int]] = {}
-        told: dict[Any, list[Collective]] = {}
-        for at in range(len(m)):
-            said = m.said(at)
-            ranks = next((one.ranks for one in said if one.ranks), None)
-            key = tuple(sorted(ranks)) if ranks else said[0].group
-            if key is not None:
-                members.setdefault(key, []).append(at)
-                told.setdefault(key, []).extend(said)
-        for place, (key, collectives) in enumerate(members.items()):
-            node = self._base + FIRST_GROUP + place
+        m, groups = self._meetings, self._figures.groups
+        for number, ranks in enumerate(groups.ranks):
+            members = np.flatnonzero(groups.number == number).tolist()
+            known = [one for at in members for one in m.said(at)]
+            if ranks is None and known[0].group is None:
+                continue
+            node = self._base + FIRST_GROUP + number
             self._add(
-                node, "ProcessGroup", name=_listed([one.group for one in told[key]]),
-                description=_listed([one.group_description for one in told[key]]),
-                ranks=json.dumps(key) if isinstance(key, tuple) else None,
-                size=len(key) if isinstance(key, tuple) else told[key][0].group_size,
+                node, "ProcessGroup", name=_listed([one.group for one in known]),
+                description=_listed([one.group_description for one in known]),
+                ranks=None if ranks is None else json.dumps(ranks),
+                size=known[0].group_size if ranks is None else len(ranks),
             )  # fmt: skip
-            for at in collectives:
+            for at in members:
                 self._join("IN_GROUP", self.collective(at), node)
 
     def _join_members(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.job_paths import JobPaths
+from tracelens_graph.analyses.critical_path.critical_path import JobPaths
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE
 from tracelens_graph.nxview.adjacency import NOTHING
 from tracelens_graph.nxview.lazy import FrozenDict

@@ -8,9 +8,9 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.job_paths import job_paths
+from tracelens_graph.analyses.critical_path.critical_path import job_paths
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceSet
 from tracelens_graph.nxview.index import SetIndex
@@ -26,7 +26,7 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
       the graph of its trace, the `rank` and the name of the `trace`. `start_ns` is on the common clock of the ranks.
     * What the ranks share has numbers as if it were of one more trace. `Collective` nodes have the attributes of the
       table `rank_collectives`, times in ns; `ProcessGroup` nodes stand for the ranks of a group. A `CriticalPath` is
-      what bounds a step, or everything there is; its `PathSegment` nodes are what the table `path_of_step` lists.
+      what bounds a step, or everything there is; its `PathSegment` nodes are what the table `critical_path` lists.
     * The edges of each trace stay inside of it. Kernels are `MEMBER_OF` a collective, with the `wait_ns`,
       `transfer_ns` and `end_skew_ns` of their rank; a collective is `IN_GROUP` of a process group; a kernel `SENDS` to
       the one that receives. GPU work and calls on the host are `ON_PATH` of the segments that they account for; a
