@@ -13,9 +13,8 @@ import numpy as np
 from call_trees import FORWARD, Call, frame, launch, load, module, op
 
 from tracelens_graph.analyses.alignment.align import Alignment, align
-from tracelens_graph.analyses.alignment.captures import captured_launches
 from tracelens_graph.analyses.alignment.costs import LeafCosts, LeafTable
-from tracelens_graph.analyses.alignment.forest import Forest
+from tracelens_graph.analyses.alignment.forest import Forest, captured_launches
 from tracelens_graph.analyses.alignment.sequence import NEVER
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of

@@ -23,7 +23,6 @@ from tracelens_graph.analyses.kernels.shares import copies as copies
 from tracelens_graph.analyses.kernels.shares import graph_launches as graph_launches
 from tracelens_graph.analyses.kernels.shares import kernels_by_tile as kernels_by_tile
 from tracelens_graph.analyses.kernels.short_kernels import short_kernel_histogram as short_kernel_histogram
-from tracelens_graph.analyses.kernels.short_kernels import short_kernels as short_kernels
 from tracelens_graph.analyses.kernels.short_kernels import short_kernels_summary as short_kernels_summary
 from tracelens_graph.analyses.launches.runtime import launch_delay as launch_delay
 from tracelens_graph.analyses.launches.runtime import runtime_summary as runtime_summary

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from tracelens_graph.analyses.alignment.difference import check_comparable
-from tracelens_graph.analyses.alignment.steps import median_steps
+from tracelens_graph.analyses.alignment.difference import check_comparable, median_steps
 from tracelens_graph.errors import (
     AnalysisError,
     DamagedTraceWarning,

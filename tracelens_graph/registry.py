@@ -34,7 +34,7 @@ _QUESTIONS = {
     "analyses.ops.instruction_costs": "instruction_costs",
     "analyses.kernels.kernels": "kernel_summary kernel_category_summary kernel_category_detail",
     "analyses.kernels.shares": "category_shares kernels_by_tile copies graph_launches",
-    "analyses.kernels.short_kernels": "short_kernels short_kernels_summary",
+    "analyses.kernels.short_kernels": "short_kernels_summary",
     "analyses.launches.runtime": "runtime_summary launch_delay",
     "analyses.launches.unlinked": "unlaunched_gpu_time unlinked",
     "analyses.performance.perf_tables": "unified_perf_summary",
@@ -175,6 +175,21 @@ def _columns(names: str) -> dict[str, str]:
 
 RENAMED: Mapping[str, Renamed] = {
     "divergences": Renamed("diff_places"),
+    "short_kernels": Renamed(
+        "short_kernels_summary",
+        {"by_arguments": False},
+        {
+            name: name
+            for name in (
+                "Parent cpu_op",
+                "Kernel name",
+                "Short Kernel duration (µs) sum",
+                "Short Kernel count",
+                "Short Kernel duration (µs) mean",
+                "Short Kernel duration (µs) percent of total time",
+            )
+        },
+    ),
     "steps": Renamed("step_summary", {"top_ops": 0}),
     "unmodelled_time": Renamed("unmodelled"),
     "collective_spread": Renamed(

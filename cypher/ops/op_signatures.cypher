@@ -21,7 +21,7 @@
 //   moved_mb: least traffic of a call to and from memory, MiB
 //   flops_per_byte: operations per byte moved, FLOP/B
 //   compute_spec: units that compute it, and in which precision
-//   tflops_per_s: mean over calls of the operations per second of GPU time, TFLOPS
+//   tflops_per_s: mean over calls of the operations per second of GPU time, TFLOP/s
 //   tb_per_s: mean over calls of the bytes moved per second of GPU time, TB/s
 //   roofline_us: least time of a call at the device's rates, us
 //   bound: COMPUTE_BOUND or MEMORY_BOUND; LINK_BOUND of a copy between host and device

@@ -26,7 +26,7 @@
 //   FLOPS/Byte: operations per byte moved
 //   Compute Spec: units that compute it, and in which precision
 //   TB/s_mean: mean of the bytes moved per second of GPU busy time, TB/s
-//   TFLOPS/s_mean: mean of the operations per second of GPU busy time, TFLOPS
+//   TFLOPS/s_mean: mean of the operations per second of GPU busy time, TFLOP/s
 //   Kernel Time (µs)_mean: mean of the GPU busy time per call, us
 //   Kernel Time (µs)_median: median of the GPU busy time per call, us
 //   Kernel Time (µs)_std: standard deviation of the GPU busy time per call, us; absent for a single call

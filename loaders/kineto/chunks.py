@@ -24,8 +24,7 @@ import msgspec
 
 from tracelens_graph.errors import TraceError
 from tracelens_graph.loaders.kineto.events import KEPT_METADATA
-from tracelens_graph.loaders.kineto.structure import LARGEST_EVENT, LARGEST_OBJECT
-from tracelens_graph.loaders.kineto.structure import Members, Structure
+from tracelens_graph.loaders.kineto.structure import LARGEST_EVENT, LARGEST_OBJECT, Members, Structure
 from tracelens_graph.loaders.sources import HEAD, check_is_json
 
 BLOCK = 256 * 1024

@@ -277,7 +277,7 @@ def profile(*kernels: int, unlinked: int = 0, devices: int = 1, name: str = "jit
     ],
 )
 def test_executions_without_gpu_events(kernels: tuple[int, ...], told: str) -> None:
-    assert recorded_executions(profile(*kernels).everything).told == told
+    assert recorded_executions(profile(*kernels).everything).text == told
 
 
 @pytest.mark.parametrize("table", [idle_causes, gpu_timeline, lambda g: roofline_summary(g, architecture("mi300x"))])
@@ -287,14 +287,14 @@ def test_tables_of_idle_time_say_what_was_lost(table: Callable[[Core], Table]) -
 
 
 def test_events_without_a_launch_may_be_theirs() -> None:
-    assert recorded_executions(profile(3, 0, unlinked=1).everything).told == ""
+    assert recorded_executions(profile(3, 0, unlinked=1).everything).text == ""
     assert recorded_executions(profile(3, 0, 0, unlinked=1).everything).lost_in_all == 2
 
 
 def test_a_part_counts_its_own() -> None:
     core = profile(3, 0, 3, 0)
     late = core.window(after_ns=1_500_000)
-    assert recorded_executions(late).told == "1 of 2 executions of programs left no GPU events"
+    assert recorded_executions(late).text == "1 of 2 executions of programs left no GPU events"
 
 
 def test_a_device_alone_does_not_take_the_work_of_others_for_lost() -> None:

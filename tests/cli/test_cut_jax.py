@@ -50,4 +50,4 @@ def test_executions_at_the_ends_of_a_piece_are_not_lost(run: Run, tmp_path: Path
 
     assert main([str(tmp_path / "jax"), "--devices", "4"]) == 0
     assert run("cut", tmp_path / "jax", "--collective", 0, "-o", tmp_path / "cut.json")[0] == 0
-    assert recorded_executions(load_core(tmp_path / "cut.json").everything).told == ""
+    assert recorded_executions(load_core(tmp_path / "cut.json").everything).text == ""

@@ -14,8 +14,7 @@ from placed_traces import OLD, chain, dlrm, graph_of, pair_of, placed, simulated
 from same_tables import Ask, assert_same
 
 from corpus import needs_corpus
-from tracelens_graph.analyses.alignment.difference import Diff
-from tracelens_graph.analyses.alignment.steps import median_steps
+from tracelens_graph.analyses.alignment.difference import Diff, median_steps
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.db.database import Database
 from tracelens_graph.errors import AnalysisError

@@ -27,7 +27,7 @@ from tracelens_graph.tables.table import Table
 
 QUERIES = with_queries(
     "category_shares copies graph_launches instruction_costs kernels_by_tile modules_of_signature op_signatures "
-    "short_kernels"
+    "short_kernels_summary"
 )
 
 category_shares = QUESTIONS["category_shares"]
@@ -336,7 +336,8 @@ test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces 
     },
     [
         ("kernels_by_tile", {"dtype": "bf16", "tile_n": 128}),
-        ("short_kernels", {"threshold_us": 3.5}),
+        ("short_kernels_summary", {"threshold_us": 3.5}),
+        ("short_kernels", {}),
         ("op_signatures", {"op": "aten::add"}),
         ("modules_of_signature", {"op": "aten::linear"}),
         ("modules_of_signature", {"input_dims": "[[64, 64], [64, 64]]"}),

@@ -228,22 +228,22 @@ def _types(hint: Any) -> tuple[Any, ...]:
 
 
 def parameters_of(query: Query) -> Mapping[str, Parameter]:
-    """Parameters of a query of the library, or of a statement of its form as far as its defaults tell their types.
+    """Parameters of a query of the library, or of a statement of its form as far as its defaults show their types.
 
     A number takes the place of a whole number too, but for a number of rows.
     """
     if query.theme:
         known = QUESTIONS[query.name].parameters if query.name in QUESTIONS else {}
         return {name: one for name, one in known.items() if name in query.parameters}
-    told = {}
+    found = {}
     for name, default in query.asked.defaults.items():
         if name == STEP and default.kind in (int, type(None)):
-            told[name] = Parameter(name, (int, type(None)), None)
+            found[name] = Parameter(name, (int, type(None)), None)
         elif default.kind is int and name != TOP:
-            told[name] = Parameter(name, (int, float), default.text)
+            found[name] = Parameter(name, (int, float), default.text)
         elif default.kind not in (None, type(None)):
-            told[name] = Parameter(name, (default.kind,), default.text)
-    return told
+            found[name] = Parameter(name, (default.kind,), default.text)
+    return found
 
 
 class _Questions(Mapping[str, Question]):

@@ -207,9 +207,7 @@ def _pieces(traces: TraceSet, matched: MatchedCollectives, number: int, begin: i
     from tracelens_graph.stores.cut import piece_between
     from tracelens_graph.stores.ranks_cut import RankPiece
 
-    rows = {
-        int(matched.trace[part]): matched.parts.collective(part).rows for part in matched.parts_of(number).tolist()
-    }
+    rows = {int(matched.trace[part]): matched.parts.collective(part).rows for part in matched.parts_of(number).tolist()}
     titles = rank_titles(traces)
     pieces: dict[int, RankPiece] = {}
     empty = []
@@ -250,7 +248,9 @@ def joined(matched: MatchedCollectives, pieces: Mapping[int, RankPiece]) -> Iter
             yield Joined(f"{kind} {number}", kernels)
 
 
-def _about(traces: TraceSet, matched: MatchedCollectives, number: int, pieces: dict[int, RankPiece]) -> dict[str, object]:
+def _about(
+    traces: TraceSet, matched: MatchedCollectives, number: int, pieces: dict[int, RankPiece]
+) -> dict[str, object]:
     """What the file says of itself: the collective, and by how much the clock of each rank was corrected there."""
     moment = int(matched.first_start_ns[number])
     ranks = clocks_at(moment, traces, matched, pieces)
@@ -258,7 +258,9 @@ def _about(traces: TraceSet, matched: MatchedCollectives, number: int, pieces: d
     return {"collective": number, "key": last.key, "kind": matched.kind[number], "ranks": ranks}
 
 
-def clocks_at(moment: int, traces: TraceSet, matched: MatchedCollectives, places: Iterable[int]) -> list[dict[str, object]]:
+def clocks_at(
+    moment: int, traces: TraceSet, matched: MatchedCollectives, places: Iterable[int]
+) -> list[dict[str, object]]:
     """For each of some ranks by how much its clock was ahead of the common one at a moment of that, ns."""
     import numpy as np
 

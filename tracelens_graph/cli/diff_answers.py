@@ -80,7 +80,7 @@ class Two:
 
     @cached_property
     def _sides(self) -> tuple[Part, Part]:
-        from tracelens_graph.analyses.alignment.steps import median_steps
+        from tracelens_graph.analyses.alignment.difference import median_steps
 
         return self.windows if self.is_whole else median_steps(*self.windows)
 

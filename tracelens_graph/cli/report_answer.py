@@ -237,7 +237,7 @@ class Report(Answer):
         """What there is to say of the trace."""
         from tracelens_graph.reports.document import facts
 
-        return facts(self.w, self._every.options.said())
+        return facts(self.w, self._every.options.as_values())
 
     def text(self, of: Screen) -> str:
         """The tables that are asked for, all of them, or the first screen."""

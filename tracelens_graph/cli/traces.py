@@ -141,7 +141,7 @@ def ranks_in(traces: TraceSet) -> TraceSet:
         hosts = "1 profile" if len(traces) == 1 else f"{len(traces):,} profiles"
         known = sum(len(one.core.info.metadata.get("deviceProperties") or ()) for one in traces)
         devices = f"{len(divided):,} devices" + (f" with GPU events, of {known:,}," if known > len(divided) else "")
-        lost = [f"{one.name}: {told}" for one in traces if (told := recorded_executions(one.window).told)]
+        lost = [f"{one.name}: {text}" for one in traces if (text := recorded_executions(one.window).text)]
         say([f"ranks: the {devices} in {hosts} of JAX", *divided.notes[len(traces.notes) :], *lost])
     return divided
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from tracelens_graph.utils.arrays import Codes, Mask
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 _SPREAD = 16
 """How many times its number of entries the range of a key may be for a table of it to pay."""
@@ -41,6 +41,13 @@ def positions_by(key: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     edges = np.flatnonzero(np.diff(key[order])) + 1
     for positions in np.split(order, edges) if len(order) else ():
         yield int(key[positions[0]]), positions
+
+
+def expanded(low: Rows, high: Rows) -> tuple[Rows, Codes]:
+    """All positions `low .. high - 1` of several ranges, one range after the other, and which range each is of."""
+    size = np.maximum(high - low, 0)
+    of = np.repeat(np.arange(len(size)), size)
+    return np.arange(len(of)) + (low - np.cumsum(size) + size)[of], of
 
 
 def distinct_pairs(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

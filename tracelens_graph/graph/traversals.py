@@ -185,6 +185,12 @@ def first_ending_after(end: Ns, enclosing: Rows, found: Rows, at: Ns) -> Rows:
     return found
 
 
+def in_no_other(last: Rows, rows: Rows) -> Mask:
+    """Which of ascending rows lie below no other of them."""
+    found: Mask = rows > np.maximum.accumulate(np.concatenate(([-1], last[rows])))[:-1]
+    return found
+
+
 def outermost(label: Codes, row: Rows, last: Rows) -> Rows:
     """Positions of the nodes that lie in no other node of their label, ascending.
 

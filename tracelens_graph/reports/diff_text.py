@@ -91,7 +91,7 @@ def notes_on(difference: Diff) -> list[str]:
     if are_compiled_apart(window.core for window in (difference.a, difference.b)):
         notes.append(NOTE)
     sides = list(zip(difference.names, (difference.a, difference.b), strict=True))
-    notes += [f"{name}: {told}" for name, window in sides if (told := recorded_executions(window).told)]
+    notes += [f"{name}: {text}" for name, window in sides if (text := recorded_executions(window).text)]
     if thinned := [name for name, window in sides if is_thinned(window)]:
         files = "files" if len(thinned) > 1 else "file"
         notes.append(

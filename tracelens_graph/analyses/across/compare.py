@@ -45,7 +45,7 @@ class Comparison:
 
     Attributes:
         title: what it is about.
-        keys: columns that tell its rows apart.
+        keys: columns that separate its rows.
         main: column by whose change rows are sorted, in `unit`.
         count: column that counts what a row stands for, which is called `counted`.
         others: further columns with differences.
@@ -121,7 +121,7 @@ def lacked(runs: Mapping[str, Run]) -> dict[str, list[str]]:
 
 
 def notes_on_lacked(runs: Mapping[str, Run]) -> list[str]:
-    """What is to be said of tables that some runs have and others lack."""
+    """Notes on tables that some runs have and others lack."""
     return [
         f"{name} is not compared: {', '.join(without)} does not have it"
         for name, without in lacked(runs).items()
@@ -130,15 +130,15 @@ def notes_on_lacked(runs: Mapping[str, Run]) -> list[str]:
 
 
 def notes_on_steps(runs: Mapping[str, Run]) -> list[str]:
-    """What is to be said of runs of different numbers of steps: times are sums over all of them."""
+    """Notes on runs of different numbers of steps: times are sums over all of them."""
     names = {
         tag: list(run["step_summary"].columns.get("name", ())) for tag, run in runs.items() if "step_summary" in run
     }
     steps = {tag: sum(not str(name).startswith("(") for name in of) for tag, of in names.items()}
     if len(set(steps.values())) < 2:
         return []
-    said = ", ".join(f"{number(count, 'step')} in {tag}" for tag, count in steps.items())
-    return [f"{said}: times are of all of them; --step N takes one of each"]
+    counts = ", ".join(f"{number(count, 'step')} in {tag}" for tag, count in steps.items())
+    return [f"{counts}: times are of all of them; --step N takes one of each"]
 
 
 def tables_of_runs(*runs: Any) -> dict[str, Run]:
@@ -254,16 +254,16 @@ def _compared(name: str, tables: Mapping[str, Table]) -> Table:
         joined = joined.take(_by_change(joined, tags, how.main))
     about = {column: about for table in joined.tables.values() for column, about in table.about.items()}
     columns: dict[str, Any] = {}
-    told: dict[str, Column] = {}
+    described: dict[str, Column] = {}
     for place, key in enumerate(by):
         columns[key] = [_as_list(cells[place]) for cells in joined.keys]
-        told[key] = about.get(key, Column("what tells rows apart"))
+        described[key] = about.get(key, Column("what separates rows"))
     for column in how.carried:
         if any(column in table.columns for table in tables.values()):
             columns[column] = joined.combined(column)
-            told[column] = about.get(column, Column("kept from the runs"))
+            described[column] = about.get(column, Column("kept from the runs"))
     columns["only_in"] = _only_in(joined, tags)
-    told["only_in"] = COMPARISON["only_in"]
+    described["only_in"] = COMPARISON["only_in"]
     for column in (*how.compared, *how.beside):
         if not any(column in table.columns for table in tables.values()):
             continue
@@ -271,15 +271,21 @@ def _compared(name: str, tables: Mapping[str, Table]) -> Table:
         for tag in tags:
             columns[f"{tag}::{column}"] = joined.cells(tag, column)
             drop_priority = 2 if column == how.count else 0
-            told[f"{tag}::{column}"] = Column(f"{what.definition}, in {tag}", what.unit, drop_priority=drop_priority)
+            described[f"{tag}::{column}"] = Column(
+                f"{what.definition}, in {tag}", what.unit, drop_priority=drop_priority
+            )
         for tag in tags[1:] if column in how.compared else ():
             columns |= differences(joined, tags[0], tag, column)
-            told[f"{column}__{tag}_diff"] = Column(
+            described[f"{column}__{tag}_diff"] = Column(
                 f"{what.definition}, {tag} less {tags[0]}", what.unit, drop_priority=0
             )
-            told[f"{column}__{tag}_pct"] = Column(f"that difference as share of {tags[0]}", "%", drop_priority=0)
-    shown = _headings(how, told, tags, any(columns["only_in"]))
-    about = {column: replace(told[column], heading=shown.get(column)) for column in [*shown, *told] if column in told}
+            described[f"{column}__{tag}_pct"] = Column(f"that difference as share of {tags[0]}", "%", drop_priority=0)
+    shown = _headings(how, described, tags, any(columns["only_in"]))
+    about = {
+        column: replace(described[column], heading=shown.get(column))
+        for column in [*shown, *described]
+        if column in described
+    }
     title = f"{_title(how, tables)}: {', '.join(tags[1:])} against {tags[0]}"
     return Table(name, columns, about, title, _notes(how, joined, tables))
 

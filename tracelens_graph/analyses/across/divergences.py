@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.difference import Diff, has_gpu_work
+from tracelens_graph.analyses.alignment.difference import Diff, has_gpu_work, median_steps
 from tracelens_graph.analyses.alignment.matches import kind_name
-from tracelens_graph.analyses.alignment.steps import median_steps
 from tracelens_graph.analyses.alignment.tables import DIFF_PLACES, places_table
+from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import first_rows
+from tracelens_graph.analyses.structure.layers import side_by_side
 from tracelens_graph.graph.arrays import distinct, is_kind
-from tracelens_graph.graph.classes import class_rows, normal_name
+from tracelens_graph.graph.classes import class_rows
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet, titled
 from tracelens_graph.graph.traversals import nearest_above
@@ -251,15 +252,9 @@ def _layers(core: Core, rows: np.ndarray) -> tuple[np.ndarray, list[str | None]]
     """Which of some rows are layers, and the name of the module around each."""
     c = core.columns
     at = np.flatnonzero((c.kind[rows] == Kind.Module) & np.isin(rows, class_rows(core)))
-    above = nearest_above(c, rows[at], (Kind.Module,)) if len(at) else np.zeros(0, np.int64)
-    names = [normal_name(Kind.Module, core.names[code]) for code in c.name[rows[at]].tolist()]
-    count: dict[tuple[int, str], int] = {}
-    keys = list(zip(above.tolist(), names, strict=True))
-    for key in keys:
-        count[key] = count.get(key, 0) + 1
-    is_layer = np.array([count[key] > 1 for key in keys], bool)
-    inside = [core.names[c.name[row]] if row >= 0 else None for row in above[is_layer].tolist()]
-    return at[is_layer], inside
+    group, _ = side_by_side(core, rows[at])
+    at = at[np.bincount(group)[group] > 1]
+    return at, names_of(core, nearest_above(c, rows[at], (Kind.Module,)))
 
 
 def _table(schema: TableSchema, title: str, rows: list[dict[str, Any]], top: int) -> Table:

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.call_columns import SIGNATURE, argument_texts
 from tracelens_graph.analyses.shared.grouping import first_rows
-from tracelens_graph.graph.arguments import ARGSET_PARTS, argset_text
+from tracelens_graph.graph.arguments import argset_text
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.context import content_key
 from tracelens_graph.graph.core import Core
@@ -29,13 +30,7 @@ from tracelens_graph.tables.table import Table
 
 _NAME: About = {"name": Column.key("name of the op")}
 
-_SIGNATURE: About = {
-    **_NAME,
-    "input_dims": Column.key("dims of the inputs, JSON"),
-    "input_types": Column.key("types of the inputs, JSON"),
-    "input_strides": Column.key("strides of the inputs, JSON"),
-    "concrete_inputs": Column.key("values of the inputs that are no tensors, JSON"),
-}
+_SIGNATURE: About = {**_NAME, **SIGNATURE}
 
 _COUNTS: About = {
     "count_a": Column.count("calls in a that led to GPU work"),
@@ -171,9 +166,8 @@ class Signatures:
 
     def described(self, one: int) -> dict[str, str | None]:
         """Name and arguments of a signature."""
-        code = self.argset(one)
-        parts = self.core.argsets[code] if code >= 0 else ("",) * len(ARGSET_PARTS)
-        return {"name": self.names[one], **{key: part or None for key, part in zip(ARGSET_PARTS, parts, strict=True)}}
+        texts = argument_texts(self.core, np.array([self.argset(one)]))
+        return {"name": self.names[one], **{key: text for key, (text,) in texts.items()}}
 
 
 @dataclass
@@ -215,7 +209,7 @@ def common_signatures(traces: TraceSet, a: str | None = None, b: str | None = No
     for key, one, other in two.common():
         ns_a, ns_b = int(two.in_a.gpu_ns[one]), int(two.in_b.gpu_ns[other])
         if ns_a or ns_b:
-            said = {
+            row = {
                 **two.in_a.described(one),
                 "count_a": int(two.in_a.calls[one]),
                 "count_b": int(two.in_b.calls[other]),
@@ -224,7 +218,7 @@ def common_signatures(traces: TraceSet, a: str | None = None, b: str | None = No
                 "ratio": ns_b / ns_a if ns_a else None,
                 "difference_us": (ns_b - ns_a) / 1e3,
             }
-            rows.append(((-abs(ns_b - ns_a), said["name"], key), said))
+            rows.append(((-abs(ns_b - ns_a), row["name"], key), row))
     return _table(COMMON_SIGNATURES, two.title("GPU time by signature"), rows, top)
 
 
@@ -252,7 +246,7 @@ def kernel_choices(traces: TraceSet, a: str | None = None, b: str | None = None,
         calls_a, calls_b = int(two.in_a.calls[one]), int(two.in_b.calls[other])
         time_a, time_b = int(two.in_a.gpu_ns[one]) / calls_a / 1e3, int(two.in_b.gpu_ns[other]) / calls_b / 1e3
         cost = (time_b - time_a) * calls_b
-        said = {
+        row = {
             **two.in_a.described(one),
             "kernels_a": names_a if short_a == short_b else short_a,
             "kernels_b": names_b if short_a == short_b else short_b,
@@ -262,7 +256,7 @@ def kernel_choices(traces: TraceSet, a: str | None = None, b: str | None = None,
             "call_time_b_us": time_b,
             "cost_us": cost,
         }
-        rows.append(((-abs(cost), said["name"], key), said))
+        rows.append(((-abs(cost), row["name"], key), row))
     return _table(KERNEL_CHOICES, two.title("Different kernels for the same signature"), rows, top)
 
 

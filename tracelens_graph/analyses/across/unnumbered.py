@@ -29,7 +29,7 @@ INSTRUCTIONS = ("name", "op", "cpu_op", "Parent cpu_op")
 
 
 def of_other_programs(runs: Mapping[str, Mapping[str, Table]]) -> bool:
-    """Whether the runs are profiles of JAX that did not run the same programs; a folder of tables does not tell."""
+    """Whether the runs are profiles of JAX that did not run the same programs; a folder of tables does not show it."""
     made = [run for run in runs.values() if isinstance(run, Tables)]
     return len(made) == len(runs) and are_compiled_apart(run.window.core for run in made)
 

@@ -94,7 +94,7 @@ def words(kernels: Kernels) -> str:
 
 def counted(kernels: Kernels, calls: int = 1) -> str:
     """The same with how many there are of each: per call, or in all where calls have not equally many."""
-    return _told(_counts(kernels), _even(calls, _counts(kernels)))
+    return _counted(_counts(kernels), _even(calls, _counts(kernels)))
 
 
 def _counts(kernels: Kernels) -> Counter[str]:
@@ -110,7 +110,7 @@ def _even(calls: int, *several: Counter[str]) -> int:
     return 0 if any(count % calls for counts in several for count in counts.values()) else calls
 
 
-def _told(counts: Counter[str], calls: int) -> str:
+def _counted(counts: Counter[str], calls: int) -> str:
     if not calls:
         return listed(f"{count:,} x {name}" for name, count in counts.items())
     return listed(f"{count // calls:,} x {name}" if count > calls else name for name, count in counts.items())
@@ -185,8 +185,8 @@ def _became(less: Counter[str], more: Counter[str], calls: int) -> str:
     else:
         variants.clear()
     calls = _even(calls, less, more, variants)
-    also = f"; other variants of {_told(variants, calls)}" if variants else ""
-    return f"{_told(less, calls)} became {_told(more, calls)}{also}"
+    also = f"; other variants of {_counted(variants, calls)}" if variants else ""
+    return f"{_counted(less, calls)} became {_counted(more, calls)}{also}"
 
 
 def _foremost(kernels: Kernels) -> str:

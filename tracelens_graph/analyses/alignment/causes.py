@@ -1,4 +1,4 @@
-"""Why the GPU work of a place differs, from what the traces show; where they do not show it, that is said.
+"""Why the GPU work of a place differs, from what the traces show; where they do not show it, the reason says so.
 
 `RULES` are asked in their order, and the first that has evidence answers.
 """
@@ -316,10 +316,10 @@ def _is_other_work(evidence: Evidence, _: Reasons) -> Why | None:
     has_communication = [any(map(communicates, kernels)) for kernels in (first, second)]
     if has_communication[0] == has_communication[1]:
         return None
-    told = [words(kernels) for kernels in (first, second)]
+    texts = [words(kernels) for kernels in (first, second)]
     side = int(has_communication[1])
-    told[side] = f"{evidence.collectives(side)} ({told[side]})"
-    text = " and ".join(f"{one} in {name}" for one, name in zip(told, evidence.diff.names, strict=True))
+    texts[side] = f"{evidence.collectives(side)} ({texts[side]})"
+    text = " and ".join(f"{one} in {name}" for one, name in zip(texts, evidence.diff.names, strict=True))
     return Why(Reason.other_work, f"other work between the same neighbours: {text}")
 
 
@@ -340,10 +340,10 @@ def _has_more_kernels(evidence: Evidence, _: Reasons) -> Why | None:
     if evidence.other.kind not in _OTHER_NUMBER:
         return None
     less, more = evidence.extra
-    told = str(evidence.other)
+    text = str(evidence.other)
     if all(map(is_move, {**less, **more})):
-        return Why(Reason.moves, evidence.with_shares(f"copies, casts or fills, {told}"))
-    return Why(_OTHER_NUMBER[evidence.other.kind], evidence.with_shares(told))
+        return Why(Reason.moves, evidence.with_shares(f"copies, casts or fills, {text}"))
+    return Why(_OTHER_NUMBER[evidence.other.kind], evidence.with_shares(text))
 
 
 def _is_another_op(evidence: Evidence, _: Reasons) -> Why | None:

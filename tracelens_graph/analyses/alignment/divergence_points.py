@@ -11,9 +11,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.containers import Containers
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
+from tracelens_graph.analyses.alignment.matches import Containers
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb
@@ -59,7 +59,7 @@ def points_of(matching: Matching, containers: Containers) -> list[Point]:
     before = _before(matching.of_b, b)[only_b]
     same_gap = np.where(before >= 0, matching.of_b[before], -1)
     node_b = np.where(partner >= 0, partner, -2 - around)
-    gap_b = _told_apart(a, partner, _gap(np.where(partner >= 0, same_gap, before), b.is_communication[only_b]))
+    gap_b = _separated(a, partner, _gap(np.where(partner >= 0, same_gap, before), b.is_communication[only_b]))
 
     key = ((np.concatenate((node, node_b)) + len(b.parent) + 2) << 33) + np.concatenate((gap, gap_b)) + 1
     keys, number = distinct(key)
@@ -97,7 +97,7 @@ def _places_of_a(matching: Matching, containers: Containers) -> tuple[np.ndarray
             break
         node[outside] = climb(a.parent, a.parent[node[outside]], is_place | (a.parent < 0))
     gap = _gap(_before(partner, a), a.is_communication)
-    return node, _told_apart(a, node, np.where(partner >= 0, 4 * np.arange(a.leaves) + 1, gap))
+    return node, _separated(a, node, np.where(partner >= 0, 4 * np.arange(a.leaves) + 1, gap))
 
 
 def _gap(before: np.ndarray, is_communication: np.ndarray) -> np.ndarray:
@@ -105,8 +105,8 @@ def _gap(before: np.ndarray, is_communication: np.ndarray) -> np.ndarray:
     return 4 * (before + 1) + 2 * is_communication
 
 
-def _told_apart(a: Forest, node: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """What tells points below one node apart: nothing below ops and in streams, else the number."""
+def _separated(a: Forest, node: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """What separates points below one node: nothing below ops and in streams, else the number."""
     is_one = np.append(a.is_op, False)  # the last is that of node -1
     is_one[a.lone_roots] = True
     found: np.ndarray = np.where(is_one[node], -1, number)

@@ -29,7 +29,7 @@ from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.schema import Kind
 
 _MATERIAL = 0.1
-"""Part of the changes at a place from which on that of its equal kernels is told beside that of the others."""
+"""Part of the changes at a place from which on that of its equal kernels is shown beside that of the others."""
 
 _COLLECTIVES = {
     "allreduce": "all-reduce", "allreduce_coalesced": "all-reduce", "_reduce_scatter_base": "reduce-scatter",
@@ -152,8 +152,8 @@ class Evidence:
             nodes.nodes[nodes.of_row[row]].kind if row in nodes.of_row else kind_of_kernel(forest.event_name(row))
             for row in rows
         }
-        told = {_COLLECTIVES.get(kind_of(kind), kind) for kind in kinds if kind != UNKNOWN}
-        return listed(sorted(told)) or "communication"
+        names = {_COLLECTIVES.get(kind_of(kind), kind) for kind in kinds if kind != UNKNOWN}
+        return listed(sorted(names)) or "communication"
 
     @cached_property
     def arguments(self) -> tuple[str, str] | None:
@@ -172,8 +172,8 @@ class Evidence:
             if one is not None and another is not None:
                 changes[one, another] = changes.get((one, another), 0) + int(second.ns[other] - first.ns[leaf])
         for one, another in sorted(changes, key=lambda pair: -abs(changes[pair])):
-            for what, part, told in _ARGUMENTS:
-                if text := told(one[part], another[part]):
+            for what, part, in_words in _ARGUMENTS:
+                if text := in_words(one[part], another[part]):
                     return what, text
         return None
 
@@ -192,7 +192,7 @@ class Evidence:
         return "" if self.is_of_equal_kernels else f"; {self.other} ({_ms(self.extra_change_ns)} ms)"
 
     def with_shares(self, text: str) -> str:
-        """What is said of other kernels, with what they explain where equal ones explain the rest."""
+        """A text about other kernels, with what they explain where equal ones explain the rest."""
         shared, extra = self.shared_change_ns, self.extra_change_ns
         if abs(shared) < _MATERIAL * (abs(shared) + abs(extra)) or not shared:
             return text
@@ -277,7 +277,7 @@ _ARGUMENTS = (
     ("sizes", 0, other_sizes),
     ("strides", 2, other_strides),
 )
-"""What may differ in argument sets, which part of them it is, and how to tell."""
+"""What may differ in argument sets, which part of them it is, and how to put it in words."""
 
 _Arguments = tuple[str, str, str, str]
 

@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.alignment.causes import Reasons
-from tracelens_graph.analyses.alignment.difference import Diff, check_comparable, diff
+from tracelens_graph.analyses.alignment.difference import Diff, check_comparable, diff, median_steps, steps_with_work
 from tracelens_graph.analyses.alignment.forest import Forest, Vocabulary, forest
-from tracelens_graph.analyses.alignment.steps import median_steps, steps_with_work
 from tracelens_graph.analyses.alignment.tables import module_of, op_of, percent
-from tracelens_graph.analyses.shared.grouping import group_by, text_codes
+from tracelens_graph.analyses.structure.layers import side_by_side
 from tracelens_graph.analyses.timeline.timeline import times_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.classes import normal_name
-from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window, narrow
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
@@ -231,8 +229,8 @@ def _given(window: Window) -> Window:
 
 def _within(records: list[dict[str, Any]], title: str, notes: list[str]) -> Table:
     records.sort(key=lambda row: -abs(row["change_ms"]))
-    told = list(dict.fromkeys(notes)) or ["There are no three parts side by side: steps, or modules of one class."]
-    return DIFF_WITHIN.of_records(records, title, told)
+    notes = list(dict.fromkeys(notes)) or ["There are no three parts side by side: steps, or modules of one class."]
+    return DIFF_WITHIN.of_records(records, title, notes)
 
 
 def _layers(w: Window) -> list[tuple[str, list[_Part]]]:
@@ -247,8 +245,7 @@ def _layers(w: Window) -> list[tuple[str, list[_Part]]]:
     if len(nodes) < _LEAST:
         return []
     rows = side.row[nodes]
-    plain = text_codes([normal_name(Kind.Module, name) for name in core.names])
-    group, _ = group_by(nearest_above(c, rows, (Kind.Module,)), plain[c.name[rows]])
+    group, _ = side_by_side(core, rows)
     running = np.concatenate(([0], np.cumsum(side.ns)))
     time = running[side.high[nodes]] - running[side.low[nodes]]
     _, structure = np.unique(side.identity[nodes], return_inverse=True)

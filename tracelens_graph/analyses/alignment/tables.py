@@ -21,12 +21,12 @@ from tracelens_graph.analyses.idle.idle import (
     idle_parts,
 )
 from tracelens_graph.analyses.places.python_lines import frames_with_line
-from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes, names_of, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, times_by_group, times_of
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.traversals import climb, in_no_other
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import LAYER_KINDS, Kind
 from tracelens_graph.tables.column import About, Column
@@ -180,7 +180,7 @@ def lines_of_python(core: Core, rows: np.ndarray) -> list[str | None]:
     c = core.columns
     above = [climb(c.parent, rows, frames_with_line(core, without)) for without in ("torch/", None)]
     frame = np.where(above[0] >= 0, *above)
-    return [core.names[c.name[row]] if row >= 0 else None for row in frame.tolist()]
+    return names_of(core, frame)
 
 
 def _title(difference: Diff) -> str:
@@ -199,7 +199,7 @@ def _launchers(difference: Diff, k: int, side: str) -> dict[str, Cells]:
         f"line_{side}": lines_of_python(core, rows),
         f"shapes_{side}": [None if one is None else one[0] for one in sets],
         f"types_{side}": [None if one is None else one[1] for one in sets],
-        f"uid_{side}": [int(c.uid[row]) if row >= 0 else None for row in rows.tolist()],
+        f"uid_{side}": uids_of(core, rows),
     }
 
 
@@ -224,7 +224,7 @@ _BUSY = {
     "exposed_copies": ("exposed_memcpy_time", "total_memcpy_time", "copies", "are hidden behind other GPU work"),
 }  # fmt: skip
 """Parts of the time in which the GPU works -> row of the timeline; the one that also counts what lies beside other
-work; what works, and what is said of the difference."""
+work; what works, and the words for the difference."""
 
 _WHERE = {AROUND: "before the first and behind the last GPU event of the steps"}
 
@@ -310,8 +310,7 @@ class _Side:
         calls = calls_of(core)
         if core.framework.waits_in_functions:
             rows = np.flatnonzero(calls.state == SYNCHRONIZATION)
-            reach = np.maximum.accumulate(np.concatenate(([-1], core.columns.last[rows[:-1]]))) if len(rows) else rows
-            return int(np.count_nonzero(self.window.holds(rows) & (rows > reach)))
+            return int(np.count_nonzero(self.window.holds(rows) & in_no_other(core.columns.last, rows)))
         rows = self.window.rows_of_kind(Kind.RuntimeCall)
         return int((calls.state[rows] == SYNCHRONIZATION).sum())
 
@@ -361,16 +360,16 @@ def _why_busy(row: str, about: list[str], sides: list[_Side]) -> str:
 
 
 def _why_idle(part: str, cause: Cause, sides: list[_Side], names: tuple[str, str]) -> str:
-    said = [_WHERE[part]] if part == AROUND else []
+    texts = [_WHERE[part]] if part == AROUND else []
     if part == IDLE:
-        said.append(_number([int((side.idle[part].parts[cause] > 0).sum()) for side in sides], "gap", "gaps"))
+        texts.append(_number([int((side.idle[part].parts[cause] > 0).sum()) for side in sides], "gap", "gaps"))
         for one, many, number in _FIGURES.get(cause, ()):
             if any(counts := [number(side) for side in sides]):
-                said.append(_number(counts, one, many))
+                texts.append(_number(counts, one, many))
     because = [side.because(side.idle[part], cause) for side in sides]
     if because[0] == because[1]:
-        said += [f"the longest due to {because[0]}"] if because[0] else []
+        texts += [f"the longest due to {because[0]}"] if because[0] else []
     else:
-        told = (f"in {name} to {called}" for name, called in zip(names, because, strict=True) if called)
-        said.append(f"the longest due {', '.join(told)}")
-    return f"{', '.join(said)}; {CAUSE_MEANING[cause]}"
+        causes = (f"in {name} to {called}" for name, called in zip(names, because, strict=True) if called)
+        texts.append(f"the longest due {', '.join(causes)}")
+    return f"{', '.join(texts)}; {CAUSE_MEANING[cause]}"

@@ -77,13 +77,13 @@ class Account:
         return "gpu_span" if self.window_ns == self.span_ns else "steps"
 
     @cached_property
-    def whole_told(self) -> str:
+    def whole_text(self) -> str:
         """`GPU span`, `steps`, and of several devices `GPU spans of 2 GPUs`: what shares of the window are of.
 
         GPU work that no step launched is named where there is much: it lies in the window, too.
         """
-        told = self._of_devices(WHOLES[self.whole])
-        return f"{told} and GPU work outside of them" if self.whole == "steps" and self._has_strays else told
+        text = self._of_devices(WHOLES[self.whole])
+        return f"{text} and GPU work outside of them" if self.whole == "steps" and self._has_strays else text
 
     @property
     def _has_strays(self) -> bool:
@@ -93,7 +93,7 @@ class Account:
         return strays * 100 >= limits.WORTH_REPORTING_PERCENT * int(took.sum()) > 0
 
     @property
-    def span_told(self) -> str:
+    def span_text(self) -> str:
         """The same of the span alone."""
         return self._of_devices(WHOLES["gpu_span"])
 

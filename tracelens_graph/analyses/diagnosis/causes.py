@@ -40,7 +40,7 @@ _WAITS: Mapping[str, tuple[tuple[Cause, ...], str, tuple[str, ...]]] = {
 
 
 def causes_of(account: Account, families: Families, leads: Sequence[str]) -> list[Finding]:
-    """The causes worth saying, the dearest first.
+    """The causes that take enough time to be reported, the most expensive first.
 
     Args:
         account: the account of the window.
@@ -59,10 +59,10 @@ def causes_of(account: Account, families: Families, leads: Sequence[str]) -> lis
 
 def _without_repetition(findings: Iterable[Finding]) -> Iterator[Finding]:
     """The findings; what one suggests the next ones do not."""
-    said: set[str] = set()
+    given: set[str] = set()
     for finding in findings:
-        yield replace(finding, advice=tuple(name for name in finding.advice if name not in said))
-        said.update(finding.advice)
+        yield replace(finding, advice=tuple(name for name in finding.advice if name not in given))
+        given.update(finding.advice)
 
 
 def _waits(
@@ -72,7 +72,7 @@ def _waits(
     idle, core = account.idle, account.window.core
     c = core.columns
     time = int(account.causes[list(causes)].sum())
-    if not _worth_saying(account, time):
+    if not _is_reported(account, time):
         return
     part = idle.parts[list(causes)].sum(axis=0)
     longest, gaps = int(part.argmax()), int((part > 0).sum())
@@ -128,7 +128,7 @@ def _largest(account: Account, causes: Sequence[Cause], part: np.ndarray) -> tup
 
 _BY_CAUSE = "tracelens-graph report TRACE --table idle_causes"
 _CALLS = ("synchronization", "allocation")
-"""Topics whose call is told with the line of Python that it comes from."""
+"""Topics whose call is shown with the line of Python that it comes from."""
 _EXAMPLES = 50
 """Gaps, the longest ones, in which the host event is looked for to which most time is due."""
 
@@ -154,7 +154,7 @@ def _copies(account: Account) -> Iterator[Finding]:
         ("other_copies", "Copies on and from the device", copies[~up], alone_else, 0),
     ):
         time = alone + idle
-        if not _worth_saying(account, time):
+        if not _is_reported(account, time):
             continue
         if not len(rows):  # the copies lie outside of the window
             yield from _waits(account, topic, (Cause.host_to_device_copy,), "Waiting for copies to the device", ())
@@ -186,7 +186,7 @@ def _volume(core: Core, rows: np.ndarray) -> dict[str, Any]:
 
 def _communication(account: Account, leads: bool) -> Iterator[Finding]:
     exposed = account.times["exposed_comm_time"]
-    if not _worth_saying(account, exposed):
+    if not _is_reported(account, exposed):
         return
     w, core = account.window, account.window.core
     c = core.columns
@@ -202,7 +202,7 @@ def _communication(account: Account, leads: bool) -> Iterator[Finding]:
     }  # fmt: skip
     text = (
         f"Exposed communication: {shown_ms(exposed)}, {percent(exposed, account.window_ns):.1f} % of the"
-        f" {shown_ms(account.window_ns)} of the {account.whole_told}; all communication:"
+        f" {shown_ms(account.window_ns)} of the {account.whole_text}; all communication:"
         f" {shown_ms(account.times['total_comm_time'])} in {len(rows):,} kernels, most of it in {brief(name)}"
     )
     advice = ["all_ranks", "overlap"]
@@ -246,7 +246,7 @@ def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Find
     """Families of kernels, each with the op and kernel that take most of its time."""
     core, c = account.window.core, account.window.core.columns
     for kind, time in families.times.items():
-        if not _worth_saying(account, time):
+        if not _is_reported(account, time):
             continue
         rows = families.rows[kind]
         by_name = sum_by_group(c.name[rows], c.dur_ns[rows], len(core.names))
@@ -261,7 +261,7 @@ def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Find
         uid = int(c.uid[longest])
         text = (
             f"{LABELS[kind][0].upper()}{LABELS[kind][1:]}: {of_gpu:.1f} % of the GPU time ({shown_ms(time)}),"
-            f" {most:.0f} % of it in {_told_apart(core, rows, kernel)} [uid {uid}{op}]"
+            f" {most:.0f} % of it in {_distinct_name(core, rows, kernel)} [uid {uid}{op}]"
         )
         evidence: dict[str, Any] = {
             **_cost(account, time), "percent_of_gpu_time": of_gpu, "kind": kind, "kernels": len(rows),
@@ -276,12 +276,12 @@ def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Find
         yield Finding("kernels", text, evidence, "fact", advice, f"tracelens-graph tree TRACE --uid {uid} --up")
 
 
-def _told_apart(core: Core, rows: np.ndarray, kernel: int) -> str:
+def _distinct_name(core: Core, rows: np.ndarray, kernel: int) -> str:
     """The short name of a kernel; where others of these rows are called so, too, that it is one of them."""
-    short, told = short_name(core.names[kernel]), brief(core.names[kernel])
+    short, name = short_name(core.names[kernel]), brief(core.names[kernel])
     others = (core.names[code] for code in np.unique(core.columns.name[rows]).tolist() if code != kernel)
     is_one = any(short in name and short_name(name) == short for name in others)
-    return f"one instantiation of {told}" if is_one else told
+    return f"one instantiation of {name}" if is_one else name
 
 
 def _line_of(core: Core, op: int) -> str:
@@ -312,7 +312,7 @@ def _busy_ns(core: Core, rows: np.ndarray) -> int:
     return int(union_length_by_group(device, c.start_ns[rows], ends(core, rows), len(devices)).sum())
 
 
-def _worth_saying(account: Account, ns: int) -> bool:
+def _is_reported(account: Account, ns: int) -> bool:
     return ns > 0 and percent(ns, account.window_ns) >= limits.WORTH_REPORTING_PERCENT
 
 
@@ -327,7 +327,7 @@ def _cost_text(account: Account, ns: int) -> str:
 
 def _share(account: Account, ns: int) -> str:
     """`12.3 % of the steps`: a share of the window, with the word for what it is of."""
-    return f"{percent(ns, account.window_ns):.1f} % of the {account.whole_told}"
+    return f"{percent(ns, account.window_ns):.1f} % of the {account.whole_text}"
 
 
 def _loss(topic: str, text: str, evidence: dict[str, Any], advice: tuple[str, ...], ask_next: str) -> Finding:

@@ -13,7 +13,7 @@ from tracelens_graph.analyses.diagnosis.finding import ADVICE, Finding, percent
 from tracelens_graph.analyses.idle.host_states import copies_to_device
 from tracelens_graph.analyses.kernels.shares import GRAPH_LAUNCH_CALLS
 from tracelens_graph.analyses.ops.launchers import launchers
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, MEMCPY, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, MEMCPY, fitting_names, gpu_classes
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extensions.extension import extension_of
@@ -133,7 +133,7 @@ def _added(keys: list[str], ns: np.ndarray) -> dict[str, int]:
 
 def _graph_ns(w: Window) -> int:
     core, c, rows = w.core, w.core.columns, w.gpu_rows
-    replays = np.array([name.startswith(GRAPH_LAUNCH_CALLS) for name in core.names] or [False])
+    replays = fitting_names(core, lambda name: name.startswith(GRAPH_LAUNCH_CALLS))
     call = c.parent[rows]
     return int(c.dur_ns[rows[(call >= 0) & replays[c.name[call]]]].sum())
 
@@ -159,8 +159,8 @@ def op_advice(
     """For each of some operations what to try, in words; empty where the verdict leaves nothing to try with it.
 
     An operation is what most of its GPU time is: communication, copies, or a family of kernels. It gets what the
-    finding about that suggests. What the verdict has no room for is said of families of kernels, too, where the GPU
-    computes for at least `TUNING_PERCENT` of the time and the headline does not blame something else.
+    finding about that suggests. Families of kernels get what the verdict has no room for, too, where the GPU computes
+    for at least `TUNING_PERCENT` of the time and the headline does not blame something else.
 
     Args:
         g: the graph, or a window of it.
@@ -174,13 +174,13 @@ def op_advice(
     of_op = c.name[found.rows[found.of]]
     is_op = c.kind[found.rows[found.of]] == Kind.Op
     kinds, kind = _kinds(w, found.gpu)
-    said = {topic: one.advice for one in findings for topic in _topics(one) if one.advice}
+    advice_of = {topic: one.advice for one in findings for topic in _topics(one) if one.advice}
     advised = []
     for name in names:
         own = np.flatnonzero(of_op == core.names.index(name)) if name in core.names else np.empty(0, np.int64)
         spent = np.bincount(kind[own], weights=c.dur_ns[found.gpu[own]], minlength=len(kinds))
         most = kinds[int(spent.argmax())] if spent.any() else ""
-        advice = said.get(most, ())
+        advice = advice_of.get(most, ())
         if not advice and most in _TUNING and is_op[own].all() and _is_worth_tuning(findings):
             advice = (w.framework.advice.get(_TUNING[most], _TUNING[most]),)
         advised.append(ADVICE[advice[0]] if advice else "")

@@ -1,4 +1,4 @@
-"""What a diagnosis is made of: findings, and the words that they are told in."""
+"""What a diagnosis is made of: findings, and the words for them."""
 
 from __future__ import annotations
 

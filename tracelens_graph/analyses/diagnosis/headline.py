@@ -15,6 +15,7 @@ from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, 
 from tracelens_graph.analyses.idle.host_states import ends
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
+from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.graph.intervals import merge, union_length
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
@@ -26,10 +27,8 @@ _CAPTURE = re.compile(r"^(?:cuda|hip|cu)(?:StreamBeginCapture|StreamEndCapture|G
 
 def calls_named(w: Window, pattern: re.Pattern[str]) -> np.ndarray:
     """Rows of the window's runtime calls whose names fit."""
-    core, calls = w.core, w.rows_of_kind(Kind.RuntimeCall)
-    fits = np.array([pattern.search(name) is not None for name in core.names] or [False])
-    found: np.ndarray = calls[fits[core.columns.name[calls]]]
-    return found
+    calls = w.rows_of_kind(Kind.RuntimeCall)
+    return calls[fitting_names(w.core, pattern.search)[w.core.columns.name[calls]]]
 
 
 def no_gpu(w: Window) -> Finding:
@@ -101,7 +100,7 @@ def too_little(account: Account) -> Finding | None:
     elif lone > limits.UNLINKED_PERCENT / 100 * gpu:
         why = f"the launches of {percent(lone, gpu):.1f} % of the GPU time are not in the trace"
     elif percent((runs := recorded_executions(w)).lost_in_all, len(runs.row)) >= limits.LOST_EXECUTIONS_PERCENT:
-        why = f"{runs.told}, so that time without any need not be idle time"
+        why = f"{runs.text}, so that time without any need not be idle time"
         advice = ()
     elif is_thinned(w):
         idle = percent(account.span_ns - busy, account.span_ns)
@@ -199,7 +198,7 @@ def headline(account: Account, families: Families) -> Headline:
     """The greatest of computation, exposed communication, exposed copies, host time and unexplained idle time.
 
     What takes at least half of the window, or 1.5 times what comes second, bounds the run; else it is a mixture of
-    these two. Host time is added up first and told apart afterwards.
+    these two. Host time is added up first and separated afterwards.
     """
     parts = account.parts()
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
@@ -270,7 +269,7 @@ def _clear(account: Account, families: Families, part: str) -> Finding:
     kind = {"communication": "comm.exposed", "copies": "host.copies"}[part]
     others = _others(account, part)
     text = f"{_NAMES[kind]}: {_share(account, part)} was {_OF_PART[part]}; {others}"
-    return _told(account, part, kind, text)
+    return _headline(account, part, kind, text)
 
 
 def _waiting(account: Account) -> Finding:
@@ -280,7 +279,7 @@ def _waiting(account: Account) -> Finding:
     name = "Host-bound" if len(causes) > 1 else _NAMES[kind]
     waited = f"for {_share(account, 'host')} the GPU waited for the host, mostly {doing}"
     text = f"{name}: {waited}; {_others(account, 'host')}"
-    return _told(account, "host", kind, text, host_causes=", ".join(cause.name for cause in causes))
+    return _headline(account, "host", kind, text, host_causes=", ".join(cause.name for cause in causes))
 
 
 def _computing(account: Account, families: Families) -> Finding:
@@ -292,11 +291,11 @@ def _computing(account: Account, families: Families) -> Finding:
             f" {_made_of(families)}; the GPU computed {_share(account, 'computation')}"
         )
         evidence: dict[str, float | str] = {"percent": families.graph_percent, "percent_of": "gpu_time", "family": kind}
-        return _told(account, "computation", "graph.replay", text, **evidence)
+        return _headline(account, "computation", "graph.replay", text, **evidence)
     text = f"{_NAMES[kind]}: {_made_of(families)}; the GPU computed {_share(account, 'computation')}"
     if kind in ("mixture", "gpu_bound"):
-        return _told(account, "computation", kind, text)
-    return _told(account, "computation", kind, text, percent=share, percent_of="gpu_time")
+        return _headline(account, "computation", kind, text)
+    return _headline(account, "computation", kind, text, percent=share, percent_of="gpu_time")
 
 
 def _made_of(families: Families) -> str:
@@ -325,7 +324,7 @@ def _mixture(account: Account, families: Families, leads: tuple[str, str]) -> Fi
         named.append(f"{what} {percent(account.parts()[part], account.window_ns):.1f} %")
     text = f"A mixture: {' and '.join(named)} of {_window(account)}"
     kinds = [_kind_of(part, account, families) for part in leads]
-    return _told(account, leads[0], "mixture", text, first=kinds[0], second=kinds[1])
+    return _headline(account, leads[0], "mixture", text, first=kinds[0], second=kinds[1])
 
 
 def _kind_of(part: str, account: Account, families: Families) -> str:
@@ -343,10 +342,10 @@ def _unexplained(account: Account) -> Finding:
         f"Not explained: for {_share(account, 'unexplained')} the trace has no GPU work and no reason for it: {why};"
         " nothing can be concluded from the rest"
     )
-    return _told(account, "unexplained", "too_little", text)
+    return _headline(account, "unexplained", "too_little", text)
 
 
-def _told(account: Account, part: str, kind: str, text: str, **more: float | str) -> Finding:
+def _headline(account: Account, part: str, kind: str, text: str, **more: float | str) -> Finding:
     of_span = percent(account.parts(in_span=True)[part], account.span_ns)
     evidence: dict[str, int | float | str] = {"kind": kind, "percent": of_span, "percent_of": "gpu_span"}
     if account.cut_off_ns:
@@ -385,13 +384,13 @@ def _span(account: Account) -> str:
     """`the GPU span of 661 ms`; those of several devices added up."""
     if account.devices < 2:
         return f"the GPU span of {shown_ms(account.span_ns)}"
-    return f"the {account.span_told} ({shown_ms(account.span_ns)} together)"
+    return f"the {account.span_text} ({shown_ms(account.span_ns)} together)"
 
 
 def _steps(account: Account) -> str:
     until = " up to its last event" if account.window.core.info.gpu_ends_early else ""
     together = " together" if account.devices > 1 else ""
-    return f"{shown_ms(account.window_ns)} of the {account.whole_told}{together}{until}"
+    return f"{shown_ms(account.window_ns)} of the {account.whole_text}{together}{until}"
 
 
 def _others(account: Account, part: str) -> str:
@@ -400,5 +399,5 @@ def _others(account: Account, part: str) -> str:
     others = sorted((one for one in parts if one != part), key=lambda one: -parts[one])
     shown = [f"{_OF_PART[one]} {percent(parts[one], account.span_ns):.1f} %" for one in others
              if percent(parts[one], account.span_ns) >= 1]  # fmt: skip
-    of_span = f" of the {account.span_told}" if account.whole != "gpu_span" else ""
+    of_span = f" of the {account.span_text}" if account.whole != "gpu_span" else ""
     return f"{', '.join(shown)}{of_span}" if shown else "nothing else took 1 %"

@@ -11,11 +11,11 @@ WORTH_REPORTING_PERCENT = 5.0
 MAJOR_PERCENT = 20.0
 """Share of the window from which a loss is major, and something to try is suggested."""
 CAUSES = 4
-"""Causes that are told, the dearest first."""
+"""Causes that are shown, the most expensive first."""
 
 FEW_GPU_EVENTS = 20
 SHORT_BUSY_MS = 5.0
-"""Fewer GPU events than that, together shorter than that, tell nothing about a run."""
+"""Fewer GPU events than that, together shorter than that, show nothing of a run."""
 UNLINKED_PERCENT = 80.0
 """With more GPU time than that without a launch in the trace, nothing is known of the host's part."""
 CAPTURED_PERCENT = 25.0
@@ -26,7 +26,7 @@ THINNED_PERCENT = 2.0
 were given out: somebody left most events out of the file."""
 LOST_EXECUTIONS_PERCENT = 20.0
 """With that share of the executions of JAX's programs without GPU events, though others of theirs have some, idle time
-cannot be told from work that was not recorded."""
+cannot be separated from work that was not recorded."""
 
 CUT_OFF_PERCENT = 50.0
 CUT_OFF_WITHIN_PERCENT = 5.0

@@ -95,11 +95,11 @@ def compiled(w: Window) -> Iterator[Finding]:
 def verdict(g: Core | Window) -> list[Finding]:
     """What kind of run this is, what its time went to, and what to try.
 
-    The first finding is the headline. Then the dearest causes, CAUSES at most, each of WORTH_SAYING_PERCENT of the time
-    at least; then what limits the verdict, and a step that takes longer than the others. A trace that says too little
-    about its run has a headline that says so, and no causes. If the end of the file is missing, the second finding says
-    how far its GPU events reach. Of a profile of JAX it is told what was compiled meanwhile, and without GPU events
-    what ran on the host.
+    The first finding is the headline. Then the most expensive causes, CAUSES at most, each of WORTH_REPORTING_PERCENT
+    of the time at least; then what limits the verdict, and a step that takes longer than the others. A trace that says
+    too little about its run has a headline that says so, and no causes. If the end of the file is missing, the second
+    finding says how far its GPU events reach. Of a profile of JAX it says what was compiled meanwhile, and without GPU
+    events what ran on the host.
 
     Args:
         g: the graph, or a window of it.

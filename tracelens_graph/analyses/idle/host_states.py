@@ -1,4 +1,4 @@
-"""What host threads do at any time, told by their innermost call: the ground on which idle GPU time is explained."""
+"""What host threads do at any time, by their innermost call: the ground on which idle GPU time is explained."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _FRAMES = {
     ),
 }  # fmt: skip
 """State -> what the names of its Python frames hold. In `run_backward` a thread waits for those of autograd. Frames of
-JAX are told by their functions, because it records no folders."""
+JAX go by their functions, because it records no folders."""
 
 
 def _state_of_call(name: str) -> int:
@@ -157,7 +157,7 @@ class Calls:
         dispatcher: code of the thread of Python that gives work to threads of a pool, which launch it; -1 for none.
         threads: codes of the threads, the dispatcher among them.
         rows: rows of the calls, ascending; those of a thread stand together.
-        marks: state -> rows of the frames, ops and annotations during which it holds, ascending.
+        spans: state -> rows of the frames, ops and annotations during which it holds, ascending.
     """
 
     def __init__(self, core: Core) -> None:
@@ -171,7 +171,7 @@ class Calls:
         self.rows = np.flatnonzero(is_kind(self._c.kind, HOST_KINDS) & launches[self._c.thread])
         notes = np.flatnonzero(self._c.kind == Kind.Annotation)
         notes = notes[_per_name(core, notes, _loads_data) > 0]
-        self.marks = {
+        self.spans = {
             PROFILER: np.flatnonzero(self.state == PROFILER),
             COMPILATION: np.flatnonzero(self.state == COMPILATION),
             DATA_LOADER: np.union1d(np.flatnonzero(self.state == DATA_LOADER), notes),
@@ -181,14 +181,14 @@ class Calls:
         self._waiting = dict(self._by_thread(self.rows[(state == SYNCHRONIZATION) | (state == COPY_TO_DEVICE)]))
         self._cut = self._cut_ends()
         self._always: Timelines | None = None
-        self._marked = {mark: dict(self._by_thread(rows)) for mark, rows in self.marks.items()}
+        self._spans = {state: dict(self._by_thread(rows)) for state, rows in self.spans.items()}
 
     def _by_thread(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         return ((code, rows[positions]) for code, positions in positions_by(self._c.thread[rows]))
 
-    def marked(self, mark: int, thread: int) -> np.ndarray:
+    def span_rows(self, state: int, thread: int) -> np.ndarray:
         """Rows of a thread during which a state holds, ascending."""
-        return self._marked[mark].get(thread, self.rows[:0])
+        return self._spans[state].get(thread, self.rows[:0])
 
     def waiting_at(self, thread: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Row of the waiting call that each thread is in at each instant, -1 for none."""
@@ -211,12 +211,12 @@ class Calls:
     def busiest(self, thread: int, start: int, end: int, state: int) -> int:
         """Row of the call in a state with the most time of its own on a thread within a span; -1 without one.
 
-        Of a state that holds for whatever is called, the outermost mark with the most time.
+        Of a state that holds for whatever is called, the outermost such call with the most time.
         """
         c = self._c
-        rows = self.marked(state, thread) if state in self.marks else self._within(thread, start, end)
+        rows = self.span_rows(state, thread) if state in self.spans else self._within(thread, start, end)
         own = np.maximum(np.minimum(self.nested_ends(rows), end) - np.maximum(c.start_ns[rows], start), 0)
-        if state not in self.marks:
+        if state not in self.spans:
             called = np.flatnonzero(np.isin(c.parent[rows], rows))
             np.subtract.at(own, np.searchsorted(rows, c.parent[rows[called]]), own[called])
             own[self.state[rows] != state] = 0
@@ -374,9 +374,9 @@ class Timelines:
                 np.concatenate(([-1], end[part][::-1], start[part])),
                 np.concatenate((np.array([ABSENT], np.uint8), above[part][::-1], state[part])),
             )
-            for mark in calls.marks:
-                mine = calls.marked(mark, code)
-                found = found.with_state(mark, merge(clock(c.start_ns[mine]), clock(ends(core, mine))))
+            for held in calls.spans:
+                mine = calls.span_rows(held, code)
+                found = found.with_state(held, merge(clock(c.start_ns[mine]), clock(ends(core, mine))))
             self._threads[code] = found
         if dispatcher := self._threads.get(calls.dispatcher):
             self._threads = {code: one.filled(dispatcher) for code, one in self._threads.items()}

@@ -121,7 +121,7 @@ _OF_STATE = {
     Cause.python: PYTHON,
     Cause.compilation: COMPILATION,
 }
-"""Causes that are told by what a thread does."""
+"""Causes that follow from what a thread does."""
 
 UNKNOWN = (Cause.unknown_no_launch, Cause.unknown_not_recorded, Cause.unknown_late_start)
 """No known cause, and why."""
@@ -185,8 +185,8 @@ def edge_parts(w: Window) -> Idle:
 
     Two gaps per device at most; none without steps, and none in a piece that was cut out of a trace: there steps keep
     their lengths, but what lies in them before and behind the piece is gone. The first begins no sooner than the device
-    ended work that is not in the window. What is behind the last GPU event is told by what the thread did that launched
-    it. Where the end of the file is missing, there is no such gap: GPU work may be lost with it.
+    ended work that is not in the window. What is behind the last GPU event follows from what the thread did that
+    launched it. Where the end of the file is missing, there is no such gap: GPU work may be lost with it.
     """
     return w.once(_edge_parts)
 
@@ -223,7 +223,7 @@ def _edges(w: Window, rows: np.ndarray, steps: np.ndarray) -> Idle:
 
 
 def _behind(core: Core, last: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Parts by cause of the time behind the last GPU event, told by the thread that launched it."""
+    """Parts by cause of the time behind the last GPU event, by the states of the thread that launched it."""
     parts, states = np.zeros((len(Cause), 1), np.int64), np.zeros((STATES, 1), np.int64)
     call, calls = core.columns.parent[last], calls_of(core)
     if call >= 0:
@@ -325,7 +325,7 @@ def _before_launch(
     states = np.zeros((STATES, len(first)), np.int64)
     threads.add_spent(at_work, start, free, states)
     # What the host had lost of its lead is due to the call, unless data were loaded or the profiler was at work.
-    states[[state for state in range(STATES) if state not in calls.marks]] = 0
+    states[[state for state in range(STATES) if state not in calls.spans]] = 0
     states[calls.state[call[waits]], waits] += (free - start - states.sum(axis=0))[waits]
     seen = np.maximum(free, there)
     threads.add_spent(other, free, seen, states)
@@ -382,7 +382,7 @@ def idle_causes(g: Core | Window) -> Table:
     A gap between two GPU events of a device is due to what the thread that launched the second one did before it
     began to launch it. Data loading and the profiler's own code come first. Then, if the gap began while the host
     waited in a synchronising call, as much of the gap is due to the call as such calls had cost the host of its lead:
-    so much sooner the host would have launched. The rest is told by the innermost call of the thread. From the launch
+    so much sooner the host would have launched. The rest goes by the innermost call of the thread. From the launch
     call on, the gap is due to the launch; where that had returned before the gap, to the GPU's way from one piece of
     work to the next. But a start later than 0.1 ms after the launch, or than 20 us after other work, has no known
     cause. Of several devices the times are added up.

@@ -50,7 +50,7 @@ IDLE_GAPS = TableSchema(
 
 
 HOST_PARTS = {"call": (Kind.RuntimeCall,), "op": (Kind.Op,), "frame": PYTHON_KINDS}
-"""What is said of the host in a gap -> the kinds that it is looked for among."""
+"""What is shown of the host in a gap -> the kinds that it is looked for among."""
 
 
 def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, top: int = 20) -> Table:

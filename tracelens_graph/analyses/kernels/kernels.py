@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, OpCalls, launchers
+from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, picked, text_codes
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.categories.kernels import kernel_categories
@@ -32,7 +33,7 @@ KERNEL_SUMMARY = TableSchema(
             compared="carried",
         ),
         "Parent cpu_op": Column.key("op nearest above the launch; the runtime call where no op is", "op"),
-        "kernel_category": Column.text("what the kernel does, told by its name and the op that launched it", "does"),
+        "kernel_category": Column.text("what the kernel does, by its name and the op that launched it", "does"),
         "Kernel name": Column.key("name of the kernel", "kernel"),
         "Kernel stream": Column("stream on the device", heading="stream"),
         "Kernel duration (µs)_sum": replace(_DURATIONS["Kernel duration (µs)_sum"], heading="sum us", compared="main"),
@@ -60,7 +61,7 @@ def kernel_summary(g: Core | Window, kernel_categories: bool = False) -> Table:
 
     Args:
         g: the graph, or a window of it.
-        kernel_categories: add the category of each kernel, told by its name and op.
+        kernel_categories: add the category of each kernel, by its name and op.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
@@ -91,8 +92,7 @@ def kernel_summary(g: Core | Window, kernel_categories: bool = False) -> Table:
         "ex_UID": c.uid[kernels[first]],
     }
     order = np.lexsort((c.uid[kernels[first]], -times.sum))
-    columns = {name: picked(cells, order) for name, cells in columns.items()}
-    return KERNEL_SUMMARY.table(columns, w.titled("GPU time by kernel"), unlinked_notes(w, False))
+    return KERNEL_SUMMARY.table(columns, w.titled("GPU time by kernel"), unlinked_notes(w, False)).take(order)
 
 
 def _categories(w: Window, kernels: list[str], parents: list[tuple[str, str]]) -> list[str]:
@@ -231,7 +231,7 @@ def _kernels(w: Window) -> _Kernels:
     gpu, owner = gpu[is_kernel], owner[is_kernel]
     # All graph launches are one parent: what a graph replays does not depend on which call replays it.
     graph = len(core.names)
-    replays = np.array([call_category(name) == GRAPH for name in core.names] or [False])
+    replays = fitting_names(core, lambda name: call_category(name) == GRAPH)
     parent = np.where(owner >= 0, c.name[owner], -1) if len(owner) else owner
     replayed = (owner >= 0) & (c.kind[owner] == Kind.RuntimeCall) & replays[parent] if len(owner) else owner < 0
     parent = np.where(replayed, graph, parent)
@@ -260,7 +260,7 @@ def _kernels(w: Window) -> _Kernels:
 
 
 def _notes(w: Window, found: _Kernels) -> list[str]:
-    """What is not in the table, and how much of it could not be told."""
+    """What is not in the table, and how much of it has no known category."""
     notes, unknown = unlinked_notes(w, False), extension_of(w).all_kernel_rules.other
     c, every = w.core.columns, w.gpu_rows
     beside = every[c.kind[every] != Kind.Kernel]

@@ -12,6 +12,7 @@ from tracelens_graph.analyses.shared.gpu_work import (
     MEAN_TIME,
     MEMCPY,
     PERCENT,
+    fitting_names,
     gpu_classes,
     gpu_time_columns,
     known,
@@ -63,8 +64,8 @@ def graph_launches(g: Core | Window) -> Table:
     w = window_of(g)
     core, c = w.core, w.core.columns
     calls = w.rows_of_kind(Kind.RuntimeCall)
-    begins = np.array([name.startswith(GRAPH_LAUNCH_CALLS) for name in core.names], bool)
-    holds = np.array(["GraphLaunch" in name for name in core.names], bool)
+    begins = fitting_names(core, lambda name: name.startswith(GRAPH_LAUNCH_CALLS))
+    holds = fitting_names(core, lambda name: "GraphLaunch" in name)
     above = c.parent[calls]
     inner = (above >= 0) & (c.kind[above] == Kind.RuntimeCall) & holds[c.name[above]]
     calls = calls[begins[c.name[calls]] & ~inner]
@@ -160,7 +161,7 @@ def category_shares(g: Core | Window) -> Table:
 def kernels_by_tile(
     g: Core | Window, dtype: str | None = None, tile_m: int | None = None, tile_n: int | None = None
 ) -> Table:
-    """Kernels whose names tell a tile or a type, by what they tell, the greatest time first.
+    """Kernels whose names hold a tile or a type, by these, the greatest time first.
 
     Args:
         g: the graph, or a window of it.
@@ -170,18 +171,18 @@ def kernels_by_tile(
     w = window_of(g)
     c, kernels = w.core.columns, w.rows_of_kind(Kind.Kernel)
     group, first = group_by(c.name[kernels])
-    said = [properties(w.core.names[code]) for code in c.name[kernels[first]].tolist()]
+    found = [properties(w.core.names[code]) for code in c.name[kernels[first]].tolist()]
     asked = {
         name: value for name, value in (("dtype", dtype), ("tile_m", tile_m), ("tile_n", tile_n)) if value is not None
     }
     fits = np.array(
-        [("dtype" in one or "tile_m" in one) and all(one.get(k) == v for k, v in asked.items()) for one in said], bool
+        [("dtype" in one or "tile_m" in one) and all(one.get(k) == v for k, v in asked.items()) for one in found], bool
     )
-    tiles = [tuple(one.get(name) for name in _TILE) for one in said]
+    tiles = [tuple(one.get(name) for name in _TILE) for one in found]
     kept = np.flatnonzero(fits)
     code = text_codes([tiles[i] for i in kept.tolist()])
     _, place = group_by(code)
-    of_name = np.full(len(said) + 1, -1)
+    of_name = np.full(len(found) + 1, -1)
     of_name[kept] = code
     of_kernel = of_name[group]
     columns: dict[str, Cells] = {
@@ -251,7 +252,9 @@ def copies(g: Core | Window) -> Table:
         "name": names,
         "size_class": [SIZES[code][1] if code >= 0 else None for code in size[first].tolist()],
         "count": times["count"],
-        "bytes": [one if told else None for one, told in zip(moved.tolist(), recorded.tolist(), strict=True)],
+        "bytes": [
+            one if is_recorded else None for one, is_recorded in zip(moved.tolist(), recorded.tolist(), strict=True)
+        ],
         "gpu_time_us": times["gpu_time_us"],
         "gb_per_s": rate,
         "percent": times["percent"],

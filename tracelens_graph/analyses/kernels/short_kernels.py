@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.shared.grouping import Cells, Groups, cell_order, group_by, picked, text_codes
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, cell_order, group_by, text_codes
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
@@ -49,18 +49,6 @@ SHORT_KERNELS_SUMMARY = TableSchema(
     leads="Kernel name",
 )
 
-SHORT_KERNELS = TableSchema(
-    "short_kernels",
-    "Which kernels are shorter than a threshold, by op and name.",
-    {
-        name: column
-        for name, column in SHORT_KERNELS_SUMMARY.items()
-        if name not in ("Input dims", "Input strides", "Concrete Inputs", "ex_UID")
-    },
-    leads="Kernel name",
-)
-
-
 ARGUMENTS = {"Input dims": 0, "Input strides": 2, "Concrete Inputs": 3}
 """Column -> part of the argument set of the parent."""
 
@@ -93,18 +81,21 @@ def short_kernel_histogram(g: Core | Window, threshold_us: float = 10, bins: int
     )
 
 
-def short_kernels_summary(g: Core | Window, threshold_us: float = 10, linked_only: bool = False) -> Table:
+def short_kernels_summary(
+    g: Core | Window, threshold_us: float = 10, linked_only: bool = False, by_arguments: bool = True
+) -> Table:
     """Short kernels by name, parent and the parent's arguments, the greatest sum first.
 
     All short kernels are in the table, as in the histogram, so the counts of both add up to the same. The parent
-    is the op that a kernel is charged to, else the runtime call that launched it. In a trace without any op there
-    is nothing to tell kernels apart but their names, and the columns of the parent are left out.
+    is the op that a kernel is charged to, else the runtime call that launched it. By arguments, a trace without any op
+    separates kernels by their names alone, and the columns of the parent are left out.
 
     Args:
         g: the graph, or a window of it.
         threshold_us: kernels shorter than this are short.
         linked_only: percentages are of the time from the first to the last GPU event whose launch is in the trace
             (TraceLens's total), instead of all GPU events. The rows are the same.
+        by_arguments: whether arguments of the parent separate rows.
 
     Raises:
         AnalysisError: the threshold is no positive number.
@@ -117,16 +108,17 @@ def short_kernels_summary(g: Core | Window, threshold_us: float = 10, linked_onl
     owner = np.asarray(launcher(c, short), np.int64)
     parent = np.where(owner >= 0, c.name[owner], -1)
     argset = np.where(owner >= 0, c.argset[owner], -1)
-    by_parent = len(rows_of_kind(c, (Kind.Op,))) > 0
-    keys = (parent, _argument_codes(core)[argset]) if by_parent else ()
+    by_parent = not by_arguments or len(rows_of_kind(c, (Kind.Op,))) > 0
+    parts = ARGUMENTS if by_parent and by_arguments else {}
+    keys = [*([parent] if by_parent else []), *([_argument_codes(core)[argset]] if parts else [])]
     group, first = group_by(c.name[short], *keys)
     times = Groups(group, c.dur_ns[short], len(first))
     columns: dict[str, Cells] = {}
     if by_parent:
         columns["Parent cpu_op"] = [core.names[code] if code >= 0 else NO_LAUNCH for code in parent[first].tolist()]
-        for column, part in ARGUMENTS.items():
-            texts = [core.argsets[code][part] if code >= 0 else "" for code in argset[first].tolist()]
-            columns[column] = [json.loads(text) if text else None for text in texts]
+    for column, part in parts.items():
+        texts = [core.argsets[code][part] if code >= 0 else "" for code in argset[first].tolist()]
+        columns[column] = [json.loads(text) if text else None for text in texts]
     span = w.span_ns(linked_only)
     columns |= {
         "Kernel name": [core.names[code] for code in c.name[short[first]].tolist()],
@@ -136,45 +128,10 @@ def short_kernels_summary(g: Core | Window, threshold_us: float = 10, linked_onl
         "Short Kernel duration (µs) percent of total time": 100 * times.sum / span if span else times.sum * np.nan,
         "ex_UID": c.uid[short[first]],
     }
-    order = np.lexsort((columns["ex_UID"], -times.sum))
-    return Table(
-        "short_kernels_summary",
-        {name: picked(cells, order) for name, cells in columns.items()},
-        {name: SHORT_KERNELS_SUMMARY[name] for name in columns},
-        w.titled(f"Kernels shorter than {threshold_us:g} us"),
-        _notes(w, short, threshold_us),
-    )
-
-
-def short_kernels(g: Core | Window, threshold_us: float = 10) -> Table:
-    """Short kernels by parent and name, the greatest sum first: `short_kernels_summary` without arguments.
-
-    Args:
-        g: the graph, or a window of it.
-        threshold_us: kernels shorter than this are short.
-
-    Raises:
-        AnalysisError: the threshold is no positive number.
-    """
-    w = window_of(g)
-    core, c, short = w.core, w.core.columns, _shorter_than(w, threshold_us)
-    owner = launcher(c, short)
-    parents = [*core.names, NO_LAUNCH]
-    parent = np.where(owner >= 0, c.name[owner], len(core.names))
-    group, first = group_by(parent, c.name[short])
-    times, span = Groups(group, c.dur_ns[short], len(first)), w.span_ns()
-    columns: dict[str, Cells] = {
-        "Parent cpu_op": [parents[code] for code in parent[first].tolist()],
-        "Kernel name": [core.names[code] for code in c.name[short[first]].tolist()],
-        "Short Kernel duration (µs) sum": times.sum / 1e3,
-        "Short Kernel count": times.count,
-        "Short Kernel duration (µs) mean": times.mean / 1e3,
-        "Short Kernel duration (µs) percent of total time": 100 * times.sum / span if span else times.sum * np.nan,
-    }
-    order = cell_order(times.sum, columns["Parent cpu_op"], columns["Kernel name"])
-    columns = {name: picked(cells, order) for name, cells in columns.items()}
+    then = ("ex_UID",) if by_arguments else ("Parent cpu_op", "Kernel name")
+    order = cell_order(times.sum, *(columns[one] for one in then))
     title = w.titled(f"Kernels shorter than {threshold_us:g} us")
-    return SHORT_KERNELS.table(columns, title, _notes(w, short, threshold_us))
+    return SHORT_KERNELS_SUMMARY.table(columns, title, _notes(w, short, threshold_us)).take(order)
 
 
 def _shorter_than(w: Window, threshold_us: float) -> np.ndarray:

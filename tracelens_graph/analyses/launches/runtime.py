@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
+from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, picked
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
@@ -57,13 +58,13 @@ def runtime_summary(g: Core | Window) -> Table:
     GPU events whose launch is not in the trace are a row of their own, the last, so the GPU columns add up to all
     GPU events of the window; those launched before the window count under the name of their launch.
 
-    A call of a compiled function of JAX is marked twice, once inside the other: `PjitFunction(f)` right below one of
+    A call of a compiled function of JAX is recorded twice, once inside the other: `PjitFunction(f)` right below one of
     its name is no call of its own.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
     every, gpu = w.rows_of_kind(Kind.RuntimeCall), w.linked_gpu_rows
-    calls = every[~_is_marked_again(core, every)]
+    calls = every[~_is_repeated(core, every)]
     unlinked = w.gpu_rows[c.parent[w.gpu_rows] < 0]
     # The first of a call's GPU events in row order is the one that starts first.
     _, first = group_by(c.parent[gpu])
@@ -122,13 +123,13 @@ def runtime_summary(g: Core | Window) -> Table:
 _COMPILED = "PjitFunction("
 
 
-def _is_marked_again(core: Core, calls: np.ndarray) -> np.ndarray:
-    """Per call whether it is the second mark of a call of a compiled function."""
+def _is_repeated(core: Core, calls: np.ndarray) -> np.ndarray:
+    """Per call whether it is the second record of a call of a compiled function."""
     c = core.columns
-    marked = np.array([name.startswith(_COMPILED) for name in core.names] or [False])
+    compiled = fitting_names(core, lambda name: name.startswith(_COMPILED))
     above = c.parent[calls]
     is_same = (above >= 0) & (c.name[above] == c.name[calls]) & (c.kind[above] == Kind.RuntimeCall)
-    found: np.ndarray = is_same & marked[c.name[calls]]
+    found: np.ndarray = is_same & compiled[c.name[calls]]
     return found
 
 

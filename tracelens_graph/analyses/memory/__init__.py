@@ -1,1 +1,1 @@
-"""Memory over time: what allocators took and gave back, as the profiler's `[memory]` instants tell it."""
+"""Memory over time: what allocators took and gave back, as the profiler's `[memory]` instants show it."""

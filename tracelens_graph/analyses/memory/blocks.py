@@ -13,6 +13,7 @@ import numpy as np
 from tracelens_graph.analyses.memory.instants import NO_VALUE, instants_of, releases
 from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, charged, optimizer_step
 from tracelens_graph.analyses.places.modules import PASSES, paths_of, place_tree
+from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import calls_at
@@ -73,12 +74,12 @@ def _blocks(w: Window) -> Blocks:
     for _, here in found.of_devices():
         change = found.change[here]
         allocation, following = releases(found.address[here], change)
-        told = found.address[here] != NO_VALUE
-        begin = np.flatnonzero(told & (change > 0))
+        known = found.address[here] != NO_VALUE
+        begin = np.flatnonzero(known & (change > 0))
         begins.append(begin + here.start)
         end = following[begin]
         ends.append(np.where(end >= 0, end + here.start, -1))
-        before.append(np.flatnonzero(told & (change < 0) & (allocation < 0)) + here.start)
+        before.append(np.flatnonzero(known & (change < 0) & (allocation < 0)) + here.start)
     none = [np.zeros(0, np.int64)]
     begin, end = np.concatenate(none + begins), np.concatenate(none + ends)
     is_released = (end >= 0) & (found.change[end] < 0) if len(found) else end >= 0
@@ -139,7 +140,7 @@ def _of_autograd(core: Core, calls: np.ndarray) -> np.ndarray:
     c = core.columns
     is_backward = np.zeros(len(c) + 1, bool)
     is_backward[autograd_of(core).backward] = True
-    evaluates = np.array([name.startswith(_EVALUATES) for name in core.names] or [False], bool)
+    evaluates = fitting_names(core, lambda name: name.startswith(_EVALUATES))
     if len(c):
         is_backward[:-1] |= (c.kind == Kind.Op) & evaluates[c.name]
     again = np.append(autograd_of(core).recompute, False)

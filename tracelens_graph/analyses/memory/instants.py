@@ -1,4 +1,4 @@
-"""Recorded changes of memory as columns, and what is said of a trace without them."""
+"""Recorded changes of memory as columns, and notes on traces without them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, whole_window
@@ -94,11 +95,11 @@ def instants_of(core: Core) -> Instants:
 def _instants(w: Window) -> Instants:
     core, c = w.core, w.core.columns
     rows = rows_of_kind(c, (Kind.MemoryEvent,))
-    failures = np.array([_is_failure(name) for name in core.names] or [False], bool)
-    failed = failures[c.name[rows]] if len(rows) else np.zeros(0, bool)
-    failed, rows = rows[failed], rows[~failed]
-    told = _are_sizes(c.bytes[rows])
-    unreadable, rows = rows[~told & _of_allocator(core)[c.name[rows]]], rows[told]
+    is_failure = fitting_names(core, _is_failure)[c.name[rows]]
+    failed, rows = rows[is_failure], rows[~is_failure]
+    is_size = _are_sizes(c.bytes[rows])
+    is_change = fitting_names(core, lambda name: name == "[memory]")[c.name[rows]]
+    unreadable, rows = rows[~is_size & is_change], rows[is_size]
     if not len(rows):
         none, no = np.zeros(0, np.int64), np.zeros(0, bool)
         return Instants(rows, none, (), none, none, none, none, no, no, no, failed, unreadable)
@@ -130,17 +131,12 @@ def _is_failure(name: str) -> bool:
     return "outofmemory" in re.sub(r"[^a-z]", "", name.lower())
 
 
-def _of_allocator(core: Core) -> np.ndarray:
-    """For each name whether it is that of an allocation or release."""
-    return np.array([name == "[memory]" for name in core.names] or [False], bool)
-
-
 def _are_sizes(change: np.ndarray) -> np.ndarray:
     """Which changes are sizes that may be added up: of very many large ones those alone whose sum is an int64."""
-    told = (change >= -LARGEST) & (change <= LARGEST)
-    if np.abs(change[told].astype(float)).sum() >= _LARGEST_SUM:
-        told &= np.abs(np.where(told, change, 0)) <= _LARGEST_SUM // len(change)
-    return np.asarray(told)
+    known = (change >= -LARGEST) & (change <= LARGEST)
+    if np.abs(change[known].astype(float)).sum() >= _LARGEST_SUM:
+        known &= np.abs(np.where(known, change, 0)) <= _LARGEST_SUM // len(change)
+    return np.asarray(known)
 
 
 def _device_name(kind: int, index: int) -> str:
@@ -157,10 +153,10 @@ def _number(name: str) -> int:
 def _summed(change: np.ndarray, address: np.ndarray, allocated: np.ndarray) -> np.ndarray:
     """Totals, those that are missing by the sum of changes: from the first one that is there, else from what was there
     from the beginning, which is what is released but never allocated."""
-    total, told = np.cumsum(change), allocated != NO_VALUE
-    if told.any():
-        first = int(np.argmax(told))
-        return np.where(told, allocated, total + (allocated[first] - total[first]))
+    total, known = np.cumsum(change), allocated != NO_VALUE
+    if known.any():
+        first = int(np.argmax(known))
+        return np.where(known, allocated, total + (allocated[first] - total[first]))
     freed = np.flatnonzero(change < 0)
     total = total - int(change[freed[releases(address, change)[0][freed] < 0]].sum())
     return np.asarray(total - min(int(total.min()), 0))
@@ -199,13 +195,15 @@ def _arguments(core: Core, rows: np.ndarray) -> tuple[list[np.ndarray], np.ndarr
     for low in range(0, len(order), _AT_ONCE):
         here = order[low : low + _AT_ONCE]
         events = core.details.events(uids[here].tolist())
-        told = [_args(events.get(uid)) for uid in uids[here].tolist()]
+        arguments = [_args(events.get(uid)) for uid in uids[here].tolist()]
         for name, values in zip(_ARGUMENTS, found, strict=True):
-            numbers = _numbers([one.get(name) for one in told])
+            numbers = _numbers([one.get(name) for one in arguments])
             if name in _TOTALS:
                 numbers[(numbers < 0) | (numbers > LARGEST)] = NO_VALUE
                 lost = [
-                    place for place in np.flatnonzero(numbers == NO_VALUE).tolist() if told[place].get(name) is not None
+                    place
+                    for place in np.flatnonzero(numbers == NO_VALUE).tolist()
+                    if arguments[place].get(name) is not None
                 ]
                 is_spoilt[here[lost]] = True
             values[here] = numbers

@@ -12,7 +12,7 @@ from tracelens_graph.analyses.memory.blocks import Blocks, blocks_of, whose_work
 from tracelens_graph.analyses.memory.instants import NO_VALUE, instants_of, notes_on, without_instants
 from tracelens_graph.analyses.places.modules import PASSES
 from tracelens_graph.analyses.places.python_lines import frames_with_line
-from tracelens_graph.analyses.shared.gpu_work import names_of
+from tracelens_graph.analyses.shared.gpu_work import names_of, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
@@ -281,7 +281,7 @@ def _lines_and_uids(
     c = core.columns
     lines = names_of(core, climb(c.parent, calls, np.append(frames_with_line(core), False)))
     here = np.where(ops >= 0, ops, calls)
-    return lines, [int(c.uid[row]) if row >= 0 else None for row in here.tolist()]
+    return lines, uids_of(core, here)
 
 
 def _of_before(before: np.ndarray, peak: Peak, change: np.ndarray) -> int:

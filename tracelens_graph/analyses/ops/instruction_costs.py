@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import names_of
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked
+from tracelens_graph.analyses.shared.grouping import Cells, group_by, smallest
 from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.programs import CompiledProgram
@@ -70,8 +70,7 @@ def instruction_costs(g: Core | Window) -> Table:
     listed = core.programs.listed if core.programs else ()
     place = core.programs.place[inside] if core.programs else np.full(len(rows), -1)
     group, first = group_by(place, c.name[rows], c.argset[rows])
-    uid = np.full(len(first), np.iinfo(np.int64).max)
-    np.minimum.at(uid, group, c.uid[rows])
+    uid = smallest(group, c.uid[rows], len(first))
     facts = [known[code] for code in c.argset[rows[first]].tolist()]
     ours = {name: np.array([getattr(one, name) for one in facts], np.int64) for name in _FIGURES}
     columns: dict[str, Cells] = {
@@ -85,11 +84,10 @@ def instruction_costs(g: Core | Window) -> Table:
         "uid": uid,
     }
     order = np.lexsort((uid, -ours["bytes"], -ours["flops"]))
-    columns = {name: picked(cells, order) for name, cells in columns.items()}
     notes = [_of_program(listed[at]) for at in np.unique(place[place >= 0]).tolist()]
     if not known:
         notes = ["no arguments of instructions of XLA are recorded"]
-    return INSTRUCTION_COSTS.table(columns, w.titled("Costs of instructions"), notes)
+    return INSTRUCTION_COSTS.table(columns, w.titled("Costs of instructions"), notes).take(order)
 
 
 def _by_xla(facts: list[Facts], name: str) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import OpCalls, busy_by_group
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, text_codes
-from tracelens_graph.graph.arrays import distinct_pairs
+from tracelens_graph.graph.arrays import distinct_pairs, expanded
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length_by_group
 
@@ -40,7 +40,7 @@ def details_of_groups(found: OpCalls, group: np.ndarray, first: np.ndarray) -> t
     owner = found.of[kept]
     place = np.flatnonzero(kept) - found.first[owner]
     detail = begin[group[owner]] + place
-    pattern = found.gpu[np.repeat(found.first[first], size) + np.arange(begin[-1]) - np.repeat(begin[:-1], size)]
+    pattern = found.gpu[expanded(found.first[first], found.first[first] + size)[0]]
     entries = _entries(found.core, pattern, Groups(detail, found.core.columns.dur_ns[found.gpu[kept]], int(begin[-1])))
     lists = [
         sorted(entries[low:high], key=lambda entry: entry["total_duration_us"])
@@ -172,9 +172,8 @@ def overlap(found: OpCalls) -> Overlap:
     count = np.maximum(last - np.arange(len(gpu)) - 1, 0)
     found_pairs = []
     for block in _blocks(count):
-        earlier = np.repeat(block, count[block])
-        offset = np.arange(len(earlier)) - np.repeat(np.cumsum(count[block]) - count[block], count[block])
-        later = earlier + 1 + offset
+        later, of_block = expanded(block + 1, block + 1 + count[block])
+        earlier = block[of_block]
         shared = np.minimum(end[earlier], end[later]) - start[later]
         fits = (shared >= SHORTEST_NS) & (lane[earlier] != lane[later]) & (of[earlier] != of[later])
         found_pairs.append(np.stack((earlier[fits], later[fits]), axis=1))

@@ -55,7 +55,7 @@ class OpCalls:
 
     @property
     def rules(self) -> OpRules:
-        """What their categories are told by."""
+        """The rules that give them their categories."""
         return extension_of(self.window).all_op_rules
 
     @cached_property
@@ -125,7 +125,7 @@ class OpCalls:
 
 
 class OpNames:
-    """Names by which the category of a call is told: its own, but where its arguments make it another op.
+    """Names that give calls their categories: their own, but where arguments make them another op.
 
     Attributes:
         names: those of the graph, and of the ops that calls may be.
@@ -154,8 +154,8 @@ class OpNames:
             kind = np.full(len(core.argsets) + 1, -1, np.int32)
             for code, name in self._instructions.items():
                 kind[code] = self._kinds[name]
-            told = kind[c.argset[rows]]
-            found = np.where((told >= 0) & (c.kind[rows] == Kind.Op), told, found)
+            kinds = kind[c.argset[rows]]
+            found = np.where((kinds >= 0) & (c.kind[rows] == Kind.Op), kinds, found)
         return found
 
 

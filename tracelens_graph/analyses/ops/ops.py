@@ -51,9 +51,7 @@ OPS_SUMMARY_BY_CATEGORY = TableSchema(
     "ops_summary_by_category",
     "Which kinds of operation the GPU time is charged to: GEMM, elementwise, ...",
     {
-        "op category": Column.key(
-            "kind of operation: told by its name, else by the name of its first kernel", "category"
-        ),
+        "op category": Column.key("kind of operation: by its name, else by the name of its first kernel", "category"),
         "parent_module": PARENT_MODULE,
         "is_recompute": IS_RECOMPUTE,
         "call_stack_first": replace(CALL_STACK_FIRST, heading=None),
@@ -186,8 +184,8 @@ def ops_summary_by_category(
     Args:
         g: the graph, or a window of it.
         linked_only: leave out GPU events whose launch is not in the trace, and communication.
-        recompute: tell recomputation of activations from the rest.
-        by_module: tell the innermost module around the op.
+        recompute: separate recomputation of activations from the rest.
+        by_module: separate by the innermost module around the op.
         call_stack: show the modules around the first call.
     """
     found = launchers(w := window_of(g), linked_only)
@@ -274,10 +272,10 @@ def ops_unique_args(
         linked_only: leave out GPU events whose launch is not in the trace, and communication.
         first_occurrence: when each row was called first, from the first call of all.
         call_stack: modules around the first call, and the line of Python that it comes from.
-        overlapping: tell which kernels of other operations run at the same time on other streams.
-        recompute: tell recomputation of activations from the rest.
-        by_kernel_count: tell calls with different numbers of GPU events apart.
-        by_module: tell the innermost module around the op.
+        overlapping: show which kernels of other operations run at the same time on other streams.
+        recompute: separate recomputation of activations from the rest.
+        by_kernel_count: separate calls with different numbers of GPU events.
+        by_module: separate by the innermost module around the op.
     """
     found = launchers(w := window_of(g), linked_only)
     core, c = found.core, found.core.columns

@@ -82,12 +82,12 @@ def forward_backward(g: Core | Window) -> Table:
         "uid": Groups(group, c.uid[stands_for[op]] if len(op) else op, len(codes)).min.astype(np.int64),
     }
     note = w.framework.no_backward
-    notes = [note, *told_passes(core, w.gpu_rows)] if note and not len(autograd_of(core).backward) else []
+    notes = [note, *passes_by_name(core, w.gpu_rows)] if note and not len(autograd_of(core).backward) else []
     table = FORWARD_BACKWARD.table(columns, w.titled("GPU time of forward and backward pass by op"), notes)
     return table.take(np.argsort(-sums.sum(axis=1), kind="stable"))
 
 
-def told_passes(core: Core, rows: np.ndarray) -> list[str]:
+def passes_by_name(core: Core, rows: np.ndarray) -> list[str]:
     """One line on the GPU time of each pass by the names of instructions; none where nothing is known of backward work.
 
     The names stand in the profile only, so the line is missing where that cannot be read any more.
@@ -106,8 +106,8 @@ def told_passes(core: Core, rows: np.ndarray) -> list[str]:
         return []
     passes = [one.value for one in Pass]
     arguments = (events.get(uid, {}).get("args") for uid in uids)
-    told = [one.get("pass") if isinstance(one, dict) else None for one in arguments]
-    code = np.array([passes.index(one) if one in passes else len(passes) for one in told], np.int64)
+    named = [one.get("pass") if isinstance(one, dict) else None for one in arguments]
+    code = np.array([passes.index(one) if one in passes else len(passes) for one in named], np.int64)
     ns = sum_by_group(code[group], c.dur_ns[rows], len(passes) + 1).tolist()
     if not ns[passes.index(Pass.backward.value)]:
         return []

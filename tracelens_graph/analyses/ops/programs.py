@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import COMPILATION, row_states
-from tracelens_graph.analyses.shared.gpu_work import percent
-from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked
+from tracelens_graph.analyses.shared.gpu_work import fitting_names, percent
+from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.device_graphs import DeviceDetails
 from tracelens_graph.graph.intervals import merge, sum_by_group
 from tracelens_graph.graph.programs import CompiledProgram
-from tracelens_graph.graph.traversals import climb, nearest_above, rows_of_kind
+from tracelens_graph.graph.traversals import climb, in_no_other, nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column, Role
@@ -46,7 +46,7 @@ class Executions:
         return int(np.count_nonzero(self.lost))
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """`75 of 80 executions left no GPU events`; "" where none is known to be missing."""
         lost = self.lost_in_all
         return f"{lost:,} of {len(self.row):,} executions of programs left no GPU events" if lost else ""
@@ -61,9 +61,8 @@ def recorded_executions(w: Window) -> Executions:
 
 def _executions(whole: Window) -> tuple[np.ndarray, np.ndarray]:
     core, c = whole.core, whole.core.columns
-    named = np.array([name.endswith(_EXECUTION) for name in core.names] or [False])
     calls = whole.rows_of_kind(Kind.RuntimeCall)
-    calls = calls[named[c.name[calls]]]
+    calls = calls[fitting_names(core, lambda name: name.endswith(_EXECUTION))[c.name[calls]]]
     gpu = core.gpu_rows
     events = np.searchsorted(gpu, c.last[calls], "right") - np.searchsorted(gpu, calls, "right")
     empty = events == 0
@@ -78,9 +77,9 @@ def _executions(whole: Window) -> tuple[np.ndarray, np.ndarray]:
 
 
 _CALL = re.compile(r"PjitFunction\((.*)\)", re.DOTALL)
-"""How JAX marks the call of a function that it compiles, `f` for a program `jit_f`."""
+"""How JAX names the call of a function that it compiles, `f` for a program `jit_f`."""
 _COMPILED = "backend_compile"
-"""How the mark begins in which JAX has the compiler make a program."""
+"""How the call begins in which JAX has the compiler make a program."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class Compilations:
     of_call: dict[str, list[int]]
 
     def of_programs(self, listed: tuple[CompiledProgram, ...]) -> list[float]:
-        """For each program how long it was compiled, in ms; NaN where it was compiled before, or nobody can tell.
+        """For each program how long it was compiled, in ms; NaN where it was compiled before, or it is not known.
 
         JAX numbers programs as it compiles them, so the last numbers of a name are those that were recorded.
 
@@ -131,11 +130,11 @@ def compilations(w: Window) -> Compilations:
         w: the window.
     """
     core, c = w.core, w.core.columns
-    marks, calls, made = w.whole.once(_marks)
-    inside = w.holds(marks)
-    start, end = merge(c.start_ns[marks[inside]], c.start_ns[marks[inside]] + c.dur_ns[marks[inside]])
+    compiling, calls, made = w.whole.once(_compiling_calls)
+    inside = w.holds(compiling)
+    start, end = merge(c.start_ns[compiling[inside]], c.start_ns[compiling[inside]] + c.dur_ns[compiling[inside]])
     took: dict[int, int] = {}
-    for call, ns in zip(calls[inside].tolist(), c.dur_ns[marks[inside]].tolist(), strict=True):
+    for call, ns in zip(calls[inside].tolist(), c.dur_ns[compiling[inside]].tolist(), strict=True):
         took[call] = took.get(call, 0) + ns
     compiled = w.holds(made)
     of_call: dict[str, list[int]] = {}
@@ -145,30 +144,21 @@ def compilations(w: Window) -> Compilations:
     return Compilations(int(np.count_nonzero(compiled)), int((end - start).sum()), of_call)
 
 
-def _marks(whole: Window) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _compiling_calls(whole: Window) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows of the outermost calls in which programs are traced, lowered or compiled, and the call of a function that
     each is part of, -1 for none; and rows of the calls in which the compiler makes a program."""
     core, c = whole.core, whole.core.columns
     rows = np.flatnonzero(row_states(core) == COMPILATION)
-    rows = rows[_outer(core, rows)]
+    rows = rows[in_no_other(c.last, rows)]
     runtime = whole.rows_of_kind(Kind.RuntimeCall)
-    named = np.array([name.startswith(_COMPILED) for name in core.names] or [False])
-    made = runtime[named[c.name[runtime]]]
-    return rows, _calls_above(core, rows), made[_outer(core, made)]
-
-
-def _outer(core: Core, rows: np.ndarray) -> np.ndarray:
-    """Which of ascending rows lie in no other of them."""
-    reach = np.maximum.accumulate(np.concatenate(([-1], core.columns.last[rows[:-1]]))) if len(rows) else rows
-    found: np.ndarray = rows > reach
-    return found
+    made = runtime[fitting_names(core, lambda name: name.startswith(_COMPILED))[c.name[runtime]]]
+    return rows, _calls_above(core, rows), made[in_no_other(c.last, made)]
 
 
 def _calls_above(core: Core, rows: np.ndarray) -> np.ndarray:
     """For each row the call of a compiled function that it is part of, -1 for none; of nested ones the innermost."""
     c = core.columns
-    named = np.array([_CALL.fullmatch(name) is not None for name in core.names] or [False])
-    return climb(c.parent, c.parent[rows], named[c.name] & (c.kind == Kind.RuntimeCall))
+    return climb(c.parent, c.parent[rows], fitting_names(core, _CALL.fullmatch)[c.name] & (c.kind == Kind.RuntimeCall))
 
 
 PROGRAMS = TableSchema(
@@ -243,7 +233,7 @@ def programs(g: Core | Window) -> Table:
     A program that several devices run counts an execution for each. Executions are counted by the instructions that
     each of them runs once: what most of these were run, of several such numbers the largest; at least one. Where
     executions left no GPU events although others of their program did, a note tells how many. Time of compilation is
-    told where calls of the function stand above it.
+    shown where calls of the function stand above it.
 
     Args:
         g: the graph, or a window of it.
@@ -288,10 +278,9 @@ def programs(g: Core | Window) -> Table:
         "xla_bytes": [one.xla_bytes for one in there],
     }
     order = cell_order(gpu_ns[ran], (-host_ns[ran]).tolist(), columns["program"], columns["fingerprint"])
-    columns = {name: picked(cells, order) for name, cells in columns.items()}
-    told = recorded_executions(w).told
-    notes = [f"{told}: runs and times are of the others"] if told else []
-    return PROGRAMS.table(columns, w.titled(_TITLE), notes)
+    lost = recorded_executions(w).text
+    notes = [f"{lost}: runs and times are of the others"] if lost else []
+    return PROGRAMS.table(columns, w.titled(_TITLE), notes).take(order)
 
 
 _TITLE = "Compiled programs"

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tracelens_graph.analyses.performance.unified import unified
-from tracelens_graph.analyses.shared.call_columns import argument_codes
-from tracelens_graph.analyses.shared.gpu_work import GPU_EVENTS, GPU_TIME, modules_of, names_of, percent
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
-from tracelens_graph.graph.arguments import ARGSET_PARTS
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.analyses.shared.call_columns import SIGNATURE, argument_codes, argument_texts
+from tracelens_graph.analyses.shared.gpu_work import GPU_EVENTS, GPU_TIME, fitting_names, modules_of, names_of, percent
+from tracelens_graph.analyses.shared.grouping import Cells, group_by, smallest, text_codes
+from tracelens_graph.graph.arrays import distinct, expanded
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above, outermost, rows_of_kind
@@ -26,17 +25,12 @@ from tracelens_graph.tables.table import Table
 
 _OP = Column.key("name of the op")
 
-_DIMS = Column.key("sizes of the inputs, JSON")
-
 OP_SIGNATURES = TableSchema(
     "op_signatures",
     "What each set of arguments of an op costs.",
     {
         "op": _OP,
-        "input_dims": _DIMS,
-        "input_types": Column.key("types of the inputs, JSON"),
-        "input_strides": Column.key("strides of the inputs, JSON"),
-        "concrete_inputs": Column.key("values of the inputs that are no tensors, JSON"),
+        **SIGNATURE,
         "calls": Column.count("number of calls with GPU work"),
         "gpu_events": Column.count("number of their GPU events"),
         "gpu_time_us": Column.total("sum over calls of the time in which their GPU events run", "us", compared="main"),
@@ -45,7 +39,7 @@ OP_SIGNATURES = TableSchema(
         "moved_mb": Column("least traffic of a call to and from memory", "MiB"),
         "flops_per_byte": Column("operations per byte moved", "FLOP/B"),
         "compute_spec": Column.text("units that compute it, and in which precision"),
-        "tflops_per_s": Column("mean over calls of the operations per second of GPU time", "TFLOPS", Role.mean),
+        "tflops_per_s": Column("mean over calls of the operations per second of GPU time", "TFLOP/s", Role.mean),
         "tb_per_s": Column("mean over calls of the bytes moved per second of GPU time", "TB/s", Role.mean),
         "roofline_us": Column("least time of a call at the device's rates", "us"),
         "bound": Column.text("COMPUTE_BOUND or MEMORY_BOUND; LINK_BOUND of a copy between host and device"),
@@ -60,7 +54,7 @@ MODULES_OF_SIGNATURE = TableSchema(
     "Which modules an op with certain shapes works for.",
     {
         "op": _OP,
-        "input_dims": _DIMS,
+        "input_dims": SIGNATURE["input_dims"],
         "module": Column.key("innermost nn.Module around the work; absent for none"),
         "inside": Column.key("the nn.Module around that one"),
         "backward": Column("whether it is work of the backward pass", role=Role.flag),
@@ -88,25 +82,24 @@ def op_signatures(g: Core | Window, op: str | None = None) -> Table:
     given = w.holds(core.gpu_rows) & (chosen.owner >= 0)
     gpu, owner = core.gpu_rows[given], chosen.owner[given]
     op = op or _longest_op(core, gpu, owner)
-    mine = np.array([name == op for name in core.names], bool)[c.name[owner]]
+    mine = fitting_names(core, lambda name: name == op)[c.name[owner]]
     gpu = gpu[mine]
     rows, of = distinct(owner[mine])
     ns = union_length_by_group(of, c.start_ns[gpu], c.end_ns[gpu], len(rows))
-    said = [_said(chosen.codes.get(row), chosen.costs, chosen.reasons) for row in rows.tolist()]
+    estimates = [_estimate(chosen.codes.get(row), chosen.costs, chosen.reasons) for row in rows.tolist()]
     arguments = argument_codes(core)[c.argset[rows]]
-    group, first = group_by(arguments, text_codes([(*_figures(cost), reason) for cost, reason in said]))
+    group, first = group_by(arguments, text_codes([(*_figures(cost), reason) for cost, reason in estimates]))
     time = sum_by_group(group, ns, len(first))
     per_s = _mean(np.divide(1e9, ns, out=np.full(len(ns), np.nan), where=ns > 0), group, len(first))
-    costs, reasons = [said[i][0] for i in first.tolist()], [said[i][1] for i in first.tolist()]
+    costs, reasons = [estimates[i][0] for i in first.tolist()], [estimates[i][1] for i in first.tolist()]
     flops, moved = (np.array([_figures(cost)[i] for cost in costs], float) for i in (0, 1))
     arch = detect(core.info.metadata.get("deviceProperties"))
     roofs = [_roof(cost, arch) for cost in costs]
     least = np.array([np.nan if roof is None else roof.time_us for roof in roofs])
-    uid = np.full(len(first), np.iinfo(np.int64).max)
-    np.minimum.at(uid, group, c.uid[rows])
+    uid = smallest(group, c.uid[rows], len(first))
     columns: dict[str, Cells] = {
         "op": names_of(core, rows[first]),
-        **_argument_texts(core, c.argset[rows[first]]),
+        **argument_texts(core, c.argset[rows[first]]),
         "calls": np.bincount(group, minlength=len(first)),
         "gpu_events": np.bincount(group[of], minlength=len(first)),
         "gpu_time_us": time / 1e3,
@@ -125,8 +118,7 @@ def op_signatures(g: Core | Window, op: str | None = None) -> Table:
     }
     order = np.lexsort((uid, -time))
     title = w.titled(f"Signatures of {op}" if op else "Signatures")
-    columns = {name: picked(cells, order) for name, cells in columns.items()}
-    return OP_SIGNATURES.table(columns, title)
+    return OP_SIGNATURES.table(columns, title).take(order)
 
 
 def modules_of_signature(g: Core | Window, op: str | None = None, input_dims: str | None = None) -> Table:
@@ -151,9 +143,8 @@ def modules_of_signature(g: Core | Window, op: str | None = None, input_dims: st
     inside = np.where(module >= 0, nearest_above(c, module, (Kind.Module,)), -1)
     group, first = group_by(key, _name(core, module), _name(core, inside), backward)
     time, whole = sum_by_group(group, c.dur_ns[gpu], len(first)), ns[key[first]]
-    uid = np.full(len(first), np.iinfo(np.int64).max)
-    np.minimum.at(uid, group, np.where(module >= 0, c.uid[module], -1))
-    dims = _argument_texts(core, c.argset[row[first]])["input_dims"]
+    uid = smallest(group, np.where(module >= 0, c.uid[module], -1), len(first))
+    dims = argument_texts(core, c.argset[row[first]])["input_dims"]
     columns: dict[str, Cells] = {
         "op": names_of(core, row[first]),
         "input_dims": dims,
@@ -166,9 +157,8 @@ def modules_of_signature(g: Core | Window, op: str | None = None, input_dims: st
         "uid": [one if one >= 0 else None for one in uid.tolist()],
     }
     order = np.lexsort((uid, -time, key[first], -whole))
-    columns = {name: picked(cells, order) for name, cells in columns.items()}
     title = w.titled(f"Modules of {op}" if op else "Modules of a signature")
-    return MODULES_OF_SIGNATURE.table(columns, title)
+    return MODULES_OF_SIGNATURE.table(columns, title).take(order)
 
 
 def _largest(w: Window, sizes: Sequence[str | None], dims: str | None) -> tuple[str | None, str | None]:
@@ -180,9 +170,9 @@ def _largest(w: Window, sizes: Sequence[str | None], dims: str | None) -> tuple[
         return None, dims
     owner = c.owner[gpu]
     group, first = group_by(c.name[owner], text_codes(sizes)[c.argset[owner]])
-    start = np.full(len(first), len(c))
-    np.minimum.at(start, group, owner)
-    row = owner[first[np.lexsort((start, -sum_by_group(group, c.dur_ns[gpu], len(first))))[0]]]
+    row = owner[
+        first[np.lexsort((smallest(group, owner, len(first)), -sum_by_group(group, c.dur_ns[gpu], len(first))))[0]]
+    ]
     return core.names[c.name[row]], sizes[c.argset[row]]
 
 
@@ -194,15 +184,13 @@ def _below(
     An event counts once for each of the sizes of the calls above it.
     """
     core, c = w.core, w.core.columns
-    called = np.array([name == op for name in core.names], bool)
     calls = rows_of_kind(c, (Kind.Op,))
-    calls = calls[called[c.name[calls]] & _fits(sizes, dims)[c.argset[calls]]]
+    calls = calls[fitting_names(core, lambda name: name == op)[c.name[calls]] & _fits(sizes, dims)[c.argset[calls]]]
     # What lies within a call with the same sizes has no events that this one has not.
     calls = calls[outermost(text_codes(sizes)[c.argset[calls]], calls, c.last[calls])]
     low, high = np.searchsorted(w.gpu_rows, calls), np.searchsorted(w.gpu_rows, c.last[calls], "right")
-    count = high - low
-    row = np.repeat(calls, count)
-    gpu = w.gpu_rows[np.arange(len(row)) + np.repeat(low - np.concatenate(([0], np.cumsum(count)[:-1])), count)]
+    events, of = expanded(low, high)
+    row, gpu = calls[of], w.gpu_rows[events]
     key, _ = group_by(text_codes(sizes)[c.argset[row]])
     _, once = group_by(key, gpu)
     return gpu[once], row[once], key[once]
@@ -222,7 +210,7 @@ def _longest_op(core: Core, gpu: np.ndarray, owner: np.ndarray) -> str | None:
     return min(times)[1] if times else None
 
 
-def _said(code: int | None, costs: list[Cost], reasons: list[str]) -> tuple[Cost | None, str | None]:
+def _estimate(code: int | None, costs: list[Cost], reasons: list[str]) -> tuple[Cost | None, str | None]:
     """Estimate of a call, or why there is none; neither without a model."""
     if code is None:
         return None, None
@@ -252,12 +240,6 @@ def _mean(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
     total = np.bincount(group[there], weights=values[there], minlength=groups)
     count = np.bincount(group[there], minlength=groups)
     return np.divide(total, count, out=np.full(groups, np.nan), where=count > 0)
-
-
-def _argument_texts(core: Core, argsets: np.ndarray) -> dict[str, Cells]:
-    """Recorded arguments as JSON, None where there are none."""
-    texts = [core.argsets[code] if code >= 0 else ("",) * len(ARGSET_PARTS) for code in argsets.tolist()]
-    return {name: [text[i] or None for text in texts] for i, name in enumerate(ARGSET_PARTS)}
 
 
 def _name(core: Core, rows: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ from tracelens_graph.analyses.shared.call_columns import by_time
 from tracelens_graph.analyses.shared.gpu_work import IS_RECOMPUTE
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, text_codes
 from tracelens_graph.extensions.extension import extension_of
-from tracelens_graph.graph.arrays import distinct, distinct_pairs
+from tracelens_graph.graph.arrays import distinct, distinct_pairs, expanded
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import outermost
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 RATES: About = {
     **statistics("TB/s_{}", "the bytes moved per second of GPU busy time", "TB/s", FIVE),
-    **statistics("TFLOPS/s_{}", "the operations per second of GPU busy time", "TFLOPS", FIVE),
+    **statistics("TFLOPS/s_{}", "the operations per second of GPU busy time", "TFLOP/s", FIVE),
 }
 
 ROOF_SHARES = shown(
@@ -59,7 +59,7 @@ ROOF_SHARES = shown(
 
 COST: About = {
     "GFLOPS": Column("floating-point operations of a call; a multiply-add counts as two", "GFLOP", heading="GFLOP"),
-    "Data Moved (MB)": Column("least traffic of a call to and from memory: each tensor once", "MiB", heading="MB"),
+    "Data Moved (MB)": Column("least traffic of a call to and from memory: each tensor once", "MiB", heading="MiB"),
     "FLOPS/Byte": Column("operations per byte moved", "FLOP/B"),
     "Compute Spec": Column.text("units that compute it, and in which precision"),
     "Roofline Time": Column("time at the roof: the larger of operations / rate and bytes / bandwidth", "us"),
@@ -78,7 +78,7 @@ PERF_SHEET = TableSchema(
         **{f"{name}_first": COST[name] for name in ("GFLOPS", "Data Moved (MB)", "FLOPS/Byte")},
         **RATES,
         "TB/s_mean": replace(RATES["TB/s_mean"], heading="TB/s"),
-        "TFLOPS/s_mean": replace(RATES["TFLOPS/s_mean"], heading="TFLOPS/s"),
+        "TFLOPS/s_mean": replace(RATES["TFLOPS/s_mean"], heading="TFLOP/s"),
         **{f"{name}_first": column for name, column in PLACE.items()},
         "Compute Spec": COST["Compute Spec"],
         "Roofline Time (µs)_first": COST["Roofline Time"],
@@ -143,8 +143,8 @@ def perf_sheets(
         g: the graph, or a window of it; GPU events outside of it do not count. Models, and what else predicts times,
             are those of its extension.
         arch: the device, for columns of the roofline.
-        recompute: tell recomputation of activations from the rest.
-        by_kernel_count: tell calls with different numbers of GPU events apart.
+        recompute: separate recomputation of activations from the rest.
+        by_kernel_count: separate calls with different numbers of GPU events.
     """
     w = window_of(g)
     extension = extension_of(w)
@@ -250,9 +250,8 @@ def _calls(w: Window, members: _Members) -> tuple[OpCalls, np.ndarray]:
     """The calls that have GPU events in the window, and their positions among the members."""
     c, gpu = w.core.columns, w.linked_gpu_rows
     low, high = np.searchsorted(gpu, members.below[:, 1]), np.searchsorted(gpu, c.last[members.below[:, 1]], "right")
-    size = np.maximum(high - low, 0)
-    event = gpu[np.repeat(low - np.concatenate(([0], np.cumsum(size)[:-1])), size) + np.arange(int(size.sum()))]
-    member, event = distinct_pairs(np.repeat(members.below[:, 0], size), event)
+    events, of = expanded(low, high)
+    member, event = distinct_pairs(members.below[of, 0], gpu[events])
     kept, of = np.unique(member, return_inverse=True)
     in_file = np.argsort(c.uid[members.rows[kept]], kind="stable")
     place = np.empty_like(in_file)

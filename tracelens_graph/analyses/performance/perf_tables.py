@@ -97,7 +97,7 @@ UNIFIED_PERF_SUMMARY = TableSchema(
         **{name: COST[name] for name in ("GFLOPS", "Data Moved (MB)", "FLOPS/Byte", "Compute Spec", "Roofline Bound")},
         **RATES,
         "TB/s_mean": replace(RATES["TB/s_mean"], heading="TB/s", compared="diff"),
-        "TFLOPS/s_mean": replace(RATES["TFLOPS/s_mean"], heading="TFLOPS/s", compared="diff"),
+        "TFLOPS/s_mean": replace(RATES["TFLOPS/s_mean"], heading="TFLOP/s", compared="diff"),
         **_KERNEL_TIME,
         **statistics("duration_us_{}", "the durations of the calls on the host", "us", ("median", "min", "max")),
         "Roofline Time (µs)_first": COST["Roofline Time"],
@@ -133,7 +133,7 @@ def unified_perf_summary(
         g: the graph, or a window of it; models, and what else predicts times, are those of its extension.
         linked_only: without the rows of communication and of GPU events without a launch.
         arch: the device, for columns of the roofline.
-        recompute: tell recomputation of activations from the rest.
+        recompute: separate recomputation of activations from the rest.
         call_stack: show the Python function that the first call comes from, and the stack down to the kernels.
     """
     w = window_of(g)

@@ -15,7 +15,7 @@ from tracelens_graph.analyses.idle.idle import Cause, idle_causes, idle_parts
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
-from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked
+from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by
 from tracelens_graph.analyses.timeline.timeline import lost_notes, unlinked_notes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length
@@ -296,12 +296,11 @@ def _unmodelled(w: Window, work: _Work) -> Table:
         "percent": 100 * time / max(int(duration.sum()), 1),
     }
     order = cell_order(time, columns["op"], columns["reason"])
-    columns = {name: picked(cells, order) for name, cells in columns.items()}
     notes = unlinked_notes(w, left_out=False)
     communication = int(duration[work.communicates].sum())
     if communication:
         notes.append(f"communication is left out: {_percent(100 * communication / int(duration.sum()))} of GPU time")
-    return UNMODELLED.table(columns, w.titled("GPU time without a performance model"), notes)
+    return UNMODELLED.table(columns, w.titled("GPU time without a performance model"), notes).take(order)
 
 
 def _share_note(w: Window, work: _Work, table: Table) -> str:

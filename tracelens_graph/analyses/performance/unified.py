@@ -14,7 +14,7 @@ from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import climb, rows_of_kind
+from tracelens_graph.graph.traversals import climb, in_no_other, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.op_table.hlo import INSTRUCTION
 from tracelens_graph.perf.arguments import Arguments
@@ -81,8 +81,8 @@ def _modelled(w: Window) -> Modelled:
     ops = rows_of_kind(c, (Kind.Op,))
     named = {code: model_named(core.names[code], models) for code in distinct(c.name[ops])[0].tolist()}
     if instructions := list(instructions_of(core)):
-        told = np.isin(c.argset[ops], instructions)
-        named |= dict.fromkeys(distinct(c.name[ops[told]])[0].tolist(), models.get(INSTRUCTION))
+        is_instruction = np.isin(c.argset[ops], instructions)
+        named |= dict.fromkeys(distinct(c.name[ops[is_instruction]])[0].tolist(), models.get(INSTRUCTION))
     known, looking, claiming = np.zeros((3, len(core.names) + 1), bool)
     for code, model in named.items():
         if model is not None:
@@ -236,8 +236,7 @@ def _outermost(last: np.ndarray, ops: np.ndarray, rows: np.ndarray) -> np.ndarra
     """For each row the outermost of the ops (ascending) that it lies below, -1 for none."""
     if not len(ops):
         return np.full(len(rows), -1, np.int64)
-    reach = np.maximum.accumulate(np.concatenate(([-1], last[ops[:-1]])))
-    outer = ops[ops > reach]
+    outer = ops[in_no_other(last, ops)]
     at = np.searchsorted(outer, rows, "right") - 1
     over = outer[np.maximum(at, 0)]
     found: np.ndarray = np.where((at >= 0) & (rows <= last[over]), over, -1)

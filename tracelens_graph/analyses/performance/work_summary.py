@@ -35,9 +35,7 @@ WORK_SUMMARY = TableSchema(
             "sum of the durations of their GPU events", "ms", "GPU ms", compared="main", figure="ms"
         ),
         "calls": Column.count("calls", "calls"),
-        "tflops_s": Column(
-            "operations of their models over that time", "TFLOPS/s", heading="TFLOPS/s", compared="diff"
-        ),
+        "tflops_s": Column("operations of their models over that time", "TFLOP/s", heading="TFLOP/s", compared="diff"),
         "op": Column.text("the operation with most of the time"),
     },
     counts="call",
@@ -119,19 +117,19 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int) or (isinstance(value, list | tuple) and all(isinstance(one, int) for one in value))
 
 
-def _product(told: Mapping[str, Any]) -> str:
-    batch = told.get("B")
-    large, small = sorted((told["M"], told["N"]), reverse=True)
-    return _joined([*([batch] if isinstance(batch, int) and batch > 1 else []), large, small, told["K"]])
+def _product(params: Mapping[str, Any]) -> str:
+    batch = params.get("B")
+    large, small = sorted((params["M"], params["N"]), reverse=True)
+    return _joined([*([batch] if isinstance(batch, int) and batch > 1 else []), large, small, params["K"]])
 
 
-def _attention(told: Mapping[str, Any]) -> str:
-    causal = ", causal" if told.get("causal") else ""
-    return _joined([told["B"], told["H_Q"], told["N_Q"], told["N_KV"], told["d_h_qk"]]) + causal
+def _attention(params: Mapping[str, Any]) -> str:
+    causal = ", causal" if params.get("causal") else ""
+    return _joined([params["B"], params["H_Q"], params["N_Q"], params["N_KV"], params["d_h_qk"]]) + causal
 
 
-def _convolution(told: Mapping[str, Any]) -> str:
-    return f"{_joined(told['input_shape'])}, {_joined(told['filter_shape'])}"
+def _convolution(params: Mapping[str, Any]) -> str:
+    return f"{_joined(params['input_shape'])}, {_joined(params['filter_shape'])}"
 
 
 def _joined(sizes: Any) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.arrays import distinct, distinct_pairs
+from tracelens_graph.graph.arrays import distinct, distinct_pairs, expanded
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
@@ -248,7 +248,8 @@ def _below(g: Core, rule: _Level, gpu: np.ndarray) -> tuple[np.ndarray, np.ndarr
     busy = high > low
     nodes, low, high = nodes[busy], low[busy], high[busy]
     outer = outermost(c.name[nodes], nodes, c.last[nodes])
-    return nodes, *_expand(low[outer], high[outer], c.name[nodes[outer]])
+    events, of = expanded(low[outer], high[outer])
+    return nodes, events, c.name[nodes[outer]].astype(np.int64)[of]
 
 
 def _around(g: Core, rule: _Level, gpu: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -267,8 +268,8 @@ def _around(g: Core, rule: _Level, gpu: np.ndarray, to: np.ndarray) -> tuple[np.
     begin, name = distinct_pairs(begin, g.columns.name[nodes[here]])
     # Each event counts once for every name around what it is charged to.
     low, high = np.searchsorted(begin, of), np.searchsorted(begin, of, "right")
-    place, event = _expand(low, high, events)
-    return nodes[distinct(here)[0]], event, name[place].astype(np.int64)
+    place, at = expanded(low, high)
+    return nodes[distinct(here)[0]], events[at], name[place].astype(np.int64)
 
 
 def _table(
@@ -303,13 +304,6 @@ def _table(
     columns["uid"] = [uid if uid >= 0 else None for uid in first[shown].tolist()]
     notes = [] if len(w.gpu_rows) else unlinked_notes(w, False)
     return ATTRIBUTION.table(columns, w.titled(f"GPU time by {level}"), notes)
-
-
-def _expand(low: np.ndarray, high: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All positions low..high-1 of every range, and the label of the range each comes from."""
-    size = high - low
-    begin = np.repeat(low - np.concatenate(([0], np.cumsum(size)[:-1])), size) if len(size) else low
-    return begin + np.arange(int(size.sum())), np.repeat(label.astype(np.int64), size)
 
 
 def _busy(group: np.ndarray, start: np.ndarray, dur: np.ndarray, groups: int) -> np.ndarray:

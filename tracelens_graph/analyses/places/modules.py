@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.ops.passes import told_passes
+from tracelens_graph.analyses.ops.passes import passes_by_name
 from tracelens_graph.analyses.places.attribution import OPTIMIZER, charged, frames_above, module_calls, of_optimizer
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
@@ -81,7 +81,7 @@ Sort = Literal["model", "time"]
 
 WHOLE = "(all GPU events)"
 PASSES = ("forward", "backward", "optimizer")
-"""What GPU time is told apart by, in columns of this order."""
+"""What GPU time is separated by, in columns of this order."""
 
 _LONGEST_PATH = 4096
 """Characters of a path; without a limit deep trees of long names would take memory beyond all measure."""
@@ -145,7 +145,7 @@ def modules(
     notes = [*unlinked_notes(w, linked_only), *_unknown_notes(w.core, rows)]
     notes += _notes(w.core, tree, times, depth, len(rows))
     if w.framework.no_backward and not len(tree.frames):
-        notes += told_passes(w.core, rows)
+        notes += passes_by_name(w.core, rows)
     return MODULE_TREE.table(columns, w.titled(title), notes)
 
 
@@ -159,35 +159,18 @@ def module_times(g: Core | Window) -> Table:
         g: the graph, or a window of it.
     """
     w = window_of(g)
-    tree = place_tree(w)
-    times = _times(w.core, tree, w.gpu_rows)
-    lines = list(_lines(tree, times, "model", None, 0.0)) if len(w.gpu_rows) else []
-    own: list[int] = []
-    shown: list[_Line] = []
+    tree = modules(w)
+    shown = tree.take(np.array([at for at, (depth, uid) in enumerate(zip(tree["depth"], tree["uid"], strict=True))
+                                if depth == 1 or (depth and uid is not None)], np.int64))  # fmt: skip
+    own = np.rint(np.asarray(shown["total_us"]) * 1000)
     last_at: dict[int, int] = {}
-    for line in lines:
-        if line.depth == 1 or (line.depth and line.uid is not None):
-            if line.depth > 1 and (above := last_at.get(line.depth - 1)) is not None:
-                own[above] -= line.total
-            last_at[line.depth] = len(shown)
-            shown.append(line)
-            own.append(line.total)
-    passes = {name: np.array([getattr(line, name) for line in shown], np.int64) for name in PASSES}
-    total = np.array([line.total for line in shown], np.int64)
-    whole = int(w.core.columns.dur_ns[w.gpu_rows].sum())
-    columns: dict[str, np.ndarray | list[Any]] = {
-        "module_path": [line.path for line in shown],
-        "depth": np.array([line.depth for line in shown], np.int64),
-        "module": [line.module for line in shown],
-        "class": [line.module if line.uid is None else class_of(line.module) for line in shown],
-        "calls": np.array([line.calls for line in shown], np.int64),
-        **{f"{name}_us": time / 1000 for name, time in passes.items()},
-        "total_us": total / 1000,
-        "own_us": np.array(own, np.int64) / 1000,
-        "percent": 100 * total / max(whole, 1),
-        "uid": [line.uid for line in shown],
-    }
-    return MODULES.table(columns, w.titled(f"GPU time by {w.framework.module}"))
+    for at, depth in enumerate(shown["depth"]):
+        if depth > 1 and (above := last_at.get(depth - 1)) is not None:
+            own[above] -= round(shown["total_us"][at] * 1000)
+        last_at[depth] = at
+    columns = {"module_path": shown["path"], **shown.columns, "own_us": own / 1000}
+    title = w.titled(f"GPU time by {w.framework.module}")
+    return MODULES.table({name: columns[name] for name in MODULES}, title)
 
 
 @dataclass(frozen=True)
@@ -394,8 +377,8 @@ def _unknown_notes(core: Core, rows: np.ndarray) -> list[str]:
     ms = int(c.dur_ns[unknown].sum()) / 1e6
     if not core.framework.compiles_programs or not len(unknown):
         return []
-    told = "as in command buffers that name no instructions, are of no known pass: they count as forward"
-    return [f"{ms:,.3f} ms of kernels, {told}"]
+    text = "as in command buffers that name no instructions, are of no known pass: they count as forward"
+    return [f"{ms:,.3f} ms of kernels, {text}"]
 
 
 def _notes(core: Core, tree: PlaceTree, times: _Times, depth: int | None, events: int) -> Iterator[str]:

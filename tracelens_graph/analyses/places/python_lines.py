@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.shared.gpu_work import GPU_BUSY, GPU_SUM
+from tracelens_graph.analyses.shared.gpu_work import GPU_BUSY, GPU_SUM, fitting_names
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
-from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.arrays import distinct, expanded, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
-from tracelens_graph.graph.traversals import climb, rows_of_kind
+from tracelens_graph.graph.traversals import climb, in_no_other, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import FOREST_KINDS, HOST_KINDS, Kind
 from tracelens_graph.tables.column import About, Column
@@ -83,9 +83,8 @@ def gpu_time_under(g: Core | Window, under: int | str | None = None) -> Table:
     low, high = np.searchsorted(gpu, below), np.searchsorted(gpu, c.last[below], "right")
     below, low, high = below[high > low], low[high > low], high[high > low]
     group, first = group_by(c.kind[below], c.name[below])
-    size = high - low
-    events = gpu[np.repeat(low - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))]
-    work = _work(core, np.repeat(group, size), events, len(first))
+    events, of = expanded(low, high)
+    work = _work(core, group[of], gpu[events], len(first))
     columns: dict[str, Cells] = {
         "kind": [Kind(kind).name for kind in c.kind[below[first]].tolist()],
         "name": [core.names[code] for code in c.name[below[first]].tolist()],
@@ -117,9 +116,9 @@ def python_lines(g: Core | Window, without: str | None = None) -> Table:
     lines: tuple[str, ...] = ()
     if core.programs is not None:
         lines, line = core.programs.sources, _lines_of(core, gpu, without)
-        told = (frame < 0) & (line >= 0)
-        frame = np.where(told, c.owner[gpu], frame)
-        code = np.where(told, len(core.names) + 2 + line, code)
+        has_line = (frame < 0) & (line >= 0)
+        frame = np.where(has_line, c.owner[gpu], frame)
+        code = np.where(has_line, len(core.names) + 2 + line, code)
     codes, group = distinct(code)
     frames, first = np.unique(frame[frame >= 0], return_index=True)
     place = group[frame >= 0][first]
@@ -165,10 +164,8 @@ def frames_with_line(g: Core, without: str | None = None) -> np.ndarray:
 def _outermost(g: Core, name: str) -> np.ndarray:
     """Rows of calls of this name that lie in no other."""
     c, spellings = g.columns, {name, f"nn.Module: {name}"}
-    fits = np.array([*(one in spellings for one in g.names), False], bool)
-    rows = np.flatnonzero(fits[c.name] & is_kind(c.kind, HOST_KINDS))
-    reach = np.maximum.accumulate(np.concatenate(([-1], c.last[rows[:-1]]))) if len(rows) else rows
-    return rows[rows > reach]
+    rows = np.flatnonzero(fitting_names(g, spellings.__contains__)[c.name] & is_kind(c.kind, HOST_KINDS))
+    return rows[in_no_other(c.last, rows)]
 
 
 def _work(g: Core, group: np.ndarray, events: np.ndarray, groups: int) -> dict[str, np.ndarray]:

@@ -388,7 +388,7 @@ _OF_XLA = (
     Option(
         "GPU work of executions", "fewer steps, and jax.block_until_ready before the recording ends",
         lambda g: len(recorded_executions(whole_window(g)).row) > 0 and len(g.gpu_rows) > 0,
-        lambda g: recorded_executions(whole_window(g)).told,
+        lambda g: recorded_executions(whole_window(g)).text,
         "GPU times are those of the others, and time without GPU events need not be idle",
     ),
     Option(

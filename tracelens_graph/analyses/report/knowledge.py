@@ -150,9 +150,9 @@ def _signatures(context: Context, core: Core, found: Modelled) -> None:
     keys = list(context.nodes)
     for at, one in zip(*(part.tolist() for part in np.unique(pairs[:, 0], return_index=True)[::-1]), strict=True):
         calls = pairs[at : np.searchsorted(pairs[:, 0], one, "right"), 1].tolist()
-        said = [_cost(found.costs[c]) if c >= 0 else {"no_model": found.reasons[-1 - c]} for c in calls]
+        known = [_cost(found.costs[c]) if c >= 0 else {"no_model": found.reasons[-1 - c]} for c in calls]
         context.nodes[keys[one]] |= {
-            name: value for name, value in said[0].items() if all(other.get(name) == value for other in said)
+            name: value for name, value in known[0].items() if all(other.get(name) == value for other in known)
         }
 
 
@@ -170,8 +170,8 @@ def _costs(context: Context, codes: Mapping[int, int], costs: list[Cost], reason
     context.of_events["no_model"] = EventProperty(rows[~applies], -1 - code[~applies], reasons)
     rows, code = rows[applies], code[applies]
     specs = [cost.compute_spec for cost in costs]
-    told = np.array([bool(spec) for spec in specs], bool)[code] if len(code) else applies[:0]
-    context.of_events["compute_spec"] = EventProperty(rows[told], code[told], specs)
+    has_unit = np.array([bool(spec) for spec in specs], bool)[code] if len(code) else applies[:0]
+    context.of_events["compute_spec"] = EventProperty(rows[has_unit], code[has_unit], specs)
     context.of_events["flops"] = EventProperty(rows, np.array([float(cost.flops) for cost in costs])[code])
     for name, sizes in (("moved_bytes", [c.bytes for c in costs]), ("link_bytes", [c.link_bytes for c in costs])):
         moved = np.array([np.nan if size is None else float(size) for size in sizes])[code]

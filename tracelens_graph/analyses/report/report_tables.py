@@ -87,10 +87,10 @@ class ReportOptions:
         overlap: kernels that run beside an op on other streams.
         first_occurrence: when an op was first called with its arguments.
         call_stack: modules around an op, and the line of Python that it comes from.
-        recompute: tell recomputation of activations from the rest.
-        by_kernel_count: tell calls with different numbers of GPU events apart.
-        by_module: tell the innermost module around an op.
-        kernel_categories: tell what kernels do by their names, and add the tables of that.
+        recompute: separate recomputation of activations from the rest.
+        by_kernel_count: separate calls with different numbers of GPU events.
+        by_module: separate by the innermost module around an op.
+        kernel_categories: show what kernels do by their names, and add the tables of that.
         models: add the tables of cost and rates, by performance models.
         arch: the device, for the columns of the roofline in these.
         compare_with: another trace, or a window of it, to compare the window with as TraceLens's report does: adds
@@ -114,7 +114,7 @@ class ReportOptions:
     compare_with: Window | None = None
     extension: Extension | None = None
 
-    def said(self) -> dict[str, Any]:
+    def as_values(self) -> dict[str, Any]:
         """The options as plain values, for documents."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _OBJECTS}
         names = {

@@ -11,6 +11,15 @@ import numpy as np
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked, text_codes
 from tracelens_graph.graph.arguments import ARGUMENTS, INSTRUCTION, argset_text
 from tracelens_graph.graph.core import Core
+from tracelens_graph.tables.column import About, Column
+
+SIGNATURE: About = {
+    "input_dims": Column.key("sizes of the inputs, JSON"),
+    "input_types": Column.key("types of the inputs, JSON"),
+    "input_strides": Column.key("strides of the inputs, JSON; absent where not recorded"),
+    "concrete_inputs": Column.key("values of the inputs that are no tensors, JSON"),
+}
+"""What separates calls of one op; `argument_texts` fills it."""
 
 if TYPE_CHECKING:
     from tracelens_graph.execution.sides import Argument
@@ -42,6 +51,12 @@ def argument_cells(core: Core, argset: np.ndarray) -> dict[str, Cells]:
     if core.instructions:
         cells[INSTRUCTION] = [core.instructions[code] or None if code >= 0 else None for code in argset.tolist()]
     return cells
+
+
+def argument_texts(core: Core, argset: np.ndarray) -> dict[str, Cells]:
+    """Arguments of argument sets as JSON; None where nothing was recorded."""
+    texts = [core.argsets[code] if code >= 0 else ("",) * len(SIGNATURE) for code in argset.tolist()]
+    return {column: [text[i] or None for text in texts] for i, column in enumerate(SIGNATURE)}
 
 
 def statistic(values: Groups, which: str) -> np.ndarray:

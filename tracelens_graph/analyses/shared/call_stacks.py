@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb
@@ -24,7 +25,7 @@ _WRAPPER = re.compile(
     rf"(?:^|/)(?:{'|'.join(map(re.escape, _PASSED_ON_IN))})|: (?:{'|'.join(map(re.escape, _PASSED_ON_BY))})$"
 )
 """Frames that only pass a call on: files and functions of PyTorch and Triton that stand between a user's line and an
-op, and tell nothing of either."""
+op, and say nothing about either."""
 
 NOT_FOUND = "Not found"
 
@@ -89,8 +90,8 @@ def entry_points(core: Core, rows: np.ndarray) -> list[str]:
 def _frames(w: Window) -> tuple[np.ndarray, np.ndarray]:
     """Rows of frames of Python files, ascending, and for each row of the graph whether it is one that does work."""
     core, c = w.core, w.core.columns
-    in_file = np.array([".py(" in name for name in core.names], bool)
-    own = np.array([".py(" in name and not _WRAPPER.search(name) for name in core.names], bool)
+    in_file = fitting_names(core, lambda name: ".py(" in name)
+    own = fitting_names(core, lambda name: ".py(" in name and not _WRAPPER.search(name))
     is_python = is_kind(c.kind, PYTHON_KINDS)
     return np.flatnonzero(is_python & in_file[c.name]), is_python & own[c.name]
 

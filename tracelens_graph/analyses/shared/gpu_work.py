@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.grouping import Cells, cell_order, picked
+from tracelens_graph.analyses.shared.grouping import Cells, cell_order
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.collective_kinds import communication
@@ -20,6 +20,7 @@ from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Mask
 
 SHARE = {
     "Percentage (%)": Column.share("share of the sum over all rows of the table", "% of GPU time", "percent"),
@@ -63,14 +64,14 @@ def communicates(name: str) -> bool:
 def gpu_classes(core: Core, rows: np.ndarray) -> np.ndarray:
     """COMPUTATION, COMMUNICATION or MEMCPY for each GPU row; a fill is computation."""
     kind, name = core.columns.kind[rows], core.columns.name[rows]
-    tell = whole_window(core).once(_name_classes)
+    of_name = whole_window(core).once(_name_classes)
     codes = distinct(name)[0]
-    for code in codes[tell[codes] == _NOT_ASKED].tolist():
-        tell[code] = _name_class(core.names[code])
-    told = tell[name]
+    for code in codes[of_name[codes] == _NOT_ASKED].tolist():
+        of_name[code] = _name_class(core.names[code])
+    of_event = of_name[name]
     found = np.full(len(rows), COMPUTATION, np.int8)
-    found[(told & _COMMUNICATES) > 0] = COMMUNICATION
-    found[(kind == Kind.Memcpy) | ((kind == Kind.Kernel) & ((told & _COPIES) > 0))] = MEMCPY
+    found[(of_event & _COMMUNICATES) > 0] = COMMUNICATION
+    found[(kind == Kind.Memcpy) | ((kind == Kind.Kernel) & ((of_event & _COPIES) > 0))] = MEMCPY
     return found
 
 
@@ -95,6 +96,16 @@ def percent(part_ns: np.ndarray, whole_ns: int | np.ndarray) -> np.ndarray:
 def names_of(core: Core, rows: np.ndarray) -> list[str | None]:
     """Names of rows; None for -1."""
     return [core.names[core.columns.name[row]] if row >= 0 else None for row in rows.tolist()]
+
+
+def uids_of(core: Core, rows: np.ndarray) -> list[int | None]:
+    """Uids of rows; None for -1."""
+    return [int(core.columns.uid[row]) if row >= 0 else None for row in rows.tolist()]
+
+
+def fitting_names(core: Core, fits: Callable[[str], object]) -> Mask:
+    """For each name of a graph whether it fits; the last entry is for no name, and False."""
+    return np.array([*(bool(fits(name)) for name in core.names), False], bool)
 
 
 def known(values: np.ndarray) -> list[Any]:
@@ -137,4 +148,4 @@ def most_time_first(
 ) -> Table:
     """The table, rows with the most GPU time first; equal ones by the cells of further columns."""
     order = cell_order(np.asarray(columns["gpu_time_us"]), *(columns[one] for one in then))
-    return schema.table({key: picked(cells, order) for key, cells in columns.items()}, w.titled(title))
+    return schema.table(columns, w.titled(title)).take(order)

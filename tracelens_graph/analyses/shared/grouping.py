@@ -32,6 +32,13 @@ def group_by(*keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return place[code], first[order]
 
 
+def smallest(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
+    """Smallest value of each group, none of which is empty."""
+    found = np.full(groups, np.iinfo(np.int64).max)
+    np.minimum.at(found, group, values)
+    return found
+
+
 def shares(values: np.ndarray) -> dict[str, Cells]:
     """Share of each value in the sum of all, in percent, and the running share."""
     total = values.sum()

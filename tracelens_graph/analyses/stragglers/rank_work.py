@@ -58,10 +58,10 @@ class HostLabels:
         for thread in np.unique(c.thread[self._rows]).tolist():
             rows = self._rows[c.thread[self._rows] == thread]
             times, inside = innermost_calls(core, rows[c.dur_ns[rows] > 0].astype(np.int64))
-            for mark in calls.marks:
-                times, inside = _covered(core, times, inside, calls.marked(mark, thread))
+            for mark in calls.spans:
+                times, inside = _covered(core, times, inside, calls.span_rows(mark, thread))
             self._threads.append((times, inside))
-        self._of_mark = {int(row): mark for mark, rows in calls.marks.items() for row in rows.tolist()}
+        self._of_mark = {int(row): mark for mark, rows in calls.spans.items() for row in rows.tolist()}
         self._labels: dict[int, Label] = {}
 
     @property

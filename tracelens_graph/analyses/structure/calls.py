@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from tracelens_graph.analyses.shared.call_columns import SIGNATURE, argument_texts
 from tracelens_graph.analyses.shared.gpu_work import names_of, percent
-from tracelens_graph.analyses.shared.grouping import Cells, group_by, picked, text_codes
+from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.categories.ops import op_category
-from tracelens_graph.graph.arguments import ARGSET_PARTS
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import outermost
@@ -52,15 +54,14 @@ CALLS_BY_OP = TableSchema(
     },
 )
 
+_SHOWN = {"input_dims": "sizes", "input_types": "types"}
+
 CALLS_BY_ARGUMENTS = TableSchema(
     "calls_by_arguments",
     "With which arguments ops are called, without times.",
     {
         "op": Column.key("name of the op", "op"),
-        "input_dims": Column.key("sizes of its arguments, JSON", "sizes", cells="list"),
-        "input_types": Column.key("types of its arguments, JSON", "types", cells="list"),
-        "input_strides": Column.key("strides of its arguments, JSON; absent where not recorded", cells="list"),
-        "concrete_inputs": Column.key("values of its arguments that are no tensors, JSON", cells="list"),
+        **{name: replace(column, heading=_SHOWN.get(name), cells="list") for name, column in SIGNATURE.items()},
         "calls": _CALLS,
         "percent": _PERCENT_OF_THESE,
         "uid": Column.uid("the first call"),
@@ -96,8 +97,7 @@ class _Calls:
         calls = np.bincount(group)
         columns |= {"calls": calls, "percent": percent(calls, len(self.rows))}
         order = np.lexsort((np.arange(len(calls)), -calls))
-        cells = {name: picked(columns[name], order) for name in schema}
-        return schema.table(cells, self.window.titled(title))
+        return schema.table({name: columns[name] for name in schema}, self.window.titled(title)).take(order)
 
 
 def calls_by_category(g: Core | Window) -> Table:
@@ -138,10 +138,9 @@ def calls_by_arguments(g: Core | Window) -> Table:
     c = calls.core.columns
     calls.rows = calls.rows[c.argset[calls.rows] >= 0]
     group, first = group_by(c.name[calls.rows], c.argset[calls.rows])
-    sets = [calls.core.argsets[code] for code in c.argset[calls.rows[first]].tolist()]
     columns: dict[str, Cells] = {
         "op": names_of(calls.core, calls.rows[first]),
-        **{part: [texts[place] or None for texts in sets] for place, part in enumerate(ARGSET_PARTS)},
+        **argument_texts(calls.core, c.argset[calls.rows[first]]),
         "uid": c.uid[calls.rows[first]],
     }
     title = "Calls with arguments, by their arguments"

@@ -17,6 +17,7 @@ from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Codes, Rows
 
 ODD_LAYERS = TableSchema(
     "odd_layers",
@@ -120,18 +121,22 @@ def odd_layers(g: Core | Window, min_layers: int = 3, kernels: bool = True) -> T
     return ODD_LAYERS.of_records(records, w.titled("Layers that are not as the others"))
 
 
-def layer_groups(w: Window) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of the modules with GPU work, ascending; of each the number of its group, and the first of each group.
+def side_by_side(core: Core, modules: Rows) -> tuple[Codes, Rows]:
+    """Which modules are layers of one group: they differ by nothing but the number of the instance, and stand in one
+    call of a module, or in none.
 
-    A group are modules that differ by nothing but the number of the instance, in one call of a module or in none.
+    Returns:
+        The number of the group of each, and the position of the first of each group.
     """
-    g, c, rows = w.core, w.core.columns, class_rows(w.core)
+    plain = text_codes([normal_name(Kind.Module, name) for name in core.names])
+    return group_by(nearest_above(core.columns, modules, (Kind.Module,)), plain[core.columns.name[modules]])
+
+
+def layer_groups(w: Window) -> tuple[Rows, Codes, Rows]:
+    """Rows of the modules with GPU work, ascending, and their groups; see `side_by_side`."""
+    c, rows = w.core.columns, class_rows(w.core)
     rows = rows[(c.kind[rows] == Kind.Module) & w.holds(rows)]
-    if not len(rows):
-        return rows, rows, rows
-    plain = text_codes([normal_name(Kind.Module, name) for name in g.names])
-    group, first = group_by(nearest_above(c, rows, (Kind.Module,)), plain[c.name[rows]])
-    return rows, group, first
+    return rows, *side_by_side(w.core, rows)
 
 
 def departures(w: Window, kernels: bool) -> list[Departure]:

@@ -18,7 +18,7 @@ from tracelens_graph.analyses.shared.gpu_work import (
     names_of,
     percent,
 )
-from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, picked, text_codes
+from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by, text_codes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.autograd import autograd_of
@@ -220,8 +220,7 @@ def unusual_kernels(g: Core | Window, min_calls: int = 5) -> Table:
         "uid": c.uid[owner[at]],
     }
     order = np.lexsort((columns["uid"], -ns))
-    columns = {name: picked(cells, order) for name, cells in columns.items()}
-    return UNUSUAL_KERNELS.table(columns, w.titled("Kernels that one call of an op runs"))
+    return UNUSUAL_KERNELS.table(columns, w.titled("Kernels that one call of an op runs")).take(order)
 
 
 def recomputed_share(g: Core | Window) -> Table:
@@ -249,8 +248,7 @@ def recomputed_share(g: Core | Window) -> Table:
         "percent": percent(ns, int(c.dur_ns[w.gpu_rows].sum())),
     }
     order = cell_order(ns, columns["op"], columns["module"])
-    columns = {name: picked(cells, order) for name, cells in columns.items()}
-    return RECOMPUTED_SHARE.table(columns, w.titled("Recomputation by op and module"))
+    return RECOMPUTED_SHARE.table(columns, w.titled("Recomputation by op and module")).take(order)
 
 
 def _longest_kernel(w: Window) -> int | None:

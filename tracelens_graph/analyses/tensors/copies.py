@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_work import names_of
+from tracelens_graph.analyses.shared.gpu_work import fitting_names, names_of, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.tensors.storages import storages_by_row, without_tensors
 from tracelens_graph.errors import AnalysisError
@@ -75,13 +75,13 @@ def tensor_makers(g: Core | Window, uid: int | None = None) -> Table:
     if tensors is None:
         return without_tensors(TENSOR_MAKERS, title)
     rows, numbers = tensors.edges["CONSUMES"]
-    op = _dearest_reader(w, rows) if uid is None else core.row(uid)
+    op = _costliest_reader(w, rows) if uid is None else core.row(uid)
     if uid is not None and c.kind[op] != Kind.Op:
         raise AnalysisError(f"uid {uid} is no op: {Kind(int(c.kind[op])).name} {core.names[c.name[op]]!r:.60}")
     read = numbers[rows == op]
-    told, storages = tensors.lineage.tensors, tensors.lineage.storages
+    known, storages = tensors.lineage.tensors, tensors.lineage.storages
     storage = np.array([tensors.storage_of(number) for number in read.tolist()], np.int64)
-    made = tensors.rows_of_nodes(told.producer[read])
+    made = tensors.rows_of_nodes(known.producer[read])
     allocated = np.where(storage >= 0, tensors.rows_of_nodes(storages.producer[storage]), -1)
     written = np.array([_last_writer(core, tensors, int(one), op) for one in storage.tolist()], np.int64)
     columns: dict[str, Cells] = {
@@ -89,18 +89,18 @@ def tensor_makers(g: Core | Window, uid: int | None = None) -> Table:
         "tensor": [tensors.tensor_text(number) for number in read.tolist()],
         "bytes": [tensors.bytes_of(number) for number in read.tolist()],
         "made_by": names_of(core, made),
-        "made_by_uid": _uids(core, made),
-        "view_of": [tensors.tensor_text(number) if number >= 0 else None for number in told.view_of[read].tolist()],
+        "made_by_uid": uids_of(core, made),
+        "view_of": [tensors.tensor_text(number) if number >= 0 else None for number in known.view_of[read].tolist()],
         "storage": [tensors.storage_name(number) if number >= 0 else None for number in storage.tolist()],
         "allocated_by": names_of(core, allocated),
-        "allocated_by_uid": _uids(core, allocated),
+        "allocated_by_uid": uids_of(core, allocated),
         "written_by": names_of(core, written),
-        "written_by_uid": _uids(core, written),
+        "written_by_uid": uids_of(core, written),
     }
     return TENSOR_MAKERS.table(columns, title)
 
 
-def _dearest_reader(w: Window, rows: np.ndarray) -> int:
+def _costliest_reader(w: Window, rows: np.ndarray) -> int:
     c = w.core.columns
     ops = np.unique(rows)
     ops = ops[w.holds(ops) & (c.kind[ops] == Kind.Op)]
@@ -113,10 +113,6 @@ def _last_writer(core: Core, tensors: GraphTensors, storage: int, op: int) -> in
     rows, numbers = storages_by_row(tensors, "WRITES")
     before = rows[(numbers == storage) & (c.end_ns[rows] <= c.start_ns[op])] if storage >= 0 else rows[:0]
     return int(before[np.lexsort((before, c.end_ns[before]))[-1]]) if len(before) else -1
-
-
-def _uids(core: Core, rows: np.ndarray) -> list[int | None]:
-    return [int(core.columns.uid[row]) if row >= 0 else None for row in rows.tolist()]
 
 
 def copy_chains(g: Core | Window, min_copies: int = 2, top: int = 20) -> Table:
@@ -170,8 +166,8 @@ def copy_chains(g: Core | Window, min_copies: int = 2, top: int = 20) -> Table:
 def _copies(w: Window, tensors: GraphTensors) -> list[tuple[int, int, int]]:
     """Row, tensor read, tensor filled of every copy between two storages, by start."""
     core, c = w.core, w.core.columns
-    is_copying = np.array([name in COPYING for name in core.names], bool)
-    told = tensors.lineage.tensors
+    is_copying = fitting_names(core, COPYING.__contains__)
+    known = tensors.lineage.tensors
     storage = _storages(tensors)
     sides: list[dict[int, list[int]]] = []
     for edges in (("CONSUMES",), ("WRITES", "PRODUCES")):
@@ -184,7 +180,7 @@ def _copies(w: Window, tensors: GraphTensors) -> list[tuple[int, int, int]]:
     read, filled = sides
     found = []
     for row in sorted(read.keys() & filled.keys(), key=lambda row: (c.start_ns[row], row)):
-        ordered = (sorted(side[row], key=lambda one: (told.id[one], told.version[one])) for side in (read, filled))
+        ordered = (sorted(side[row], key=lambda one: (known.id[one], known.version[one])) for side in (read, filled))
         pairs = [(a, b) for a, b in product(*ordered) if storage[a] != storage[b]]
         if pairs:
             found.append((row, *pairs[0]))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_work import GPU_TIME, names_of
+from tracelens_graph.analyses.shared.gpu_work import GPU_TIME, names_of, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.tensors.storages import NO_TENSORS, KernelsOfOps
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
@@ -100,14 +100,14 @@ def find_things(core: Core, name: str) -> list[Thing]:
         AnalysisError: the graph is not linked with an execution trace, or this is no name.
         NodeNotFoundError: there is none; the message names near ones.
     """
-    told = known_tensors(core).lineage
+    lineage = known_tensors(core).lineage
     asked = _NAME.fullmatch(name)
     if not asked:
         raise AnalysisError(f"{name!r:.60} is no id of a tensor: 123, t123, s123 or t123#2 is wanted")
     letter, number, version = asked[1], int(asked[2]), asked[3]
     found, near = [], []
     kinds: tuple[tuple[bool, str, Tensors | Storages], ...]
-    kinds = (False, "t", told.tensors), (True, "s", told.storages)
+    kinds = (False, "t", lineage.tensors), (True, "s", lineage.storages)
     for is_storage, kind, of in kinds:
         if letter not in ("", kind) and (of.id == number).any():
             near.append((0, f"{kind}{number}"))
@@ -137,36 +137,36 @@ def _nearest(ids: np.ndarray, number: int) -> slice:
 def describe_thing(core: Core, thing: Thing) -> list[str]:
     """What it is, who made it, what it is a view of and what views it, and from when to when: a line each."""
     tensors = known_tensors(core)
-    told = tensors.lineage
-    maker = int((told.storages if thing.is_storage else told.tensors).producer[thing.number])
+    lineage = tensors.lineage
+    maker = int((lineage.storages if thing.is_storage else lineage.tensors).producer[thing.number])
     made = _op(core, tensors, maker) if maker >= 0 else "not in the trace: there before, or made out of sight"
     if thing.is_storage:
-        tensors_on = np.unique(told.tensor[told.storage == thing.number])
-        device = told.uses.devices[told.storages.device[thing.number]]
-        size = int(told.storages.bytes[thing.number])
+        tensors_on = np.unique(lineage.tensor[lineage.storage == thing.number])
+        device = lineage.uses.devices[lineage.storages.device[thing.number]]
+        size = int(lineage.storages.bytes[thing.number])
         head = f"{tensors.storage_name(thing.number)}: storage of at least {size:,} bytes on {device}"
         lines = [head, f"allocated by: {made}", f"tensors: {_listed(tensors, tensors_on.tolist())}"]
     else:
         use = int(tensors.form_use[thing.number])
-        strides = told.uses.all_strides[told.uses.strides[use]]
-        storage = int(told.storage[use])
+        strides = lineage.uses.all_strides[lineage.uses.strides[use]]
+        storage = int(lineage.storage[use])
         head = f"{tensors.tensor_text(thing.number)}, {tensors.bytes_of(thing.number):,} bytes"
         head += f" on {tensors.device_of(thing.number)}"
         head += "" if strides is None else f", strides {list(strides)}"
         if storage >= 0:
-            head += f", at element {told.uses.offset[use]:,} of storage {tensors.storage_name(storage)}"
+            head += f", at element {lineage.uses.offset[use]:,} of storage {tensors.storage_name(storage)}"
         lines = [head, f"made by: {made}"]
-        if (base := int(told.tensors.view_of[thing.number])) >= 0:
+        if (base := int(lineage.tensors.view_of[thing.number])) >= 0:
             lines.append(f"view of: {tensors.tensor_text(base)}")
-        if len(views := np.flatnonzero(told.tensors.view_of == thing.number)):
+        if len(views := np.flatnonzero(lineage.tensors.view_of == thing.number)):
             lines.append(f"views: {_listed(tensors, views.tolist())}")
     return [*lines, *_alive(core, tensors, thing)]
 
 
 def _alive(core: Core, tensors: GraphTensors, thing: Thing) -> list[str]:
     """From when to when it is alive, in a line; none where no time tells."""
-    told, number = tensors.lineage, thing.number
-    of = told.storages if thing.is_storage else told.tensors
+    lineage, number = tensors.lineage, thing.number
+    of = lineage.storages if thing.is_storage else lineage.tensors
     spans = tensors.storage_spans if thing.is_storage else tensors.tensor_spans
     start, end = (core.info.shown_ms(int(one[number])) for one in spans)
     if not core.framework.has_times or spans.end_ns[number] < 0:
@@ -175,7 +175,7 @@ def _alive(core: Core, tensors: GraphTensors, thing: Thing) -> list[str]:
     if of.producer[number] < 0:
         begin = "from before the recording"
         if of.version[number] > 1:  # something else had its id in the recording
-            rows = tensors.row[(told.storage if thing.is_storage else told.tensor) == number]
+            rows = tensors.row[(lineage.storage if thing.is_storage else lineage.tensor) == number]
             first = int(core.columns.start_ns[rows[rows >= 0]].min())
             begin = f"made out of sight, before {core.info.shown_ms(first):,.3f} ms,"
     return [f"alive: {begin} to {end:,.3f} ms, the end of the last op that uses it"]
@@ -201,11 +201,11 @@ def tensor_life(core: Core, thing: Thing) -> Table:
         thing: what `find_things` found.
     """
     tensors = known_tensors(core)
-    told, c = tensors.lineage, core.columns
-    of_thing = told.storage if thing.is_storage else told.tensor
+    lineage, c = tensors.lineage, core.columns
+    of_thing = lineage.storage if thing.is_storage else lineage.tensor
     uses = np.flatnonzero(of_thing == thing.number)
-    uses = uses[np.lexsort((uses, told.moment[uses]))]
-    rows, nodes = tensors.row[uses], told.uses.node[uses]
+    uses = uses[np.lexsort((uses, lineage.moment[uses]))]
+    rows, nodes = tensors.row[uses], lineage.uses.node[uses]
     joined = rows >= 0
     module = np.where(joined, nearest_above(c, rows, (Kind.Module,)), -1) if len(c) else rows
     step = np.where(joined, core.step[rows], -1) if len(c) else rows
@@ -213,8 +213,8 @@ def tensor_life(core: Core, thing: Thing) -> Table:
     longest: list[str | None] = [None] * len(uses)
     for event, at in sorted(zip(events.tolist(), place.tolist(), strict=True), key=lambda pair: int(c.dur_ns[pair[0]])):
         longest[at] = core.names[c.name[event]]
-    number = told.tensor[uses].tolist()
-    execution = told.execution
+    number = lineage.tensor[uses].tolist()
+    execution = lineage.execution
     columns: dict[str, Cells] = {
         "what": [_what(tensors, use) for use in uses.tolist()],
         "tensor": [tensors.tensor_name(one) for one in number],
@@ -222,7 +222,7 @@ def tensor_life(core: Core, thing: Thing) -> Table:
         "op": [execution.names[code] for code in execution.name[nodes].tolist()],
         "argument": [_argument(tensors, use) for use in uses.tolist()],
         "node": execution.id[nodes],
-        "uid": [int(c.uid[row]) if row >= 0 else None for row in rows.tolist()],
+        "uid": uids_of(core, rows),
         "module": names_of(core, module),
         "step": [None if name is None else step_number(name) for name in names_of(core, step)],
         "at_ms": [
@@ -234,35 +234,35 @@ def tensor_life(core: Core, thing: Thing) -> Table:
         "kernel": longest,
     }
     name = tensors.storage_name(thing.number) if thing.is_storage else tensors.tensor_text(thing.number)
-    untold = () if len(core.gpu_rows) else _OF_KERNELS
-    untold += () if core.framework.has_times else ("at_ms",)
-    untold += () if (c.kind == Kind.Module).any() else ("module",)
-    untold += () if (c.kind == Kind.Step).any() else ("step",)
-    columns = {key: cells for key, cells in columns.items() if key not in untold}
+    left_out = () if len(core.gpu_rows) else _OF_KERNELS
+    left_out += () if core.framework.has_times else ("at_ms",)
+    left_out += () if (c.kind == Kind.Module).any() else ("module",)
+    left_out += () if (c.kind == Kind.Step).any() else ("step",)
+    columns = {key: cells for key, cells in columns.items() if key not in left_out}
     return TENSOR_LIFE.table(columns, f"Life of {name}")
 
 
 def versions(core: Core, things: Sequence[Thing]) -> Table:
     """Tensors and storages beside one another, such as those that had one id."""
     tensors = known_tensors(core)
-    told = tensors.lineage
-    execution = told.execution
+    lineage = tensors.lineage
+    execution = lineage.execution
     rows = []
     for thing in things:
-        of = told.storages if thing.is_storage else told.tensors
-        uses = np.flatnonzero((told.storage if thing.is_storage else told.tensor) == thing.number)
-        last = int(uses[np.argmax(told.moment[uses])])
+        of = lineage.storages if thing.is_storage else lineage.tensors
+        uses = np.flatnonzero((lineage.storage if thing.is_storage else lineage.tensor) == thing.number)
+        last = int(uses[np.argmax(lineage.moment[uses])])
         maker = int(of.producer[thing.number])
         number = thing.number
         rows.append((
             tensors.storage_name(number) if thing.is_storage else tensors.tensor_name(number),
             None if thing.is_storage else tensors.form(int(tensors.form_use[number])),
-            int(told.storages.bytes[number]) if thing.is_storage else tensors.bytes_of(number),
-            told.uses.devices[told.uses.device[last]],
+            int(lineage.storages.bytes[number]) if thing.is_storage else tensors.bytes_of(number),
+            lineage.uses.devices[lineage.uses.device[last]],
             execution.names[execution.name[maker]] if maker >= 0 else None,
             int(execution.id[maker]) if maker >= 0 else None,
             len(uses),
-            execution.names[execution.name[told.uses.node[last]]],
+            execution.names[execution.name[lineage.uses.node[last]]],
         ))  # fmt: skip
     columns: dict[str, Cells] = {name: [row[i] for row in rows] for i, name in enumerate(TENSOR_VERSIONS)}
     return TENSOR_VERSIONS.table(columns, "Tensors and storages with this id; name one of them")
@@ -273,17 +273,17 @@ _OF_KERNELS: tuple[str, ...] = ("kernels", "gpu_time_us", "kernel")
 
 
 def _what(tensors: GraphTensors, use: int) -> str:
-    told = tensors.lineage
-    if told.makes[use]:
-        return "made" if told.tensors.view_of[told.tensor[use]] < 0 else "viewed"
-    if told.writes[use]:
-        return "read, written" if told.reads[use] else "written"
-    if told.reads[use]:
+    lineage = tensors.lineage
+    if lineage.makes[use]:
+        return "made" if lineage.tensors.view_of[lineage.tensor[use]] < 0 else "viewed"
+    if lineage.writes[use]:
+        return "read, written" if lineage.reads[use] else "written"
+    if lineage.reads[use]:
         return "read"
     return "passed on"
 
 
 def _argument(tensors: GraphTensors, use: int) -> str:
-    told = tensors.lineage.uses
-    text = f"{'result' if told.is_output[use] else 'argument'} {told.position[use]}"
-    return text if told.element[use] < 0 else f"{text}[{told.element[use]}]"
+    lineage = tensors.lineage.uses
+    text = f"{'result' if lineage.is_output[use] else 'argument'} {lineage.position[use]}"
+    return text if lineage.element[use] < 0 else f"{text}[{lineage.element[use]}]"

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from tracelens_graph.analyses.memory.blocks import outermost_op
 from tracelens_graph.analyses.shared.gpu_work import GPU_TIME, names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.execution.link import GraphTensors, tensors_of
+from tracelens_graph.graph.arrays import expanded
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import climb, nearest_above
+from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column, Role
@@ -48,10 +50,8 @@ class KernelsOfOps:
     def of(self, ops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """GPU events of ops, and for each the place of its op."""
         low, high = (np.searchsorted(self._owner, ops, side) for side in ("left", "right"))
-        count = high - low
-        place = np.repeat(np.arange(len(ops)), count)
-        within = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
-        return self._rows[low[place] + within], place
+        events, place = expanded(low, high)
+        return self._rows[events], place
 
 
 def shown_us(core: Core, ns: np.ndarray) -> np.ndarray:
@@ -174,14 +174,14 @@ def _busiest(
     both = np.concatenate([np.stack(pairs, axis=1) for pairs in found.values()])
     pairs = np.unique(both, axis=0)
     events, place = kernels.of(pairs[:, 0])
-    told = tensors.lineage.storages
-    time, count = np.zeros(len(told), np.int64), np.zeros(len(told), np.int64)
+    every = tensors.lineage.storages
+    time, count = np.zeros(len(every), np.int64), np.zeros(len(every), np.int64)
     np.add.at(time, pairs[place, 1], core.columns.dur_ns[events])
     np.add.at(count, pairs[place, 1], 1)
     with_kernels = np.flatnonzero(count)
     if not len(with_kernels):
         return -1
-    order = np.lexsort((told.version[with_kernels], told.id[with_kernels], -time[with_kernels]))
+    order = np.lexsort((every.version[with_kernels], every.id[with_kernels], -time[with_kernels]))
     return int(with_kernels[order[0]])
 
 
@@ -203,7 +203,7 @@ def bytes_alive(g: Core | Window, points: int = 20) -> Table:
     The sizes are how far tensors reach; an allocator rounds up, and keeps what was released.
 
     Args:
-        g: the graph; of a window of it the whole trace is told.
+        g: the graph; of a window of it the whole trace is shown.
         points: number of moments, from the trace's start.
     """
     w = window_of(g)
@@ -233,25 +233,25 @@ def peak_bytes_by_module(g: Core | Window) -> Table:
     What is alive when: see `bytes_alive`. Of an execution trace alone the order of its ops tells; `at_us` is absent.
 
     Args:
-        g: the graph; of a window of it the whole trace is told.
+        g: the graph; of a window of it the whole trace is shown.
     """
     w = window_of(g, needs_times=False)
     core, tensors, title = w.core, tensors_of(w.core), "Bytes alive at the peak by module"
     if tensors is None:
         return without_tensors(PEAK_BYTES_BY_MODULE, title)
-    c, told = core.columns, tensors.lineage.storages
+    c, every = core.columns, tensors.lineage.storages
     found: list[tuple[str, float, str | None, str | None, int, int, float]] = []
     for device, here in _by_device(tensors):
         alive = _Alive(tensors, here)
         then = here[alive.is_alive(alive.peak_at)]
-        maker = tensors.rows_of_nodes(told.producer[then])
+        maker = tensors.rows_of_nodes(every.producer[then])
         module = np.where(maker >= 0, nearest_above(c, maker, (Kind.Module,)), -1)
-        modules, ops = names_of(core, module), names_of(core, _outermost_ops(core, maker))
+        modules, ops = names_of(core, module), names_of(core, outermost_op(core, maker))
         group = text_codes(list(zip(modules, ops, strict=True)))
         firsts = np.unique(group, return_index=True)[1].tolist()
         held = np.zeros(len(firsts), np.int64)
-        np.add.at(held, group, told.bytes[then])
-        share = percent(held, int(told.bytes[then].sum()))
+        np.add.at(held, group, every.bytes[then])
+        share = percent(held, int(every.bytes[then].sum()))
         count = np.bincount(group, minlength=len(firsts))
         at = float(shown_us(core, np.array(alive.peak_at)))
         found += [
@@ -292,12 +292,12 @@ def shared_reads(g: Core | Window, top: int = 20) -> Table:
         if len(streams) > 1:
             first = here[np.lexsort((c.uid[here], c.start_ns[here]))[0]]
             found.append((int(storage[of_group[0]]), int(c.device[first]), streams, here, int(first)))
-    told = tensors.lineage.storages
-    found.sort(key=lambda one: (-len(one[2]), -int(c.dur_ns[one[3]].sum()), told.id[one[0]], told.version[one[0]]))
+    every = tensors.lineage.storages
+    found.sort(key=lambda one: (-len(one[2]), -int(c.dur_ns[one[3]].sum()), every.id[one[0]], every.version[one[0]]))
     found = found[:top] if top else found
     columns: dict[str, Cells] = {
         "storage": [tensors.storage_name(one[0]) for one in found],
-        "bytes": [int(told.bytes[one[0]]) for one in found],
+        "bytes": [int(every.bytes[one[0]]) for one in found],
         "device": [one[1] for one in found],
         "streams": [len(one[2]) for one in found],
         "stream_numbers": [", ".join(map(str, one[2])) for one in found],
@@ -341,17 +341,10 @@ class _Alive:
 
 def _by_device(tensors: GraphTensors) -> Iterator[tuple[str, np.ndarray]]:
     """Storages that ops of the graph use, by the name of their device."""
-    told, devices = tensors.lineage.storages, tensors.lineage.uses.devices
+    every, devices = tensors.lineage.storages, tensors.lineage.uses.devices
     there = tensors.storage_spans.end_ns >= 0
-    for code in sorted(set(told.device[there].tolist()), key=devices.__getitem__):
-        yield devices[code], np.flatnonzero(there & (told.device == code))
-
-
-def _outermost_ops(core: Core, rows: np.ndarray) -> np.ndarray:
-    """The outermost of the ops that are around each other and a row; -1 for -1."""
-    c = core.columns
-    is_op = c.kind == Kind.Op
-    return climb(c.parent, rows, is_op & ~((c.parent >= 0) & is_op[c.parent]))
+    for code in sorted(set(every.device[there].tolist()), key=devices.__getitem__):
+        yield devices[code], np.flatnonzero(there & (every.device == code))
 
 
 def _groups(codes: np.ndarray) -> Iterator[np.ndarray]:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.shared.call_columns import statistic
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
-from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked, text_codes
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, text_codes
 from tracelens_graph.graph.collectives import element_bytes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
@@ -96,10 +97,8 @@ COLL_ANALYSIS = TableSchema(
         "In split size": Column.key("elements to each rank, of an uneven all-to-all", cells="list"),
         "Out split size": Column.key("elements from each rank, of an uneven all-to-all", cells="list"),
         "stream": Column("stream on the device", heading="stream"),
-        "In msg size (MB)_first": Column("elements put in times their size; 1 MB is 2^20 bytes", "MB", heading="in MB"),
-        "Out msg size (MB)_first": Column(
-            "elements got out times their size; 1 MB is 2^20 bytes", "MB", heading="out MB"
-        ),
+        "In msg size (MB)_first": Column("elements put in times their size", "MiB", heading="in MiB"),
+        "Out msg size (MB)_first": Column("elements got out times their size", "MiB", heading="out MiB"),
         **shown(_DURATIONS, dur_sum="sum us", dur_mean="mean us", dur_max="max us"),
         "operation_count": Column.count("kernels", "kernels"),
     },
@@ -134,16 +133,11 @@ def coll_analysis(g: Core | Window) -> Table:
     for way in ("In", "Out"):
         sizes = [megabytes(*pair) for pair in zip(columns[f"{way} msg nelems"], columns["dtype"], strict=True)]
         columns[f"{way} msg size (MB)_first"] = np.array(sizes, float)
-    for which, ns in (("sum", times.sum), ("mean", times.mean), ("std", times.std()), ("min", times.min),
-                      ("max", times.max)):  # fmt: skip
-        columns[f"dur_{which}"] = ns / 1e3
+    columns |= {f"dur_{which}": statistic(times, which) / 1e3 for which in ("sum", "mean", "std", "min", "max")}
     columns["operation_count"] = times.count
     order = np.lexsort((np.arange(len(first)), -times.sum))
-    return COLL_ANALYSIS.table(
-        {name: picked(cells, order) for name, cells in columns.items()},
-        w.titled("Collectives"),
-        _notes(w, communication, known, int(np.count_nonzero(source != rows)), columns["dtype"]),
-    )
+    notes = _notes(w, communication, known, int(np.count_nonzero(source != rows)), columns["dtype"])
+    return COLL_ANALYSIS.table(columns, w.titled("Collectives"), notes).take(order)
 
 
 def _notes(w: Window, kernels: np.ndarray, known: np.ndarray, borrowed: int, dtypes: Cells) -> list[str]:

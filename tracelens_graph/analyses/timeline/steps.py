@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked
+from tracelens_graph.analyses.shared.grouping import Cells, Groups
 from tracelens_graph.analyses.timeline.timeline import times_by_group, unlinked_notes
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
@@ -126,7 +126,7 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
         "uid": [*c.uid[steps].tolist(), None],
     }
     shown = np.arange(groups if columns["gpu_events"][outside] else outside)
-    table = STEP_SUMMARY.table({name: picked(cells, shown) for name, cells in columns.items()}, title)
+    table = STEP_SUMMARY.table(columns, title).take(shown)
     table.notes = [*_notes(table.take(np.arange(outside))), *unlinked_notes(w, False)]
     return table
 

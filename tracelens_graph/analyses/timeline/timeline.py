@@ -169,12 +169,12 @@ def lost_notes(w: Window) -> list[str]:
         return []
     from tracelens_graph.analyses.ops.programs import recorded_executions
 
-    lost = recorded_executions(w).told
+    lost = recorded_executions(w).text
     return [f"{lost}: time without any need not be idle time"] if lost else []
 
 
 def unlinked_notes(w: Window, left_out: bool) -> list[str]:
-    """What is to be said under a table about GPU events without a launch in the trace."""
+    """Notes for a table on GPU events without a launch in the trace."""
     return list(w.once(_unlinked_notes, left_out))
 
 
