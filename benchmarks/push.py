@@ -24,7 +24,7 @@ from tracelens_graph.db.catalog import drop_trace
 from tracelens_graph.db.connection import Connection
 from tracelens_graph.db.database import image
 from tracelens_graph.db.image import Image, Placement
-from tracelens_graph.db.push import make_schema, push_image
+from tracelens_graph.db.push import make_schema, push_trace
 from tracelens_graph.db.server import jars, server
 from tracelens_graph.db.server.java import find_java
 from tracelens_graph.db.server.settings import Memory
@@ -89,8 +89,8 @@ def stages(made: Image) -> list[Stage]:
 
 def bare(driver: Driver, made: Image, rows: list[Stage]) -> float:
     """Seconds of a loop that does no more than sending."""
-    scope = {"trace": made.trace["id"], "run": made.trace["run"], "begun": 1}
-    driver.execute_query("CREATE (t:Trace) SET t = $t, t.state = 'loading', t.begun_ns = 1", t=made.trace)
+    scope = {"trace": made.properties["id"], "run": made.properties["run"], "begun": 1}
+    driver.execute_query("CREATE (t:Trace) SET t = $t, t.state = 'loading', t.begun_ns = 1", t=made.properties)
     start = time.perf_counter()
     for stage in rows:
         threads = [Thread(target=_send, args=(driver, queue, scope)) for queue in stage if queue]
@@ -99,7 +99,7 @@ def bare(driver: Driver, made: Image, rows: list[Stage]) -> float:
         for thread in threads:
             thread.join()
     seconds = time.perf_counter() - start
-    drop_trace(driver, DATABASE, made.trace["id"])
+    drop_trace(driver, DATABASE, made.properties["id"])
     return seconds
 
 
@@ -112,7 +112,7 @@ def _send(driver: Driver, queue: list[tuple[str, list[Any]]], scope: dict[str, A
 def ours(driver: Driver, made: Image) -> float:
     """Seconds of a push."""
     start = time.perf_counter()
-    push_image(driver, DATABASE, made)
+    push_trace(driver, DATABASE, made)
     seconds = time.perf_counter() - start
-    drop_trace(driver, DATABASE, made.trace["id"])
+    drop_trace(driver, DATABASE, made.properties["id"])
     return seconds

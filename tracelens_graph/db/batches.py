@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.db.batching import ranges_by_size
-from tracelens_graph.db.image import Edges, Nodes
+from tracelens_graph.db.image import Edges, Nodes, ranges_by_size
 from tracelens_graph.db.statements import write_edges, write_nodes
 from tracelens_graph.schema.database import EVENT, EVENT_PROPERTIES
 

@@ -17,7 +17,8 @@ from tracelens_graph.analyses.questions import STEP, parameters_of
 from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.analyses.shared.answers import with_lists
 from tracelens_graph.cypher import Query, library
-from tracelens_graph.db import catalog, query
+from tracelens_graph.db import catalog, diffs, query
+from tracelens_graph.db import ranks as run_ranks
 from tracelens_graph.db.connection import (
     DEFAULT_DATABASE,
     DEFAULT_URI,
@@ -25,14 +26,11 @@ from tracelens_graph.db.connection import (
     Connection,
     errors_in_words,
 )
-from tracelens_graph.db.diff_image import diff_image
-from tracelens_graph.db.diff_push import push_diff_image
-from tracelens_graph.db.image import Image, Options, Placement
+from tracelens_graph.db.image import Options, Placement, TraceImage
 from tracelens_graph.db.parameters import check_values
 from tracelens_graph.db.pull import pull_trace
-from tracelens_graph.db.push import Outcome, make_schema, push_image
-from tracelens_graph.db.ranks_image import ranks_image
-from tracelens_graph.db.ranks_push import push_ranks_image
+from tracelens_graph.db.push import Outcome, make_schema, push_trace, push_whole
+from tracelens_graph.db.statements import DIFF, MATCHING
 from tracelens_graph.db.trace_image import image_of
 from tracelens_graph.errors import AnalysisError, DatabaseError
 from tracelens_graph.execution.link import add_tensors
@@ -55,7 +53,9 @@ if TYPE_CHECKING:
 EVERYTHING = Options()
 
 
-def image(core: Core, placement: Placement, options: Options = EVERYTHING, arch: Architecture | None = None) -> Image:
+def image(
+    core: Core, placement: Placement, options: Options = EVERYTHING, arch: Architecture | None = None
+) -> TraceImage:
     """The nodes and edges that stand for a graph in a database, with what analyses know of it.
 
     Raises:
@@ -130,11 +130,11 @@ class Database:
         return self.push_image(image(core, placement, options, arch), replace=replace, progress=progress)
 
     def push_image(
-        self, image: Image, *, replace: bool = False, progress: Callable[[int, int], None] | None = None
+        self, image: TraceImage, *, replace: bool = False, progress: Callable[[int, int], None] | None = None
     ) -> Outcome:
         """As `push`, of what `image` made."""
         with self._in_words():
-            return push_image(self._driver, self.connection.database, image, replace=replace, progress=progress)
+            return push_trace(self._driver, self.connection.database, image, replace=replace, progress=progress)
 
     def push_diff(
         self,
@@ -169,9 +169,17 @@ class Database:
             if known.get(core.trace_id, {}).get("state") != "complete":
                 self.push(core, run=run, name=name if run else "", progress=progress)
         known = {trace["id"]: trace for trace in self.traces()}
-        image = diff_image(difference, [known[core.trace_id] for core in cores])
+        image = diffs.diff_image(difference, [known[core.trace_id] for core in cores])
         with self._in_words():
-            return push_diff_image(self._driver, self.connection.database, image, replace=replace, progress=progress)
+            return push_whole(
+                self._driver,
+                self.connection.database,
+                DIFF,
+                image,
+                claim=diffs.claim,
+                replace=replace,
+                progress=progress,
+            )
 
     def push_run(
         self,
@@ -235,9 +243,11 @@ class Database:
         Raises:
             DatabaseError: the database cannot be reached or refuses; a rank is not complete, or the run has others.
         """
-        image = ranks_image(run, TraceSet.of(ranks), options)
+        image = run_ranks.ranks_image(run, TraceSet.of(ranks), options)
         with self._in_words():
-            return push_ranks_image(self._driver, self.connection.database, image, progress)
+            return push_whole(
+                self._driver, self.connection.database, MATCHING, image, claim=run_ranks.claim, progress=progress
+            )
 
     def matchings(self) -> list[dict[str, Any]]:
         """For each run whose ranks were matched the properties of its Matching node, complete or not."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from tracelens_graph.db.batching import ranges_by_size
 from tracelens_graph.db.catalog import resolve, traces
+from tracelens_graph.db.image import ranges_by_size
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.arguments import ARGSET_PARTS
 from tracelens_graph.graph.columns import Columns

@@ -42,7 +42,7 @@ def export(
         for image in chosen.images(loaded):
             start = time.monotonic()
             with progress_on_terminal(
-                f"writing {shorten(printable(image.trace['name']), 40)}", unit="rows"
+                f"writing {shorten(printable(image.properties['name']), 40)}", unit="rows"
             ) as progress:
                 exported.add(image, progress)
             typer.echo(printable(f"wrote {counts(image, time.monotonic() - start)}"))

@@ -16,7 +16,7 @@ from tracelens_graph.errors import TraceError
 from tracelens_graph.utils.texts import distinct_names
 
 if TYPE_CHECKING:
-    from tracelens_graph.db.image import Image, Options
+    from tracelens_graph.db.image import Options, TraceImage
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.perf.devices import Architecture
 
@@ -80,7 +80,7 @@ class Wanted:
         """The traces."""
         return load_set(self.files, self.run)
 
-    def images(self, traces: TraceSet) -> Iterator[Image]:
+    def images(self, traces: TraceSet) -> Iterator[TraceImage]:
         """How the traces stand in a database, one after the other."""
         from tracelens_graph.db.database import image
         from tracelens_graph.db.image import Placement
@@ -125,9 +125,9 @@ def wanted(
     )
 
 
-def counts(image: Image, seconds: float) -> str:
+def counts(image: TraceImage, seconds: float) -> str:
     """How much was written of a trace, for people; seconds 0 where nothing was to be done."""
-    text = f"{image.trace['path']}: {image.trace['nodes']:,} events, {image.trace['edges']:,} edges"
+    text = f"{image.properties['path']}: {image.properties['nodes']:,} events, {image.properties['edges']:,} edges"
     if seconds:
         text += f" in {seconds:.1f} s"
     if image.left_out_nodes:

@@ -53,7 +53,7 @@ def push(
         ranks = chosen.load()
         for image in chosen.images(ranks):
             start = time.monotonic()
-            called = shorten(printable(image.trace["name"]), 40)
+            called = shorten(printable(image.properties["name"]), 40)
             with progress_on_terminal(f"pushing {called}", unit="rows") as progress:
                 outcome = graphs.push_image(image, replace=replace, progress=progress)
             seconds = 0 if outcome == "unchanged" else time.monotonic() - start

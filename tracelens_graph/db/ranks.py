@@ -1,10 +1,14 @@
-"""What stands for the matched collectives and the critical paths of a run in a database."""
+"""What the ranks of a run have in common, in a database that holds them: what stands for it, and writing that.
+
+A Matching node stands for the collectives and the critical paths of a run. There is one for a run, and it is about all
+of its traces: it goes when one of them is dropped, and another trace that is pushed into the run makes it invalid.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,17 +17,24 @@ from tracelens_graph.analyses.critical_path.job_paths import JobPaths, job_paths
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.analyses.ranks.process_groups import ProcessGroups, transfers
-from tracelens_graph.db.context_image import cast
 from tracelens_graph.db.event_image import kept_rows
-from tracelens_graph.db.image import Edges, Nodes, Options
-from tracelens_graph.db.ranks_push import RanksImage
+from tracelens_graph.db.image import Edges, Image, Nodes, Options, nodes_of, properties_of
+from tracelens_graph.db.push import Claim, begun, hold, judged
+from tracelens_graph.db.statements import MATCHING
+from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import EVENT, RANK_EDGE_PROPERTIES, RANK_PROPERTIES
 
+if TYPE_CHECKING:
+    from neo4j import ManagedTransaction
 
-def ranks_image(run: str, ranks: TraceSet, options: Options) -> RanksImage:
+_COMPARED = ("traces", "paths", "schema_version", "tool_version")
+"""Properties of a matching that tell whether the one that is there is the same."""
+
+
+def ranks_image(run: str, ranks: TraceSet, options: Options) -> Image:
     """The nodes and edges that stand for the matched collectives and the critical paths of a run.
 
     Args:
@@ -48,7 +59,7 @@ def ranks_image(run: str, ranks: TraceSet, options: Options) -> RanksImage:
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
     }
-    matching = {prop.name: cast(prop, found[prop.name]) for prop in RANK_PROPERTIES["Matching"] if prop.name in found}
+    matching = properties_of(RANK_PROPERTIES["Matching"], found)
     nodes = [_meetings(figures), _paths(paths), _segments(paths)]
     edges = [
         _ranks(matching["run"], meetings, traces),
@@ -60,7 +71,27 @@ def ranks_image(run: str, ranks: TraceSet, options: Options) -> RanksImage:
         _transfers(figures, traces, kept),
         *_path_edges(paths, whole, traces, kept),
     ]
-    return RanksImage(matching, [one for one in nodes if len(one)], [one for one in edges if len(one)])
+    some = [one for one in nodes if len(one)]
+    return Image(properties=matching, nodes=some, edges=[one for one in edges if len(one)])
+
+
+def claim(tx: ManagedTransaction, matching: Mapping[str, Any], _: bool) -> Claim:
+    """Make the Matching node, or go on with the one that is there, while nobody drops one of the traces.
+
+    What other ranks of the run had is to be dropped.
+
+    Raises:
+        DatabaseError: a trace is not complete, or the run has others.
+    """
+    hold(tx, sorted(matching["traces"]))
+    other = tx.run(
+        "MATCH (t:Trace {run: $run}) WHERE NOT t.id IN $traces RETURN t.path AS path ORDER BY path LIMIT 1",
+        run=matching["run"], traces=matching["traces"],
+    ).single()  # fmt: skip
+    if other:
+        raise DatabaseError(f"{other['path']} is of the run too: push all of its ranks together")
+    there, new = begun(tx, MATCHING, matching)
+    return judged(MATCHING, there, new, matching, any(there.get(name) != matching[name] for name in _COMPARED))
 
 
 def _meetings(figures: Figures) -> Nodes:
@@ -93,40 +124,34 @@ def _meetings(figures: Figures) -> Nodes:
         "last_trace": [one.name for one in late],
         "last_rank": [one.rank for one in late],
     }
-    return _nodes("Meeting", known)
+    return nodes_of("Meeting", RANK_PROPERTIES["Meeting"], known)
 
 
 def _paths(paths: JobPaths) -> Nodes:
     known = [paths.about(number) for number in range(len(paths.paths))]
-    return _nodes(
-        "CriticalPath", {prop.name: [one[prop.name] for one in known] for prop in RANK_PROPERTIES["CriticalPath"]}
-    )
+    properties = RANK_PROPERTIES["CriticalPath"]
+    return nodes_of("CriticalPath", properties, {prop.name: [one[prop.name] for one in known] for prop in properties})
 
 
 def _segments(paths: JobPaths) -> Nodes:
-    return _nodes("PathSegment", paths.columns)
-
-
-def _nodes(label: str, known: Mapping[str, Sequence[Any]]) -> Nodes:
-    """Nodes from their properties by name."""
-    properties = RANK_PROPERTIES[label]
-    columns = tuple([cast(prop, value) for value in known.get(prop.name, ())] for prop in properties)
-    sizes = [sum(len(value) for value in row if isinstance(value, str)) for row in zip(*columns, strict=True)]
-    return Nodes((label,), properties, columns, np.array(sizes, np.int64))
+    return nodes_of("PathSegment", RANK_PROPERTIES["PathSegment"], paths.columns)
 
 
 def _ranks(run: str, meetings: Meetings, traces: Sequence[str]) -> Edges:
     """The edges from the matching to its ranks, with their clocks."""
     zero = [int(meetings.clock_ns(rank, np.zeros(1, np.int64))[0]) for rank in range(len(traces))]
-    told = np.isfinite(meetings.estimated.error_ns).tolist()
+    estimated = meetings.estimated
+    known = np.isfinite(estimated.error_ns).tolist()
     columns = (
         [run] * len(traces),
         list(traces),
         [one.rank for one in meetings.attendances],
         zero,
         (meetings.parts.shift_ns - np.array(zero, np.int64)).tolist(),
-        [ns if is_told else None for ns, is_told in zip(meetings.estimated.offset_ns.tolist(), told, strict=True)],
-        [ns if is_told else None for ns, is_told in zip(meetings.estimated.error_ns.tolist(), told, strict=True)],
+        *(
+            [value if is_known else None for value, is_known in zip(ns.tolist(), known, strict=True)]
+            for ns in (estimated.offset_ns, estimated.error_ns)
+        ),
     )
     return Edges("OF_RANK", "Matching", "Trace", columns, True, RANK_EDGE_PROPERTIES["OF_RANK"])
 
