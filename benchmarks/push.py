@@ -26,7 +26,7 @@ from tracelens_graph.db.database import image
 from tracelens_graph.db.image import Image, Placement
 from tracelens_graph.db.push import make_schema, push_trace
 from tracelens_graph.db.server import jars, server
-from tracelens_graph.db.server.java import find_java
+from tracelens_graph.db.server.jars import find_java
 from tracelens_graph.db.server.settings import Memory
 from tracelens_graph.graph.core import Core
 

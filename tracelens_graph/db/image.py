@@ -45,8 +45,8 @@ class Options:
     @classmethod
     def of(cls, text: str) -> Options:
         """The options from JSON."""
-        said = json.loads(text)
-        return cls(tuple(said["kinds"]), said["min_gpu_time_ns"], said["with_args"])
+        options = json.loads(text)
+        return cls(tuple(options["kinds"]), options["min_gpu_time_ns"], options["with_args"])
 
     @property
     def words(self) -> str:

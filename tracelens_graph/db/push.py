@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tracelens_graph.db.batches import SESSIONS, Batch, edge_stages, node_batches
 from tracelens_graph.db.catalog import drop_trace, drop_whole
-from tracelens_graph.db.connection import reach
+from tracelens_graph.db.connection import OpenDatabase
 from tracelens_graph.db.image import Edges, Image, Nodes, Options, TraceImage
 from tracelens_graph.db.statements import TRACE, Whole, schema
 from tracelens_graph.errors import DatabaseError, LostEndsError
 
 if TYPE_CHECKING:
-    from neo4j import Driver, ManagedTransaction, Session
+    from neo4j import ManagedTransaction, Session
 
 Progress = Callable[[int, int], None]
 Outcome = Literal["pushed", "completed", "replaced", "unchanged"]
@@ -45,9 +46,9 @@ class Claim(NamedTuple):
     drop_first: bool = False
 
 
-def make_schema(driver: Driver, database: str) -> None:
+def make_schema(db: OpenDatabase) -> None:
     """Make constraints and indexes that are missing, and wait until they serve."""
-    with driver.session(database=database) as session:
+    with db.session() as session:
         there = set(session.run("SHOW INDEXES YIELD name").value())
         missing = [statement for name, statement in schema().items() if name not in there]
         for statement in missing:
@@ -57,13 +58,12 @@ def make_schema(driver: Driver, database: str) -> None:
 
 
 def push_trace(
-    driver: Driver, database: str, image: TraceImage, *, replace: bool = False, progress: Progress | None = None
+    db: OpenDatabase, image: TraceImage, *, replace: bool = False, progress: Progress | None = None
 ) -> Outcome:
     """Write a graph into a database.
 
     Args:
-        driver: a connection.
-        database: name of the database.
+        db: the database.
         image: the graph.
         replace: whether the same trace, if it is there, is dropped, whatever its state and options.
         progress: called with rows written and rows in all.
@@ -79,24 +79,23 @@ def push_trace(
     for what in ("run", "name"):
         if len(trace[what]) > LONGEST_NAME:
             raise DatabaseError(f"a {what} of {len(trace[what]):,} characters is too long: {LONGEST_NAME} at most")
-    reach(driver)
-    with driver.session(database=database) as session:
+    db.reach()
+    with db.session() as session:
         there = session.run(TRACE.there, {TRACE.parameter: trace["id"]}).value()
     if there and judged(TRACE, there[0], False, trace, replace).outcome == "unchanged":
         return "unchanged"  # so the schema stands
-    return push_whole(driver, database, TRACE, image, claim=_claim, replace=replace, progress=progress)
+    return push_whole(db, TRACE, image, claim=_claim, replace=replace, progress=progress)
 
 
 def push_whole(
-    driver: Driver, database: str, whole: Whole, image: Image, *,
+    db: OpenDatabase, whole: Whole, image: Image, *,
     claim: Callable[[ManagedTransaction, Mapping[str, Any], bool], Claim], replace: bool = False,
     progress: Progress | None = None,
 ) -> Outcome:  # fmt: skip
     """Write what belongs to one node, which is `loading` until the last of it stands, and only then `complete`.
 
     Args:
-        driver: a connection.
-        database: name of the database.
+        db: the database.
         whole: what kind of node.
         image: the node and all that belongs to it.
         claim: makes the node of some properties, or finds what is there; the last argument is `replace`.
@@ -106,19 +105,19 @@ def push_whole(
     Raises:
         DatabaseError: what `claim` raises; somebody else dropped it at the same time, or the server is too old.
     """
-    reach(driver)
-    make_schema(driver, database)
+    db.reach()
+    make_schema(db)
     properties = image.properties
     key = properties[whole.key]
-    with driver.session(database=database) as session:
+    with db.session() as session:
         claimed = session.execute_write(claim, properties, replace)
         if claimed.drop_first:
-            drop_trace(driver, database, key) if whole is TRACE else drop_whole(driver, database, whole, key)
+            drop_trace(db, key) if whole is TRACE else drop_whole(db, whole, key)
             claimed = session.execute_write(claim, properties, False)._replace(outcome=claimed.outcome)
         if claimed.outcome == "unchanged":
             return "unchanged"
         scope = {whole.parameter: key, **{name: properties[of] for name, of in whole.scope.items()}}
-        writer = Writer(driver, database, whole, {**scope, "begun": claimed.begun_ns}, image.size, progress)
+        writer = Writer(db, whole, {**scope, "begun": claimed.begun_ns}, image.size, progress)
         try:
             writer.write(image.nodes, image.edges)
         except LostEndsError:  # shared knowledge was dropped with another trace; what is there stays
@@ -212,37 +211,27 @@ def _complete(tx: ManagedTransaction, whole: Whole, key: str, begun_ns: int) -> 
         raise DatabaseError("what was pushed was dropped or replaced by somebody else meanwhile")
 
 
+@dataclass
 class Writer:
     """Writes what belongs to one node, such as a trace.
 
     The threads are daemons: who interrupts the program need not wait until a server answers that is gone.
 
-    Args:
-        driver: a connection.
-        database: name of the database.
+    Attributes:
+        db: the database.
         whole: what kind of node.
         scope: parameters of all statements.
         size: rows in all.
         progress: called with rows written and rows in all.
     """
 
-    def __init__(
-        self,
-        driver: Driver,
-        database: str,
-        whole: Whole,
-        scope: Mapping[str, Any],
-        size: int,
-        progress: Progress | None,
-    ) -> None:
-        self._driver = driver
-        self._database = database
-        self._guard = whole.guard
-        self._scope = dict(scope)
-        self._size = size
-        self._done = 0
-        self._progress = progress
-        self._stop = Event()
+    db: OpenDatabase
+    whole: Whole
+    scope: dict[str, Any]
+    size: int
+    progress: Progress | None
+    _done: int = 0
+    _stop: Event = field(default_factory=Event)
 
     def write(self, nodes: Sequence[Nodes], edges: Sequence[Edges]) -> None:
         """Write nodes, then edges.
@@ -268,15 +257,15 @@ class Writer:
                 if isinstance(found, BaseException):
                     raise found
                 self._done += found
-                if self._progress:
-                    self._progress(min(self._done, self._size), self._size)
+                if self.progress:
+                    self.progress(min(self._done, self.size), self.size)
         except BaseException:
             self._stop.set()
             raise
 
     def _work(self, queue: Sequence[Batch], news: SimpleQueue[int | BaseException]) -> None:
         try:
-            with self._driver.session(database=self._database) as session:
+            with self.db.session() as session:
                 for batch in queue:
                     if self._stop.is_set():
                         return
@@ -290,9 +279,9 @@ class Writer:
         rows = batch.rows()
 
         def work(tx: ManagedTransaction) -> None:
-            if tx.run(self._guard, self._scope).single() is None:
+            if tx.run(self.whole.guard, self.scope).single() is None:
                 raise DatabaseError("what was pushed was dropped or replaced by somebody else meanwhile")
-            if tx.run(batch.statement, {"rows": rows, **self._scope}).single(strict=True)["found"] != len(rows):
+            if tx.run(batch.statement, {"rows": rows, **self.scope}).single(strict=True)["found"] != len(rows):
                 raise LostEndsError("nodes were dropped by somebody else while edges to them were pushed: push again")
 
         try:

@@ -201,14 +201,14 @@ def edges_of_context(
             yield Edges(name, str(labels[numbers[0]]), EVENT, ends, by_source=True)
     for name, (source, target) in context.among.items():
         there = used[source]
-        told = list(compress(context.of_pairs(name), there.tolist()))
+        facts = list(compress(context.of_pairs(name), there.tolist()))
         source, target = source[there], target[there]
         properties = EDGE_PROPERTIES.get(name, ())
         kinds = np.char.add(np.char.add(labels[source], " "), labels[target])
         for pair in dict.fromkeys(kinds.tolist()):
             here = kinds == pair
             begin, end = pair.split(" ")
-            of_pairs = list(compress(told, here.tolist()))
+            of_pairs = list(compress(facts, here.tolist()))
             values = ([cast(prop, one.get(prop.name) or None) for one in of_pairs] for prop in properties)
             yield Edges(name, begin, end, (keys[source[here]], keys[target[here]], *values), properties=properties)
 

@@ -32,7 +32,7 @@ def list_(
     from tracelens_graph.db.database import Database as Graphs
 
     with Graphs(connection(uri, user, database)) as graphs:
-        table = _listed(graphs.traces(), graphs.strange_traces())
+        table = _listed(graphs.traces(), graphs.invalid_traces())
     if format is Format.table:
         write_with_way_out(table)
         return
@@ -82,7 +82,7 @@ def _ask(traces: Collection[Mapping[str, Any]]) -> None:
     typer.confirm(f"drop {len(traces)} trace{'s' if len(traces) > 1 else ''}?", abort=True, err=True)
 
 
-def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
+def _listed(traces: Sequence[Mapping[str, Any]], invalid: int) -> Table:
     from tracelens_graph.db.catalog import called
     from tracelens_graph.tables.table import Column, Table
 
@@ -115,8 +115,8 @@ def _listed(traces: Sequence[Mapping[str, Any]], strange: int) -> Table:
     notes = []
     if not traces:
         notes.append("it holds none; `tracelens-graph db push TRACE` puts one there")
-    if strange:
-        nodes = "1 node is" if strange == 1 else f"{strange:,} nodes are"
+    if invalid:
+        nodes = "1 node is" if invalid == 1 else f"{invalid:,} nodes are"
         notes.append(f"{nodes} labelled Trace and left out: what every trace has is missing there, or of another type")
     return Table("traces", columns, about, "Traces in the database", notes)
 

@@ -16,7 +16,7 @@ from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER, LOOPBA
 
 if TYPE_CHECKING:
     from tracelens_graph.db.connection import Connection
-    from tracelens_graph.db.server.java import Java
+    from tracelens_graph.db.server.jars import Java
     from tracelens_graph.db.server.server import Server
 
 _HOME = "SHOW SETTINGS 'server.directories.neo4j_home' YIELD value RETURN value AS home"
@@ -43,7 +43,7 @@ def import_(
     from tracelens_graph.db.database import Database
     from tracelens_graph.db.server import jars
     from tracelens_graph.db.server import server as local
-    from tracelens_graph.db.server.java import find_java
+    from tracelens_graph.db.server.jars import find_java
     from tracelens_graph.errors import ServerError, UnusableError
     from tracelens_graph.utils.texts import printable
 

@@ -80,7 +80,7 @@ def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
         (found,) = (one for one in graphs.matchings() if one["run"] == run)
         if found["parts"]:
             seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"
-            said = f"{found['collectives']:,} over {len(ranks):,} ranks{seconds}"
+            counts = f"{found['collectives']:,} over {len(ranks):,} ranks{seconds}"
             if found["unmatched"]:
-                said += f"; {found['unmatched']:,} of {found['parts']:,} parts are not matched"
-            typer.echo(printable(f"{outcome} collectives of {run}: {said}"))
+                counts += f"; {found['unmatched']:,} of {found['parts']:,} parts are not matched"
+            typer.echo(printable(f"{outcome} collectives of {run}: {counts}"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tracelens_graph.db.server.java import Java
+    from tracelens_graph.db.server.jars import Java
     from tracelens_graph.db.server.server import Server
 
 Folder = Annotated[
@@ -41,7 +41,7 @@ def start(
     """Start a Neo4j server, with Neo4j Browser, on this machine; needs Java 17 or 21. Reachable from here only."""
     from tracelens_graph.db.server import jars
     from tracelens_graph.db.server import server as local
-    from tracelens_graph.db.server.java import find_java
+    from tracelens_graph.db.server.jars import find_java
     from tracelens_graph.db.server.settings import Memory
 
     place = folder or local.standard_folder()
