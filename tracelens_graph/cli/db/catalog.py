@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tracelens_graph.cli.common import write_table, write_with_way_out
-from tracelens_graph.cli.db.connection import Database, Uri, User, connection
+from tracelens_graph.cli.db.connection import Database, Uri, User, opened, progress_of
 from tracelens_graph.cli.options import Format, FormatOption
 from tracelens_graph.cli.traces import say
 from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
+from tracelens_graph.utils.texts import printable
 
 if TYPE_CHECKING:
     from tracelens_graph.tables.table import Table
@@ -29,9 +30,8 @@ def list_(
 
     Example: tracelens-graph db list
     """
-    from tracelens_graph.db.database import Database as Graphs
 
-    with Graphs(connection(uri, user, database)) as graphs:
+    with opened(uri, user, database) as graphs:
         table = _listed(graphs.traces(), graphs.invalid_traces())
     if format is Format.table:
         write_with_way_out(table)
@@ -57,23 +57,19 @@ def drop(
     Example: tracelens-graph db drop llama-70b/rank0
     """
     from tracelens_graph.db.catalog import meant
-    from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.utils.texts import printable, shorten
 
-    with Graphs(connection(uri, user, database)) as graphs:
+    with opened(uri, user, database) as graphs:
         known = graphs.traces()
         traces = {trace["id"]: trace for one in wanted for trace in meant(known, one)}
         if not yes:
             _ask(traces.values())
         for trace in traces.values():
-            with progress_on_terminal(f"dropping {shorten(printable(trace['path']), 40)}", unit="events") as progress:
+            with progress_of("dropping", trace["path"], "events") as progress:
                 graphs.drop(trace["id"], progress)
             typer.echo(printable(f"dropped {trace['path']}: {trace.get('nodes', 0):,} events"))
 
 
 def _ask(traces: Collection[Mapping[str, Any]]) -> None:
-    from tracelens_graph.utils.texts import printable
 
     if not sys.stdin.isatty():
         raise typer.BadParameter("nobody can be asked here: add --yes")

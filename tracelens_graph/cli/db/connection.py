@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tracelens_graph.reports.progress import progress_on_terminal
+from tracelens_graph.utils.texts import printable, shorten
+
 if TYPE_CHECKING:
     from tracelens_graph.db.connection import Connection
+    from tracelens_graph.db.database import Database as Graphs
 
 Uri = Annotated[
     str | None,
@@ -50,3 +54,19 @@ def _password(of: Connection) -> str:
         prompt = f"password of {of.user} at {of.uri} (empty for none)"
         given = typer.prompt(prompt, default="", hide_input=True, show_default=False, err=True)
     return given or ""
+
+
+def opened(uri: str | None, user: str, database: str) -> Graphs:
+    """The graphs of the database that a command was given.
+
+    Raises:
+        DatabaseError: the URI is none.
+    """
+    from tracelens_graph.db.database import Database as Graphs
+
+    return Graphs(connection(uri, user, database))
+
+
+def progress_of(doing: str, name: str, unit: str) -> progress_on_terminal:
+    """Progress of what is done with something of a name, such as a trace."""
+    return progress_on_terminal(f"{doing} {shorten(printable(name), 40)}", unit=unit)

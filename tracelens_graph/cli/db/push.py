@@ -1,21 +1,187 @@
-"""`tracelens-graph db push`."""
+"""`tracelens-graph db push`, `push-diff` and `demo`; and what `db push` and `db export` take of which traces."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
-from tracelens_graph.cli.db.connection import Database, Uri, User, connection
-from tracelens_graph.cli.db.images import As, Label, MinGpuTime, Only, Run, WithArgs, counts, wanted
-from tracelens_graph.cli.options import Arch, Traces
+from tracelens_graph.cli.common import load
+from tracelens_graph.cli.db.connection import Database, Uri, User, opened, progress_of
+from tracelens_graph.cli.durations import to_ns
+from tracelens_graph.cli.options import Arch, Traces, architecture_named
+from tracelens_graph.cli.traces import load_set, names_of, traces_named
+from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
+from tracelens_graph.errors import NodeNotFoundError, TraceError
+from tracelens_graph.reports.progress import progress_on_terminal
+from tracelens_graph.utils.texts import distinct_names, printable
 
 if TYPE_CHECKING:
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.db.image import Options
+    from tracelens_graph.db.image import Options, TraceImage
     from tracelens_graph.graph.trace_set import TraceSet
+    from tracelens_graph.perf.devices import Architecture
+
+
+Run = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", show_default=False, help="Run that the traces are the ranks of; else each is its own."
+    ),
+]
+
+As = Annotated[
+    str,
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        show_default=False,
+        help="Name of the trace, unique in its run; else that of its file, with folders as far as files are "
+        "called alike.",
+    ),
+]
+
+Label = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", show_default=False, help="What is to be known of it; may be given again."),
+]
+
+Only = Annotated[
+    str,
+    typer.Option(metavar="KINDS", show_default=False, help="Only events of these kinds: gpu,Op or host; with commas."),
+]
+
+MinGpuTime = Annotated[
+    str,
+    typer.Option(metavar="TIME", show_default=False, help="Leave out calls with less GPU time below them: 5us."),
+]
+
+WithArgs = Annotated[bool, typer.Option("--with-args", help="Take all recorded arguments of the events along.")]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Traces that a command was given.
+
+    Attributes:
+        files: where they are.
+        name: what the only one is called; empty for the names of the files.
+        run: name of the run of all of them; empty where each is its own.
+        labels: `key=value`.
+        options: what of them is taken.
+        device: None for what the traces tell.
+    """
+
+    files: Sequence[str]
+    name: str
+    run: str
+    labels: tuple[str, ...]
+    options: Options
+    device: Architecture | None
+
+    def load(self) -> TraceSet:
+        """The traces."""
+        return load_set(self.files, self.run)
+
+    def images(self, traces: TraceSet) -> Iterator[TraceImage]:
+        """How the traces stand in a database, one after the other."""
+        from tracelens_graph.db.database import image
+        from tracelens_graph.db.image import Placement
+
+        for trace in traces:
+            placement = Placement(self.run or trace.core.trace_id, self.name or trace.name, self.labels)
+            yield image(trace.core, placement, self.options, self.device)
+
+    def check(self, traces: TraceSet) -> None:
+        """Say that some could not be read, once the others are done.
+
+        Raises:
+            TraceError: some could not.
+        """
+        if traces.broken:
+            raise TraceError(f"{len(traces.broken)} of {len(self.files)} traces could not be read; the others are done")
+
+
+def wanted(
+    traces: list[str],
+    run: str,
+    name: str,
+    label: list[str] | None,
+    only: str,
+    min_gpu_time: str,
+    with_args: bool,
+    arch: str | None,
+) -> Wanted:
+    """What the arguments and options mean, before anything is read.
+
+    Raises:
+        typer.BadParameter: one of them is none.
+    """
+    files = traces_named(traces)
+    return Wanted(
+        files,
+        _checked(files, name),
+        run,
+        _labels(label or []),
+        _options(only, min_gpu_time, with_args),
+        architecture_named(arch),
+    )
+
+
+def counts(image: TraceImage, seconds: float) -> str:
+    """How much was written of a trace, for people; seconds 0 where nothing was to be done."""
+    text = f"{image.properties['path']}: {image.properties['nodes']:,} events, {image.properties['edges']:,} edges"
+    if seconds:
+        text += f" in {seconds:.1f} s"
+    if image.left_out_nodes:
+        text += f"; left out {image.left_out_nodes:,} events and {image.left_out_edges:,} edges"
+    if image.replaced:
+        text += f"; {image.replaced:,} characters that no database can hold are U+FFFD"
+    return text
+
+
+def _checked(files: Sequence[str], name: str) -> str:
+    """The name that was given, if every file has one of its own.
+
+    Raises:
+        typer.BadParameter: one name is given for several files, or several would have one.
+    """
+    if name and len(files) > 1:
+        raise typer.BadParameter(f"--as is for one trace, and these are {len(files)}")
+    count = Counter(distinct_names(files))
+    if twice := [one for one, times in count.items() if times > 1]:
+        raise typer.BadParameter(f"several files would be called {twice[0]}: push them one by one with --as")
+    return name
+
+
+def _labels(given: Sequence[str]) -> tuple[str, ...]:
+    keys = [label.partition("=")[0] for label in given]
+    for label, key in zip(given, keys, strict=True):
+        if "=" not in label or not key:
+            raise typer.BadParameter(f"--label {label}: it has the form KEY=VALUE")
+        if keys.count(key) > 1:
+            raise typer.BadParameter(f"--label: {key} is given twice")
+    return tuple(sorted(given))
+
+
+def _options(only: str, min_gpu_time: str, with_args: bool) -> Options:
+    from tracelens_graph.db.image import Options
+    from tracelens_graph.graph.graph import kinds_named
+    from tracelens_graph.schema import Kind
+
+    try:
+        wanted = kinds_named([one.strip() for one in only.split(",")]) if only else list(Kind)
+    except NodeNotFoundError as error:
+        raise typer.BadParameter(f"--only: {error}") from None
+    kinds = tuple(kind.name for kind in Kind if kind in wanted)
+    return Options(kinds, to_ns(min_gpu_time, "--min-gpu-time") if min_gpu_time else 0, with_args)
 
 
 def push(
@@ -43,18 +209,14 @@ def push(
 
     Example: tracelens-graph db push traces/ --run llama-70b --only gpu,Op --min-gpu-time 5us
     """
-    from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.utils.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
-    with Graphs(connection(uri, user, database)) as graphs:
+    with opened(uri, user, database) as graphs:
         graphs.traces()  # a server that does not answer is to be known before a large trace is read
         ranks = chosen.load()
         for image in chosen.images(ranks):
             start = time.monotonic()
-            called = shorten(printable(image.properties["name"]), 40)
-            with progress_on_terminal(f"pushing {called}", unit="rows") as progress:
+            with progress_of("pushing", image.properties["name"], "rows") as progress:
                 outcome = graphs.push_image(image, replace=replace, progress=progress)
             seconds = 0 if outcome == "unchanged" else time.monotonic() - start
             typer.echo(printable(f"{outcome} {counts(image, seconds)}"))
@@ -65,8 +227,6 @@ def push(
 
 def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
     """Match the collectives of a run and follow its paths, if all of its ranks were pushed, and say what was done."""
-    from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.utils.texts import printable
 
     of_run = {trace["id"] for trace in graphs.traces() if trace["run"] == run}
     if of_run != {one.core.trace_id for one in ranks}:
@@ -84,3 +244,95 @@ def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
             if found["unmatched"]:
                 counts += f"; {found['unmatched']:,} of {found['parts']:,} parts are not matched"
             typer.echo(printable(f"{outcome} collectives of {run}: {counts}"))
+
+
+@with_window_options
+def push_diff(
+    first: Annotated[
+        Path, typer.Argument(metavar="A", show_default=False, help="Trace or saved graph that is compared with.")
+    ],
+    second: Annotated[Path, typer.Argument(metavar="B", show_default=False, help="The other one.")],
+    window: WindowChoice,
+    uri: Uri = None,
+    user: User = DEFAULT_USER,
+    database: Database = DEFAULT_DATABASE,
+    run: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", show_default=False, help="Run of those that are not there yet; else each is its own."
+        ),
+    ] = "",
+    names: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", show_default=False, help="What to call them in that run; else by file or folder."),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Where the two are compared already, drop that and compare them anew.")
+    ] = False,
+) -> None:
+    """Compare two traces by structure, as `diff` does, and push the comparison into a Neo4j database.
+
+    Traces that are not there are pushed first. Stopped at any point, the same command goes on.
+
+    Example: tracelens-graph db push-diff a.json.gz b.json.gz --run upgrade
+    """
+    from tracelens_graph.analyses.alignment.difference import diff
+    from tracelens_graph.analyses.alignment.steps import median_steps
+
+    paths = [str(first), str(second)]
+    tags = names_of(paths, names)
+    with opened(uri, user, database) as graphs:
+        graphs.traces()  # a server that does not answer is to be known before large traces are read
+        a, b = (window.of(load(path, wants_gpu=True)) for path in paths)
+        difference = diff(*(median_steps(a, b) if window == WindowChoice() else (a, b)), (tags[0], tags[1]))
+        start = time.monotonic()
+        with progress_on_terminal("pushing", unit="rows") as progress:
+            outcome = graphs.push_diff(difference, run=run, replace=replace, progress=progress)
+        ids = difference.a.core.trace_id, difference.b.core.trace_id
+        (found,) = (one for one in graphs.diffs() if (one["a"], one["b"]) == ids)
+    seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"
+    counts = f"{found['places']:,} places, {found['matches']:,} matches{seconds}"
+    typer.echo(printable(f"{outcome} {found['name']}: {counts}"))
+    typer.echo(f"ask next: tracelens-graph db query diff_places --param a={found['a']} --param b={found['b']}")
+
+
+RUN = "demo"
+FIRST_QUERY = "path_to_python"
+_HTTP_PORT = 7474
+
+
+def demo(uri: Uri = None, user: User = DEFAULT_USER, database: Database = DEFAULT_DATABASE) -> None:
+    """Push an example, a simulated training run of two ranks, and say how to look at it in Neo4j Browser.
+
+    Example: tracelens-graph db demo
+    """
+    from tempfile import TemporaryDirectory
+
+    from tracelens_graph.db.query import named
+    from tracelens_graph.graph.trace_set import TraceSet
+    from tracelens_graph.loading.one import load_core
+    from tracelens_graph.simulate import simulate, write
+
+    with opened(uri, user, database) as graphs, TemporaryDirectory() as folder:
+        graphs.traces()  # a server that does not answer is to be known before anything is made
+        run = simulate(ranks=2, steps=2, seed=7, read_loss=True)
+        files = [file for file in write(run, folder) if file.name.endswith(".json.gz")]
+        ranks = TraceSet.of({file.name.partition(".")[0]: load_core(str(file)) for file in sorted(files)})
+        for trace in ranks:
+            with progress_on_terminal("pushing", unit="rows") as progress:
+                outcome = graphs.push(trace.core, run=RUN, name=trace.name, replace=True, progress=progress)
+            typer.echo(f"{outcome} {RUN}/{trace.name}")
+        graphs.match(RUN, ranks)
+        typer.echo(f"\nNeo4j Browser: {_browser(graphs.connection.uri)}")
+    typer.echo(f"The first query to paste there (`db query {FIRST_QUERY}` prints its table; all: `db queries`):\n")
+    typer.echo(named(FIRST_QUERY).text)
+
+
+def _browser(uri: str) -> str:
+    """Where Neo4j Browser of a server is: as `db start` knows it, else at the usual port."""
+    from tracelens_graph.db.server.server import running, standard_folder
+
+    local = running(standard_folder())
+    if local and local.uri == uri:
+        return local.browser
+    return f"http://{urlsplit(uri).hostname}:{_HTTP_PORT}/browser/"

@@ -1,4 +1,4 @@
-"""`tracelens-graph db start` and `db stop`: a Neo4j server on this machine."""
+"""`tracelens-graph db start`, `stop` and `check`: a Neo4j server here, and whether a database can be used."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tracelens_graph.cli.db.connection import Database, Uri, User, connection
+from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER
+from tracelens_graph.errors import ServerError
+from tracelens_graph.reports.progress import progress_on_terminal
+from tracelens_graph.utils.texts import printable
+
 if TYPE_CHECKING:
     from tracelens_graph.db.server.jars import Java
     from tracelens_graph.db.server.server import Server
+
 
 Folder = Annotated[
     Path | None,
@@ -70,7 +77,6 @@ def start(
 def stop(folder: Folder = None) -> None:
     """Stop the server that `db start` started, and wait until it has ended."""
     from tracelens_graph.db.server import server as local
-    from tracelens_graph.utils.texts import printable
 
     place = folder or local.standard_folder()
     server = local.stop(place)
@@ -82,9 +88,6 @@ def stop(folder: Folder = None) -> None:
 
 def _fetch(java: Java, yes: bool) -> None:
     from tracelens_graph.db.server import jars
-    from tracelens_graph.errors import ServerError
-    from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.utils.texts import printable
 
     size = f"{jars.total_bytes() / 1e6:.0f} MB in {len(jars.locked())} files"
     typer.echo(
@@ -104,7 +107,6 @@ def _fetch(java: Java, yes: bool) -> None:
 
 def _show(server: Server, password: str | None) -> None:
     from tracelens_graph.db.connection import DEFAULT_URI, DEFAULT_USER
-    from tracelens_graph.utils.texts import printable
 
     lines = {"uri": server.uri, "Browser": server.browser, "folder": str(server.folder), "user": DEFAULT_USER}
     lines["password"] = password or "the one it was set up with"
@@ -112,3 +114,14 @@ def _show(server: Server, password: str | None) -> None:
         typer.echo(printable(f"  {name:9s} {value}"))
     if server.uri != DEFAULT_URI:
         typer.echo(f"other commands find it by: export NEO4J_URI={server.uri}")
+
+
+def check(uri: Uri = None, user: User = DEFAULT_USER, database: Database = DEFAULT_DATABASE) -> None:
+    """Say in one line whether a Neo4j database can be used, or what is wrong with it (then the exit code is 1)."""
+    from tracelens_graph.db.check import check as look
+    from tracelens_graph.db.server.server import standard_folder
+
+    chosen = connection(uri, user, database)
+    health = look(chosen, standard_folder())
+    held = f"{health.traces:,} complete trace{'' if health.traces == 1 else 's'}"
+    typer.echo(printable(f"{chosen.uri} is Neo4j {health.version} {health.edition}; {chosen.database} holds {held}"))

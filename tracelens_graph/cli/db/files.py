@@ -1,7 +1,8 @@
-"""`tracelens-graph db import`: the local server's database filled offline."""
+"""`tracelens-graph db export`, `import` and `pull`: graphs of a database as files."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -10,14 +11,56 @@ from urllib.parse import urlsplit
 
 import typer
 
-from tracelens_graph.cli.db.connection import Uri, User, connection
+from tracelens_graph.cli.db.connection import Database, Uri, User, connection, opened, progress_of
+from tracelens_graph.cli.db.push import As, Label, MinGpuTime, Only, Run, WithArgs, counts, wanted
 from tracelens_graph.cli.db.server import Folder
+from tracelens_graph.cli.options import TO_NEW_FOLDER, Arch, Traces, Written
+from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER, LOOPBACK
+from tracelens_graph.errors import ServerError, UnusableError
+from tracelens_graph.utils.texts import printable
 
 if TYPE_CHECKING:
     from tracelens_graph.db.connection import Connection
     from tracelens_graph.db.server.jars import Java
     from tracelens_graph.db.server.server import Server
+
+
+def export(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="New folder for the files."),
+        TO_NEW_FOLDER,
+    ],
+    traces: Traces,
+    run: Run = "",
+    name: As = "",
+    label: Label = None,
+    only: Only = "",
+    min_gpu_time: MinGpuTime = "",
+    with_args: WithArgs = False,
+    arch: Arch = None,
+) -> None:
+    """Write traces as files for `db import`, or `neo4j-admin database import`: the same graph as `db push` writes.
+
+    Example: tracelens-graph db export import/ traces/ --run llama-70b
+    """
+    from tracelens_graph.db.bulk import README, BulkExport
+
+    chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
+    with BulkExport(folder) as exported:
+        loaded = chosen.load()
+        for image in chosen.images(loaded):
+            start = time.monotonic()
+            with progress_of("writing", image.properties["name"], "rows") as progress:
+                exported.add(image, progress)
+            typer.echo(printable(f"wrote {counts(image, time.monotonic() - start)}"))
+    done = exported.done
+    typer.echo(f"{done.nodes:,} nodes, {done.edges:,} edges, {done.size / 1e6:,.1f} MB; to import:")
+    typer.echo(printable(f"  tracelens-graph db import {shlex.quote(str(folder))}"))
+    typer.echo(f"into the server of `db start`; {README} tells how into another one")
+    chosen.check(loaded)
+
 
 _HOME = "SHOW SETTINGS 'server.directories.neo4j_home' YIELD value RETURN value AS home"
 
@@ -44,8 +87,6 @@ def import_(
     from tracelens_graph.db.server import jars
     from tracelens_graph.db.server import server as local
     from tracelens_graph.db.server.jars import find_java
-    from tracelens_graph.errors import ServerError, UnusableError
-    from tracelens_graph.utils.texts import printable
 
     if not (files / ARGUMENTS).is_file():
         raise ServerError(f"{files} holds no {ARGUMENTS}, which `db export` writes last")
@@ -100,7 +141,6 @@ def _server_of(running: Connection) -> Server:
     from tracelens_graph.db.database import Database
     from tracelens_graph.db.server import server as local
     from tracelens_graph.db.server.settings import BOLT_PORT
-    from tracelens_graph.errors import ServerError
 
     with Database(running) as graphs:
         (home,) = graphs.ask(_HOME)["home"]
@@ -129,3 +169,29 @@ def _ask(nodes: int, traces: int) -> None:
     if not sys.stdin.isatty():
         raise typer.BadParameter(f"the database holds {held}, which an import replaces: add --force")
     typer.confirm(f"delete all that the database holds, {held}?", abort=True, err=True)
+
+
+def pull(
+    trace: Annotated[str, typer.Argument(metavar="TRACE", show_default=False, help="A trace by name, run/name or id.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", show_default=False, help="File to write."),
+        Written((".tlg",)),
+    ],
+    uri: Uri = None,
+    user: User = DEFAULT_USER,
+    database: Database = DEFAULT_DATABASE,
+) -> None:
+    """Pull the graph of a trace out of the database, into a file that every command takes in place of a trace.
+
+    Example: tracelens-graph db pull llama-70b/rank0 -o rank0.tlg
+    """
+    from tracelens_graph.stores.graph_file import write_graph
+
+    with (
+        opened(uri, user, database) as graphs,
+        progress_of("pulling", trace, "events") as progress,
+    ):
+        core = graphs.pull_core(trace, progress=progress)
+    write_graph(core, output)
+    say_written(f"wrote {output}: {len(core.columns):,} nodes{size_of(output)}", output)
