@@ -25,9 +25,9 @@ from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import changed
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.reports.html.drawn import DRAWN_KINDS, columns, drawn
 from tracelens_graph.reports.html.names import Names
 from tracelens_graph.reports.html.shell import packed
+from tracelens_graph.reports.html.timeline import DRAWN_KINDS, columns, drawn
 
 TRACE = "tracelens/h100/qwen1.5-0.5b.json.gz"
 DRAW_MS, OPEN_MS, FRAMES, PER_EVENT = 16, 2000, 3, 6

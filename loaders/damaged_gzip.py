@@ -130,8 +130,8 @@ def _copy_member(source: _Bytes, out: BinaryIO, most: float) -> bool:
         if fault:
             raise DamagedBytesError
     source.give_back(engine.unused_data)
-    told: tuple[int, int] = struct.unpack("<II", source.take(_TRAILER))
-    return told == (checksum, size & 0xFFFFFFFF)
+    trailer: tuple[int, int] = struct.unpack("<II", source.take(_TRAILER))
+    return trailer == (checksum, size & 0xFFFFFFFF)
 
 
 def _inflated_before_fault(engine: zlib._Decompress, data: bytes) -> bytes:

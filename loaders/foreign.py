@@ -1,7 +1,7 @@
-"""Files that are no PyTorch trace, told by their content: what each is, and what to do with it.
+"""Files that are no PyTorch trace, known by their content: what each is, and what to do with it.
 
 Messages continue `FILE: `. A file is known by its first bytes, after decompression; only Nsight Systems' own format,
-which NVIDIA does not document, is told by its name.
+which NVIDIA does not document, is known by its name.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _keys(head: bytes) -> set[bytes]:
 
 
 def what_json_is(head: bytes, whole: bool) -> str | None:
-    """What a JSON object without an event list is, if that can be told.
+    """What a JSON object without an event list is, if that is clear.
 
     Args:
         head: its beginning.

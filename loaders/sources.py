@@ -1,7 +1,7 @@
 """Where a trace's bytes come from: files, compressed files, standard input, file objects, parsed JSON.
 
 A `Source` can be opened again and again, each time as a stream of decompressed bytes, because arguments that no
-analysis needs stay in the file until someone looks at them. The format is told by the first bytes, never by
+analysis needs stay in the file until someone looks at them. The format is known by the first bytes, never by
 the name. Standard input and file objects are spooled to a temporary file first.
 """
 
@@ -86,7 +86,7 @@ class Source:
         return "; the compressed file is cut short: copy or record it again" if self.cut_short else ""
 
     def raw_size(self) -> int:
-        """Size of the decompressed bytes, estimated where the format does not tell."""
+        """Size of the decompressed bytes, estimated where the format does not say."""
         if self.packing == "gzip":
             with self._raw() as file:
                 file.seek(-4, os.SEEK_END)
@@ -129,13 +129,13 @@ class Source:
         Raises:
             TraceError: the environment variable that says so holds no number.
         """
-        told = os.environ.get(UNPACK_LIMIT) or str(_UNPACK_LIMIT)
+        given = os.environ.get(UNPACK_LIMIT) or str(_UNPACK_LIMIT)
         try:
-            ratio = float(told)
+            ratio = float(given)
         except ValueError:
             ratio = math.nan
         if not ratio >= 0:
-            raise TraceError(f"{UNPACK_LIMIT}={told}: is not a number of times; 0 allows any")
+            raise TraceError(f"{UNPACK_LIMIT}={given}: is not a number of times; 0 allows any")
         return max(_ALWAYS_UNPACKED, ratio * self.stored_size) if ratio else math.inf
 
     def check_unchanged(self) -> None:

@@ -24,7 +24,7 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.html.diff import Commands, diff_page
-from tracelens_graph.reports.html.document import report_page
+from tracelens_graph.reports.html.report import report_page
 
 NAMES = [
     "<script>document.title = 'owned'</script>", "</script><script>document.title = 'owned'</script>",

@@ -90,7 +90,7 @@ _OTHERS = {
         "nccl_implicit_sync nccl_all2allv straggler_summary"
     ),
     "linkage.tables": "link_counts link_ways link_ops",
-    "reports.html.lane_table": "lanes",
+    "reports.html.timeline": "lanes",
     "replay.tables": "replay_signatures replay_coverage replay_verify replay_results",
 }
 """Module -> the tables that other commands and reports show."""

@@ -18,8 +18,8 @@ from tracelens_graph.execution.sides import NO_FORM, Sides
 from tracelens_graph.graph.info import NOT_A_NODE
 from tracelens_graph.loaders.execution_trace.records import FACTS, SCHEMA, OldNode, decoders
 from tracelens_graph.loaders.execution_trace.repair import repair_nodes
-from tracelens_graph.loaders.kineto.codes import Codes
 from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
+from tracelens_graph.utils.arrays import Numbering
 
 NO_PARENT = -1
 _ODD_ID = 2**62
@@ -47,15 +47,15 @@ _DIGITS = re.compile(r"-?\d{1,18}")
 class _SideCollector:
     """Arguments on one side, as the columns of `Sides`."""
 
-    def __init__(self, forms: Codes, repairs: Counter[str]) -> None:
+    def __init__(self, forms: Numbering, repairs: Counter[str]) -> None:
         self._forms, self._repairs = forms, repairs
         self._form: array[int] = array("i")
         self._length: array[int] = array("q")
         self._texts: list[bytes] = []
 
-    def add(self, told: Iterable[tuple[Raw, Raw, Raw, Raw]]) -> None:
+    def add(self, read: Iterable[tuple[Raw, Raw, Raw, Raw]]) -> None:
         """Append sides: values, shapes, types and strides."""
-        sides = list(told)
+        sides = list(read)
         texts = [bytes(values) for values, _, _, _ in sides]
         given = [text[:1] == b"[" and text != b"[]" for text in texts]
         if bad := sum(text[:1] != b"[" and text not in _ABSENT_SIDE for text in texts):
@@ -102,12 +102,12 @@ class NodeCollector:
         self.facts: dict[str, array[int]] = {name: array("q") for name in FACTS}
         self.name: array[int] = array("i")
         self.schema: array[int] = array("i")
-        self.names, self.schemas = Codes(), Codes({"": 0})
-        forms = Codes({NO_FORM: 0})
+        self.names, self.schemas = Numbering(), Numbering({"": 0})
+        forms = Numbering({NO_FORM: 0})
         self.repairs: Counter[str] = Counter()
         self.inputs, self.outputs = (_SideCollector(forms, self.repairs) for _ in range(2))
         self.more: list[tuple[int, str, Any]] = []
-        self.odd_ids = Codes()
+        self.odd_ids = Numbering()
         self.left_out: Counter[str] = Counter()
         self.lost_nodes = self.lost_bytes = 0
         self._known: frozenset[str] = frozenset()
@@ -188,8 +188,8 @@ class NodeCollector:
         kinds, flat = list(map(type, lists[0])), list(chain.from_iterable(lists))
         columns: dict[str, list[Any]] = {}
         if len(set(kinds)) == len(kinds) and list(map(type, flat)) == kinds * len(lists):
-            told = [one.value for one in flat]
-            columns = {classes[kind]: told[place :: len(kinds)] for place, kind in enumerate(kinds)}
+            given = [one.value for one in flat]
+            columns = {classes[kind]: given[place :: len(kinds)] for place, kind in enumerate(kinds)}
         else:
             for place, one in enumerate(lists):
                 for attribute in one:
@@ -219,8 +219,8 @@ class NodeCollector:
             values = [value if -_ODD_ID < value < _ODD_ID else self._odd_id(value) for value in values]
         return array("q", values)
 
-    def _odd_id(self, told: Any) -> int:
-        return _ODD_ID + self.odd_ids[str(told)]
+    def _odd_id(self, given: Any) -> int:
+        return _ODD_ID + self.odd_ids[str(given)]
 
     def _one_by_one(self, raws: Sequence[Raw | None]) -> None:
         """Take entries some of which fit no record; None is one that is lost."""
@@ -241,31 +241,31 @@ class NodeCollector:
         """Take a node with fields of unexpected types, or with fields missing; whether it is one at all."""
         try:
             keys = _KEYS.decode(raw) if len(memoryview(raw)) <= LARGEST_OBJECT else {}
-            told = {key: _ANY.decode(value) for key, value in keys.items() if key not in ("inputs", "outputs")}
+            given = {key: _ANY.decode(value) for key, value in keys.items() if key not in ("inputs", "outputs")}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
-        if told.get("id") is None or isinstance(told["id"], bool | list | dict) or _OWN.isdisjoint(keys):
+        if given.get("id") is None or isinstance(given["id"], bool | list | dict) or _OWN.isdisjoint(keys):
             return False
         facts, further = dict(FACTS), {}
-        attributes = told.get("attrs")
+        attributes = given.get("attrs")
         if not isinstance(attributes, list | None):
             self.repairs["bad_value"] += 1
         for one in attributes if isinstance(attributes, list) else ():
             if isinstance(one, dict) and isinstance(one.get("name"), str):
                 further[one["name"]] = one.get("value")
-        further = {**{key: told[key] for key in (*FACTS, SCHEMA) if key in told}, **further}
+        further = {**{key: given[key] for key in (*FACTS, SCHEMA) if key in given}, **further}
         for key, absent in facts.items():
             if key in further:
                 facts[key] = self._number(further.pop(key), absent)
         schema = further.pop(SCHEMA, "")
-        parent = told.get("ctrl_deps", told.get("parent"))
+        parent = given.get("ctrl_deps", given.get("parent"))
         if isinstance(parent, list):
             parent = parent[0] if parent else None
-        name = told.get("name", "")
+        name = given.get("name", "")
         self.more += [(len(self.id), key, value) for key, value in further.items() if value not in _ABSENT]
         self.place.append(self.entries)
         self.entries += 1
-        self.id.append(self._id_of(told["id"]))
+        self.id.append(self._id_of(given["id"]))
         self.parent.append(NO_PARENT if parent is None else self._id_of(parent))
         for key, value in facts.items():
             self.facts[key].append(value)
@@ -275,19 +275,19 @@ class NodeCollector:
         self.outputs.add([_odd_side(keys, "outputs", "output")])
         return True
 
-    def _id_of(self, told: Any) -> int:
-        is_digits = isinstance(told, str) and _DIGITS.fullmatch(told)
-        if is_digits or (isinstance(told, float) and told.is_integer() and abs(told) < 2**53):
-            told = int(told)
-        if type(told) is int and -_ODD_ID < told < _ODD_ID:
-            return told
-        return self._odd_id(told)
+    def _id_of(self, given: Any) -> int:
+        is_digits = isinstance(given, str) and _DIGITS.fullmatch(given)
+        if is_digits or (isinstance(given, float) and given.is_integer() and abs(given) < 2**53):
+            given = int(given)
+        if type(given) is int and -_ODD_ID < given < _ODD_ID:
+            return given
+        return self._odd_id(given)
 
-    def _number(self, told: Any, absent: int) -> int:
-        if isinstance(told, str) and _DIGITS.fullmatch(told):
-            return int(told)
-        if isinstance(told, int | float) and abs(told) < _ODD_ID and told == int(told):
-            return int(told)
+    def _number(self, given: Any, absent: int) -> int:
+        if isinstance(given, str) and _DIGITS.fullmatch(given):
+            return int(given)
+        if isinstance(given, int | float) and abs(given) < _ODD_ID and given == int(given):
+            return int(given)
         self.repairs["bad_value"] += 1
         return absent
 

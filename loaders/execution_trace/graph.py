@@ -89,19 +89,19 @@ def kinds(execution: ExecutionTrace) -> np.ndarray:
 
 
 def _info(execution: ExecutionTrace, source: Source) -> TraceInfo:
-    told = execution.info
-    left_out = dict(told.left_out)
+    facts = execution.info
+    left_out = dict(facts.left_out)
     if special := int(np.count_nonzero(~execution.is_op)):
         left_out["process or thread"] = special
-    metadata = {"schema": told.schema, "time": told.time}
+    metadata = {"schema": facts.schema, "time": facts.time}
     return TraceInfo(
         source=source.name,
         metadata={key: value for key, value in metadata.items() if value},
-        events=told.entries,
+        events=facts.entries,
         left_out=left_out,
-        repairs=dict(told.repairs),
-        lost_events=told.lost_nodes,
-        lost_bytes=told.lost_bytes,
+        repairs=dict(facts.repairs),
+        lost_events=facts.lost_nodes,
+        lost_bytes=facts.lost_bytes,
         cut_short=source.cut_short,
         has_times=False,
     )
@@ -145,7 +145,7 @@ class ExecutionDetails(Details):
 
     def _event(self, row: int) -> dict[str, Any]:
         e = self._execution
-        told = {
+        facts = {
             "Node id": int(e.id[row]),
             "Record function id": int(e.rf_id[row]),
             "Sequence number": int(e.sequence[row]) if e.sequence[row] >= 0 else None,
@@ -155,7 +155,7 @@ class ExecutionDetails(Details):
             "Outputs": _shown(e.outputs[row].decoded()),
             **e.more.get(row, {}),
         }
-        args = {key: value for key, value in told.items() if value is not None}
+        args = {key: value for key, value in facts.items() if value is not None}
         category = "user_annotation" if e.scope[row] == _USER_SCOPE and not e.schema[row] else "cpu_op"
         return {"cat": category, "name": e.names[e.name[row]], "pid": e.info.pid, "tid": int(e.tid[row]), "args": args}
 

@@ -12,6 +12,7 @@ from tracelens_graph.loaders.execution_trace.collect import NodeCollector
 from tracelens_graph.loaders.execution_trace.layout import NODES
 from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.sources import Source
+from tracelens_graph.utils.arrays import Rows
 from tracelens_graph.utils.gc_pause import garbage_collection_paused
 
 _SPECIAL = "[pytorch|profiler|execution_"
@@ -42,7 +43,7 @@ def load_execution_trace(source: Source) -> ExecutionTrace:
     return _columns(collector, {**walker.head, **walker.tail}, source)
 
 
-def _columns(found: NodeCollector, told: dict[str, Any], source: Source) -> ExecutionTrace:
+def _columns(found: NodeCollector, beside: dict[str, Any], source: Source) -> ExecutionTrace:
     ids = np.frombuffer(found.id, np.int64)
     order = np.argsort(ids, kind="stable")  # of nodes with one id, the one written first
     again = np.zeros(len(ids), bool)
@@ -70,7 +71,7 @@ def _columns(found: NodeCollector, told: dict[str, Any], source: Source) -> Exec
     if found.odd_ids:
         found.repairs["odd_id"] += len(found.odd_ids)
     return ExecutionTrace(
-        info=_info(found, told, source),
+        info=_info(found, beside, source),
         names=list(found.names),
         schemas=list(found.schemas),
         id=ids,
@@ -91,12 +92,12 @@ def _columns(found: NodeCollector, told: dict[str, Any], source: Source) -> Exec
     )
 
 
-def _info(found: NodeCollector, told: dict[str, Any], source: Source) -> ExecutionTraceInfo:
+def _info(found: NodeCollector, beside: dict[str, Any], source: Source) -> ExecutionTraceInfo:
     def text(key: str) -> str:
-        return told[key] if isinstance(told.get(key), str) else ""
+        return beside[key] if isinstance(beside.get(key), str) else ""
 
     def number(key: str) -> int | None:
-        value = told.get(key)
+        value = beside.get(key)
         return value if type(value) is int and abs(value) < 2**63 else None
 
     return ExecutionTraceInfo(
@@ -115,7 +116,7 @@ def _info(found: NodeCollector, told: dict[str, Any], source: Source) -> Executi
     )
 
 
-def _rows_of(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _rows_of(ids: np.ndarray, wanted: np.ndarray) -> Rows:
     """Rows of ids; -1 for those that there are not."""
     if not len(ids):
         return np.full(len(wanted), -1)

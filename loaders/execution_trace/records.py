@@ -2,7 +2,7 @@
 
 Schemas differ in where facts stand, so keys decide, not the version text. Up to 1.0.1 facts are keys of a node, and
 arguments are flat lists; later facts are `attrs`, a list of name, type and value, and arguments stand in objects. An
-attribute is told by its name while it is parsed, so that no dictionary is made of a node.
+attribute is known by its name while it is parsed, so that no dictionary is made of a node.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 FACTS = {"rf_id": 0, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 0, "fw_tid": 0}
-"""Numbers told of a node -> what stands for none."""
+"""Numbers known of a node -> what stands for none."""
 
 SCHEMA = "op_schema"
 
@@ -68,12 +68,12 @@ class Attribute(Struct, gc=False, tag_field="name"):
 @cache
 def attribute_classes(names: frozenset[str]) -> dict[type, str]:
     """Class of an attribute -> its name, for those that are known and some further ones."""
-    told: list[tuple[str, Any]] = [*((name, int) for name in FACTS), (SCHEMA, str)]
-    told += [(name, Any) for name in sorted({*FURTHER, *names} - {name for name, _ in told})]
+    attributes_known: list[tuple[str, Any]] = [*((name, int) for name in FACTS), (SCHEMA, str)]
+    attributes_known += [(name, Any) for name in sorted({*FURTHER, *names} - {name for name, _ in attributes_known})]
     return {
         msgspec.defstruct(f"attribute_{place}", [("value", kind, FACTS.get(name, ""))], bases=(Attribute,), tag=name,
                           gc=False): name
-        for place, (name, kind) in enumerate(told)
+        for place, (name, kind) in enumerate(attributes_known)
     }  # fmt: skip
 
 

@@ -57,7 +57,7 @@ class Layout:
         key: the key of the list.
         boundary: the end of one entry and the begin of the next one, up to the quote behind its first key.
         metadata: keys beside the list whose values are read however large the others are.
-        found: what a file without the list is, if that can be told; see `foreign.what_json_is`.
+        found: what a file without the list is, if that is clear; see `foreign.what_json_is`.
     """
 
     key: str

@@ -18,9 +18,9 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from tracelens_graph.graph.flows import FlowEnds
 from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, OTHER_ACCELERATORS, Family
-from tracelens_graph.loaders.kineto.codes import Codes, FlowEnds
 from tracelens_graph.loaders.kineto.host_collectives import arguments, is_host_collective
 from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
 from tracelens_graph.loaders.kineto.losses import LostTime
@@ -37,6 +37,7 @@ from tracelens_graph.loaders.kineto.times import (
 )
 from tracelens_graph.schema import Flag
 from tracelens_graph.schema.categories import KINDS_BY_NAME
+from tracelens_graph.utils.arrays import Codes, Numbering, Rows
 
 _RAW_LIST = msgspec.json.Decoder(list[Raw])
 _ANY = msgspec.json.Decoder()
@@ -117,10 +118,10 @@ class Collected:
 
     events: int = 0
     columns: dict[str, dict[str, bytearray]] = field(default_factory=dict)
-    names: Codes = field(default_factory=Codes)
-    threads: Codes = field(default_factory=Codes)
-    argsets: Codes = field(default_factory=Codes)
-    odd_ids: Codes = field(default_factory=Codes)
+    names: Numbering = field(default_factory=Numbering)
+    threads: Numbering = field(default_factory=Numbering)
+    argsets: Numbering = field(default_factory=Numbering)
+    odd_ids: Numbering = field(default_factory=Numbering)
     chunks: list[Chunk] = field(default_factory=list)
     metadata_events: list[dict[str, Any]] = field(default_factory=list)
     autograd_flows: FlowEnds = field(default_factory=FlowEnds)
@@ -362,7 +363,7 @@ class Collector:
         times: list[Any],
         uids: np.ndarray,
         raws: Callable[[], list[Raw]],
-        positions: np.ndarray,
+        positions: Rows,
     ) -> None:
         start = self._times(times)
         if (unreadable := start == UNREADABLE_NS).any():
@@ -399,7 +400,7 @@ class Collector:
         for name, values in columns.items():
             target.setdefault(name, bytearray()).extend(values.astype(dtype_of(name), copy=False).tobytes())
 
-    def _kinds(self, events: list[Any]) -> np.ndarray:
+    def _kinds(self, events: list[Any]) -> Codes:
         categories = {record: self._records.category[record] for record in set(map(type, events))}
         for category in categories.values():
             named = (name for start, name in OTHER_ACCELERATORS.items() if category.startswith(start))

@@ -13,6 +13,7 @@ from tracelens_graph.graph.details import Details
 from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.kineto.collect import Chunk
 from tracelens_graph.loaders.sources import Source
+from tracelens_graph.utils.arrays import Rows
 
 _SKIP = 1 << 20
 
@@ -26,7 +27,7 @@ class FileDetails(Details):
         self._chunks = chunks
 
     @classmethod
-    def at(cls, source: Source, first: np.ndarray, count: np.ndarray, places: np.ndarray) -> FileDetails:
+    def at(cls, source: Source, first: np.ndarray, count: np.ndarray, places: Rows) -> FileDetails:
         """Events whose places are known from an earlier reading of the same file."""
         source.is_loaded = True
         rows = zip(first.tolist(), count.tolist(), places.tolist(), strict=True)
@@ -64,7 +65,7 @@ class FileDetails(Details):
 
         Raises:
             ChangedTraceError: the file is no longer the one that was loaded.
-            TraceError: events are not at the places that the cache tells of.
+            TraceError: events are not at the places that the cache names.
         """
         try:
             return super().events(uids)

@@ -11,10 +11,10 @@ import numpy as np
 
 from tracelens_graph.frameworks import XLA
 from tracelens_graph.graph.build import EventTable
-from tracelens_graph.loaders.kineto.codes import Codes
 from tracelens_graph.loaders.kineto.collect import NODE_FAMILIES, Collected, dtype_of
 from tracelens_graph.loaders.kineto.times import MOST_APART_NS
 from tracelens_graph.schema import STORED, Kind, Property
+from tracelens_graph.utils.arrays import Ns, Numbering
 
 _RAW_COLUMNS = tuple(p for p in STORED if p.name not in ("parent", "last", "depth", "owner", "owner_rule"))
 
@@ -78,7 +78,7 @@ def merge(first: Collected, second: Collected) -> Collected:
     return first
 
 
-def first_ns(out: Collected, start_ns: np.ndarray, dur_ns: np.ndarray) -> int | None:
+def first_ns(out: Collected, start_ns: Ns, dur_ns: Ns) -> int | None:
     """The earliest start of what viewers draw and is no node; None without any.
 
     Lost events count with the times that can still be read, so that an event lost at the begin of a trace moves no
@@ -116,7 +116,7 @@ def without_strays(table: EventTable) -> int:
 
 
 def event_table(out: Collected) -> EventTable:
-    """One column per property over all events that become nodes, with kinds told by name where names tell."""
+    """One column per property over all events that become nodes, with kinds known by name where names say it."""
     families = [out.columns[family.value] for family in NODE_FAMILIES if family.value in out.columns]
     sizes = [len(family["uid"]) // dtype_of("uid").itemsize for family in families]
     columns: dict[str, np.ndarray] = {}
@@ -171,7 +171,7 @@ def _drop_zeros(columns: dict[str, np.ndarray], name: str) -> None:
 
 def _canonical_argsets(columns: dict[str, np.ndarray], raw: list[bytes]) -> list[tuple[str, str, str, str, str]]:
     """Distinct argument sets without white space: (dims, types, strides, concrete inputs, instruction) as JSON text."""
-    table = Codes()
+    table = Numbering()
     codes = np.empty(len(raw) + 1, np.int32)
     codes[-1] = -1
     for code, key in enumerate(raw):

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Raw
 
+from tracelens_graph.graph.flows import FlowEnds
 from tracelens_graph.loaders.kineto.categories import CATEGORIES, Family
-from tracelens_graph.loaders.kineto.codes import Codes, FlowEnds
 from tracelens_graph.loaders.kineto.records import FlowEvent
 from tracelens_graph.loaders.kineto.repair import repair_events
 from tracelens_graph.loaders.kineto.times import digits_to_ns
+from tracelens_graph.utils.arrays import Numbering
 
 _RAW_LIST = msgspec.json.Decoder(list[Raw])
 _KEYS = msgspec.json.Decoder(dict[str, Raw])
@@ -21,7 +22,7 @@ _FLOW = msgspec.json.Decoder(FlowEvent)
 class FlowCollector:
     """Takes chunks in file order, as `Collector` does, and keeps both ends of every launch arrow."""
 
-    def __init__(self, threads: Codes) -> None:
+    def __init__(self, threads: Numbering) -> None:
         self.threads = threads
         self.ends = FlowEnds()
 

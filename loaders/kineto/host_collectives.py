@@ -1,4 +1,4 @@
-"""Collectives that ran on the host, with gloo or MPI: what the spans of these backends tell of them.
+"""Collectives that ran on the host, with gloo or MPI: what the spans of these backends say of them.
 
 PyTorch records no process group with them, only what they were called with. The thread tells the group where several
 are possible (`graph.collectives`).
@@ -63,7 +63,7 @@ def arguments(name: str, event: Raw) -> dict[str, Any]:
 
 
 def _elements(dims: Any) -> int | None:
-    """Number of elements of a tensor, or of a list of tensors; None where it cannot be told."""
+    """Number of elements of a tensor, or of a list of tensors; None where it is not clear."""
     if not isinstance(dims, list):
         return None
     if all(isinstance(one, list) for one in dims) and dims:

@@ -170,8 +170,8 @@ class _Helper:
         self._pid: int | None = pid
         self._shared = shared
         with os.fdopen(answer, "rb") as pipe:
-            told = pipe.read()
-        self.split = int(told or b"-1")
+            written = pipe.read()
+        self.split = int(written or b"-1")
 
     @classmethod
     def start(cls, source: Source, target: int, bare: bool) -> _Helper | None:

@@ -1,4 +1,4 @@
-"""What unreadable text still tells of the events it held: how many they were, and when they began.
+"""What unreadable text still says of the events it held: how many they were, and when they began.
 
 Nobody can know what was destroyed. Events are counted by what is left of them, and never too many: each of their
 keys occurs once in an event, so where one comes again, or where an object with such a key opens behind another, the
@@ -64,12 +64,12 @@ class Remains(NamedTuple):
 
 
 def remains(text: bytes, *, begins: bool, ends: bool, cut: bool) -> Remains:
-    """What can be told of unreadable text.
+    """What is known of unreadable text.
 
     Args:
         text: begins behind one event that could be read and ends where the next one begins.
         begins, ends: whether the list begins or another event ends just before the text, and the same behind it,
-            so that a comma is not needed to tell it from its neighbours.
+            so that a comma is not needed to separate it from its neighbours.
         cut: whether the file ends with the text.
     """
     content = text.strip(b" \t\r\n,")
@@ -129,7 +129,7 @@ def _is_event(content: bytes) -> bool:
 
 
 class _Fragments:
-    """Pieces of events, told apart by their keys.
+    """Pieces of events, separated by their keys.
 
     Attributes:
         count: how many events they are of.

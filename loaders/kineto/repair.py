@@ -288,7 +288,7 @@ class _Stretch:
             events, exact, times = remains(text, begins=not begin, ends=closed or (at_end and not cut), cut=cut)
             self.out.lost_times += times
         if not events:
-            self._count("garbage")
+            self._count("damage")
         self.out.pieces += events
         self.out.lost_events += events
         self.out.lost_bytes += len(text.strip(b" \t\r\n,"))

@@ -134,7 +134,7 @@ class Reader:
             self._third_last_quote = text.rfind(b'"', 0, max(self._third_last_quote, 0))
 
     def read(self, start: int) -> Reading | None:
-        """The value at `start` (no white space before it); None if it cannot be told where it ends or what it says."""
+        """The value at `start` (no white space before it); None if it is not clear where it ends or what it says."""
         self._edits, self._faults, self.cut_short = [], set(), False
         if self.fuel <= 0:
             return None

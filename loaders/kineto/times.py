@@ -14,6 +14,8 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from tracelens_graph.utils.arrays import Ns
+
 EXACT_BELOW_US = 2.0**43
 _PRODUCT_EXACT_BELOW_US = 2.0**42
 _PACK = msgspec.msgpack.Encoder().encode
@@ -46,7 +48,7 @@ def floats_need_digits(times: np.ndarray) -> bool:
     return bool(len(times)) and max(times.max(), -times.min()) >= EXACT_BELOW_US
 
 
-def floats_to_ns(times: np.ndarray) -> np.ndarray:
+def floats_to_ns(times: np.ndarray) -> Ns:
     """Microseconds as floats, each below 2**43, to nanoseconds; anything absurd is clipped."""
     if len(times) and _PRODUCT_EXACT_BELOW_US <= max(times.max(), -times.min()) < EXACT_BELOW_US:
         whole = np.floor(times)
@@ -58,7 +60,7 @@ def floats_to_ns(times: np.ndarray) -> np.ndarray:
     return ns.astype(np.int64)
 
 
-def digits_to_ns(times: Sequence[Raw]) -> np.ndarray:
+def digits_to_ns(times: Sequence[Raw]) -> Ns:
     """Microseconds as the file's own text (number or quoted number) to nanoseconds, exact, half to even.
 
     What is no number becomes UNREADABLE_NS.

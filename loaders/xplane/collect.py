@@ -12,6 +12,7 @@ import numpy as np
 from tracelens_graph.loaders.xplane.lockstep import Block
 from tracelens_graph.loaders.xplane.space import Line, Plane, Span, line_events, stats_of
 from tracelens_graph.loaders.xplane.wire import Buffer, text
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
 PROGRAMS, HOST, TASK = "/host:metadata", "/host:CPU", "Task Environment"
 """Names of planes: programs, threads of the host, when the profile was taken."""
@@ -50,7 +51,7 @@ class Sparse(Mapping[str, np.ndarray]):
         self._count, self._absent, self._dtype = count, absent, dtype
         self._columns: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
-    def put(self, name: str, rows: np.ndarray, values: np.ndarray) -> None:
+    def put(self, name: str, rows: Rows, values: np.ndarray) -> None:
         """Add a column by the events that have a value, and these values."""
         self._columns[name] = rows, values
 
@@ -137,9 +138,9 @@ class _Part:
     """Events of a line that follow one another; starts are those since the line's until `Collector` knows it."""
 
     runs: list[tuple[int, int]]
-    name: np.ndarray
-    start_ns: np.ndarray
-    dur_ns: np.ndarray
+    name: Codes
+    start_ns: Ns
+    dur_ns: Ns
     on_gpu: bool
     thread: int = -1
     stats: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
@@ -384,9 +385,9 @@ def programs(data: Buffer, planes: Iterable[Plane]) -> dict[int, Span]:
     for plane in planes:
         if plane.name == PROGRAMS:
             for number, metadata in plane.events.items():
-                told = stats_of(data, metadata.stats, plane.stat_names)
-                span = told.get("Hlo Proto") or told.get("hlo_proto")
+                of_program = stats_of(data, metadata.stats, plane.stat_names)
+                span = of_program.get("Hlo Proto") or of_program.get("hlo_proto")
                 if isinstance(span, tuple):
-                    number = told.get("program_id", number)
+                    number = of_program.get("program_id", number)
                     found[number - (1 << 64) if number >> 63 else number] = span
     return found

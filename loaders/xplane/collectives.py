@@ -2,7 +2,7 @@
 
 A collective has a number in its group that is the same on all devices of a file: its instruction, how many times that
 ran before, and where executions are numbered, which of them it was. Groups that hold devices of other hosts are given
-whole, because a file does not tell which of a job's devices its own are (`graph.device_ranks`).
+whole, because a file does not say which of a job's devices its own are (`graph.device_ranks`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from tracelens_graph.hlo.groups import Groups
 from tracelens_graph.hlo.program import Instruction, Program
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Codes, Rows
 
 _LONGEST = 60
 """Characters of the name of a group."""
 
 _MOST_MEMBERS = 1 << 22
-"""Members of groups that are listed, equal groups of a program once; a file of a few bytes can tell of any number."""
+"""Members of groups that are listed, equal groups of a program once; a file of a few bytes can stand for any number."""
 
 
 class Programs(Protocol):
@@ -35,7 +36,7 @@ class Programs(Protocol):
     def find(self, number: int, name: str) -> tuple[Program, Instruction] | None:
         """An instruction with its program; None if the file does not hold it."""
 
-    def telling(self, number: int, name: str) -> AbstractContextManager[None]:
+    def damage_counted(self, number: int, name: str) -> AbstractContextManager[None]:
         """Let no instruction end the reading of a profile."""
 
 
@@ -56,7 +57,7 @@ class _Part(NamedTuple):
 
 
 def collective_arguments(
-    events: Events, kind: np.ndarray, program: np.ndarray, hlo: np.ndarray, known: Programs
+    events: Events, kind: Codes, program: Codes, hlo: Codes, known: Programs
 ) -> dict[int, dict[str, Any]]:
     """Uid -> arguments of the collective: of kernels, and in a file without devices of instructions on the host.
 
@@ -79,7 +80,7 @@ def collective_arguments(
         one = int(programs[key // width]), events.names[key % width]
         if not (instruction := known.find(*one)):
             continue
-        with known.telling(*one):
+        with known.damage_counted(*one):
             listed.check()
             collective = collective_of(*instruction, len(devices) if len(devices) > 1 else 0)
             if collective is None:
@@ -100,16 +101,16 @@ def collective_arguments(
     numbers = _numbers(kept, {one: _name(collective.groups) for one, collective in found.items()})
     ordered = sorted(devices)
     shared: dict[tuple[int, tuple[int, str]], dict[str, Any]] = {}
-    told = {}
+    arguments = {}
     for part, number in zip(kept, numbers, strict=True):
         key = part.device, part.instruction
         if key not in shared:
             shared[key] = _arguments(part.device, found[part.instruction], ordered)
-        told[part.uid] = shared[key] if number is None else {**shared[key], "sequence": number}
-    return told
+        arguments[part.uid] = shared[key] if number is None else {**shared[key], "sequence": number}
+    return arguments
 
 
-def _rows(events: Events, kind: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> np.ndarray:
+def _rows(events: Events, kind: Codes, program: Codes, hlo: Codes) -> Rows:
     """Positions of what instructions did on devices."""
     count = len(events)
     kind, program, hlo = kind[:count], program[:count], hlo[:count]
@@ -122,7 +123,7 @@ def _rows(events: Events, kind: np.ndarray, program: np.ndarray, hlo: np.ndarray
     return np.flatnonzero(rows & (hlo >= 0) & (program != ABSENT))
 
 
-def _devices(events: Events, rows: np.ndarray) -> list[int]:
+def _devices(events: Events, rows: Rows) -> list[int]:
     """The device of each."""
     if not len(rows):
         return []
@@ -133,7 +134,7 @@ def _devices(events: Events, rows: np.ndarray) -> list[int]:
     return events.numbers["device_ordinal"][rows].tolist()
 
 
-def _parts(events: Events, rows: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> Iterator[_Part]:
+def _parts(events: Events, rows: Rows, program: Codes, hlo: Codes) -> Iterator[_Part]:
     run = events.numbers["run_id"][rows] if "run_id" in events.numbers else np.full(len(rows), ABSENT, np.int64)
     uid = events.uid[rows]
     for i, (at, device) in enumerate(zip(rows.tolist(), _devices(events, rows), strict=True)):
@@ -206,9 +207,9 @@ def _uneven(parts: list[_Part], group: Mapping[tuple[int, str], str]) -> set[str
 
 
 def _arguments(device: int, collective: Collective, devices: list[int]) -> dict[str, Any]:
-    """What is told of a collective on a device, but for its number: the same for all of its executions."""
+    """What is known of a collective on a device, but for its number: the same for all of its executions."""
     groups = collective.groups or ((tuple(devices),) if len(devices) > 1 else ())
-    told: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "kind": collective.kind,
         "group": _name(collective.groups),
         "group_size": len(groups[0]) if groups else None,
@@ -218,7 +219,7 @@ def _arguments(device: int, collective: Collective, devices: list[int]) -> dict[
         "device": device,
     }
     if max((one for group in groups for one in group), default=0) > devices[-1]:
-        told["groups"] = [list(group) for group in groups]
+        arguments["groups"] = [list(group) for group in groups]
     else:
-        told["ranks"] = next((list(group) for group in groups if device in group), None)
-    return {key: value for key, value in told.items() if value is not None}
+        arguments["ranks"] = next((list(group) for group in groups if device in group), None)
+    return {key: value for key, value in arguments.items() if value is not None}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.loaders.xplane.collect import Events
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
 NODE = "node of a graph"
 """Name of the calls that stand for parts of a graph's launch."""
@@ -32,13 +33,13 @@ class Nodes:
         of_kernels: correlation id of the part that launched each.
     """
 
-    start_ns: np.ndarray
-    dur_ns: np.ndarray
-    thread: np.ndarray
-    program: np.ndarray
-    hlo: np.ndarray
+    start_ns: Ns
+    dur_ns: Ns
+    thread: Codes
+    program: Codes
+    hlo: Codes
     correlation: np.ndarray
-    kernels: np.ndarray
+    kernels: Rows
     of_kernels: np.ndarray
 
     @property
@@ -57,9 +58,7 @@ _NOTHING = np.zeros(0, np.int64)
 NO_NODES = Nodes(*[_NOTHING] * 8)
 
 
-def nodes(
-    events: Events, free: int, kernels: np.ndarray, launch: np.ndarray, program: np.ndarray, hlo: np.ndarray
-) -> Nodes:
+def nodes(events: Events, free: int, kernels: Rows, launch: Rows, program: Codes, hlo: Codes) -> Nodes:
     """Divide the launches of kernels that name other instructions than their launch does.
 
     Args:

@@ -108,22 +108,22 @@ class XplaneDetails(Details):
                 place = places[skipped]
                 try:
                     while uid < stop:
-                        place, told = _next_event(data, place, index.plane[at].stat_names)
+                        place, stats = _next_event(data, place, index.plane[at].stat_names)
                         if uid >= begin:
-                            found[uid] = told
+                            found[uid] = stats
                         uid += 1
                 except DamagedBytesError:
                     pass
             at += 1
         return found
 
-    def _event(self, row: int, told: dict[str, Any]) -> dict[str, Any] | None:
+    def _event(self, row: int, stats: dict[str, Any]) -> dict[str, Any] | None:
         if row < 0:
             return None
         core, c = self._core, self._core.columns
         kind = Kind(int(c.kind[row]))
-        own = () if "correlation_id" in told and told["correlation_id"] != c.correlation[row] > 0 else _OWN
-        args: dict[str, Any] = {key: value for key, value in told.items() if key not in own and key}
+        own = () if "correlation_id" in stats and stats["correlation_id"] != c.correlation[row] > 0 else _OWN
+        args: dict[str, Any] = {key: value for key, value in stats.items() if key not in own and key}
         pid, tid = core.threads[int(c.thread[row])]
         if kind in DEVICE_KINDS:
             args |= {"device": pid, "stream": tid}
@@ -176,5 +176,5 @@ def _next_event(data: Buffer, at: int, names: dict[int, str]) -> tuple[int, dict
     if wire != BYTES:
         raise DamagedBytesError
     spans = [(value, after) for number, kind, value, after in fields(data, begin, end) if (number, kind) == (4, BYTES)]
-    told = stats_of(data, spans, names)
-    return end, {name: value for name, value in told.items() if isinstance(value, str | int | float)}
+    stats = stats_of(data, spans, names)
+    return end, {name: value for name, value in stats.items() if isinstance(value, str | int | float)}

@@ -28,11 +28,11 @@ _FINGERPRINT = "fingerprint_before_lhs"
 """What XLA notes of a program for GPUs before it schedules it: "lhs" is its scheduler, which hides latencies."""
 
 _OF_PROGRAM = frozenset((8, 11, 18))
-"""Fields of a program that tell it from others as they are written: results that take the memory of parameters, whether
+"""Fields of a program that separate it from others as they are written: results that take parameters' memory, whether
 it has dynamic shapes, parameters that may be overwritten."""
 
 _MOST_DEVICES = 1 << 17
-"""Devices of a job that are listed; what tells of more is damaged."""
+"""Devices of a job that are listed; what names more is damaged."""
 
 
 def read_program(data: Buffer, begin: int, end: int, id: int) -> Program:
@@ -97,11 +97,11 @@ def _frames(data: Buffer, begin: int, end: int) -> dict[int, tuple[str, int]]:
         if number == 1:
             files.append(text(data, at, stop))
         elif number in (3, 4):
-            told = {key: value for key, wire, value, _ in _sound(data, at, stop) if wire == VARINT}
+            known = {key: value for key, wire, value, _ in _sound(data, at, stop) if wire == VARINT}
             if number == 3:
-                places.append((told.get(1, 0), told.get(3, 0)))
+                places.append((known.get(1, 0), known.get(3, 0)))
             else:
-                frames.append((told.get(1, 0), told.get(2, 0)))
+                frames.append((known.get(1, 0), known.get(2, 0)))
     found = {}
     for number in range(1, len(frames) + 1):
         frame = number
@@ -138,13 +138,13 @@ _TEXTS = {1: "name", 2: "opcode", 11: "fusion_kind", 28: "target", 43: "backend_
 _NUMBERS = {9: "parameter", 26: "channel", 35: "id", 50: "groups", 58: "batch_groups"}
 _LISTS = {14: "dimensions", 36: "operands", 37: "after", 38: "called"}
 _NOT_WRITTEN = frozenset((1, 7, 26, 35, 36, 37, 38, 40, 45, 54, 55, 68, 82, 88))
-"""Fields of an instruction that do not tell programs apart as they are written: name, origin, channel, id, references,
+"""Fields of an instruction that do not separate programs as they are written: name, origin, channel, id, references,
 sharding, channel as it was called before, shardings on both sides of a domain, what front ends noted, statistics for
 viewers, original value."""
 
 
 def _instruction(data: Buffer, begin: int, end: int, places: dict[int, tuple[str, int]]) -> Instruction:
-    told: dict[str, Any] = {"id": 0, "name": "", "opcode": "", "shape": Shape()}
+    known: dict[str, Any] = {"id": 0, "name": "", "opcode": "", "shape": Shape()}
     lists: dict[str, list[Any]] = {}
     at, written = begin, []
     for number, wire, value, after in _sound(data, begin, end):
@@ -154,30 +154,30 @@ def _instruction(data: Buffer, begin: int, end: int, places: dict[int, tuple[str
         if number in _LISTS:
             lists.setdefault(_LISTS[number], []).extend(_listed(data, wire, value, after))
         elif wire == VARINT and number in _NUMBERS:
-            told[_NUMBERS[number]] = signed(value)
+            known[_NUMBERS[number]] = signed(value)
         elif wire != BYTES:
             continue
         elif number in _TEXTS:
-            told[_TEXTS[number]] = text(data, value, after)
+            known[_TEXTS[number]] = text(data, value, after)
         elif number == 3:
-            told["shape"] = _shape(data, value, after)
+            known["shape"] = _shape(data, value, after)
         elif number == 7:
-            told |= _origin(data, value, after, places)
+            known |= _origin(data, value, after, places)
         elif number == 15:
-            told["window"] = tuple(_window(data, *span) for key, span in _messages(data, value, after) if key == 1)
+            known["window"] = tuple(_window(data, *span) for key, span in _messages(data, value, after) if key == 1)
         elif number == 16:
-            told["convolution"] = _convolution(data, value, after)
+            known["convolution"] = _convolution(data, value, after)
         elif number == 30:
-            told["dot"] = _dot(data, value, after)
+            known["dot"] = _dot(data, value, after)
         elif number in (49, 87):
             groups, short = _groups(data, number, value, after)
             lists.setdefault("replica_groups", []).extend(groups)
-            told["short_groups"] = short or told.get("short_groups")
+            known["short_groups"] = short or known.get("short_groups")
         elif number == 52:
             pair = _by_number(data, value, after)
             lists.setdefault("pairs", []).append((_last(pair, 1), _last(pair, 2)))
-    told |= {name: tuple(values) for name, values in lists.items()}
-    return Instruction(**told, written=b"".join(written))
+    known |= {name: tuple(values) for name, values in lists.items()}
+    return Instruction(**known, written=b"".join(written))
 
 
 def _listed(data: Buffer, wire: int, value: int, after: int) -> list[int]:
@@ -207,28 +207,28 @@ def _shape(data: Buffer, begin: int, end: int, depth: int = 0) -> Shape:
 
 
 def _origin(data: Buffer, begin: int, end: int, places: dict[int, tuple[str, int]]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     frame = 0
     for number, wire, value, after in _sound(data, begin, end):
         if number == 2 and wire == BYTES:
-            told["op_name"] = text(data, value, after)
+            known["op_name"] = text(data, value, after)
         elif number == 3 and wire == BYTES:
-            told["file"] = text(data, value, after)
+            known["file"] = text(data, value, after)
         elif number == 4 and wire == VARINT:
-            told["line"] = signed(value)
+            known["line"] = signed(value)
         elif number == 15 and wire == VARINT:
             frame = value
-    if not told.get("file") and frame in places:
-        told["file"], told["line"] = places[frame]
-    return told
+    if not known.get("file") and frame in places:
+        known["file"], known["line"] = places[frame]
+    return known
 
 
 def _window(data: Buffer, begin: int, end: int) -> WindowDimension:
-    told = {key: signed(value) for key, wire, value, _ in _sound(data, begin, end) if wire == VARINT}
+    known = {key: signed(value) for key, wire, value, _ in _sound(data, begin, end) if wire == VARINT}
     # A dilation or stride of zero is none that XLA knows: what is not written is 1.
     return WindowDimension(
-        told.get(1, 0), max(told.get(2, 1), 1), told.get(3, 0), told.get(4, 0), max(told.get(5, 1), 1),
-        max(told.get(6, 1), 1),
+        known.get(1, 0), max(known.get(2, 1), 1), known.get(3, 0), known.get(4, 0), max(known.get(5, 1), 1),
+        max(known.get(6, 1), 1),
     )  # fmt: skip
 
 
@@ -240,34 +240,34 @@ def _by_number(data: Buffer, begin: int, end: int) -> dict[int, tuple[int, ...]]
 
 
 def _convolution(data: Buffer, begin: int, end: int) -> ConvolutionDims:
-    told = _by_number(data, begin, end)
+    known = _by_number(data, begin, end)
     return ConvolutionDims(
-        _last(told, 3), _last(told, 4), told.get(6, ()), _last(told, 7), _last(told, 8), told.get(11, ()),
-        _last(told, 9), _last(told, 10), told.get(12, ()),
+        _last(known, 3), _last(known, 4), known.get(6, ()), _last(known, 7), _last(known, 8), known.get(11, ()),
+        _last(known, 9), _last(known, 10), known.get(12, ()),
     )  # fmt: skip
 
 
-def _last(told: Mapping[int, tuple[int, ...]], number: int) -> int:
+def _last(known: Mapping[int, tuple[int, ...]], number: int) -> int:
     """A field that occurs once; zero is not written."""
-    return told.get(number, (0,))[-1]
+    return known.get(number, (0,))[-1]
 
 
 def _dot(data: Buffer, begin: int, end: int) -> DotDims:
-    told = _by_number(data, begin, end)
-    return DotDims(*(told.get(number, ()) for number in (1, 2, 3, 4)))
+    known = _by_number(data, begin, end)
+    return DotDims(*(known.get(number, ()) for number in (1, 2, 3, 4)))
 
 
 def _groups(data: Buffer, number: int, begin: int, end: int) -> tuple[list[tuple[int, ...]], ShortGroups | None]:
-    """Replica groups: field 49 holds one of them, field 87 a message that lists them, or tells them in short."""
+    """Replica groups: field 49 holds one of them, field 87 a message that lists them, or writes them in short."""
     if number == 49:
         return [_by_number(data, begin, end).get(1, ())], None
     found, short = [], None
     for key, span in _messages(data, begin, end):
-        told = _by_number(data, *span)
+        known = _by_number(data, *span)
         if key == 1:
-            found.append(told.get(1, ()))
+            found.append(known.get(1, ()))
         elif key == 2:
-            short = ShortGroups(_last(told, 1), _last(told, 2), told.get(3, ()), told.get(4, ()))
+            short = ShortGroups(_last(known, 1), _last(known, 2), known.get(3, ()), known.get(4, ()))
     return found, short
 
 
@@ -275,15 +275,15 @@ def _attributes(data: Buffer, begin: int, end: int) -> dict[str, str]:
     """What a front end, or the compiler, noted of a program."""
     found = {}
     for _, span in _messages(data, begin, end):
-        told = {key: text(data, *place) for key, place in _messages(data, *span)}
-        found[told.get(1, "")] = told.get(2, "")
+        known = {key: text(data, *place) for key, place in _messages(data, *span)}
+        found[known.get(1, "")] = known.get(2, "")
     return found
 
 
 def _counts(data: Buffer, begin: int, end: int) -> tuple[int, int]:
     """The numbers of replicas and of partitions of a program."""
-    told = {key: value for key, wire, value, _ in _sound(data, begin, end) if wire == VARINT}
-    replicas, partitions = (min(max(told.get(key, 1), 1), _MOST_DEVICES) for key in (1, 2))
+    known = {key: value for key, wire, value, _ in _sound(data, begin, end) if wire == VARINT}
+    replicas, partitions = (min(max(known.get(key, 1), 1), _MOST_DEVICES) for key in (1, 2))
     return replicas, partitions
 
 

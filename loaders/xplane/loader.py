@@ -39,8 +39,8 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
     """
     with opened_bytes(source) as data:
         found, is_cut, repairs = _planes(data)
-        told = {plane.name: stats_of(data, plane.stats, plane.stat_names) for plane in found}
-        collector = Collector(data, _process(told))
+        plane_stats = {plane.name: stats_of(data, plane.stats, plane.stat_names) for plane in found}
+        collector = Collector(data, _process(plane_stats))
         for plane in found:
             collector.read(plane)
             if progress:
@@ -56,7 +56,7 @@ def load_xplane(source: Source, progress: Callable[[int, int], None] | None = No
         which = instructions(events)
         known = Programs(data, programs(data, found))
         table, sources = event_table(events, which, known)
-    table.info = _info(source, events, told, repairs)
+    table.info = _info(source, events, plane_stats, repairs)
     if is_cut or source.cut_short:
         table.info.planes = [_shown(plane.name) for plane in found]
     if known.odd:
@@ -100,25 +100,29 @@ def _where_cut(found: list[Plane], size: int) -> str:
     return f": its end is missing, it breaks off{inside} after {size:,} bytes; copy or record it again"
 
 
-def _process(told: Mapping[str, Mapping[str, Any]]) -> Any:
-    """The number of the process, where the file tells it; else the name of the plane of its threads."""
+def _process(plane_stats: Mapping[str, Mapping[str, Any]]) -> Any:
+    """The number of the process, where the file says it; else the name of the plane of its threads."""
     for plane in (HOST, "/host:metadata"):
-        number = told.get(plane, {}).get("process_id")
+        number = plane_stats.get(plane, {}).get("process_id")
         if isinstance(number, int):
             return number
     return HOST
 
 
-def _info(source: Source, events: Events, told: Mapping[str, Mapping[str, Any]], repairs: dict[str, int]) -> TraceInfo:
-    start = told.get(TASK, {}).get("profile_start_time", 0)
+def _info(
+    source: Source, events: Events, plane_stats: Mapping[str, Mapping[str, Any]], repairs: dict[str, int]
+) -> TraceInfo:
+    start = plane_stats.get(TASK, {}).get("profile_start_time", 0)
     start = start if isinstance(start, int) and 0 <= start < 2**62 else 0
     metadata: dict[str, Any] = {"profiler": XLA.profiler, "baseTimeNanoseconds": start}
-    if properties := [_device(name, stats) for name, stats in told.items() if GPU.fullmatch(name) and len(stats) > 1]:
+    if properties := [
+        _device(name, stats) for name, stats in plane_stats.items() if GPU.fullmatch(name) and len(stats) > 1
+    ]:
         metadata["deviceProperties"] = sorted(properties, key=lambda one: int(one["id"]))
     for key in ("jax_version", "jaxlib_version"):
-        if isinstance(version := told.get("/host:metadata", {}).get(key), str):
+        if isinstance(version := plane_stats.get("/host:metadata", {}).get(key), str):
             metadata[key] = version
-    process = _process(told)
+    process = _process(plane_stats)
     streams = [[*events.threads[code], name] for code, name in events.streams.items()]
     devices = {device: f"/device:GPU:{device}" for device, *_ in streams if device != process}
     return TraceInfo(
@@ -128,7 +132,7 @@ def _info(source: Source, events: Events, told: Mapping[str, Mapping[str, Any]],
         processes=[[process, "host", ""], *([device, name, ""] for device, name in devices.items())],
         threads=[*([pid, tid, f"thread {tid}"] for pid, tid in events.threads if pid == process), *streams],
         events=events.count,
-        accelerator="TPU" if any(name.startswith("/device:TPU") for name in told) else "",
+        accelerator="TPU" if any(name.startswith("/device:TPU") for name in plane_stats) else "",
         left_out=dict(events.left_out),
         repairs=repairs,
         lost_events=events.lost_events,

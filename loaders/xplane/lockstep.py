@@ -14,6 +14,7 @@ import numpy as np
 
 from tracelens_graph.errors import DamagedBytesError
 from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, varint
+from tracelens_graph.utils.arrays import Codes, Mask
 
 BLOCK = 1 << 22
 """Bytes that are read at a time: about as many events as arrays of numpy pay for and caches hold."""
@@ -64,11 +65,11 @@ class Block:
         stats: number of the name of a statistic -> those of that name.
     """
 
-    name: np.ndarray
+    name: Codes
     offset_ps: np.ndarray
     duration_ps: np.ndarray
     tags: np.ndarray
-    sound: np.ndarray
+    sound: Mask
     stop: int
     stats: Mapping[int, Stats]
 

@@ -1,8 +1,8 @@
 """What names of events on the host's threads tell, and how frames of Python are called elsewhere.
 
 JAX's Python frames are `$file.py:12 function`, `$builtins len` and `$<unknown> append`. What else stands on a thread
-was marked in C++: by XLA, its runtime and its profiler, or through `jax.profiler.TraceAnnotation`, which nothing tells
-apart but the name.
+was marked in C++: by XLA, its runtime and its profiler, or through `jax.profiler.TraceAnnotation`; nothing but the
+name separates these.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def frame_name(name: str) -> str:
 _SIZE = re.compile(r"(?:^|\s)(?:size|num_bytes):(\d{1,18})(?:\s|$)")
 
 
-def bytes_told(details: str) -> int | None:
+def bytes_in(details: str) -> int | None:
     """The size in the details of a copy or fill (`kind:Unknown size:655360 dest:2 async:1`); None if it tells none."""
     found = _SIZE.search(details)
     return int(found[1]) if found else None

@@ -1,4 +1,4 @@
-"""Instances of HLO instructions on the host: recorded ones, and those that launches tell of.
+"""Instances of HLO instructions on the host: recorded ones, and those that launches name.
 
 XLA's CPU runtime records every instruction that it runs. On GPUs an instruction is a range on the thread that launches
 its kernels, or nothing but a name in the statistics of kernels; then the launches that follow one another for one
@@ -16,6 +16,7 @@ from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.links import link_by_correlation
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
 from tracelens_graph.loaders.xplane.command_buffers import NO_NODES, Made, Nodes, nodes
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 
 @dataclass
@@ -31,10 +32,10 @@ class Instructions:
         nodes: parts of launches of command buffers.
     """
 
-    program: np.ndarray
-    hlo: np.ndarray
-    is_op: np.ndarray
-    is_launch: np.ndarray
+    program: Codes
+    hlo: Codes
+    is_op: Mask
+    is_launch: Mask
     made: Made
     nodes: Nodes
 
@@ -63,8 +64,8 @@ def instructions(events: Events) -> Instructions:
     )
     free = int(correlation.max()) + 1
     del correlation, has_id
-    told = (found >= 0) & (hlo[with_id] >= 0)
-    kernels, launch = with_id[told], found[told]
+    linked = (found >= 0) & (hlo[with_id] >= 0)
+    kernels, launch = with_id[linked], found[linked]
     # The launch of a command buffer runs kernels of many instructions, and is of none of them.
     least, most = np.full(len(calls), np.iinfo(np.int32).max), np.full(len(calls), -1)
     np.minimum.at(least, launch, hlo[kernels])
@@ -91,7 +92,7 @@ def _joined(first: Made, second: Made) -> Made:
     return start, dur, thread, program, hlo
 
 
-def _ranges_around(events: Events, launches: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _ranges_around(events: Events, launches: Rows, wanted: np.ndarray) -> np.ndarray:
     """For each launch the latest event named like its instruction that holds the launch's start, -1 without one.
 
     Launches may stand on a line of their own. Several devices run one program at nearly the same time, so for each line
@@ -119,7 +120,7 @@ def _number(events: Events, thread: int) -> str:
     return name[len(name.rstrip("0123456789")) :]
 
 
-def _holding(events: Events, ranges: np.ndarray, launches: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _holding(events: Events, ranges: Rows, launches: Rows, wanted: np.ndarray) -> Rows:
     """For each launch the latest of some ranges that is named as wanted and holds its start, -1 without one."""
     start = events.start_ns
     ranges = ranges[np.lexsort((start[ranges], events.name[ranges]))]
@@ -132,7 +133,7 @@ def _holding(events: Events, ranges: np.ndarray, launches: np.ndarray, wanted: n
     return np.where(holds, found, -1)
 
 
-def _made(events: Events, launches: np.ndarray, program: np.ndarray, hlo: np.ndarray) -> Made:
+def _made(events: Events, launches: Rows, program: Codes, hlo: Codes) -> Made:
     """Instances for launches that lie in none: one for those of one instruction that follow one another."""
     if not len(launches):
         return NO_NODES.instances
@@ -152,7 +153,7 @@ def _made(events: Events, launches: np.ndarray, program: np.ndarray, hlo: np.nda
     return begin, end - begin, events.thread[head].astype(np.int64), program[head], hlo[head].astype(np.int64)
 
 
-def _callers(events: Events, launches: np.ndarray, threads: np.ndarray) -> np.ndarray:
+def _callers(events: Events, launches: Rows, threads: np.ndarray) -> Rows:
     """For each launch on one of some threads a number for what called it; -1 for all others, and for no caller."""
     is_there = np.zeros(len(events.threads), bool)
     is_there[threads] = True

@@ -1,4 +1,4 @@
-"""The programs of a profile: read when an event names one, and told apart by what they compute."""
+"""The programs of a profile: read when an event names one, and separated by what they compute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tracelens_graph.loaders.xplane.wire import Buffer
 from tracelens_graph.utils.texts import cut_end
 
 _LONGEST = 2000
-"""Characters of what is told of parameters, and of results; a program can have thousands."""
+"""Characters of what is known of parameters, and of results; a program can have thousands."""
 
 
 class Programs:
@@ -51,7 +51,7 @@ class Programs:
         return None if program is None or one is None else (program, one)
 
     @contextmanager
-    def telling(self, number: int, name: str) -> Iterator[None]:
+    def damage_counted(self, number: int, name: str) -> Iterator[None]:
         """Let no instruction end the reading of a profile: one that is damaged tells nothing, and is counted.
 
         Args:

@@ -16,6 +16,7 @@ from tracelens_graph.graph.flows import Flows
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.hlo.origin import Origin, Pass
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
 _DEEPEST = 24
 """Scopes within scopes that become modules."""
@@ -33,13 +34,13 @@ class Host:
         program: number of the program whose instruction it is.
     """
 
-    thread: np.ndarray
-    start_ns: np.ndarray
-    dur_ns: np.ndarray
+    thread: Codes
+    start_ns: Ns
+    dur_ns: Ns
     rank: np.ndarray
-    origin: np.ndarray
+    origin: Rows
     run: np.ndarray
-    program: np.ndarray
+    program: Codes
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,10 @@ class Scopes:
     """
 
     names: list[str]
-    name: np.ndarray
-    thread: np.ndarray
-    start_ns: np.ndarray
-    dur_ns: np.ndarray
+    name: Codes
+    thread: Codes
+    start_ns: Ns
+    dur_ns: Ns
     arrows: Flows
 
 
@@ -107,7 +108,7 @@ def scopes(host: Host, origins: list[Origin]) -> Scopes:
     return Scopes(list(names), name, thread, start, dur, _arrows(host, origins))
 
 
-def _without_outer(path: np.ndarray, at: np.ndarray, parent: np.ndarray, origin: np.ndarray) -> np.ndarray:
+def _without_outer(path: np.ndarray, at: Ns, parent: Rows, origin: Rows) -> np.ndarray:
     """Scopes without those of the instruction around: the body of a loop is in the scopes of the loop.
 
     Args:
@@ -172,7 +173,7 @@ def _numbered(origins: list[Origin], key: Callable[[Origin], Hashable]) -> np.nd
     return np.array([codes.setdefault(key(one), len(codes)) for one in origins] + [-1], np.int64)
 
 
-def _first_alike(host: Host, tails: np.ndarray, heads: np.ndarray, name: np.ndarray, scope: np.ndarray) -> np.ndarray:
+def _first_alike(host: Host, tails: np.ndarray, heads: np.ndarray, name: Codes, scope: np.ndarray) -> np.ndarray:
     """For each tail the first one of its name in its forward pass.
 
     A forward pass ends where another program or execution begins, or the backward pass of its scope.
@@ -189,7 +190,7 @@ def _first_alike(host: Host, tails: np.ndarray, heads: np.ndarray, name: np.ndar
     return found
 
 
-def _last_before(host: Host, tails: np.ndarray, heads: np.ndarray, code: np.ndarray) -> np.ndarray:
+def _last_before(host: Host, tails: np.ndarray, heads: np.ndarray, code: Codes) -> np.ndarray:
     """For each head the last tail of its code that starts before it, -1 without one."""
     if not len(tails) or not len(heads):
         return np.full(len(heads), -1, np.int64)

@@ -18,25 +18,26 @@ from tracelens_graph.loaders.xplane.collect import ABSENT, Events
 from tracelens_graph.loaders.xplane.collectives import collective_arguments
 from tracelens_graph.loaders.xplane.command_buffers import NODE
 from tracelens_graph.loaders.xplane.details import Sources
-from tracelens_graph.loaders.xplane.names import COPIES, FILLS, bytes_told, frame_name, host_kind
+from tracelens_graph.loaders.xplane.names import COPIES, FILLS, bytes_in, frame_name, host_kind
 from tracelens_graph.loaders.xplane.ops import Instructions
 from tracelens_graph.loaders.xplane.programs import Programs
 from tracelens_graph.loaders.xplane.scopes import NO_SCOPES, Host, Scopes, scopes
 from tracelens_graph.schema import NESTING_RANK, STORED, Kind
+from tracelens_graph.utils.arrays import Codes, Rows
 
 _NEVER = ("external_id", "sequence", "forward_thread")
 """What a profile never tells."""
 
 _KNOWN = ("parent", "last", "depth", "owner", "owner_rule", "uid", "device", "stream")
-"""What the graph is told by other columns."""
+"""What the graph has from other columns."""
 
 _SLICE = 1 << 18
 """Events that are looked at together where any number will do."""
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What programs tell of ops.
+class _FromPrograms:
+    """What programs say of ops.
 
     Attributes:
         argset: per event the code of its argument set.
@@ -47,17 +48,17 @@ class _Told:
         programs: the programs of ops.
     """
 
-    argset: np.ndarray
+    argset: Codes
     argsets: list[InstructionArguments]
-    place: np.ndarray
+    place: Rows
     origins: list[Origin]
     facts: list[dict[str, Any]]
-    program: np.ndarray
+    program: Codes
     programs: tuple[CompiledProgram, ...]
 
 
 def event_table(events: Events, which: Instructions, known: Programs) -> tuple[EventTable, Sources]:
-    """The table of events: recorded ones, instances of instructions that only launches tell of, calls of scopes.
+    """The table of events: recorded ones, instances of instructions that only launches name, calls of scopes.
 
     Uids of what was not recorded follow those of the file's events. Columns of `events` and `which` are taken over, one
     by one, and must not be used again: each is as large as one of the graph's.
@@ -92,25 +93,25 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
             "kind": np.full(len(calls), Kind.RuntimeCall), "name": np.full(len(calls), events.code(NODE)),
             "thread": thread, "start_ns": start, "dur_ns": dur,
         })  # fmt: skip
-    told = _told(events, len(columns["kind"]), ops, program, hlo, known)
-    columns["argset"], columns["program"] = told.argset, told.program
-    lines, columns["source"] = _lines(told)
-    found = _scopes(events, columns, told.place, told.origins)
+    known_of = _from_programs(events, len(columns["kind"]), ops, program, hlo, known)
+    columns["argset"], columns["program"] = known_of.argset, known_of.program
+    lines, columns["source"] = _lines(known_of)
+    found = _scopes(events, columns, known_of.place, known_of.origins)
     count = len(columns["kind"]) + len(found.name)
     _append(columns, {
         "kind": np.full(len(found.name), Kind.Module),
         "name": np.array([events.code(one) for one in found.names], np.int32)[found.name],
         "thread": found.thread, "start_ns": found.start_ns, "dur_ns": found.dur_ns,
-        "argset": np.full(len(found.name), -1), "program": np.zeros(len(found.name), told.program.dtype),
+        "argset": np.full(len(found.name), -1), "program": np.zeros(len(found.name), known_of.program.dtype),
         "source": np.zeros(len(found.name), columns["source"].dtype),
     })  # fmt: skip
     events.names = list(events.codes)
-    ops = ops[told.place[ops] >= 0]
+    ops = ops[known_of.place[ops] >= 0]
     uid = ops
     if not events.is_whole:
         columns["uid"] = np.concatenate((events.uid, events.count + np.arange(count - recorded)))
         uid = columns["uid"][ops]
-    sources = Sources(uid, told.place[ops], told.facts)
+    sources = Sources(uid, known_of.place[ops], known_of.facts)
     names, columns["name"] = _renamed(events, columns["name"])
     if "correlation_id" in events.numbers:
         rows, ids = events.numbers.entries("correlation_id")
@@ -125,9 +126,9 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
             absent = np.array(prop.absent or 0, prop.dtype)
             columns[prop.name] = np.broadcast_to(absent, count) if prop.name in _NEVER else np.full(count, absent)
     return EventTable(
-        columns, names, events.threads, [one.argset for one in told.argsets], autograd_flows=found.arrows,
-        collectives=list(collectives.items()), of_graphs=parts.kernels, programs=told.programs,
-        sources=lines, instructions=[one.facts for one in told.argsets],
+        columns, names, events.threads, [one.argset for one in known_of.argsets], autograd_flows=found.arrows,
+        collectives=list(collectives.items()), of_graphs=parts.kernels, programs=known_of.programs,
+        sources=lines, instructions=[one.facts for one in known_of.argsets],
     ), sources  # fmt: skip
 
 
@@ -138,7 +139,7 @@ def _append(columns: dict[str, np.ndarray], more: Mapping[str, np.ndarray]) -> N
             columns[key] = np.concatenate((columns[key], added.astype(columns[key].dtype)))
 
 
-def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray, origins: list[Origin]) -> Scopes:
+def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: Rows, origins: list[Origin]) -> Scopes:
     if not any(one.scopes for one in origins):
         return NO_SCOPES
     run = events.numbers.get("run_id")
@@ -159,17 +160,17 @@ def _scopes(events: Events, columns: Mapping[str, np.ndarray], place: np.ndarray
 
 
 def _bytes(events: Events, count: int) -> np.ndarray:
-    """Bytes of copies and fills, from what is told of them."""
+    """Bytes of copies and fills, from what is known of them."""
     absent = next(prop.absent for prop in STORED if prop.name == "bytes")
     size = np.broadcast_to(np.array(absent, np.int64), count)
     for stat in ("memcpy_details", "memset_details"):
         if stat in events.texts:
             rows, codes = events.texts.entries(stat)
-            sizes = {code: bytes_told(events.names[code]) for code in np.unique(codes).tolist()}
+            sizes = {code: bytes_in(events.names[code]) for code in np.unique(codes).tolist()}
             size = np.array(size)
             for place, code in zip(rows.tolist(), codes.tolist(), strict=True):
-                if events.on_gpu[place] and (told := sizes[code]) is not None:
-                    size[place] = told
+                if events.on_gpu[place] and (known_of := sizes[code]) is not None:
+                    size[place] = known_of
     return size
 
 
@@ -197,7 +198,7 @@ def _kinds(events: Events, which: Instructions) -> tuple[np.ndarray, np.ndarray]
     return kind, name
 
 
-def _gpu_kinds(events: Events, gpu: np.ndarray) -> np.ndarray:
+def _gpu_kinds(events: Events, gpu: Rows) -> Codes:
     """Kinds of GPU events: copies and fills by their details, else by the name of their launch, else by their own."""
     kind = _per_name(events, gpu, _of_name)
     correlation = events.numbers.get("correlation_id")
@@ -216,7 +217,7 @@ def _gpu_kinds(events: Events, gpu: np.ndarray) -> np.ndarray:
     return kind
 
 
-def _per_name(events: Events, rows: np.ndarray, kind: Callable[[str], Kind]) -> np.ndarray:
+def _per_name(events: Events, rows: Rows, kind: Callable[[str], Kind]) -> Codes:
     """The kind of each of some events, told once per name."""
     kinds = np.zeros(len(events.names), np.uint8)
     for code in distinct(events.name[rows])[0].tolist():
@@ -234,8 +235,8 @@ def _of_name(name: str) -> Kind:
     return Kind.Memset if plain.startswith("memset") else Kind.Memcpy if plain.startswith("memcpy") else Kind.Kernel
 
 
-def _told(events: Events, count: int, ops: np.ndarray, program: np.ndarray, hlo: np.ndarray, known: Programs) -> _Told:
-    """What programs tell of ops, found once per instruction.
+def _from_programs(events: Events, count: int, ops: Rows, program: Codes, hlo: Codes, known: Programs) -> _FromPrograms:
+    """What programs say of ops, found once per instruction.
 
     Args:
         events: the events.
@@ -260,7 +261,7 @@ def _told(events: Events, count: int, ops: np.ndarray, program: np.ndarray, hlo:
         if not (found := known.find(*named)):
             continue
         of_program[i] = known.code(*found)
-        with known.telling(*named):
+        with known.damage_counted(*named):
             arguments, origin = instruction_arguments(*found), _origin(*found)
             codes[:, i] = sets.setdefault(arguments, len(sets)), len(origins)
             origins.append(origin)
@@ -274,16 +275,16 @@ def _told(events: Events, count: int, ops: np.ndarray, program: np.ndarray, hlo:
     if compiled:
         ran = np.zeros(count, code_type(len(compiled)))
         ran[ops] = np.repeat(of_program, times)
-    return _Told(argset, list(sets), place, origins, facts, ran, compiled)
+    return _FromPrograms(argset, list(sets), place, origins, facts, ran, compiled)
 
 
-def _lines(told: _Told) -> tuple[tuple[str, ...], np.ndarray]:
+def _lines(known_of: _FromPrograms) -> tuple[tuple[str, ...], np.ndarray]:
     """Lines of source that instructions come from, and per event the place of its line there, from 1 on; 0 for none."""
     places: dict[str, int] = {}
-    codes = [places.setdefault(one["source"], len(places) + 1) if "source" in one else 0 for one in told.facts]
+    codes = [places.setdefault(one["source"], len(places) + 1) if "source" in one else 0 for one in known_of.facts]
     if not places:
-        return (), np.broadcast_to(np.uint8(0), len(told.place))
-    return tuple(places), np.array([*codes, 0], source_type(len(places)))[told.place]
+        return (), np.broadcast_to(np.uint8(0), len(known_of.place))
+    return tuple(places), np.array([*codes, 0], source_type(len(places)))[known_of.place]
 
 
 def _origin(program: Program, one: Instruction) -> Origin:
@@ -295,7 +296,7 @@ def _origin(program: Program, one: Instruction) -> Origin:
 
 def _facts(program: Program, one: Instruction, origin: Origin) -> dict[str, Any]:
     """What is shown of an instruction beside its arguments."""
-    told = {
+    known_of = {
         "program": f"{program.name}({program.id})",
         "opcode": one.opcode,
         "fusion kind": one.fusion_kind,
@@ -304,10 +305,10 @@ def _facts(program: Program, one: Instruction, origin: Origin) -> dict[str, Any]
         "source": f"{one.file}:{one.line}" if one.file else "",
         "custom call": one.target,
     }
-    return {key: value for key, value in told.items() if value}
+    return {key: value for key, value in known_of.items() if value}
 
 
-def _renamed(events: Events, code: np.ndarray) -> tuple[list[str], np.ndarray]:
+def _renamed(events: Events, code: Codes) -> tuple[list[str], np.ndarray]:
     """Names and their codes, with frames of Python as PyTorch's profiler writes them, and without unused texts."""
     used = np.zeros(len(events.names), bool)
     used[code] = True

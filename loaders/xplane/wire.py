@@ -79,8 +79,8 @@ def text(data: Buffer, begin: int, end: int) -> str:
 
 def double(data: Buffer, at: int) -> float:
     """A number of eight bytes; 0 for fewer."""
-    told = data[at : at + 8]
-    found: float = struct.unpack("<d", told)[0] if len(told) == 8 else 0.0
+    packed = data[at : at + 8]
+    found: float = struct.unpack("<d", packed)[0] if len(packed) == 8 else 0.0
     return found
 
 

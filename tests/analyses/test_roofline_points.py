@@ -8,7 +8,7 @@ from roofs import TOY, calls_of
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.performance.roofline_points import RooflinePoints
 from tracelens_graph.perf.devices import Architecture
-from tracelens_graph.reports.html.roofline import roofline
+from tracelens_graph.reports.html.report import roofline
 from tracelens_graph.reports.html.tables import Texts
 from tracelens_graph.tables.table import Table
 

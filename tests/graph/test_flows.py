@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tracelens_graph.graph.flows import Flow, Flows
-from tracelens_graph.loaders.kineto.codes import Codes, FlowEnds
+from tracelens_graph.graph.flows import Flow, FlowEnds, Flows
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.utils.arrays import Numbering
 
 ENDS: list[Flow] = [("s", 7, 0, 100), ("s", "7", 1, 110), ("f", 7, 1, 120), ("t", "x", 0, 130)]
 
@@ -38,7 +38,7 @@ def test_two_stretches_join_to_one(split: int) -> None:
 
 
 def test_codes_of_another_table_are_taken_over() -> None:
-    here, there = Codes(a=0, b=1), Codes(c=0, a=1)
+    here, there = Numbering(a=0, b=1), Numbering(c=0, a=1)
     assert here.take_over(there).tolist() == [2, 0]
     assert list(here) == ["a", "b", "c"]
 

@@ -120,7 +120,7 @@ def test_a_damaged_beginning_costs_only_what_stood_there(count: int, zeroed: boo
     data = (bytes(count) if zeroed else b"") + text[count:]
     core = load_core(gzip.compress(data) if packed else data)
     assert "beginning" in core.info.repairs
-    assert set(core.info.repairs) <= {"beginning", "metadata", "garbage"}
+    assert set(core.info.repairs) <= {"beginning", "metadata", "damage"}
     destroyed = text[:count].count(b'"ph"') + 1
     assert 200 - destroyed <= len(core.columns) <= 200
     assert names(core)[-1] == "aten::op199"

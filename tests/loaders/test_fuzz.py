@@ -147,7 +147,7 @@ def test_a_fault_of_spelling_costs_nothing(path: Path, fault: Fault) -> None:
     rng = seeded(path, fault.__name__)
     for _ in range(rounds(12)):
         core = check_spelling(sound(path), fault(sound(path), rng))
-        kind = {"doubled_comma": "trailing_comma", "log_line": "garbage"}.get(fault.__name__, fault.__name__)
+        kind = {"doubled_comma": "trailing_comma", "log_line": "damage"}.get(fault.__name__, fault.__name__)
         assert core.info.repairs == {kind: 1}
 
 

@@ -136,7 +136,7 @@ def test_all_faults_in_one_event() -> None:
 def test_every_kind_of_repair_has_words() -> None:
     kinds = {fault for faults in NAMES.values() for fault in faults} | {fault for _, fault in ARGUMENTS.values()}
     of_execution_traces = {"id_twice", "odd_id", "no_parent", "bad_arguments"}
-    known = kinds | {"garbage", "metadata", "out_of_range"} | of_execution_traces | REPAIRS_OF_FILE
+    known = kinds | {"damage", "metadata", "out_of_range"} | of_execution_traces | REPAIRS_OF_FILE
     assert known == set(REPAIR_MEANING)
 
 
@@ -145,10 +145,10 @@ def test_every_kind_of_repair_has_words() -> None:
     [
         (b"", 0, {"missing_comma": 1}),
         (b",,", 0, {"trailing_comma": 1}),
-        (b",\nWARNING: something {odd} happened\n", 0, {"garbage": 1}),
-        (b',\n[W 12:00 x.cpp:3] said "so"\n,', 0, {"garbage": 1}),
-        (b",\n" + b"\0" * 512, 0, {"garbage": 1}),
-        (b', ], {"a": [', 0, {"garbage": 1}),
+        (b",\nWARNING: something {odd} happened\n", 0, {"damage": 1}),
+        (b',\n[W 12:00 x.cpp:3] said "so"\n,', 0, {"damage": 1}),
+        (b",\n" + b"\0" * 512, 0, {"damage": 1}),
+        (b', ], {"a": [', 0, {"damage": 1}),
         (b", null,", 1, {}),
         (b', "text", [1, 2], 3.5,', 3, {}),
         (b', {"ph": "X", "name": "cut sho', 1, {}),
@@ -167,7 +167,7 @@ def test_text_between_events(between: bytes, lost: int, counts: dict[str, int]) 
     assert repaired.positions == [0, 1 + lost]
     assert (repaired.pieces, repaired.lost_events) == (2 + lost, lost)
     assert repaired.counts == counts
-    assert bool(repaired.lost_bytes) == bool(lost or "garbage" in counts)
+    assert bool(repaired.lost_bytes) == bool(lost or "damage" in counts)
     assert 0 <= repaired.lost_bytes <= len(between)
 
 
@@ -207,7 +207,7 @@ def test_the_list_ends_behind_a_lost_event(broken: bytes) -> None:
 def test_a_stray_bracket_does_not_end_the_list() -> None:
     repaired = repair_events(BEFORE + b"]}, " + AFTER + b"]}", last=True)
     assert repaired.events == [BEFORE, AFTER]
-    assert repaired.counts == {"garbage": 1}
+    assert repaired.counts == {"damage": 1}
     assert repaired.tail == b"}"
 
 

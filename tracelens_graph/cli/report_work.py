@@ -397,7 +397,7 @@ def _written(
             file.write(_comment(w, findings, tables, every, about, request, trace, against).encode())
         yield from _said("verdict and key tables", request.markdown)
     if request.html:
-        from tracelens_graph.reports.html.document import report_page
+        from tracelens_graph.reports.html.report import report_page
 
         complete = request.call(trace).without_folders().complete
         with replacing(request.html) as file:

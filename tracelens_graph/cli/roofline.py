@@ -146,7 +146,7 @@ def _draw(
 ) -> None:
     with replacing(output) as file:
         if form == PAGE:
-            from tracelens_graph.reports.html.some_views import roofline_page
+            from tracelens_graph.reports.html.report import roofline_page
 
             file.write(roofline_page(w, ops, tables, device, source).encode())
         else:

@@ -19,6 +19,7 @@ from msgspec import Raw
 
 from tracelens_graph.execution.sides import Argument, Form, Sides, decoded, elements, json_list, raw_list
 from tracelens_graph.execution.trace import ExecutionTrace
+from tracelens_graph.utils.arrays import Rows
 
 ArgumentSet = tuple[str, str, str, str]
 """Dims, types, strides and concrete inputs as compact JSON texts; empty where not recorded."""
@@ -58,7 +59,7 @@ class ArgumentSets:
         """The sets, by code."""
         return list(self._code)
 
-    def codes(self, inputs: Sides, rows: np.ndarray) -> np.ndarray:
+    def codes(self, inputs: Sides, rows: Rows) -> np.ndarray:
         """For the inputs of some nodes, given ascending, the code of their argument set; -1 for nodes without any."""
         found = np.full(len(inputs), -1, np.int32)
         known: dict[int, tuple[ArgumentSet, tuple[int, ...]]] = {}
@@ -94,11 +95,11 @@ def _without_values(form: Form) -> tuple[ArgumentSet, tuple[int, ...]]:
     if not types:
         return ("", "", "", ""), ()
     names = [_type_name(one) for one in types]
-    told = [name not in ("", "Scalar", "ScalarList") for name in names]
+    recorded = [name not in ("", "Scalar", "ScalarList") for name in names]
     texts = [
         _encoded([_sizes(of[i], name) if known and i < len(of) else [] for i, (name, known) in enumerate(pairs)])
         for of in (shapes, strides)
-        if (pairs := list(zip(names, told, strict=True)))
+        if (pairs := list(zip(names, recorded, strict=True)))
     ]
     places = tuple(i for i, name in enumerate(names) if name in ("Scalar", "ScalarList"))
     values = _encoded([""] * len(names))
@@ -125,17 +126,17 @@ def _sizes(of: Raw, name: str) -> list[Any]:
     return found if len(found) <= _LONGEST_LIST else []
 
 
-def _type_name(told: Any) -> str:
+def _type_name(recorded: Any) -> str:
     """The profiler's name of a type: a tensor's element type, `Scalar` and the like; empty for anything else."""
-    if not isinstance(told, str):
+    if not isinstance(recorded, str):
         return ""
-    if told in _SCALARS:
+    if recorded in _SCALARS:
         return "Scalar"
-    if told.startswith("Tensor("):
-        return _element_type(told)
-    if not told.startswith("GenericList[") or not told.endswith("]"):
+    if recorded.startswith("Tensor("):
+        return _element_type(recorded)
+    if not recorded.startswith("GenericList[") or not recorded.endswith("]"):
         return ""
-    elements = told[len("GenericList[") : -1]
+    elements = recorded[len("GenericList[") : -1]
     if not elements:
         return "ScalarList"
     if elements.startswith("Tensor("):
@@ -144,9 +145,9 @@ def _type_name(told: Any) -> str:
     return "ScalarList" if is_short and elements.partition(",")[0] in _SCALARS else ""
 
 
-def _element_type(told: str) -> str:
+def _element_type(recorded: str) -> str:
     """The element type in `Tensor(float)`; empty for a tensor that is not defined."""
-    found = told.removeprefix("Tensor(").removesuffix(")")
+    found = recorded.removeprefix("Tensor(").removesuffix(")")
     return "" if found == _UNDEFINED else found
 
 
@@ -168,7 +169,7 @@ def _float_text(value: float) -> str:
 def collective_arguments(execution: ExecutionTrace) -> dict[int, dict[str, Any]]:
     """Row -> arguments of the collective, for operators that record one, in the keys of `Core.collective_args`.
 
-    A process group that is told by a number only has none: the number is an address, different on every rank.
+    A process group that is known by a number only has none: the number is an address, different on every rank.
     """
     codes = [code for code, name in enumerate(execution.names) if name == COMMUNICATION_OP]
     rows = np.flatnonzero(np.isin(execution.name, codes)).tolist()

@@ -36,10 +36,10 @@ _NODES = 2000
 
 
 def other_process(core: Core, execution: ExecutionTrace) -> str:
-    """What tells that they are of two ranks; empty if nothing does.
+    """What says that they are of two ranks; empty if nothing does.
 
     One process id on both sides is one process. Two may be two runs of a program; then ranks may not differ where both
-    sides record them, nor devices where a side tells of a job without its rank.
+    sides record them, nor devices where a side is of a job and has no rank.
     """
     if is_same_process(core, execution):
         return ""
@@ -53,8 +53,8 @@ def other_process(core: Core, execution: ExecutionTrace) -> str:
     used = {int(one) for one in c.device[is_kind(c.kind, GPU_KINDS)].tolist()}
     named = _devices(execution)
     if used and named and not used & named:
-        told = [", ".join(map(str, sorted(one))) for one in (used, named)]
-        return f"of two ranks, on devices {told[0]} and {told[1]}"
+        shown = [", ".join(map(str, sorted(one))) for one in (used, named)]
+        return f"of two ranks, on devices {shown[0]} and {shown[1]}"
     return ""
 
 
@@ -276,8 +276,8 @@ def _collectives(core: Core, link: Link) -> dict[int, dict[str, Any]]:
     recorded = collective_arguments(link.execution)
     rows = link.row_of_node[list(recorded)]
     uids = core.columns.uid[rows].tolist()
-    for row, uid, told in zip(rows.tolist(), uids, recorded.values(), strict=True):
+    for row, uid, shown in zip(rows.tolist(), uids, recorded.values(), strict=True):
         if row >= 0:
             own = {key: value for key, value in found.get(uid, {}).items() if value is not None}
-            found[uid] = {**told, **own}
+            found[uid] = {**shown, **own}
     return found

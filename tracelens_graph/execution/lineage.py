@@ -6,7 +6,7 @@ Nothing in the file says so, but order and memory do. Uses are taken in the one 
 
 * a result is a new tensor, made by the operator, unless the operator got it as an argument, or it was made inside of
   it: so the lowest operator that gives a tensor out has made it, and those around only pass it on;
-* where no schema tells what a result is, one that any open operator got as an argument is no new tensor either;
+* where no schema says what a result is, one that any open operator got as an argument is no new tensor either;
 * a result that the operator wrote in place (`Tensor(a!)` in its schema) stays the tensor that it was, whatever became
   of its shape and storage (`resize_`, `set_`). So does an argument of what runs inside of an operator that writes it:
   `index_select` resizes its `out` unseen;
@@ -41,6 +41,7 @@ import numpy as np
 from tracelens_graph.execution.op_schemas import OpSchema, Result, op_schema
 from tracelens_graph.execution.tensor_uses import TensorUses, tensor_uses
 from tracelens_graph.execution.trace import ExecutionTrace
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 _FORM = ("storage", "offset", "elements", "itemsize", "device", "dtype", "shape", "strides")
 """What stays the same of a tensor unless it is written in place."""
@@ -65,12 +66,12 @@ class Tensors:
 
     id: np.ndarray
     version: np.ndarray
-    producer: np.ndarray
-    view_of: np.ndarray
-    storage: np.ndarray
-    first_use: np.ndarray
+    producer: Rows
+    view_of: Rows
+    storage: Codes
+    first_use: Rows
     first: np.ndarray
-    last: np.ndarray
+    last: Rows
 
     def __len__(self) -> int:
         return len(self.id)
@@ -93,11 +94,11 @@ class Storages:
 
     id: np.ndarray
     version: np.ndarray
-    producer: np.ndarray
+    producer: Rows
     bytes: np.ndarray
     device: np.ndarray
     first: np.ndarray
-    last: np.ndarray
+    last: Rows
 
     def __len__(self) -> int:
         return len(self.id)
@@ -122,11 +123,11 @@ class Lineage:
     execution: ExecutionTrace
     uses: TensorUses
     moment: np.ndarray
-    tensor: np.ndarray
-    storage: np.ndarray
-    makes: np.ndarray
-    writes: np.ndarray
-    reads: np.ndarray
+    tensor: Codes
+    storage: Codes
+    makes: Mask
+    writes: Mask
+    reads: Mask
     tensors: Tensors
     storages: Storages
 
@@ -136,7 +137,7 @@ class Lineage:
         order = np.lexsort((self.moment, self.tensor))
         return order, np.searchsorted(self.tensor[order], np.arange(len(self.tensors) + 1))
 
-    def uses_of(self, tensor: int) -> np.ndarray:
+    def uses_of(self, tensor: int) -> Rows:
         """Places in `uses` of a tensor's uses, in order."""
         order, begin = self.by_tensor
         return order[begin[tensor] : begin[tensor + 1]]
@@ -146,10 +147,10 @@ class _Schemas(NamedTuple):
     """What the schemas say, per use."""
 
     result: np.ndarray
-    written: np.ndarray
-    unread: np.ndarray
-    can_make: np.ndarray
-    sets_storage: np.ndarray
+    written: Mask
+    unread: Mask
+    can_make: Mask
+    sets_storage: Mask
 
 
 class _Begins(NamedTuple):
@@ -164,9 +165,9 @@ class _Begins(NamedTuple):
     """
 
     by_id: _Order
-    starts: np.ndarray
-    in_place: np.ndarray
-    resized: np.ndarray
+    starts: Mask
+    in_place: Mask
+    resized: Mask
     late: np.ndarray
     met: np.ndarray
 
@@ -177,28 +178,28 @@ def lineage(execution: ExecutionTrace) -> Lineage:
     begin, end = execution.moments
     node, is_output = uses.node, uses.is_output
     moment = np.where(is_output, end[node], begin[node])
-    told = _schemas(execution, uses)
+    by_schema = _schemas(execution, uses)
     by_id = _Order(uses.tensor, moment, begin[node], end[node], is_output)
     own = _is_argument(uses, uses.tensor)
     same_form = by_id.equal([getattr(uses, name) for name in _FORM])
-    in_place = is_output & own & (told.result == Result.written)
-    known = (told.result == Result.fresh) | (told.result == Result.view)
-    new = is_output & ~own & told.can_make
+    in_place = is_output & own & (by_schema.result == Result.written)
+    known = (by_schema.result == Result.fresh) | (by_schema.result == Result.view)
+    new = is_output & ~own & by_schema.can_make
     inside = by_id.any_inside(new)
-    kept = (same_form & (own | inside | (by_id.held() & ~known) | ~told.can_make)) | in_place
+    kept = (same_form & (own | inside | (by_id.held() & ~known) | ~by_schema.can_make)) | in_place
     starts = by_id.is_first | np.where(is_output, ~kept, ~same_form)
-    resized = ~is_output & ~same_form & by_id.held_by_others(told.written & ~told.sets_storage)
+    resized = ~is_output & ~same_form & by_id.held_by_others(by_schema.written & ~by_schema.sets_storage)
     starts[resized] = False
     late, met = by_id.met_inside(np.flatnonzero(new & same_form & (starts | inside)), starts)
     starts[late], starts[met] = False, True
 
     tensors_begin = _Begins(by_id, starts, in_place, resized, late, met)
-    storage = _storages_of_uses(uses, told, moment, begin, end, tensors_begin)
+    storage = _storages_of_uses(uses, by_schema, moment, begin, end, tensors_begin)
     moved = by_id.differs(storage) & (storage >= 0) & (by_id.before(uses.storage, -1) == uses.storage)
     starts |= moved & ~in_place & (by_id.before(storage, -1) >= 0)
 
     tensor, first_use = by_id.numbers(starts, moment)
-    makes = (new | (is_output & starts & told.can_make)) & (moment[first_use][tensor] >= begin[node])
+    makes = (new | (is_output & starts & by_schema.can_make)) & (moment[first_use][tensor] >= begin[node])
     makes &= ~_seen_before(tensor, moment, makes)
     producer = np.full(len(first_use), -1, np.int64)
     producer[tensor[makes]] = node[makes]
@@ -216,21 +217,19 @@ def lineage(execution: ExecutionTrace) -> Lineage:
         last=last,
     )
     around = np.where(execution.is_op[execution.parent[node]], execution.parent[node], -1)
-    allocator = np.where(is_output & told.can_make, node, np.where(resized, around, -1))
+    allocator = np.where(is_output & by_schema.can_make, node, np.where(resized, around, -1))
     storages = _storages(uses, tensors, tensor, storage, moment, begin, end, allocator)
-    written = np.where(is_output, ~told.can_make & ~makes, told.written)
+    written = np.where(is_output, ~by_schema.can_make & ~makes, by_schema.written)
     return Lineage(
         execution=execution, uses=uses, moment=moment, tensor=tensor, storage=storage, makes=makes, writes=written,
-        reads=~is_output & ~told.unread, tensors=tensors, storages=storages,
+        reads=~is_output & ~by_schema.unread, tensors=tensors, storages=storages,
     )  # fmt: skip
 
 
 class _Order:
     """Uses by an id, then by moment; answers are in the order of the uses."""
 
-    def __init__(
-        self, id: np.ndarray, moment: np.ndarray, begin: np.ndarray, end: np.ndarray, is_output: np.ndarray
-    ) -> None:
+    def __init__(self, id: np.ndarray, moment: np.ndarray, begin: np.ndarray, end: np.ndarray, is_output: Mask) -> None:
         self._order = order = np.lexsort((moment, id))
         self._is_first = np.ones(len(id), bool)
         self._is_first[1:] = id[order][1:] != id[order][:-1]
@@ -239,54 +238,54 @@ class _Order:
         self._moment, self._begin, self._end = moment[order], begin[order], end[order]
         self._is_output = is_output[order]
 
-    def _told(self, values: np.ndarray) -> np.ndarray:
-        told = np.empty_like(values)
-        told[self._order] = values
-        return told
+    def _in_order_of_uses(self, values: np.ndarray) -> np.ndarray:
+        answer = np.empty_like(values)
+        answer[self._order] = values
+        return answer
 
     @property
-    def is_first(self) -> np.ndarray:
+    def is_first(self) -> Mask:
         """Whether a use is the first of its id."""
-        return self._told(self._is_first)
+        return self._in_order_of_uses(self._is_first)
 
     def before(self, values: np.ndarray, absent: int) -> np.ndarray:
         """The value of the use before it of the same id."""
-        told = np.full(len(values), absent, values.dtype)
-        told[1:] = values[self._order][:-1]
-        told[self._is_first] = absent
-        return self._told(told)
+        answer = np.full(len(values), absent, values.dtype)
+        answer[1:] = values[self._order][:-1]
+        answer[self._is_first] = absent
+        return self._in_order_of_uses(answer)
 
-    def differs(self, values: np.ndarray) -> np.ndarray:
+    def differs(self, values: np.ndarray) -> Mask:
         """Whether there is a use before it with another value."""
         return ~self.is_first & ~self.equal([values])
 
-    def equal(self, columns: list[np.ndarray]) -> np.ndarray:
+    def equal(self, columns: list[np.ndarray]) -> Mask:
         """Whether there is a use before it with equal values."""
-        told = ~self._is_first
+        answer = ~self._is_first
         for column in columns:
             ordered = column[self._order]
-            told[1:] &= ordered[1:] == ordered[:-1]
-        return self._told(told)
+            answer[1:] &= ordered[1:] == ordered[:-1]
+        return self._in_order_of_uses(answer)
 
-    def held(self) -> np.ndarray:
+    def held(self) -> Mask:
         """Whether a node that has the id as an argument is open at the use; of a result, its own node among them."""
         until = np.maximum.accumulate(self._group + np.where(self._is_output, 0, self._end + 1))
-        return self._told(until >= self._group + self._moment + 1)
+        return self._in_order_of_uses(until >= self._group + self._moment + 1)
 
-    def held_by_others(self, chosen: np.ndarray) -> np.ndarray:
+    def held_by_others(self, chosen: Mask) -> Mask:
         """Whether a node that has the id as an argument, among the uses chosen, is open since before the use."""
         until = np.maximum.accumulate(self._group + np.where(chosen[self._order], self._end + 1, 0))
         when = self._group + self._moment
         before = np.searchsorted(when, when) - 1
-        return self._told((before >= 0) & (until[before] >= when + 1))
+        return self._in_order_of_uses((before >= 0) & (until[before] >= when + 1))
 
-    def any_inside(self, chosen: np.ndarray) -> np.ndarray:
+    def any_inside(self, chosen: Mask) -> Mask:
         """Whether the id was used since the node of the use began, counting the chosen uses."""
         latest = np.zeros(len(chosen), np.int64)
         latest[1:] = np.maximum.accumulate(self._group + np.where(chosen[self._order], self._moment + 1, 0))[:-1]
-        return self._told(latest >= self._group + self._begin + 1)
+        return self._in_order_of_uses(latest >= self._group + self._begin + 1)
 
-    def met_inside(self, results: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def met_inside(self, results: np.ndarray, starts: Mask) -> tuple[np.ndarray, np.ndarray]:
         """Of the results given, those that were arguments inside of their node before it gave them out, and these uses.
 
         Of each result the first such use since the id started anew; of several results with one such use, the first.
@@ -302,7 +301,7 @@ class _Order:
         first, chosen = np.unique(first[met], return_index=True)
         return self._order[at[met][chosen]], self._order[first]
 
-    def numbers(self, starts: np.ndarray, moment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def numbers(self, starts: Mask, moment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Runs of uses numbered in the order in which they are met: the number of each use, and their first uses."""
         ordered = starts[self._order]
         run = np.cumsum(ordered) - 1
@@ -310,7 +309,7 @@ class _Order:
         order = np.lexsort((first, moment[first]))
         number = np.empty(len(first), np.int64)
         number[order] = np.arange(len(first))
-        return self._told(number[run]) if len(run) else run, first[order]
+        return self._in_order_of_uses(number[run]) if len(run) else run, first[order]
 
 
 def _schemas(execution: ExecutionTrace, uses: TensorUses) -> _Schemas:
@@ -333,7 +332,7 @@ def _schemas(execution: ExecutionTrace, uses: TensorUses) -> _Schemas:
     return _Schemas(*(column[back] for column in (result, written, unread, makes, sets)))
 
 
-def _is_argument(uses: TensorUses, ids: np.ndarray) -> np.ndarray:
+def _is_argument(uses: TensorUses, ids: np.ndarray) -> Mask:
     """Whether the id of each use is that of an argument of its node."""
     _, code = np.unique(ids, return_inverse=True)
     key = uses.node * (int(code.max(initial=0)) + 1) + code
@@ -342,7 +341,7 @@ def _is_argument(uses: TensorUses, ids: np.ndarray) -> np.ndarray:
 
 def _storages_of_uses(
     uses: TensorUses,
-    told: _Schemas,
+    by_schema: _Schemas,
     moment: np.ndarray,
     begin: np.ndarray,
     end: np.ndarray,
@@ -353,10 +352,10 @@ def _storages_of_uses(
     has = (uses.storage > 0) & (uses.elements > 0)
     ids = np.where(has, uses.storage, -1)
     by_storage = _Order(ids, moment, begin[uses.node], end[uses.node], uses.is_output)
-    moved = in_place & by_id.differs(uses.storage) & ~told.sets_storage
-    known = (told.result != Result.unknown) & ~told.sets_storage
+    moved = in_place & by_id.differs(uses.storage) & ~by_schema.sets_storage
+    known = (by_schema.result != Result.unknown) & ~by_schema.sets_storage
     shared = _is_argument(uses, ids) | by_storage.any_inside(np.ones(len(uses), bool)) | (by_storage.held() & ~known)
-    allocates = uses.is_output & told.can_make & ((starts & ~in_place) | moved) & ~shared
+    allocates = uses.is_output & by_schema.can_make & ((starts & ~in_place) | moved) & ~shared
     last_used = by_storage.before(moment, -1)
     allocates[met] = (last_used[met] < begin[uses.node[late]]) & ~(by_storage.held() & ~known)[late]
     allocates |= resized & by_id.differs(uses.storage) & (last_used < by_id.before(moment, -1))
@@ -371,7 +370,7 @@ def _storages_of_uses(
     return number
 
 
-def _is_number(uses: TensorUses) -> np.ndarray:
+def _is_number(uses: TensorUses) -> Mask:
     """Whether a tensor has the form that a Python number gets as an argument: no operator makes it."""
     dtypes = [i for i, dtype in enumerate(uses.dtypes) if dtype in _NUMBERS]
     on_host = [i for i, device in enumerate(uses.devices) if device == "cpu"]
@@ -380,18 +379,16 @@ def _is_number(uses: TensorUses) -> np.ndarray:
     return has_form & (uses.elements == 1) & (uses.offset == 0)
 
 
-def _seen_before(number: np.ndarray, moment: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+def _seen_before(number: np.ndarray, moment: np.ndarray, chosen: Mask) -> Mask:
     """Whether a use is not the first one that is chosen of those with its number."""
     places = np.flatnonzero(chosen)
     places = places[np.lexsort((places, moment[places], number[places]))]
-    told = np.zeros(len(number), bool)
-    told[places[1:]] = number[places[1:]] == number[places[:-1]]
-    return told
+    answer = np.zeros(len(number), bool)
+    answer[places[1:]] = number[places[1:]] == number[places[:-1]]
+    return answer
 
 
-def _views(
-    uses: TensorUses, tensor: np.ndarray, storage: np.ndarray, producer: np.ndarray, first_use: np.ndarray
-) -> np.ndarray:
+def _views(uses: TensorUses, tensor: Codes, storage: Codes, producer: Rows, first_use: Rows) -> np.ndarray:
     """What each is a view of: an argument of its producer on its storage, else the first tensor there; -1 for none."""
     count, most = len(first_use), int(storage.max(initial=0)) + 2
     lies = storage >= 0
@@ -426,8 +423,8 @@ def _versions(ids: np.ndarray) -> np.ndarray:
 def _storages(
     uses: TensorUses,
     tensors: Tensors,
-    tensor: np.ndarray,
-    storage: np.ndarray,
+    tensor: Codes,
+    storage: Codes,
     moment: np.ndarray,
     begin: np.ndarray,
     end: np.ndarray,

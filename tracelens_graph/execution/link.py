@@ -19,6 +19,7 @@ from tracelens_graph.execution.tensor_uses import describe
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 from tracelens_graph.utils.texts import file_name
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ class Link:
     """
 
     execution: ExecutionTrace
-    node_of_row: np.ndarray
-    row_of_node: np.ndarray
+    node_of_row: Rows
+    row_of_node: Rows
     method: str
     equal_names_percent: float
     unjoined: Mapping[str, int]
@@ -101,8 +102,8 @@ def _tensors(core: Core, link: Link) -> GraphTensors:
 class Spans(NamedTuple):
     """From when to when things are alive, ns from the trace's start; both -1 where no use is in the graph."""
 
-    start_ns: np.ndarray
-    end_ns: np.ndarray
+    start_ns: Ns
+    end_ns: Ns
 
 
 class GraphTensors:
@@ -119,7 +120,7 @@ class GraphTensors:
         self.row = link.row_of_node[self.lineage.uses.node]
         self._row_of_node = link.row_of_node
 
-    def rows_of_nodes(self, nodes: np.ndarray) -> np.ndarray:
+    def rows_of_nodes(self, nodes: Rows) -> Rows:
         """Rows of nodes of the execution trace; -1 for -1 and for those that did not join."""
         return np.where(nodes >= 0, self._row_of_node[nodes], -1)
 
@@ -135,25 +136,25 @@ class GraphTensors:
 
     def tensor_name(self, number: int) -> str:
         """Such as `t123`; `t123#2` for the second tensor with an id that was used again."""
-        told = self.lineage.tensors
-        return f"t{told.id[number]}" + (f"#{told.version[number]}" if self._tensor_versions[number] else "")
+        known = self.lineage.tensors
+        return f"t{known.id[number]}" + (f"#{known.version[number]}" if self._tensor_versions[number] else "")
 
     def storage_name(self, number: int) -> str:
         """Such as `s124`; `s124#2` for the second storage with an id that was used again."""
-        told = self.lineage.storages
-        return f"s{told.id[number]}" + (f"#{told.version[number]}" if self._storage_versions[number] else "")
+        known = self.lineage.storages
+        return f"s{known.id[number]}" + (f"#{known.version[number]}" if self._storage_versions[number] else "")
 
     def form(self, use: int) -> str:
         """Type and sizes of a tensor at a use: `float32[16384,4096]`."""
-        told = self.lineage.uses
-        return describe(told.shapes[told.shape[use]], told.dtypes[told.dtype[use]])
+        known = self.lineage.uses
+        return describe(known.shapes[known.shape[use]], known.dtypes[known.dtype[use]])
 
     @cached_property
     def form_use(self) -> np.ndarray:
         """Per tensor the use that shows its form: the first one with elements, for many are made empty and resized."""
-        told = self.lineage
-        order = np.lexsort((told.moment, told.uses.elements <= 0, told.tensor))
-        return order[np.searchsorted(told.tensor[order], np.arange(len(told.tensors)))]
+        known = self.lineage
+        order = np.lexsort((known.moment, known.uses.elements <= 0, known.tensor))
+        return order[np.searchsorted(known.tensor[order], np.arange(len(known.tensors)))]
 
     def tensor_text(self, number: int) -> str:
         """Name, type and sizes of a tensor: `t123: float32[16384,4096]`."""
@@ -161,13 +162,13 @@ class GraphTensors:
 
     def bytes_of(self, number: int) -> int:
         """Size of a tensor's elements; what 64 bits cannot hold is cut."""
-        told, use = self.lineage.uses, self.form_use[number]
-        return max(min(int(told.elements[use]) * int(told.itemsize[use]), 2**63 - 1), 0)
+        known, use = self.lineage.uses, self.form_use[number]
+        return max(min(int(known.elements[use]) * int(known.itemsize[use]), 2**63 - 1), 0)
 
     def device_of(self, number: int) -> str:
         """The device of a tensor, such as `cuda:0`."""
-        told = self.lineage.uses
-        return told.devices[told.device[self.form_use[number]]]
+        known = self.lineage.uses
+        return known.devices[known.device[self.form_use[number]]]
 
     # --- by op -----------------------------------------------------------------------------------------------
 
@@ -201,12 +202,12 @@ class GraphTensors:
     @cached_property
     def edges(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         """CONSUMES, WRITES, PRODUCES -> rows of the graph and numbers of tensors, by tensor, then uid."""
-        told, uid = self.lineage, self._columns.uid
-        makers = self.rows_of_nodes(told.tensors.producer)
+        known, uid = self.lineage, self._columns.uid
+        makers = self.rows_of_nodes(known.tensors.producer)
         made = np.flatnonzero(makers >= 0)
         found = {
-            "CONSUMES": _pairs(self.row, told.tensor, (self.row >= 0) & told.reads),
-            "WRITES": _pairs(self.row, told.tensor, (self.row >= 0) & told.writes),
+            "CONSUMES": _pairs(self.row, known.tensor, (self.row >= 0) & known.reads),
+            "WRITES": _pairs(self.row, known.tensor, (self.row >= 0) & known.writes),
             "PRODUCES": (makers[made], made),
         }
         orders = {name: np.lexsort((uid[rows], tensors)) for name, (rows, tensors) in found.items()}
@@ -215,8 +216,8 @@ class GraphTensors:
     @cached_property
     def stored_in(self) -> tuple[np.ndarray, np.ndarray]:
         """Distinct pairs of a tensor and a storage that it lies on at a use in the graph, by tensor."""
-        told = self.lineage
-        return _pairs(told.tensor, told.storage, (self.row >= 0) & (told.storage >= 0))
+        known = self.lineage
+        return _pairs(known.tensor, known.storage, (self.row >= 0) & (known.storage >= 0))
 
     def storages_of(self, tensors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Storages that tensors lie on, and for each the place of its tensor; one that was resized has several."""
@@ -229,8 +230,8 @@ class GraphTensors:
     def storage_of(self, tensor: int) -> int:
         """The storage of a tensor, of several the one that came last; -1 for none."""
         found, _ = self.storages_of(np.array([tensor]))
-        told, start = self.lineage.storages, self.storage_spans.start_ns
-        order = np.lexsort((told.version[found], told.id[found], start[found]))
+        known, start = self.lineage.storages, self.storage_spans.start_ns
+        order = np.lexsort((known.version[found], known.id[found], start[found]))
         return int(found[order[-1]]) if len(found) else -1
 
     # --- times -----------------------------------------------------------------------------------------------
@@ -238,16 +239,16 @@ class GraphTensors:
     @cached_property
     def tensor_spans(self) -> Spans:
         """From the start of the op that made each tensor, else its first use, to the end of the last op with it."""
-        told = self.lineage
-        return self._spans(told.tensor, len(told.tensors), told.tensors.producer, False)
+        known = self.lineage
+        return self._spans(known.tensor, len(known.tensors), known.tensors.producer, False)
 
     @cached_property
     def storage_spans(self) -> Spans:
         """The same of storages; those that were there before, or made out of sight, are alive from the start on."""
-        told = self.lineage
-        return self._spans(told.storage, len(told.storages), told.storages.producer, True)
+        known = self.lineage
+        return self._spans(known.storage, len(known.storages), known.storages.producer, True)
 
-    def _spans(self, number: np.ndarray, count: int, producer: np.ndarray, from_start: bool) -> Spans:
+    def _spans(self, number: np.ndarray, count: int, producer: Rows, from_start: bool) -> Spans:
         c = self._columns
         there = (self.row >= 0) & (number >= 0)
         rows, number = self.row[there], number[there]
@@ -264,13 +265,13 @@ class GraphTensors:
 
     def facts_of_tensor(self, number: int) -> dict[str, Any]:
         """Properties of a tensor as a node, by name."""
-        told, uses = self.lineage.tensors, self.lineage.uses
+        known, uses = self.lineage.tensors, self.lineage.uses
         use, spans = int(self.form_use[number]), self.tensor_spans
         strides = uses.all_strides[uses.strides[use]]
         return {
             "name": self.tensor_text(number),
-            "tensor_id": int(told.id[number]),
-            "version": int(told.version[number]),
+            "tensor_id": int(known.id[number]),
+            "version": int(known.version[number]),
             "dtype": uses.dtypes[uses.dtype[use]],
             "shape": json.dumps(uses.shapes[uses.shape[use]]),
             "strides": None if strides is None else json.dumps(strides),
@@ -283,14 +284,14 @@ class GraphTensors:
 
     def facts_of_storage(self, number: int) -> dict[str, Any]:
         """Properties of a storage as a node, by name."""
-        told = self.lineage.storages
-        made = int(self.rows_of_nodes(told.producer[number : number + 1])[0])
+        known = self.lineage.storages
+        made = int(self.rows_of_nodes(known.producer[number : number + 1])[0])
         return {
             "name": self.storage_name(number),
-            "storage_id": int(told.id[number]),
-            "version": int(told.version[number]),
-            "bytes": int(told.bytes[number]),
-            "on": self.lineage.uses.devices[told.device[number]],
+            "storage_id": int(known.id[number]),
+            "version": int(known.version[number]),
+            "bytes": int(known.bytes[number]),
+            "on": self.lineage.uses.devices[known.device[number]],
             "made_by": int(self._columns.uid[made]) if made >= 0 else None,
             **self._times(self.storage_spans, number),
         }
@@ -301,13 +302,13 @@ class GraphTensors:
         return {"start_ns": int(spans.start_ns[number]), "end_ns": int(spans.end_ns[number])}
 
 
-def _pairs(row: np.ndarray, tensor: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(row: Codes, tensor: Codes, kept: Mask) -> tuple[Codes, Codes]:
     """Distinct pairs of row and tensor."""
     pairs = np.unique(np.stack((row[kept], tensor[kept]), axis=1), axis=0)
     return pairs[:, 0], pairs[:, 1]
 
 
-def _is_reused(ids: np.ndarray) -> np.ndarray:
+def _is_reused(ids: np.ndarray) -> Mask:
     """Whether others have the same id."""
     _, back, count = np.unique(ids, return_inverse=True, return_counts=True)
     return np.asarray(count[back] > 1)
@@ -318,21 +319,21 @@ def add_tensors(context: Context, core: Core) -> None:
     tensors = tensors_of(core)
     if tensors is None:
         return
-    told = tensors.lineage
+    known = tensors.lineage
     of_tensor, of_storage = (
         {
             number: context.add(f"{kind.lower()}:{of.id[number]}:{of.version[number]}", kind, **facts(number))
             for number in np.unique(used).tolist()
         }
         for kind, of, used, facts in (
-            ("Tensor", told.tensors, told.tensor[tensors.row >= 0], tensors.facts_of_tensor),
-            ("Storage", told.storages, tensors.stored_in[1], tensors.facts_of_storage),
+            ("Tensor", known.tensors, known.tensor[tensors.row >= 0], tensors.facts_of_tensor),
+            ("Storage", known.storages, tensors.stored_in[1], tensors.facts_of_storage),
         )
     )
     for tensor, storage in zip(*(side.tolist() for side in tensors.stored_in), strict=True):
         context.join("STORED_IN", of_tensor[tensor], of_storage[storage])
     for number, node in of_tensor.items():
-        base = int(told.tensors.view_of[number])
+        base = int(known.tensors.view_of[number])
         if base in of_tensor:
             context.join("VIEW_OF", node, of_tensor[base])
     for name, (rows, numbers) in tensors.edges.items():

@@ -14,8 +14,9 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.common_order import common_order, surroundings
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
-Pairs = tuple[np.ndarray, np.ndarray]
+Pairs = tuple[Rows, Rows]
 """Places in the first and in the second side, of equal length."""
 
 _JOINED = (Kind.Op, Kind.Annotation, Kind.Step)
@@ -36,13 +37,13 @@ class Side:
     """
 
     what: str
-    row: np.ndarray
-    name: np.ndarray
-    thread: np.ndarray
-    order: np.ndarray
+    row: Rows
+    name: Codes
+    thread: Codes
+    order: Rows
     record_id: np.ndarray
     external_id: np.ndarray
-    is_step: np.ndarray
+    is_step: Mask
 
     def __len__(self) -> int:
         return len(self.row)
@@ -177,7 +178,7 @@ class _Bags(NamedTuple):
         times: how often.
     """
 
-    thread: np.ndarray
+    thread: Codes
     key: np.ndarray
     times: np.ndarray
 

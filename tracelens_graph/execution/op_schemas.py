@@ -11,7 +11,7 @@ from typing import NamedTuple
 class Result(IntEnum):
     """What a result of an operator is.
 
-    `unknown` where no schema tells; `fresh` is a tensor of its own (`-> Tensor`), `view` may share memory with an
+    `unknown` where no schema says; `fresh` is a tensor of its own (`-> Tensor`), `view` may share memory with an
     argument (`-> Tensor(a)`), `written` is an argument that was written (`-> Tensor(a!)`).
     """
 
@@ -65,7 +65,7 @@ _ALIAS = re.compile(r"^[\w:.]+(?:\[\d*\])*\(([^()]*)\)")
 def op_schema(name: str, schema: str) -> OpSchema:
     """What is known of an operator's tensors.
 
-    Without aliases in the schema, a name that ends in one underscore (`c10d::allreduce_`) tells that the first argument
+    Without aliases in the schema, a name that ends in one underscore (`c10d::allreduce_`) says that the first argument
     is written: PyTorch's convention.
     """
     if name in NEVER_MAKING:

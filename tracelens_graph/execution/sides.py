@@ -16,6 +16,8 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from tracelens_graph.utils.arrays import Rows
+
 _PIECE = 1 << 19
 """Bytes of a list that are decoded at a time."""
 _LIST_BEGIN = re.compile(rb"\s*+\[")
@@ -133,7 +135,7 @@ class Group(NamedTuple):
     """
 
     form: int
-    rows: np.ndarray
+    rows: Rows
     texts: list[memoryview]
 
 
@@ -182,11 +184,11 @@ class Sides(Sequence[Arguments]):
         """The values of a node, as JSON."""
         return self._text[self._begin[row] : self._end[row]].tobytes()
 
-    def take(self, rows: np.ndarray) -> Sides:
+    def take(self, rows: Rows) -> Sides:
         """Those of some nodes."""
         return Sides(self.forms, self.form[rows], self._text, self._begin[rows], self._end[rows])
 
-    def groups(self, rows: np.ndarray) -> Iterator[Group]:
+    def groups(self, rows: Rows) -> Iterator[Group]:
         """Some nodes, given ascending, form by form and in blocks; nodes without arguments are left out."""
         begin, end, form = self._begin[rows], self._end[rows], self.form[rows]
         has_form = np.array([one != NO_FORM for one in self.forms], bool)

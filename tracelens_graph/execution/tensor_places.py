@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.execution.sides import Form, decoded, elements, json_list, raw_list
+from tracelens_graph.utils.arrays import Numbering, Rows
 
 _TENSOR = "Tensor("
 _UNDEFINED = "Tensor(nullptr"
@@ -50,20 +51,12 @@ class Places(NamedTuple):
     """
 
     steps: list[int | ListPlaces]
-    told: int
-    position: np.ndarray
+    typed: int
+    position: Rows
     element: np.ndarray
     dtype: np.ndarray
     shape: np.ndarray
     strides: np.ndarray
-
-
-class Codes(dict[Any, int]):
-    """Numbers of values, in the order in which they are first met."""
-
-    def __missing__(self, key: Any) -> int:
-        self[key] = found = len(self)
-        return found
 
 
 class _Columns(NamedTuple):
@@ -84,16 +77,16 @@ class PlaceFinder:
     """
 
     def __init__(self) -> None:
-        self.dtypes, self.shapes, self.all_strides = Codes(), Codes(), Codes({None: 0})
+        self.dtypes, self.shapes, self.all_strides = Numbering(), Numbering(), Numbering({None: 0})
         self._codes: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, int]] = {}
 
     def places(self, form: Form) -> Places:
         """The tensors of a form."""
         shapes, types, strides = form
-        told, sizes, steps_between = json_list(types), raw_list(shapes), raw_list(strides)
+        typed, sizes, steps_between = json_list(types), raw_list(shapes), raw_list(strides)
         columns = _Columns(*(array("i") for _ in range(5)))
         steps: list[int | ListPlaces] = []
-        for at, text in enumerate(told):
+        for at, text in enumerate(typed):
             if not isinstance(text, str):
                 continue
             sides = [of[at] if at < len(of) else Raw(b"null") for of in (sizes, steps_between)]
@@ -105,7 +98,7 @@ class PlaceFinder:
             elif text.startswith(_LISTS) and _TENSOR in text:
                 steps.append(self._list(columns, at, text, *sides))
             columns.position.extend([at] * (len(columns.element) - len(columns.position)))
-        return Places(steps, len(told), *(np.frombuffer(column, np.int32) for column in columns))
+        return Places(steps, len(typed), *(np.frombuffer(column, np.int32) for column in columns))
 
     def _list(self, columns: _Columns, at: int, text: str, sizes: Raw, strides: Raw) -> ListPlaces:
         paths: list[tuple[int, ...]] = []
@@ -144,7 +137,7 @@ class PlaceFinder:
 class _Kinds(dict[str, int]):
     """Types of elements -> code of the type of a tensor's elements; -1 for anything but a tensor that was given."""
 
-    def __init__(self, dtypes: Codes) -> None:
+    def __init__(self, dtypes: Numbering) -> None:
         self._dtypes = dtypes
 
     def __missing__(self, text: str) -> int:

@@ -16,12 +16,13 @@ import numpy as np
 from msgspec import Meta, Raw
 
 from tracelens_graph.execution.sides import Form, Sides, decoded, elements, raw_list
-from tracelens_graph.execution.tensor_places import Codes, ListPlaces, PlaceFinder, Places, value_at
+from tracelens_graph.execution.tensor_places import ListPlaces, PlaceFinder, Places, value_at
 from tracelens_graph.execution.trace import ExecutionTrace
+from tracelens_graph.utils.arrays import Mask, Numbering, Rows
 from tracelens_graph.utils.gc_pause import garbage_collection_paused
 
 _MOST_NESTED = 32
-"""Depth of lists in lists that is followed where no type tells."""
+"""Depth of lists in lists that is followed where no type is known."""
 
 _LARGE = 1 << 20
 """Bytes of values of one node from which on they are decoded in pieces."""
@@ -58,9 +59,9 @@ class TensorUses:
         malformed: places where a tensor was announced and something else stood; they are left out.
     """
 
-    node: np.ndarray
-    is_output: np.ndarray
-    position: np.ndarray
+    node: Rows
+    is_output: Mask
+    position: Rows
     element: np.ndarray
     tensor: np.ndarray
     storage: np.ndarray
@@ -89,15 +90,15 @@ class _Reader:
 
     def __init__(self) -> None:
         self.finder = PlaceFinder()
-        self.devices = Codes()
+        self.devices = Numbering()
         self.codes: dict[Form, int] = {}
         self.places: list[Places] = []
         self.sides: list[tuple[np.ndarray, bool, int]] = []
-        self.untold: list[tuple[int, bool, int, int, Any]] = []
+        self.untyped: list[tuple[int, bool, int, int, Any]] = []
         self.pending: list[Any] = []
         self.numbers: list[np.ndarray] = []
 
-    def read(self, sides: Sides, rows: np.ndarray, is_output: bool) -> None:
+    def read(self, sides: Sides, rows: Rows, is_output: bool) -> None:
         """Take in one side of some nodes."""
         for group in sides.groups(rows):
             form = sides.forms[group.form]
@@ -110,16 +111,16 @@ class _Reader:
             if len(group.texts[0]) > _LARGE:
                 for row, text in zip(group.rows.tolist(), group.texts, strict=True):
                     self._large(places, text, row, is_output)
-            elif places.steps or not places.told:
+            elif places.steps or not places.typed:
                 self._group(places, decoded(group.texts), group.rows, is_output)
 
-    def _group(self, places: Places, found: list[Any], rows: np.ndarray, is_output: bool) -> None:
-        told = places.told
-        if {type(one) for one in found} != {list} or {len(one) for one in found} != {told}:
+    def _group(self, places: Places, found: list[Any], rows: Rows, is_output: bool) -> None:
+        typed = places.typed
+        if {type(one) for one in found} != {list} or {len(one) for one in found} != {typed}:
             for i, values in enumerate(found):
                 found[i] = values if isinstance(values, list) else []
-                self._untold(found[i], told, int(rows[i]), is_output)
-                found[i] = (found[i] + [None] * told)[:told]
+                self._untyped(found[i], typed, int(rows[i]), is_output)
+                found[i] = (found[i] + [None] * typed)[:typed]
         whole = [step for step in places.steps if isinstance(step, int)]
         if len(whole) == len(places.steps):
             columns = [[values[at] for values in found] for at in whole]
@@ -146,7 +147,7 @@ class _Reader:
                 self.pending += _of_list(step, decoded([raw])[0])
             else:
                 self._long_list(step, elements(bytes(raw)))
-        self._untold(decoded(values[places.told :]), 0, row, is_output, places.told)
+        self._untyped(decoded(values[places.typed :]), 0, row, is_output, places.typed)
 
     def _long_list(self, step: ListPlaces, values: Iterator[Any]) -> None:
         kept = None if step.kept is None else np.isin(np.arange(step.size), step.kept)
@@ -157,11 +158,11 @@ class _Reader:
             self.pending += some if kept is None else compress(some, kept[low:high].tolist())
             self._convert()
 
-    def _untold(self, values: list[Any], told: int, row: int, is_output: bool, first: int = 0) -> None:
+    def _untyped(self, values: list[Any], typed: int, row: int, is_output: bool, first: int = 0) -> None:
         """Take in tensors whose types are missing: their form tells."""
-        for at in range(told, len(values)):
+        for at in range(typed, len(values)):
             for element, value in _by_form(values[at]):
-                self.untold.append((row, is_output, first + at, element, value))
+                self.untyped.append((row, is_output, first + at, element, value))
 
     def _convert(self) -> None:
         """Make numbers of the tensors that were read: ids, sizes, the code of the device, and whether it is sound."""
@@ -194,20 +195,20 @@ class _Reader:
         node, output = (np.repeat(of[order], count[order]) for of in (row, is_output))
         table, self.numbers = np.concatenate(self.numbers, axis=1)[:, read], []
         sound = table[6] > 0
-        told = [
+        typed = [
             np.concatenate([*(getattr(one, name) for one in self.places), np.zeros(0, np.int32)])[place]
             for name in ("position", "element", "dtype", "shape", "strides")
         ]
         malformed = int(np.count_nonzero(~sound))
         if malformed:
-            node, output, table, told = node[sound], output[sound], table[:, sound], [one[sound] for one in told]
-        return self._with_untold(node, output, table, told, malformed)
+            node, output, table, typed = node[sound], output[sound], table[:, sound], [one[sound] for one in typed]
+        return self._with_untyped(node, output, table, typed, malformed)
 
-    def _with_untold(
-        self, node: np.ndarray, output: np.ndarray, table: np.ndarray, told: list[np.ndarray], malformed: int
+    def _with_untyped(
+        self, node: Rows, output: np.ndarray, table: np.ndarray, typed: list[np.ndarray], malformed: int
     ) -> TensorUses:
-        if self.untold:
-            rows, outputs, positions, elements_, self.pending = map(list, zip(*self.untold, strict=True))
+        if self.untyped:
+            rows, outputs, positions, elements_, self.pending = map(list, zip(*self.untyped, strict=True))
             self._convert()
             size = len(rows)
             no_form = (self.finder.dtypes[""], self.finder.shapes[()], 0)
@@ -216,8 +217,8 @@ class _Reader:
             order = np.argsort(node * 2 + output, kind="stable")
             node, output = node[order], output[order]
             table = np.concatenate((table, self.numbers[-1]), axis=1)[:, order]
-            told = [np.concatenate((one, more))[order] for one, more in zip(told, further, strict=True)]
-        position, element, dtype, shape, strides = told
+            typed = [np.concatenate((one, more))[order] for one, more in zip(typed, further, strict=True)]
+        position, element, dtype, shape, strides = typed
         tensor, storage, offset, sizes, itemsize, device, _ = table
         return TensorUses(
             node=node, is_output=output, position=position, element=element, tensor=tensor, storage=storage,

@@ -14,6 +14,7 @@ import numpy as np
 
 from tracelens_graph.execution.sides import Sides
 from tracelens_graph.graph.info import TraceInfo
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 
 @dataclass
@@ -82,17 +83,17 @@ class ExecutionTrace:
     names: list[str]
     schemas: list[str]
     id: np.ndarray
-    name: np.ndarray
+    name: Codes
     schema: np.ndarray
-    parent: np.ndarray
+    parent: Rows
     rf_id: np.ndarray
     sequence: np.ndarray
     scope: np.ndarray
     tid: np.ndarray
     forward_tid: np.ndarray
     forward_parent: np.ndarray
-    place: np.ndarray
-    is_op: np.ndarray
+    place: Rows
+    is_op: Mask
     inputs: Sides
     outputs: Sides
     more: dict[int, dict[str, Any]]

@@ -44,9 +44,9 @@ class Extension:
     """What is added to the analyses.
 
     Attributes:
-        op_rules: what categories of ops are told by, asked before the built-in rules.
+        op_rules: what categories of ops are known by, asked before the built-in rules.
         models: op name -> performance model; one of a name that has a model already takes its place.
-        kernel_rules: what categories of kernels are told by, asked before the built-in rules.
+        kernel_rules: what categories of kernels are known by, asked before the built-in rules.
         tables: name -> function of a window that makes the table.
         table_sets: functions of a window that make several tables, by names that only they know.
         postprocess: function that is given the graph, and returns it or a changed one; see `graph.edited`.
@@ -147,12 +147,12 @@ class Extension:
 
     @cached_property
     def all_op_rules(self) -> ops.OpRules:
-        """What categories of ops are told by."""
+        """What categories of ops are known by."""
         return self.op_rules.before(ops.OP_RULES) if self.op_rules != ops.OpRules() else ops.OP_RULES
 
     @cached_property
     def all_kernel_rules(self) -> KernelRules:
-        """What categories of kernels are told by."""
+        """What categories of kernels are known by."""
         from tracelens_graph.categories.kernels import KERNEL_RULES
 
         if not self.kernel_rules:

@@ -1,4 +1,4 @@
-"""Extensions from files and installed packages, with the errors of their code told in one line.
+"""Extensions from files and installed packages, with the errors of their code in one line.
 
 Code of an extension runs because a user names it; nothing in a trace can make that happen.
 """

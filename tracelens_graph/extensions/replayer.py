@@ -44,9 +44,9 @@ class Replayer:
         for module in self.imports:
             if not is_module(module):
                 raise ExtensionError(f"{module!r:.60} is no name of a module")
-        for argument, told in self.fills.items():
-            if not isinstance(told, Mapping) or not all(_OPTION.fullmatch(str(option)) for option in told):
-                raise ExtensionError(f"{argument} is filled by a mapping such as {{'fill': 'normal'}}: {told!r:.60}")
+        for argument, options in self.fills.items():
+            if not isinstance(options, Mapping) or not all(_OPTION.fullmatch(str(option)) for option in options):
+                raise ExtensionError(f"{argument} is filled by a mapping such as {{'fill': 'normal'}}: {options!r:.60}")
 
     @property
     def op(self) -> str:

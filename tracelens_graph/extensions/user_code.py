@@ -29,10 +29,10 @@ def user_code(file: str) -> Iterator[None]:
     except (ExtensionError, CannotModel):
         raise
     except (Exception, SystemExit) as error:
-        raise ExtensionError(_told(error, file)) from error
+        raise ExtensionError(_in_one_line(error, file)) from error
 
 
-def _told(error: BaseException, file: str) -> str:
+def _in_one_line(error: BaseException, file: str) -> str:
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if isinstance(error, SyntaxError) and error.filename == file:
         return f"{file}:{error.lineno}: {type(error).__name__}: {error.msg}"
@@ -62,14 +62,14 @@ def guarded(function: Callable[..., Any], name: str, file: str | None = None, re
     written = getattr(getattr(function, "__code__", None), "co_filename", "")
     if file is None and written.startswith(_PACKAGE):
         return function
-    said = file or written or name
+    shown_file = file or written or name
 
     @wraps(function)
     def call(*given: Any) -> Any:
-        with user_code(said):
+        with user_code(shown_file):
             found = function(*given)
         if not isinstance(found, returns):
-            raise ExtensionError(f"{said}: a {returns.__name__} is wanted of a model, not {found!r:.60}")
+            raise ExtensionError(f"{shown_file}: a {returns.__name__} is wanted of a model, not {found!r:.60}")
         return found
 
     return call

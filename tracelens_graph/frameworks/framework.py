@@ -16,14 +16,14 @@ class Framework:
     Attributes:
         name: what people call it.
         profiler: value of `profiler` in the metadata of its traces; empty for none.
-        has_times: whether its traces tell times. Starts and durations of others are places in the order of all begins
+        has_times: whether its traces have times. Starts and durations of others are places in the order of all begins
             and ends, so that calls nest; nobody is shown them.
         kind_meaning, owner_rule_meaning: what kinds of nodes are, and how GPU events are charged.
         short_kinds: kind -> the word in brackets before a name.
         step_mark: what marks a step in a program.
         entries: what the events of a file are.
         bytes: what a file consists of.
-        missing_end: what usually stands at the end of a file; empty where it is told by the parts that are left.
+        missing_end: what usually stands at the end of a file; empty where it is known by the parts that are left.
         module, modules: what a module is called, and several.
         module_prefix: what stands before the name of one in a drawn tree.
         outside_modules: what GPU work in a module and in none of its modules is called.

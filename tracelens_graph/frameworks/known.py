@@ -116,7 +116,7 @@ XLA = Framework(
 
 
 def framework_of(metadata: Mapping[str, Any], has_times: bool = True) -> Framework:
-    """The framework that a trace comes from, by the metadata of its file and whether it tells times."""
+    """The framework that a trace comes from, by the metadata of its file and whether it has times."""
     if not has_times:
         return EXECUTION_TRACE
     return XLA if metadata.get("profiler") == XLA.profiler else PYTORCH

@@ -1,4 +1,4 @@
-"""Argument sets of ops: what their parts are called, what tells two apart, and what is known of instructions of XLA."""
+"""Argument sets of ops: what their parts are called, what separates two, and what is known of instructions of XLA."""
 
 from __future__ import annotations
 

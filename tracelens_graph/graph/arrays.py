@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from tracelens_graph.utils.arrays import Codes, Mask
+
 _SPREAD = 16
 """How many times its number of entries the range of a key may be for a table of it to pay."""
 
 
-def is_kind(kind: np.ndarray, kinds: Iterable[int]) -> np.ndarray:
+def is_kind(kind: Codes, kinds: Iterable[int]) -> Mask:
     """For each entry of a column of kinds whether it is one of some kinds."""
     wanted = np.zeros(256, bool)
     wanted[list(kinds)] = True

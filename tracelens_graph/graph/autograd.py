@@ -25,8 +25,9 @@ from tracelens_graph.graph.flows import Flows
 from tracelens_graph.graph.membership import process_of_thread
 from tracelens_graph.graph.recompute import Passes, recomputation
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
-Pairs = tuple[np.ndarray, np.ndarray]
+Pairs = tuple[Rows, Rows]
 """Rows of forward ops and of their backward ops."""
 
 
@@ -41,9 +42,9 @@ class Autograd:
         lost_arrows: arrows of the file with an end on no op.
     """
 
-    forward: np.ndarray
-    backward: np.ndarray
-    recompute: np.ndarray
+    forward: Rows
+    backward: Rows
+    recompute: Mask
     by_arrow: Pairs
     lost_arrows: int = 0
 
@@ -91,7 +92,7 @@ def _autograd(core: Core) -> Autograd:
     return Autograd(forward, backward, again.mask, by_arrow, lost)
 
 
-def _makers(core: Core, rows: np.ndarray) -> np.ndarray:
+def _makers(core: Core, rows: Rows) -> Rows:
     """Of forward ops those that made a node, by thread and sequence number.
 
     Among ops with one number it is the one that starts last, the inner one where a clock of microseconds makes
@@ -105,7 +106,7 @@ def _makers(core: Core, rows: np.ndarray) -> np.ndarray:
     return rows[is_latest]
 
 
-def _innermost(core: Core, rows: np.ndarray) -> np.ndarray:
+def _innermost(core: Core, rows: Rows) -> Rows:
     """Of backward ops those without another of the same number inside, ascending."""
     c = core.columns
     rows = rows[np.lexsort((rows, c.sequence[rows], c.forward_thread[rows], c.thread[rows]))]
@@ -117,7 +118,7 @@ def _innermost(core: Core, rows: np.ndarray) -> np.ndarray:
     return np.sort(rows[~has_inner])
 
 
-def _by_arrow(core: Core, forwards: np.ndarray, runners: np.ndarray) -> tuple[Pairs, int]:
+def _by_arrow(core: Core, forwards: Rows, runners: Rows) -> tuple[Pairs, int]:
     """Pairs joined by arrows, and the number of arrows that join none."""
     c = core.columns
     tail_thread, tail_time, head_thread, head_time = _arrows(
@@ -127,7 +128,7 @@ def _by_arrow(core: Core, forwards: np.ndarray, runners: np.ndarray) -> tuple[Pa
     if not len(tail_time) or not len(c):
         return (none, none), len(tail_time)
 
-    def or_any_op(found: np.ndarray, thread: np.ndarray, time: np.ndarray) -> np.ndarray:
+    def or_any_op(found: np.ndarray, thread: Codes, time: np.ndarray) -> np.ndarray:
         if (found >= 0).all():
             return found
         ops = np.flatnonzero(c.kind == Kind.Op)
@@ -146,7 +147,7 @@ def _by_arrow(core: Core, forwards: np.ndarray, runners: np.ndarray) -> tuple[Pa
     return (tail[joined], head[joined]), int(len(joined) - joined.sum())
 
 
-def _arrows(flows: Flows, process: np.ndarray) -> tuple[np.ndarray, ...]:
+def _arrows(flows: Flows, process: Codes) -> tuple[np.ndarray, ...]:
     """Thread and time of the starts and of the finishes of arrows; an id counts within its process."""
     start, finish = (flows.of_phase(phase) for phase in "sf")
     has, wants = ((process[flows.thread[ends]], flows.id[ends]) for ends in (start, finish))
@@ -155,7 +156,7 @@ def _arrows(flows: Flows, process: np.ndarray) -> tuple[np.ndarray, ...]:
     return flows.thread[start], flows.time[start], flows.thread[finish], flows.time[finish]
 
 
-def _by_number(core: Core, makers: np.ndarray, runners: np.ndarray, by_arrow: Pairs) -> Pairs:
+def _by_number(core: Core, makers: Rows, runners: Rows, by_arrow: Pairs) -> Pairs:
     """Pairs of equal process, forward thread and sequence number, for backward ops that no arrow reaches."""
     c = core.columns
     process = process_of_thread(core.threads)
@@ -171,8 +172,8 @@ def _by_number(core: Core, makers: np.ndarray, runners: np.ndarray, by_arrow: Pa
     return forward[ours], backward[ours]
 
 
-def _forward_threads(core: Core, process: np.ndarray, candidates: Pairs, by_arrow: Pairs) -> np.ndarray:
-    """Per row the code of the forward thread that its small thread number means, -1 where nothing tells.
+def _forward_threads(core: Core, process: Codes, candidates: Pairs, by_arrow: Pairs) -> np.ndarray:
+    """Per row the code of the forward thread that its small thread number means, -1 where nothing shows it.
 
     The file does not say which thread has which number, so pairs of ops that would follow vote: arrows first,
     then pairs whose names fit, then all. A number is one thread of its process and a thread has one number.
@@ -199,7 +200,7 @@ def _forward_threads(core: Core, process: np.ndarray, candidates: Pairs, by_arro
     taken: set[int] = set()
     for _, equals in groupby(ranked, key=itemgetter(0)):
         free = [(code, thread) for _, (code, thread) in equals if code not in settled and thread not in taken]
-        # What stands equal cannot be told apart, and is left without a thread.
+        # What stands equal cannot be separated, and is left without a thread.
         codes, threads = (Counter(ends) for ends in zip(*free, strict=True)) if free else (Counter(), Counter())
         for code, thread in free:
             settled.add(code)
@@ -210,7 +211,7 @@ def _forward_threads(core: Core, process: np.ndarray, candidates: Pairs, by_arro
     return found
 
 
-def _names_fit(core: Core, forward: np.ndarray, backward: np.ndarray) -> np.ndarray:
+def _names_fit(core: Core, forward: Rows, backward: Rows) -> Mask:
     """Whether names belong together, as `aten::native_batch_norm` and `NativeBatchNormBackward0` do."""
     c = core.columns
     pairs, back = np.unique(c.name[forward].astype(np.int64) * len(core.names) + c.name[backward], return_inverse=True)
@@ -244,7 +245,7 @@ def _equal(left: np.ndarray, right: np.ndarray) -> Pairs:
     return order[first + np.arange(len(r))], r
 
 
-def _last_equal(rows: np.ndarray, have: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> np.ndarray:
+def _last_equal(rows: Rows, have: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> Rows:
     """For each wanted tuple the last of the rows that has it, -1 for none."""
     has, wants = _codes(have, want)
     row_of = np.full(int(max(has.max(initial=-1), wants.max(initial=-1))) + 1, -1, np.int64)

@@ -29,6 +29,7 @@ from tracelens_graph.schema import (
     Kind,
     OwnerRule,
 )
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 from tracelens_graph.utils.gc_pause import MANY, give_memory_back
 
 PASSES_ON = ("execute",)
@@ -142,7 +143,7 @@ def build_core(table: EventTable) -> Graph:
     )
 
 
-def _taken(column: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _taken(column: np.ndarray, rows: Rows) -> np.ndarray:
     """Rows of a column; one of a single value that is repeated, not stored, stays so."""
     return np.broadcast_to(column[:1], len(rows)) if column.strides == (0,) and len(rows) else column[rows]
 
@@ -156,7 +157,7 @@ def _to_trace_start(columns: dict[str, np.ndarray]) -> int:
     return origin
 
 
-def _dependencies(arrays: dict[str, np.ndarray], gpu: np.ndarray, flows: Flows) -> np.ndarray:
+def _dependencies(arrays: dict[str, np.ndarray], gpu: Rows, flows: Flows) -> np.ndarray:
     """Rows of (successor, predecessor), for arrows from device to device."""
     thread = arrays["thread"][gpu]
     pairs = dependencies(flows, thread, arrays["start_ns"][gpu], set(np.unique(thread).tolist()))
@@ -175,7 +176,7 @@ def _sort_tables(table: EventTable) -> None:
     )
 
 
-def _recoded(column: np.ndarray, code: np.ndarray) -> np.ndarray:
+def _recoded(column: np.ndarray, code: Codes) -> np.ndarray:
     """Each entry's new code, in the same memory where that is the column's own."""
     if not column.flags.writeable or column.dtype != code.dtype:
         return code[column]
@@ -215,7 +216,7 @@ def _numbers(threads: Sequence[tuple[Any, Any]], part: int) -> np.ndarray:
     return numbers
 
 
-def _fill_devices(columns: dict[str, np.ndarray], rows: np.ndarray, numbers: Mapping[str, np.ndarray]) -> None:
+def _fill_devices(columns: dict[str, np.ndarray], rows: Rows, numbers: Mapping[str, np.ndarray]) -> None:
     """Device and stream of device events that have no such arguments: their pid and tid."""
     for name, of_thread in numbers.items():
         if name in columns:
@@ -223,9 +224,7 @@ def _fill_devices(columns: dict[str, np.ndarray], rows: np.ndarray, numbers: Map
             columns[name][lacking] = of_thread[columns["thread"][lacking]]
 
 
-def _given(
-    columns: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray], name: str, rows: np.ndarray
-) -> np.ndarray:
+def _given(columns: Mapping[str, np.ndarray], numbers: Mapping[str, np.ndarray], name: str, rows: Rows) -> np.ndarray:
     """Device or stream of some device events."""
     return columns[name][rows] if name in columns else numbers[name][columns["thread"][rows]]
 
@@ -237,7 +236,7 @@ def _number(value: Any) -> int:
     return int(digits.group(1)) if digits else -1
 
 
-def _launches(columns: dict[str, np.ndarray], host: np.ndarray, gpu: np.ndarray, flows: Flows) -> np.ndarray:
+def _launches(columns: dict[str, np.ndarray], host: Rows, gpu: Rows, flows: Flows) -> Rows:
     """For each GPU event the position of its launch in the host pre-order, -1 without one."""
     is_call = columns["kind"][host] == Kind.RuntimeCall
     calls = np.flatnonzero(is_call)
@@ -264,11 +263,11 @@ def _launches(columns: dict[str, np.ndarray], host: np.ndarray, gpu: np.ndarray,
 
 def _rows(
     columns: dict[str, np.ndarray],
-    host: np.ndarray,
-    gpu: np.ndarray,
-    layer: np.ndarray,
+    host: Rows,
+    gpu: Rows,
+    layer: Rows,
     nested: dict[str, np.ndarray],
-    launch: np.ndarray,
+    launch: Rows,
     places: Mapping[str, np.ndarray],
 ) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """The order of all rows, parent, last and depth in that order, and rows of GPU events with and without a launch.
@@ -327,7 +326,7 @@ def _rows(
     return rows, {"parent": parent, "last": last, "depth": depth}, gpu_row, np.arange(inside, inside + len(lone))
 
 
-def _below(last: np.ndarray, call: np.ndarray) -> np.ndarray:
+def _below(last: Rows, call: Rows) -> np.ndarray:
     """Of every host event the number of rows below it: host events, and GPU events that these and it launched.
 
     Args:
@@ -347,9 +346,7 @@ _SLICE = 1 << 18
 """Rows that are looked at together where any number will do."""
 
 
-def _owners(
-    kind: np.ndarray, parent: np.ndarray, passes_on: np.ndarray, linked: np.ndarray, unlinked: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _owners(kind: Codes, parent: Rows, passes_on: Mask, linked: Rows, unlinked: Rows) -> tuple[np.ndarray, np.ndarray]:
     """The op each GPU event is charged to: the nearest one above its launch.
 
     An op that passes on is passed over where a further op stands above it.

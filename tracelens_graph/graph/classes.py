@@ -21,6 +21,7 @@ from tracelens_graph.graph.node import Node, nodes_at
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
 from tracelens_graph.tables.table import Column, Table
+from tracelens_graph.utils.arrays import Rows
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]+")
 _LINE = re.compile(r"\(\d+\)(?=: )")
@@ -84,7 +85,7 @@ def subtree_classes(core: Core, shapes: bool = True, kernel_names: bool = False)
     return core.once(_classes, shapes, kernel_names)
 
 
-def class_rows(core: Core) -> np.ndarray:
+def class_rows(core: Core) -> Rows:
     """Rows of the roots of call subtrees that hold GPU work: host events, ascending."""
     c, gpu = core.columns, core.gpu_rows
     host = rows_of_kind(c, HOST_KINDS)
@@ -166,7 +167,7 @@ def _classes(core: Core, shapes: bool, kernel_names: bool) -> np.ndarray:
     return lanes
 
 
-def _own(core: Core, rows: np.ndarray, shapes: bool, kernel_names: bool) -> np.ndarray:
+def _own(core: Core, rows: Rows, shapes: bool, kernel_names: bool) -> np.ndarray:
     """What a node brings itself: hash of kind and name, and of its argument set."""
     c = core.columns
     pairs = c.name[rows].astype(np.int64) * len(Kind) + c.kind[rows]

@@ -1,6 +1,6 @@
 """Kinds of collectives, and which kernels carry them out: one table of names, for all who ask what is communication.
 
-Kinds have the names under which PyTorch records them. A kernel is told by its name alone here; arguments that were
+Kinds have the names under which PyTorch records them. A kernel is known by its name alone here; arguments that were
 recorded beside it say more (`collectives`).
 """
 
@@ -29,11 +29,11 @@ HOST_BACKENDS = ("gloo", "mpi")
 
 
 class Communication(NamedTuple):
-    """What a kernel's name tells of its communication.
+    """What a kernel's name says of its communication.
 
     Attributes:
         library: what it belongs to; empty where only the kind is told.
-        kind: the kind of the collective; `unknown` where the name does not tell.
+        kind: the kind of the collective; `unknown` where the name does not say.
         in_timeline: whether the tables that TraceLens has, too, count it as communication, not as computation.
     """
 
@@ -43,12 +43,12 @@ class Communication(NamedTuple):
 
 
 class Library(NamedTuple):
-    """How the communication kernels of a library are told by name.
+    """How the communication kernels of a library are known by name.
 
     Attributes:
         name: the library; empty where names tell the kind alone.
         marker: regular expression found in the names of its kernels, in lower case.
-        kinds: (regular expression, kind) of names whose words do not tell the kind; the first that fits counts.
+        kinds: (regular expression, kind) of names whose words do not say the kind; the first that fits counts.
         in_timeline: see Communication.
     """
 
@@ -130,19 +130,19 @@ def communication(name: str) -> Communication | None:
     for marker, kinds, library in _MARKERS:
         if found := marker.search(plain):
             word = _WORD.search(plain, found.start())
-            told = (kind for pattern, kind in kinds if pattern.search(plain, found.start()))
-            kind = next(told, kind_of(word[0]) if word else UNKNOWN)
+            matching = (kind for pattern, kind in kinds if pattern.search(plain, found.start()))
+            kind = next(matching, kind_of(word[0]) if word else UNKNOWN)
             return Communication(library.name, kind, library.in_timeline)
     return None
 
 
 def kind_of_kernel(name: str) -> str:
-    """The kind of a collective by its kernel's name; `unknown` where it does not tell."""
+    """The kind of a collective by its kernel's name; `unknown` where it does not say."""
     found = communication(name)
     return found.kind if found else UNKNOWN
 
 
 def kind_of(name: str) -> str:
-    """The kind of a collective by the name of an op or an annotation; `unknown` where it does not tell."""
+    """The kind of a collective by the name of an op or an annotation; `unknown` where it does not say."""
     plain = name.replace("_", "").replace("-", "").lower()
     return next((kind for start, kind in KIND_NAMES.items() if plain.startswith(start)), UNKNOWN)

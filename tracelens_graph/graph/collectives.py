@@ -21,6 +21,7 @@ from tracelens_graph.graph.collective_kinds import HOST_BACKENDS, UNKNOWN, commu
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Rows
 
 DTYPE_BYTES = {
     "bool": 1, "byte": 1, "char": 1, "uint8": 1, "int8": 1, "qint8": 1, "quint8": 1, "unsigned char": 1,
@@ -57,7 +58,7 @@ class Collective:
         group, group_description: name and description of the process group, None where not recorded.
         ranks: global ranks of the group, None where not recorded, or not in full.
         group_size: number of ranks in the group.
-        kind: PyTorch's name (`allreduce`, `_allgather_base`, …), `unknown` where nothing tells.
+        kind: PyTorch's name (`allreduce`, `_allgather_base`, …), `unknown` where nothing shows it.
         sequence: number of the collective in its group, if recorded.
         index: place among the group's nodes on this rank, by start.
         dtype: PyTorch's name of the element type.
@@ -121,7 +122,7 @@ class Collectives:
 
     nodes: list[Collective]
     of_row: dict[int, int]
-    unassigned: np.ndarray
+    unassigned: Rows
 
 
 def collectives_of(core: Core) -> Collectives:
@@ -174,7 +175,7 @@ def _kernels(core: Core) -> tuple[np.ndarray, np.ndarray]:
     return found, kernels[named & ~takes_part]
 
 
-def _spans(core: Core) -> np.ndarray:
+def _spans(core: Core) -> Rows:
     """Rows of the spans of collectives on the host: annotations of gloo and MPI, instructions of XLA."""
     rows = core.rows_of(core.collective_args) if core.collective_args else np.empty(0, np.int64)
     rows = rows[rows >= 0]
@@ -276,10 +277,10 @@ class _Part:
         """The kind by the op above, else by the annotation around, else by the kernel's name."""
         kernel = self._core.names[self._core.columns.name[self.row]]
         # One by one: annotations take columns that graphs loaded for collectives alone do not have.
-        told = (kind for kind in map(kind_of, self._telling_names()) if kind != UNKNOWN)
-        return next(told, None) or kind_of_kernel(kernel)
+        kinds = (kind for kind in map(kind_of, self._names_around()) if kind != UNKNOWN)
+        return next(kinds, None) or kind_of_kernel(kernel)
 
-    def _telling_names(self) -> Iterator[str]:
+    def _names_around(self) -> Iterator[str]:
         c, names = self._core.columns, self._core.names
         above = (names[c.name[row]] for row in ancestors(c, self.row) if c.kind[row] == Kind.Op)
         yield from (name.split("::")[-1] for name in above if name.startswith(("c10d::", "_c10d_functional::")))

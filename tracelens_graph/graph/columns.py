@@ -9,6 +9,7 @@ import numpy as np
 
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.schema import STORED
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
 ALWAYS = frozenset({"uid", "kind", "name", "start_ns", "dur_ns", "parent", "last"})
 """Columns that every graph has, however lean it is."""
@@ -36,24 +37,24 @@ class Columns:
 
     if TYPE_CHECKING:
         uid: np.ndarray
-        kind: np.ndarray
-        name: np.ndarray
-        thread: np.ndarray
-        start_ns: np.ndarray
-        dur_ns: np.ndarray
+        kind: Codes
+        name: Codes
+        thread: Codes
+        start_ns: Ns
+        dur_ns: Ns
         external_id: np.ndarray
         correlation: np.ndarray
         device: np.ndarray
         stream: np.ndarray
         bytes: np.ndarray
-        argset: np.ndarray
+        argset: Codes
         sequence: np.ndarray
         forward_thread: np.ndarray
-        parent: np.ndarray
-        last: np.ndarray
+        parent: Rows
+        last: Rows
         depth: np.ndarray
-        owner: np.ndarray
-        owner_rule: np.ndarray
+        owner: Rows
+        owner_rule: Codes
         flags: np.ndarray
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -91,7 +92,7 @@ class Columns:
         return Columns({name: getattr(self, name) for name in self.names if name in kept})
 
     @property
-    def end_ns(self) -> np.ndarray:
+    def end_ns(self) -> Ns:
         """Ends, in ns."""
         return self.start_ns + self.dur_ns
 

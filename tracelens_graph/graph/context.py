@@ -28,6 +28,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.programs import RUNS, CompiledPrograms
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import DEVICE_KINDS, Kind
+from tracelens_graph.utils.arrays import Codes, Rows
 
 SHOWN_FACTS = (
     "kind", "flops", "transcendentals", "bytes", "xla_flops", "xla_transcendentals", "xla_bytes", "departs",
@@ -44,7 +45,7 @@ class EventProperty(NamedTuple):
         texts: the texts that values are codes of.
     """
 
-    rows: np.ndarray
+    rows: Rows
     values: np.ndarray
     texts: Sequence[str] | None = None
 
@@ -59,7 +60,7 @@ class EdgeTexts(NamedTuple):
     """
 
     name: str
-    codes: np.ndarray
+    codes: Codes
     texts: Sequence[str]
 
 
@@ -108,7 +109,7 @@ class Context:
         """An edge between two context nodes; the same one twice is one. Databases hold its properties."""
         self._pairs.setdefault(edge_type, {})[source, target] = properties
 
-    def join_events(self, edge_type: str, rows: np.ndarray, codes: np.ndarray, node: Callable[[int], int]) -> None:
+    def join_events(self, edge_type: str, rows: Rows, codes: Codes, node: Callable[[int], int]) -> None:
         """Edges from events; `node` gives the context node of a code and is asked once per distinct code."""
         found, back = np.unique(codes, return_inverse=True)
         numbers = np.fromiter((node(code) for code in found.tolist()), np.int64, len(found))

@@ -117,12 +117,12 @@ def _collectives(arguments: Mapping[int, dict[str, Any]], device: int, first: in
     for uid, one in arguments.items():
         if one.get("device", device) != device:
             continue
-        told = {key: value for key, value in one.items() if key not in ("device", "groups")}
+        kept = {key: value for key, value in one.items() if key not in ("device", "groups")}
         if "groups" in one:
-            told["ranks"] = next((group for group in one["groups"] if rank in group), None)
+            kept["ranks"] = next((group for group in one["groups"] if rank in group), None)
         elif first and isinstance(one.get("ranks"), list):
-            told["ranks"] = [number + first for number in one["ranks"]]
-        found[uid] = {key: value for key, value in told.items() if value is not None}
+            kept["ranks"] = [number + first for number in one["ranks"]]
+        found[uid] = {key: value for key, value in kept.items() if value is not None}
     return found
 
 

@@ -10,8 +10,9 @@ from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import EVENT_EDGES, GPU_KINDS, HOST_KINDS, Kind
+from tracelens_graph.utils.arrays import Rows
 
-EdgeRows = tuple[np.ndarray, np.ndarray]
+EdgeRows = tuple[Rows, Rows]
 """Rows of sources and of targets, ordered by source and then by target."""
 
 
@@ -41,7 +42,7 @@ def _launches(core: Core) -> EdgeRows:
     return _children(core, rows_of_kind(core.columns, GPU_KINDS))
 
 
-def _children(core: Core, rows: np.ndarray) -> EdgeRows:
+def _children(core: Core, rows: Rows) -> EdgeRows:
     rows = rows[core.columns.parent[rows] >= 0]
     return core.columns.parent[rows], rows
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
 import numpy as np
+
+from tracelens_graph.utils.arrays import Codes, Numbering
 
 Flow = tuple[str, Any, int, int]
 """One end of an arrow: phase (`s` start, `f` finish), id, thread code, time in ns."""
@@ -29,7 +32,7 @@ class Flows(Sequence[Flow]):
     ids: list[Any]
     phase: np.ndarray
     id: np.ndarray
-    thread: np.ndarray
+    thread: Codes
     time: np.ndarray
 
     @classmethod
@@ -37,16 +40,12 @@ class Flows(Sequence[Flow]):
         """The same ends of arrows in columns."""
         if isinstance(flows, Flows):
             return flows
-        phases: dict[str, int] = {}
-        ids: dict[Any, int] = {}
-        ends = [
-            (phases.setdefault(phase, len(phases)), ids.setdefault(key, len(ids)), thread, time)
-            for phase, key, thread, time in flows
-        ]
-        phase, key, thread, time = np.array(ends, np.int64).reshape(-1, 4).T
-        return cls(list(phases), list(ids), phase, key, thread, time)
+        ends = FlowEnds()
+        for phase, key, thread, time in flows:
+            ends.add((phase,), (key,), (thread,), (time,))
+        return ends.flows()
 
-    def with_threads(self, code: np.ndarray) -> Flows:
+    def with_threads(self, code: Codes) -> Flows:
         """The same ends, where the code of each thread is another."""
         return replace(self, thread=code[self.thread])
 
@@ -82,3 +81,41 @@ class Flows(Sequence[Flow]):
                 self.time[part].tolist(),
                 strict=True,
             )
+
+
+@dataclass
+class FlowEnds:
+    """Ends of arrows in file order, as `Flows` has them; can be pickled."""
+
+    phases: Numbering = field(default_factory=Numbering)
+    ids: Numbering = field(default_factory=Numbering)
+    phase: array[int] = field(default_factory=lambda: array("i"))
+    id: array[int] = field(default_factory=lambda: array("i"))
+    thread: array[int] = field(default_factory=lambda: array("i"))
+    time: array[int] = field(default_factory=lambda: array("q"))
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def add(self, phases: Iterable[str], ids: Iterable[Any], threads: Iterable[int], times: Iterable[int]) -> None:
+        """Append ends of arrows: phases, ids, codes of threads, times in ns."""
+        self.phase.extend(map(self.phases.__getitem__, phases))
+        self.id.extend(map(self.ids.__getitem__, ids))
+        self.thread.extend(threads)
+        self.time.extend(times)
+
+    def join(self, other: FlowEnds, threads: np.ndarray) -> None:
+        """Append what another process found, whose codes of threads are `threads` here."""
+        columns = (
+            (self.phase, self.phases.take_over(other.phases), other.phase),
+            (self.id, self.ids.take_over(other.ids), other.id),
+            (self.thread, threads, other.thread),
+        )
+        for column, code, more in columns:
+            column.frombytes(code[np.frombuffer(more, np.int32)].astype(np.int32).tobytes())
+        self.time += other.time
+
+    def flows(self) -> Flows:
+        """All of them, once the trace is read. They must not be added to any more."""
+        phase, key, thread = (np.frombuffer(one, np.int32) for one in (self.phase, self.id, self.thread))
+        return Flows(list(self.phases), list(self.ids), phase, key, thread, np.frombuffer(self.time, np.int64))

@@ -16,6 +16,8 @@ from typing import Literal
 
 import numpy as np
 
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
+
 
 @dataclass(frozen=True)
 class Forest:
@@ -29,16 +31,14 @@ class Forest:
         outlives: whether the event ends after the event it started in.
     """
 
-    order: np.ndarray
-    parent: np.ndarray
-    last: np.ndarray
+    order: Rows
+    parent: Rows
+    last: Rows
     depth: np.ndarray
-    outlives: np.ndarray
+    outlives: Mask
 
 
-def build_forest(
-    group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray, rows: np.ndarray | None = None
-) -> Forest:
+def build_forest(group: Codes, start: Ns, dur: Ns, rank: np.ndarray, rows: Rows | None = None) -> Forest:
     """The call forest of events, one set of trees per group.
 
     Args:
@@ -73,7 +73,7 @@ _LARGE, _FEW = 1 << 18, 64
 """Events from which on, and groups up to which, trees are made group by group."""
 
 
-def _forest(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray) -> Forest:
+def _forest(group: Codes, start: Ns, dur: Ns, rank: np.ndarray) -> Forest:
     count = len(start)
     if not count:
         none = np.zeros(0, np.int64)
@@ -108,7 +108,7 @@ def _places(ascending: np.ndarray, values: np.ndarray, side: Literal["left", "ri
 _SLICE = 1 << 18
 
 
-def _nesting_order(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: np.ndarray) -> np.ndarray:
+def _nesting_order(group: Codes, start: Ns, dur: Ns, rank: np.ndarray) -> np.ndarray:
     """Positions by group, start, longer first, rank, position."""
     low = int(start.min())
     span = int(start.max()) - low + 1
@@ -129,7 +129,7 @@ def _nesting_order(group: np.ndarray, start: np.ndarray, dur: np.ndarray, rank: 
     return order
 
 
-def _line_up(group: np.ndarray, start: np.ndarray, dur: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _line_up(group: Codes, start: Ns, dur: Ns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Start, end and end for nesting on one axis on which groups follow one another.
 
     Times are doubled, so that a zero-length event can reach half a nanosecond: then it lies inside what holds
@@ -179,13 +179,13 @@ _LEVELS = 1000
 
 def _repair_crossings(
     crossing: np.ndarray,
-    begin: np.ndarray,
-    end: np.ndarray,
-    reach: np.ndarray,
-    parent: np.ndarray,
-    last: np.ndarray,
+    begin: Ns,
+    end: Ns,
+    reach: Ns,
+    parent: Rows,
+    last: Rows,
     depth: np.ndarray,
-    outlives: np.ndarray,
+    outlives: Mask,
 ) -> None:
     """Walk the stretches behind crossing events with a stack and correct their rows in place."""
     done = -1
@@ -218,13 +218,13 @@ def _walk(
     first: int,
     stop: int,
     stack: list[tuple[int, int, int]],
-    begin: np.ndarray,
-    end: np.ndarray,
-    reach: np.ndarray,
-    parent: np.ndarray,
-    last: np.ndarray,
+    begin: Ns,
+    end: Ns,
+    reach: Ns,
+    parent: Rows,
+    last: Rows,
     depth: np.ndarray,
-    outlives: np.ndarray,
+    outlives: Mask,
 ) -> None:
     """The rule itself, event by event, for the rows first..stop-1.
 

@@ -29,7 +29,7 @@ class TraceInfo:
 
     Attributes:
         source: where it was read from, for messages.
-        start_epoch_ns: absolute time of `start_ns == 0`, in ns since 1970 (0 where the file does not tell).
+        start_epoch_ns: absolute time of `start_ns == 0`, in ns since 1970 (0 where the file does not say).
         lead_ns: how much earlier than `start_ns == 0` the first entry of the file is that viewers draw, such as the
             profiler's own span. Perfetto UI counts from there, and so does whatever people are shown or type.
         metadata: the file's top-level keys, without those that may hold secrets.
@@ -44,7 +44,7 @@ class TraceInfo:
         cut_short: bytes that could be read of a compressed file that ends before its end; 0 of a whole one.
         planes: of a profile of JAX whose end is missing, the parts (devices, the host, programs) that could be read, in
             the order of the file; the last of them in part.
-        has_times: whether it tells times. An execution trace does not: starts and durations of its graph are places in
+        has_times: whether it has times. An execution trace does not: starts and durations of its graph are places in
             the order of all begins and ends, so that calls nest; nobody is shown them.
     """
 
@@ -93,13 +93,13 @@ class TraceInfo:
     @property
     def damage(self) -> str:
         """One line on what was repaired in the file and what was lost, with counts; empty for a sound file."""
-        said = [
+        parts = [
             REPAIR_MEANING.get(fault, fault) + (f" ({count:,})" if fault not in REPAIRS_OF_FILE else "")
             for fault, count in self.repairs.items()
         ]
         if self.cut_short:
             what = self.framework.bytes
-            said.append(f"the compressed file is cut short: {self.cut_short:,} {what} could be read")
+            parts.append(f"the compressed file is cut short: {self.cut_short:,} {what} could be read")
         lost = []
         if self.lost_in_all:
             lost.append(f"entries lost: {'at least ' if self.lost_at_least else ''}{self.lost_in_all:,}")
@@ -108,13 +108,13 @@ class TraceInfo:
         if self.lost_bytes or self.lost_in_all:
             lost.append(f"bytes lost: {self.lost_bytes:,}")
         if lost:
-            said.append(", ".join(lost))
+            parts.append(", ".join(lost))
         if self.doubtful_from is not None and self.doubtful_from < self.events:
-            said.append(f"uids from {self.doubtful_from:,} on may be smaller than the positions in the file")
+            parts.append(f"uids from {self.doubtful_from:,} on may be smaller than the positions in the file")
         if self.ends_early:
             left = self.events - self.lost_in_all
-            said.append(f"{left:,} {'entry is' if left == 1 else 'entries are'} left, {self._cut_off}")
-        return "; ".join(said)
+            parts.append(f"{left:,} {'entry is' if left == 1 else 'entries are'} left, {self._cut_off}")
+        return "; ".join(parts)
 
     @property
     def _cut_off(self) -> str:
@@ -164,9 +164,9 @@ class TraceInfo:
     @property
     def odd_job(self) -> list[str]:
         """What the metadata says of rank and job that cannot be, such as `world_size -5`."""
-        told = (("world_size", self.world_size), ("rank", self.rank))
+        given = (("world_size", self.world_size), ("rank", self.rank))
         return [
-            f"{key} {self._job[key]!r:.40}" for key, read in told if self._job.get(key) is not None and read is None
+            f"{key} {self._job[key]!r:.40}" for key, read in given if self._job.get(key) is not None and read is None
         ]
 
     @property
@@ -179,8 +179,8 @@ MOST_RANKS = 1_000_000
 """Ranks that a job can have; what says more is damaged."""
 
 
-def _whole_number(told: Any) -> int | None:
+def _whole_number(given: Any) -> int | None:
     """A whole number that ranks can be counted with, which may stand as text; None for anything else."""
-    if isinstance(told, str) and re.fullmatch(r"[0-9]{1,7}", told):
-        told = int(told)
-    return told if type(told) is int and 0 <= told <= MOST_RANKS else None
+    if isinstance(given, str) and re.fullmatch(r"[0-9]{1,7}", given):
+        given = int(given)
+    return given if type(given) is int and 0 <= given <= MOST_RANKS else None

@@ -6,11 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 
-Intervals = tuple[np.ndarray, np.ndarray]
+from tracelens_graph.utils.arrays import Codes, Ns
+
+Intervals = tuple[Ns, Ns]
 """Starts and ends of disjoint intervals in ascending order."""
 
 
-def merge(start: np.ndarray, end: np.ndarray) -> Intervals:
+def merge(start: Ns, end: Ns) -> Intervals:
     """The union of intervals as disjoint intervals; those that touch become one, empty ones vanish."""
     solid = end > start
     start, end = start[solid], end[solid]
@@ -30,12 +32,12 @@ def length(intervals: Intervals) -> int:
     return int((intervals[1] - intervals[0]).sum())
 
 
-def union_length(start: np.ndarray, end: np.ndarray) -> int:
+def union_length(start: Ns, end: Ns) -> int:
     """Length of the union of intervals: the busy time of what they cover."""
     return length(merge(start, end))
 
 
-def length_before(intervals: Intervals, at: np.ndarray) -> np.ndarray:
+def length_before(intervals: Intervals, at: Ns) -> Ns:
     """How much of disjoint intervals lies before each of some instants."""
     start, end = intervals
     running = np.concatenate(([0], np.cumsum(end - start)))
@@ -50,7 +52,7 @@ def gaps(intervals: Intervals) -> Intervals:
     return intervals[1][:-1], intervals[0][1:]
 
 
-def union_length_by_group(group: np.ndarray, start: np.ndarray, end: np.ndarray, groups: int) -> np.ndarray:
+def union_length_by_group(group: Codes, start: Ns, end: Ns, groups: int) -> Ns:
     """Length of the union of the intervals of each group.
 
     Args:
@@ -75,7 +77,7 @@ def union_length_by_group(group: np.ndarray, start: np.ndarray, end: np.ndarray,
     return sum_by_group(group, fresh, groups)
 
 
-def sum_by_group(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
+def sum_by_group(group: Codes, values: np.ndarray, groups: int) -> np.ndarray:
     """Sum of integer values per group, 0 <= group < groups, exact."""
     if len(values) and len(values) * int(np.abs(values).max()) < 2**53:  # floats hold these sums exactly
         return np.bincount(group, weights=values, minlength=groups).astype(np.int64)
@@ -84,12 +86,12 @@ def sum_by_group(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarr
     return np.diff(running[np.searchsorted(group[order], np.arange(groups + 1))])
 
 
-def _union_length_by_loop(group: np.ndarray, start: np.ndarray, end: np.ndarray, groups: int) -> np.ndarray:
+def _union_length_by_loop(group: Codes, start: Ns, end: Ns, groups: int) -> Ns:
     edges = np.searchsorted(group, np.arange(groups + 1))
     return np.array([union_length(start[a:b], end[a:b]) for a, b in pairwise(edges.tolist())], np.int64)
 
 
-def union_length_by_range(start: np.ndarray, end: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def union_length_by_range(start: Ns, end: Ns, low: np.ndarray, high: np.ndarray) -> Ns:
     """Length of the union of the intervals at positions low..high-1, for many such ranges; they may share intervals.
 
     An instant is covered by a range if the first interval that holds it, of those from `low` on, stands before `high`.
@@ -103,7 +105,7 @@ def union_length_by_range(start: np.ndarray, end: np.ndarray, low: np.ndarray, h
     return _sum_of_smaller(before, stretch, first, last, low)
 
 
-def _stretches(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _stretches(start: Ns, end: Ns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Neighbours among the intervals that run at one time: positions (-1 for none) of both, and for how long, ns."""
     solid = np.flatnonzero(end > start)
     time = np.concatenate((end[solid], start[solid]))

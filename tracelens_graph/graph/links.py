@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.graph.flows import Flow
+from tracelens_graph.utils.arrays import Ns
 
 DEPENDENCY_ID = 2**40
 """Flow ids from here on are dependencies between GPU events, never launches."""
 
 
 def link_by_correlation(
-    call_correlation: np.ndarray, call_start: np.ndarray, gpu_correlation: np.ndarray, gpu_start: np.ndarray
+    call_correlation: np.ndarray, call_start: Ns, gpu_correlation: np.ndarray, gpu_start: Ns
 ) -> np.ndarray:
     """For each GPU event the position of the runtime call with its correlation id, -1 without one.
 
@@ -41,7 +42,7 @@ def link_by_correlation(
     return found
 
 
-def _begun(ids: np.ndarray, start: np.ndarray, id_asked: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _begun(ids: np.ndarray, start: Ns, id_asked: np.ndarray, at: Ns) -> np.ndarray:
     """For each id and instant how many calls stand before it, of calls by id and start; one at the instant does."""
     is_asked = np.repeat((False, True), (len(ids), len(id_asked)))
     order = np.lexsort((is_asked, np.concatenate((start, at)), np.concatenate((ids, id_asked))))
@@ -75,7 +76,7 @@ def link_by_flow(
 
 
 def dependencies(
-    flows: Sequence[Flow], gpu_thread: np.ndarray, gpu_start: np.ndarray, device_threads: set[int]
+    flows: Sequence[Flow], gpu_thread: np.ndarray, gpu_start: Ns, device_threads: set[int]
 ) -> list[tuple[int, int]]:
     """(successor, predecessor) positions of GPU events joined by arrows from device to device.
 

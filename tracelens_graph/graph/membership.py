@@ -16,6 +16,7 @@ from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.traversals import first_ending_after, rows_of_kind
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 _HOST_LAYER = (Kind.MemoryEvent,)
 
@@ -23,7 +24,7 @@ _HOST_LAYER = (Kind.MemoryEvent,)
 class _Ranges:
     """Annotations as nested intervals, per group, ready to be asked for the innermost one at an instant."""
 
-    def __init__(self, columns: Columns, rows: np.ndarray, group: np.ndarray) -> None:
+    def __init__(self, columns: Columns, rows: Rows, group: Codes) -> None:
         in_file = np.argsort(columns.uid[rows], kind="stable")
         rows, group = rows[in_file], group[in_file]
         forest = build_forest(group, columns.start_ns[rows], columns.dur_ns[rows], np.zeros(len(rows), np.uint8))
@@ -31,7 +32,7 @@ class _Ranges:
         self.enclosing = np.where(forest.parent >= 0, self.rows[forest.parent], -1) if len(rows) else rows
         self._parent, self._columns = forest.parent, columns
 
-    def at(self, group: np.ndarray, instants: np.ndarray) -> np.ndarray:
+    def at(self, group: Codes, instants: Ns) -> Rows:
         """Row of the innermost range of the group at each instant, -1 for none."""
         if not len(self.rows):
             return np.full(len(instants), -1, np.int64)
@@ -42,7 +43,7 @@ class _Ranges:
         return np.where(inside >= 0, self.rows[inside], -1)
 
 
-def _latest(group: np.ndarray, start: np.ndarray, group_asked: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _latest(group: Codes, start: Ns, group_asked: Codes, at: Ns) -> Rows:
     """Position of the last range, of ranges by group and start, that begins at an instant or before; -1 without one."""
     low = min(int(start.min()), int(at.min(initial=start[0])))
     span = max(int(start.max()), int(at.max(initial=start[0]))) - low + 1
@@ -53,50 +54,50 @@ def _latest(group: np.ndarray, start: np.ndarray, group_asked: np.ndarray, at: n
     return np.searchsorted(group * span + (start - low), group_asked.astype(np.int64) * span + (at - low), "right") - 1
 
 
-def process_of_thread(threads: Sequence[tuple[Any, Any]]) -> np.ndarray:
+def process_of_thread(threads: Sequence[tuple[Any, Any]]) -> Codes:
     """A number for the process of each thread code."""
     codes: dict[Any, int] = {}
     return np.array([codes.setdefault(pid, len(codes)) for pid, _ in threads] or [0], np.int64)
 
 
-def step_rows(columns: Columns, threads: Sequence[tuple[Any, Any]], gpu_only: bool = False) -> np.ndarray:
+def step_rows(columns: Columns, threads: Sequence[tuple[Any, Any]], gpu_only: bool = False) -> Rows:
     """For every row, or for GPU events only, the row of its step, -1 for none."""
     process = process_of_thread(threads)
-    marks = rows_of_kind(columns, (Kind.Step,))
-    ranges = _Ranges(columns, marks, process[columns.thread[marks]])
+    annotations = rows_of_kind(columns, (Kind.Step,))
+    ranges = _Ranges(columns, annotations, process[columns.thread[annotations]])
     host = _launches(columns) if gpu_only else _host(columns)
-    found = _spread(columns, ranges, process[columns.thread], marks, host)
+    found = _spread(columns, ranges, process[columns.thread], annotations, host)
     if gpu_only:
         found[host] = -1
     return found
 
 
-def annotation_rows(columns: Columns) -> np.ndarray:
+def annotation_rows(columns: Columns) -> Rows:
     """For every row the row of the innermost annotation (steps included), -1 for none.
 
     Of an annotation itself, the one that encloses it.
     """
-    marks = rows_of_kind(columns, (Kind.Annotation, Kind.Step))
-    ranges = _Ranges(columns, marks, columns.thread[marks].astype(np.int64))
-    found = _spread(columns, ranges, columns.thread, marks, _host(columns))
+    annotations = rows_of_kind(columns, (Kind.Annotation, Kind.Step))
+    ranges = _Ranges(columns, annotations, columns.thread[annotations].astype(np.int64))
+    found = _spread(columns, ranges, columns.thread, annotations, _host(columns))
     found[ranges.rows] = ranges.enclosing
     return found
 
 
-def inside(columns: Columns, marks: np.ndarray, group: np.ndarray) -> np.ndarray:
+def inside(columns: Columns, annotations: Rows, group: Codes) -> Mask:
     """For every row whether it belongs to one of some annotations.
 
     Args:
         columns: the graph's columns.
-        marks: rows of the annotations; they belong to themselves.
+        annotations: rows of them; they belong to themselves.
         group: per row of the graph a number; an annotation holds host events of its own group only.
     """
-    found = _spread(columns, _Ranges(columns, marks, group[marks]), group, marks, _host(columns)) >= 0
-    found[marks] = True
+    found = _spread(columns, _Ranges(columns, annotations, group[annotations]), group, annotations, _host(columns)) >= 0
+    found[annotations] = True
     return found
 
 
-def calls_at(columns: Columns, rows: np.ndarray) -> np.ndarray:
+def calls_at(columns: Columns, rows: Rows) -> Rows:
     """For each row the innermost call of its thread that is going on at its start, -1 for none.
 
     Args:
@@ -120,63 +121,63 @@ def calls_at(columns: Columns, rows: np.ndarray) -> np.ndarray:
     return np.where(inside >= 0, host[inside], -1)
 
 
-def _host(columns: Columns) -> np.ndarray:
+def _host(columns: Columns) -> Rows:
     """Rows of what happens on the host, annotations included."""
     return rows_of_kind(columns, (*HOST_KINDS, *_HOST_LAYER, Kind.Annotation, Kind.Step))
 
 
-def _launches(columns: Columns) -> np.ndarray:
+def _launches(columns: Columns) -> Rows:
     """Rows of the calls that launched GPU events."""
     launched = np.zeros(len(columns) + 1, bool)
     launched[columns.parent[rows_of_kind(columns, GPU_KINDS)]] = True
     return np.flatnonzero(launched[:-1])
 
 
-def _spread(columns: Columns, ranges: _Ranges, group: np.ndarray, marks: np.ndarray, host: np.ndarray) -> np.ndarray:
+def _spread(columns: Columns, ranges: _Ranges, group: Codes, annotations: Rows, host: Rows) -> Rows:
     """From the ranges to rows of the host, by their starts, and to GPU events, through their launches."""
     found = np.full(len(columns), -1, np.int64)
-    if not len(marks):
+    if not len(annotations):
         return found
     found[host] = ranges.at(group[host], columns.start_ns[host])
     gpu = rows_of_kind(columns, GPU_KINDS)
     launched = columns.parent[gpu] >= 0
     found[gpu[launched]] = found[columns.parent[gpu[launched]]]
     lone = gpu[~launched]
-    over = device_annotations(columns, lone, columns.name[marks])
-    twin = _host_twins(columns, marks)
+    over = device_annotations(columns, lone, columns.name[annotations])
+    twin = _host_twins(columns, annotations)
     found[lone] = twin[over] if len(twin) else -1
     return found
 
 
-def device_annotations(columns: Columns, rows: np.ndarray, names: np.ndarray) -> np.ndarray:
+def device_annotations(columns: Columns, rows: Rows, names: np.ndarray) -> Rows:
     """Row of the innermost device annotation with one of the names over each GPU row, -1 for none.
 
     "Over" means on the same device and stream, and holding the row's start.
     """
-    marks = rows_of_kind(columns, (Kind.DeviceAnnotation,))
-    marks = marks[np.isin(columns.name[marks], names)]
-    lane = _lanes(columns, np.concatenate((marks, rows)))
-    ranges = _Ranges(columns, marks, lane[: len(marks)])
-    return ranges.at(lane[len(marks) :], columns.start_ns[rows])
+    annotations = rows_of_kind(columns, (Kind.DeviceAnnotation,))
+    annotations = annotations[np.isin(columns.name[annotations], names)]
+    lane = _lanes(columns, np.concatenate((annotations, rows)))
+    ranges = _Ranges(columns, annotations, lane[: len(annotations)])
+    return ranges.at(lane[len(annotations) :], columns.start_ns[rows])
 
 
-def _lanes(columns: Columns, rows: np.ndarray) -> np.ndarray:
+def _lanes(columns: Columns, rows: Rows) -> Codes:
     """A small number for the (device, stream) of each row."""
     streams, stream = np.unique(columns.stream[rows], return_inverse=True)
     lane = (columns.device[rows].astype(np.int64) + 1) * len(streams) + stream
     return np.unique(lane, return_inverse=True)[1]
 
 
-def _host_twins(columns: Columns, marks: np.ndarray) -> np.ndarray:
+def _host_twins(columns: Columns, annotations: Rows) -> Rows:
     """For every row of a device annotation the host annotation among `marks` that it mirrors; -1 elsewhere.
 
     The last entry is -1, so that an index of -1 finds nothing. Twins share name and External id, else name alone.
     """
     twin = np.full(len(columns) + 1, -1, np.int64)
-    by_id = {(int(columns.name[m]), int(columns.external_id[m])): m for m in marks.tolist()}
+    by_id = {(int(columns.name[m]), int(columns.external_id[m])): m for m in annotations.tolist()}
     by_name: dict[int, int] = {}
-    for mark in marks.tolist():
-        by_name.setdefault(int(columns.name[mark]), mark)
+    for annotation in annotations.tolist():
+        by_name.setdefault(int(columns.name[annotation]), annotation)
     for row in rows_of_kind(columns, (Kind.DeviceAnnotation,)).tolist():
         name = int(columns.name[row])
         twin[row] = by_id.get((name, int(columns.external_id[row])), by_name.get(name, -1))

@@ -22,7 +22,7 @@ _WITHOUT_TIMES = tuple(p for p in PLAIN if p.name not in ("start_ns", "dur_ns"))
 
 
 def plain_properties(core: Core) -> tuple[Property, ...]:
-    """The same of the nodes of a graph: with times only where the trace tells any."""
+    """The same of the nodes of a graph: with times only where the trace has any."""
     return PLAIN if core.framework.has_times else _WITHOUT_TIMES
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.utils.arrays import Codes
+
 RUNS = ("any", "once")
 """How often each execution of a program runs an instruction: one in the body of a loop or in a branch any number of
 times, all others once."""
@@ -19,7 +21,7 @@ class CompiledProgram:
 
     Attributes:
         name: such as `jit_step`.
-        fingerprint: what tells it from all others, in all profiles (`graph.hlo.fingerprint`).
+        fingerprint: what separates it from all others, in all profiles (`graph.hlo.fingerprint`).
         instructions: number of its instructions, those in bodies of fusions and loops included.
         replicas, partitions: it runs on replicas x partitions devices.
         shapes: types and dims of its parameters and results, such as `f32[8,16], 2 x s32[] -> f32[8]`.
@@ -57,7 +59,7 @@ class CompiledPrograms:
     """
 
     listed: tuple[CompiledProgram, ...]
-    code: np.ndarray
+    code: Codes
     sources: tuple[str, ...] = ()
     source: np.ndarray | None = None
 

@@ -25,6 +25,7 @@ import numpy as np
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.schema import PYTHON_KINDS, Kind
+from tracelens_graph.utils.arrays import Mask, Rows
 
 _REENTRANT = "CheckpointFunctionBackward"
 _ENGINE = "autograd::engine::evaluate_function"
@@ -41,10 +42,10 @@ class Passes:
         forward, backward: rows of linked pairs.
     """
 
-    makers: np.ndarray
-    runners: np.ndarray
-    forward: np.ndarray
-    backward: np.ndarray
+    makers: Rows
+    runners: Rows
+    forward: Rows
+    backward: Rows
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ class Recomputation:
         forward, backward: rows of further pairs: the op that was run twice, in the pass that had none of its own.
     """
 
-    mask: np.ndarray
-    forward: np.ndarray
-    backward: np.ndarray
+    mask: Mask
+    forward: Rows
+    backward: Rows
 
 
 def recomputation(core: Core, passes: Passes) -> Recomputation:
@@ -119,20 +120,20 @@ class _Finder:
             return np.zeros(0, np.int64)
         return np.flatnonzero(np.isin(self._columns.name, codes) & np.isin(self._columns.kind, kinds))
 
-    def _mask(self) -> np.ndarray:
+    def _mask(self) -> Mask:
         change = np.zeros(len(self._columns) + 1, np.int64)
         for first, last in self._regions:
             change[first] += 1
             change[last + 1] -= 1
         return np.cumsum(change)[:-1] > 0
 
-    def _holders(self, frames: np.ndarray, reentrant: np.ndarray) -> np.ndarray:
+    def _holders(self, frames: Rows, reentrant: Rows) -> np.ndarray:
         """Backward ops with forward ops inside that made nodes, and no other sign of recomputation."""
         runners = self._passes.runners
         if _REGION_START not in self._names:
             return runners[:0]
 
-        def holds(rows: np.ndarray) -> np.ndarray:
+        def holds(rows: Rows) -> Mask:
             rows = np.sort(rows)
             return np.searchsorted(rows, self._columns.last[runners], "right") > np.searchsorted(rows, runners, "right")
 

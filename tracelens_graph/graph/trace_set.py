@@ -42,7 +42,7 @@ class TraceMember:
         run: name of the run; empty for a trace that is its own run.
         labels: `key=value`, as the user gave them.
         rank: rank in its job; by default that of the metadata, else of the file's name, else None.
-        clock_ns: time since 1970 at which the graph's own clock is 0; by default what the trace tells, 0 for nothing.
+        clock_ns: time since 1970 at which the graph's own clock is 0; by default what the trace says, 0 for nothing.
         offset_ns: what to add to a time of this graph to get one on the clock of the set; set by `TraceSet`.
     """
 
@@ -101,7 +101,7 @@ class TraceSet(Sequence[TraceMember]):
         """The set of whatever holds graphs: a set, members, graphs or windows, or a mapping from names to these.
 
         Ranks come from the metadata, else from the names of the files (`rank3`); clock offsets from the absolute
-        starts of the traces. Where nothing tells, a rank is None and an offset 0.
+        starts of the traces. Where nothing shows it, a rank is None and an offset 0.
 
         Args:
             given: the graphs.
@@ -254,8 +254,8 @@ class TraceSet(Sequence[TraceMember]):
         ]
         fitting = exact or [one for one in self._members if one.name == what]
         if len(fitting) != 1:
-            said = f"{what} is the name of several traces" if fitting else f"no trace is called {what!r} among"
-            raise AnalysisError(f"{said}: {', '.join(one.path for one in fitting or self._members)}")
+            restricted = f"{what} is the name of several traces" if fitting else f"no trace is called {what!r} among"
+            raise AnalysisError(f"{restricted}: {', '.join(one.path for one in fitting or self._members)}")
         return fitting[0]
 
     # --- nodes ---------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def rank_number(ranks: Sequence[Ranked], place: int) -> int:
 
 
 def rank_titles(ranks: Sequence[Ranked]) -> list[str]:
-    """What people call each rank: `rank 3`, or the name of its trace where no number tells it from others."""
+    """What people call each rank: `rank 3`, or the name of its trace where no number separates it from others."""
     numbers = Counter(one.rank for one in ranks)
     return [one.name if one.rank is None or numbers[one.rank] > 1 else f"rank {one.rank}" for one in ranks]
 
@@ -334,15 +334,15 @@ def titled(text: str, members: Iterable[TraceMember]) -> str:
     titles = {one.path: one.window.title for one in members}
     if len(set(titles.values())) > 1:
         parts = [f"{path}: {title or 'whole'}" for path, title in titles.items()]
-        said = "; ".join(parts[:_NAMED]) + (f"; and {len(parts) - _NAMED:,} more" if len(parts) > _NAMED else "")
+        restricted = "; ".join(parts[:_NAMED]) + (f"; and {len(parts) - _NAMED:,} more" if len(parts) > _NAMED else "")
     else:
-        said = next(iter(titles.values()), "")
-    return f"{text} ({said})" if said else text
+        restricted = next(iter(titles.values()), "")
+    return f"{text} ({restricted})" if restricted else text
 
 
 def _on_one_clock(members: Iterable[TraceMember]) -> tuple[TraceMember, ...]:
-    """The members with their ranks, and with offsets to the earliest of their clocks; 0 where nothing tells."""
-    told = [
+    """The members with their ranks, and with offsets to the earliest of their clocks; 0 where nothing shows it."""
+    dated = [
         replace(
             one,
             rank=_rank(one.core) if one.rank is None else one.rank,
@@ -350,8 +350,8 @@ def _on_one_clock(members: Iterable[TraceMember]) -> tuple[TraceMember, ...]:
         )
         for one in members
     ]
-    zero = min((one.clock_ns for one in told if one.clock_ns), default=0)
-    return tuple(replace(one, offset_ns=one.clock_ns - zero if one.clock_ns else 0) for one in told)
+    zero = min((one.clock_ns for one in dated if one.clock_ns), default=0)
+    return tuple(replace(one, offset_ns=one.clock_ns - zero if one.clock_ns else 0) for one in dated)
 
 
 def _default_name(w: Window) -> str:

@@ -13,14 +13,15 @@ from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.intervals import union_length_by_group, union_length_by_range
 from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 
-def rows_of_kind(columns: Columns, kinds: Iterable[Kind]) -> np.ndarray:
+def rows_of_kind(columns: Columns, kinds: Iterable[Kind]) -> Rows:
     """Rows of nodes of these kinds, ascending."""
     return np.flatnonzero(is_kind(columns.kind, kinds))
 
 
-def gpu_rows(columns: Columns, linked_only: bool = False) -> np.ndarray:
+def gpu_rows(columns: Columns, linked_only: bool = False) -> Rows:
     """Rows of GPU events, ascending; with `linked_only` only those whose launch is in the trace."""
     rows = rows_of_kind(columns, GPU_KINDS)
     return rows[columns.parent[rows] >= 0] if linked_only else rows
@@ -34,7 +35,7 @@ def ancestors(columns: Columns, row: int) -> list[int]:
     return above
 
 
-def children(columns: Columns, row: int) -> np.ndarray:
+def children(columns: Columns, row: int) -> Rows:
     """Rows of the children of a row, ascending."""
     found, last = [], columns.last
     child, end = row + 1, int(last[row])
@@ -48,7 +49,7 @@ _STEPS = 64
 """Levels that are climbed one by one; nearly all searches end before. From there on strides double."""
 
 
-def climb(parent: np.ndarray, rows: np.ndarray, stop: np.ndarray) -> np.ndarray:
+def climb(parent: Rows, rows: Rows, stop: Mask) -> Rows:
     """From each row upwards the first row, itself included, where `stop` holds; -1 where none does.
 
     Args:
@@ -69,7 +70,7 @@ def climb(parent: np.ndarray, rows: np.ndarray, stop: np.ndarray) -> np.ndarray:
     return jump[found]
 
 
-def least_above(parent: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+def least_above(parent: Rows, rows: Rows, values: np.ndarray) -> np.ndarray:
     """For each row the least value of the row and of all rows above it.
 
     Args:
@@ -90,20 +91,20 @@ def least_above(parent: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.
     return np.minimum(least, lowest[found])
 
 
-def nearest_above(columns: Columns, rows: np.ndarray, kinds: Iterable[Kind]) -> np.ndarray:
+def nearest_above(columns: Columns, rows: Rows, kinds: Iterable[Kind]) -> Rows:
     """For each row the nearest ancestor of one of the kinds, -1 without one."""
     wanted = np.zeros(256, bool)
     wanted[list(kinds)] = True
     return climb(columns.parent, columns.parent[rows], wanted[columns.kind])
 
 
-def launcher(columns: Columns, rows: np.ndarray) -> np.ndarray:
+def launcher(columns: Columns, rows: Rows) -> Rows:
     """For each GPU row the op it is charged to, else the runtime call that launched it; -1 without a launch."""
     owner = columns.owner[rows]
     return np.where(owner >= 0, owner, columns.parent[rows])
 
 
-def busy_below(columns: Columns, rows: np.ndarray, gpu: np.ndarray) -> np.ndarray:
+def busy_below(columns: Columns, rows: Rows, gpu: Rows) -> Ns:
     """For each row the length of the union of the given GPU events in its subtree, itself included, ns.
 
     Args:
@@ -143,7 +144,7 @@ def subtree_sums(columns: Columns, values: np.ndarray) -> np.ndarray:
     return running[columns.last.astype(np.int64) + 1] - running[:-1]
 
 
-def innermost_at(start: np.ndarray, end: np.ndarray, enclosing: np.ndarray, at: np.ndarray) -> np.ndarray:
+def innermost_at(start: Ns, end: Ns, enclosing: Rows, at: Ns) -> Rows:
     """For each instant the innermost of nested intervals that hold it, -1 outside of all.
 
     Args:
@@ -157,7 +158,7 @@ def innermost_at(start: np.ndarray, end: np.ndarray, enclosing: np.ndarray, at: 
     return first_ending_after(end, enclosing, found, at)
 
 
-def first_ending_after(end: np.ndarray, enclosing: np.ndarray, found: np.ndarray, at: np.ndarray) -> np.ndarray:
+def first_ending_after(end: Ns, enclosing: Rows, found: Rows, at: Ns) -> Rows:
     """From each interval outwards the first, itself included, that ends after an instant; -1 where none does.
 
     Args:
@@ -184,7 +185,7 @@ def first_ending_after(end: np.ndarray, enclosing: np.ndarray, found: np.ndarray
     return found
 
 
-def outermost(label: np.ndarray, row: np.ndarray, last: np.ndarray) -> np.ndarray:
+def outermost(label: Codes, row: Rows, last: Rows) -> Rows:
     """Positions of the nodes that lie in no other node of their label, ascending.
 
     Args:

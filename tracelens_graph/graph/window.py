@@ -19,6 +19,7 @@ from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core, Memo
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 _STEP_DIGITS = 18
 
@@ -39,7 +40,7 @@ class Window(Memo):
     """
 
     def __init__(
-        self, core: Core, mask: np.ndarray | None = None, title: str = "", extension: Hashable | None = None
+        self, core: Core, mask: Mask | None = None, title: str = "", extension: Hashable | None = None
     ) -> None:
         super().__init__()
         self.core = core
@@ -64,12 +65,12 @@ class Window(Memo):
         return everything if self.extension is None else everything.once(Window.extended, self.extension)
 
     @cached_property
-    def gpu_rows(self) -> np.ndarray:
+    def gpu_rows(self) -> Rows:
         """Rows of GPU events, ascending."""
         return self._inside(self.core.gpu_rows)
 
     @cached_property
-    def linked_gpu_rows(self) -> np.ndarray:
+    def linked_gpu_rows(self) -> Rows:
         """Rows of GPU events whose launch is in the trace, ascending."""
         return self.gpu_rows[self.core.columns.parent[self.gpu_rows] >= 0]
 
@@ -82,15 +83,15 @@ class Window(Memo):
         c, rows = self.core.columns, self.linked_gpu_rows if linked_only else self.gpu_rows
         return int(c.end_ns[rows].max() - c.start_ns[rows].min()) if len(rows) else 0
 
-    def rows_of_kind(self, *kinds: Kind) -> np.ndarray:
+    def rows_of_kind(self, *kinds: Kind) -> Rows:
         """Rows of nodes of these kinds, ascending."""
         return self._inside(traversals.rows_of_kind(self.core.columns, kinds))
 
-    def holds(self, rows: np.ndarray) -> np.ndarray:
+    def holds(self, rows: Rows) -> Mask:
         """Whether each row is in the window."""
         return np.ones(len(rows), bool) if self._mask is None else self._mask[rows]
 
-    def narrowed(self, mask: np.ndarray, title: str) -> Window:
+    def narrowed(self, mask: Mask, title: str) -> Window:
         """The nodes of this window that a mask over all rows keeps."""
         both = mask if self._mask is None else self._mask & mask
         return type(self)(self.core, both, "; ".join(filter(None, (self.title, title))), self.extension)
@@ -111,7 +112,7 @@ class Window(Memo):
         """A table's title, with what the table was restricted to."""
         return f"{text} ({self.title})" if self.title else text
 
-    def _inside(self, rows: np.ndarray) -> np.ndarray:
+    def _inside(self, rows: Rows) -> np.ndarray:
         return rows if self._mask is None else rows[self._mask[rows]]
 
     def __repr__(self) -> str:
@@ -131,7 +132,7 @@ def window_of(graph: Core | Window, *, needs_times: bool = True) -> Window:
         needs_times: whether the question is about time or GPU work, of which an execution trace alone tells nothing.
 
     Raises:
-        AnalysisError: the graph tells no times, and the question needs them.
+        AnalysisError: the graph has no times, and the question needs them.
     """
     w = graph if isinstance(graph, Window) else whole_window(graph)
     if needs_times:
@@ -203,12 +204,12 @@ def step_number(name: str) -> int | None:
 
 def _in_steps(window: Window, wanted: list[int]) -> Window:
     core = window.core
-    marks = traversals.rows_of_kind(core.columns, (Kind.Step,))
-    numbers = [step_number(core.names[code]) for code in core.columns.name[marks].tolist()]
+    steps = traversals.rows_of_kind(core.columns, (Kind.Step,))
+    numbers = [step_number(core.names[code]) for code in core.columns.name[steps].tolist()]
     if missing := sorted(set(wanted) - set(numbers)):
         there = ", ".join(map(str, _spans(sorted({n for n in numbers if n is not None})))) or "none"
         raise AnalysisError(f"the trace has no step {_listed(missing)}; steps in it: {there}")
-    inside = marks[[number in wanted for number in numbers]]
+    inside = steps[[number in wanted for number in numbers]]
     keep = np.isin(core.step, inside)
     keep[inside] = True
     label = ", ".join(_spans(sorted(set(wanted))))
@@ -217,18 +218,18 @@ def _in_steps(window: Window, wanted: list[int]) -> Window:
 
 def _in_annotations(window: Window, wanted: str | re.Pattern[str], threads: Threads) -> Window:
     core, c = window.core, window.core.columns
-    marks = traversals.rows_of_kind(c, (Kind.Annotation, Kind.Step))
-    marks = marks[_fit(core, wanted)[c.name[marks]]]
+    ranges = traversals.rows_of_kind(c, (Kind.Annotation, Kind.Step))
+    ranges = ranges[_fit(core, wanted)[c.name[ranges]]]
     label = _label(wanted)
-    if not len(marks):
+    if not len(ranges):
         raise AnalysisError(f"the trace has no annotation {label!r}")
     if threads == "own":
-        group = c.thread.astype(np.int64)
+        group: Codes = c.thread
     elif threads == "all":
         group = membership.process_of_thread(core.threads)[c.thread]
     else:
         raise AnalysisError(f'threads is "own" or "all", not {threads!r}')
-    keep = membership.inside(c, marks, group)
+    keep = membership.inside(c, ranges, group)
     return window.narrowed(keep, f"annotation {label}" + (", all threads" if threads == "all" else ""))
 
 
@@ -245,7 +246,7 @@ def _in_time(window: Window, after_ns: int | None, before_ns: int | None) -> Win
     return window.narrowed(keep, label)
 
 
-def _fit(core: Core, wanted: str | re.Pattern[str], *spellings: str) -> np.ndarray:
+def _fit(core: Core, wanted: str | re.Pattern[str], *spellings: str) -> Mask:
     """Which names of a graph are the name that is wanted, in one of its spellings, or fit a pattern."""
     if isinstance(wanted, str):
         fits = (name == wanted or name in spellings for name in core.names)
@@ -288,8 +289,8 @@ def _on(window: Window, what: Literal["device", "stream"], wanted: list[int]) ->
     there = np.unique(column[is_gpu]).tolist()
     if missing := sorted(set(wanted) - set(there)):
         known = f"is only {what} {there[0]}" if len(there) == 1 else f"are {what}s {_listed(there)}"
-        told = f"there {known}" if there else "there are no GPU events"
-        raise AnalysisError(f"no GPU event is on {what} {_listed(missing)}; {told}")
+        instead = f"there {known}" if there else "there are no GPU events"
+        raise AnalysisError(f"no GPU event is on {what} {_listed(missing)}; {instead}")
     on = is_gpu & np.isin(column, wanted)
     keep = on | (~is_gpu & (traversals.subtree_sums(c, on) > 0))
     if what == "device":

@@ -80,12 +80,12 @@ def _is_backward(one: Instruction) -> bool:
 
 
 def _of_transformer_engine(one: Instruction) -> Attention | None:
-    told = {name: int(value) for name, value in _NUMBER.findall(one.backend_config)}
-    told.setdefault("num_gqa_groups", told.get("attn_heads", 0))
-    if not all(name in told for name in _TE_SIZES):
+    config = {name: int(value) for name, value in _NUMBER.findall(one.backend_config)}
+    config.setdefault("num_gqa_groups", config.get("attn_heads", 0))
+    if not all(name in config for name in _TE_SIZES):
         return None
-    batch, n_q, heads_q, n_kv, heads_kv, d_qk, d_v = (told[name] for name in _TE_SIZES)
-    return Attention(batch, n_q, heads_q, n_kv, heads_kv, d_qk, d_v, told.get("mask_type") in _CAUSAL)
+    batch, n_q, heads_q, n_kv, heads_kv, d_qk, d_v = (config[name] for name in _TE_SIZES)
+    return Attention(batch, n_q, heads_q, n_kv, heads_kv, d_qk, d_v, config.get("mask_type") in _CAUSAL)
 
 
 # --- cuDNN ---------------------------------------------------------------------------------------------------------
@@ -96,16 +96,16 @@ _BACKWARD = (("bmm1_grad_gemm1", "rhs"), ("bmm1_grad_gemm2", "rhs"), ("bmm2_grad
 
 
 def _of_cudnn(program: Program, one: Instruction) -> Attention | None:
-    """The attention of a call of cuDNN; None where its configuration does not tell, or a window leaves out products."""
+    """The attention of a call of cuDNN; None where its configuration does not say, or a window leaves out products."""
     try:
-        told = json.loads(one.backend_config)
-        told = told.get("cudnn_fmha_backend_config", told)
+        config = json.loads(one.backend_config)
+        config = config.get("cudnn_fmha_backend_config", config)
         operands = [operand.shape.dims for operand in program.operands(one)[:3]]
         sides = _BACKWARD if _is_backward(one) else _FORWARD
-        q, k, v = (_axes(told, *side, dims) for side, dims in zip(sides, operands, strict=True))
-        scores = tuple(map(int, (told.get("intermediate_tensor_shape") or {}).get("dimensions") or ()))
-        causal = told.get("is_causal_mask") is True or str(told.get("mask_type", "")).endswith("CAUSAL")
-        window = int(told.get("sliding_window_length") or 0)
+        q, k, v = (_axes(config, *side, dims) for side, dims in zip(sides, operands, strict=True))
+        scores = tuple(map(int, (config.get("intermediate_tensor_shape") or {}).get("dimensions") or ()))
+        causal = config.get("is_causal_mask") is True or str(config.get("mask_type", "")).endswith("CAUSAL")
+        window = int(config.get("sliding_window_length") or 0)
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
     if _is_backward(one):  # there, other dimensions are summed over
@@ -118,13 +118,13 @@ def _of_cudnn(program: Program, one: Instruction) -> Attention | None:
     return None if 0 < window < n_kv else Attention(batch, n_q, heads_q, n_kv, of_k[1], d_qk, d_v, causal)
 
 
-def _axes(told: Mapping[str, Any], product: str, side: str, dims: tuple[int, ...]) -> tuple[int, int, int, int]:
+def _axes(config: Mapping[str, Any], product: str, side: str, dims: tuple[int, ...]) -> tuple[int, int, int, int]:
     """Sizes of an operand of a product: batch, heads, what is summed over, and what is left.
 
     Raises:
         ValueError, KeyError, IndexError, TypeError: it has no such dimensions.
     """
-    numbers = told[f"{product}_dot_dimension_numbers"]
+    numbers = config[f"{product}_dot_dimension_numbers"]
     (summed,) = map(int, numbers[f"{side}_contracting_dimensions"])
     batch, heads = map(int, numbers[f"{side}_batch_dimensions"])
     (left,) = {0, 1, 2, 3} - {summed, batch, heads}

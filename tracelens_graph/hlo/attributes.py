@@ -64,7 +64,7 @@ def facts(program: Program, one: Instruction, unlisted: int = 0) -> Facts:
     """
     cost, (theirs, departures) = work.work(program, one), work.by_xla(program, one)
     if max(*cost, *theirs) >= LARGEST:
-        raise OverflowError("work beyond 64 bits, which only a damaged program tells of")
+        raise OverflowError("work beyond 64 bits, which only a damaged program has")
     groups = one.short_groups.groups(_LONGEST) if one.short_groups else one.replica_groups[:_LONGEST]
     both = zip(cost, theirs, cost._fields, strict=True) if departures else ()
     return Facts(

@@ -1,4 +1,4 @@
-"""What tells a compiled program from all others: a hash of what it computes and of how that was compiled.
+"""What separates a compiled program from all others: a hash of what it computes and of how that was compiled.
 
 Two programs are equal, in whatever profiles they are, if they have
 

@@ -1,4 +1,4 @@
-"""Who takes part in collectives together, where a program tells that in short.
+"""Who takes part in collectives together, where a program writes that in short.
 
 XLA writes groups of many devices as rows of the numbers from 0 on, in a shape whose dimensions change places. A few
 bytes stand for any number of devices then, so groups are made when they are asked for, and no more of them than that.
@@ -15,11 +15,11 @@ from tracelens_graph.hlo.shapes import product
 Groups = tuple[tuple[int, ...], ...]
 
 _MOST_DEVICES = 1 << 17
-"""Devices of a job that are listed; what tells of more is damaged."""
+"""Devices of a job that are listed; what names more is damaged."""
 
 
 class ShortGroups(NamedTuple):
-    """Groups that are told in short.
+    """Groups that are written in short.
 
     Attributes:
         rows, width: number of groups, and of the members of each.

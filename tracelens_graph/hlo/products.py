@@ -74,9 +74,9 @@ def _others(shape: Shape, dimensions: Iterable[int]) -> int:
 def _configured(text: str) -> DotDims | None:
     """The dimension numbers in the backend config of a call of a library for products."""
     try:
-        told = json.loads(text)["gemm_backend_config"]["dot_dimension_numbers"]
+        numbers = json.loads(text)["gemm_backend_config"]["dot_dimension_numbers"]
         names = (f"{side}_{what}_dimensions" for what in ("contracting", "batch") for side in ("lhs", "rhs"))
-        found = DotDims(*(tuple(int(i) for i in told.get(name, ())) for name in names))
+        found = DotDims(*(tuple(int(i) for i in numbers.get(name, ())) for name in names))
     except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return found if all(0 <= i < _MOST_DIMENSIONS for part in found for i in part) else None

@@ -74,11 +74,11 @@ class Instruction:
         groups: in how many groups of channels a convolution falls.
         batch_groups: in how many groups of its batch.
         channel: of a collective, its channel; 0 for none.
-        replica_groups: of a collective, who takes part together; empty for all, and where these are told in short.
-        short_groups: as these, told in short; see `graph.hlo.groups`.
+        replica_groups: of a collective, who takes part together; empty for all, and where these are written in short.
+        short_groups: as these, written in short; see `graph.hlo.groups`.
         pairs: of a permutation, who sends to whom.
         after: ids of instructions that have to be over before it runs, besides its operands.
-        written: its attributes as they are written, as far as they tell programs apart; see `graph.hlo.fingerprint`.
+        written: its attributes as they are written, as far as they separate programs; see `graph.hlo.fingerprint`.
     """
 
     id: int
@@ -150,7 +150,7 @@ class Program:
         computations: by id.
         entry: id of the computation that the program is.
         devices: global device of each that takes part, in the order by which replica groups name them; empty where
-            the program does not tell, and they are the first devices.
+            the program does not say, and they are the first devices.
         replicas, partitions: it runs on replicas x partitions devices.
         compiler_fingerprint: what the compiler noted as the program's fingerprint; "" for nothing.
         written: as of an instruction.

@@ -24,7 +24,7 @@ _POINTER = 8
 """Bytes that a part of a tuple takes in the tuple itself."""
 
 LARGEST = (1 << 63) - 1
-"""What stands for this number and all beyond it, which only damaged programs tell of."""
+"""What stands for this number and all beyond it, which only damaged programs have."""
 
 
 def product(sizes: Iterable[int]) -> int:

@@ -44,6 +44,7 @@ from tracelens_graph.linkage.traces import CATEGORIES, clock_ns
 from tracelens_graph.linkage.tracing import origins
 from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Ns
 
 SCHEMA = "1.1.1-chakra.0.0.4"
 LONG_GAP_NS = 1_000_000
@@ -149,8 +150,8 @@ class _Linked:
         core, c = self._core, self._core.columns
         row = int(self._gpu[at])
         # Old profilers wrote arguments of a collective with its op alone.
-        told = map(core.collective_args.get, c.uid[[row, self._origin[at]]].tolist())
-        group = next((args["group"] for args in told if args and args.get("group") is not None), None)
+        recorded = map(core.collective_args.get, c.uid[[row, self._origin[at]]].tolist())
+        group = next((args["group"] for args in recorded if args and args.get("group") is not None), None)
         return {
             "id": above + 1 + place,
             "ctrl_deps": above,
@@ -167,7 +168,7 @@ def _side(arguments: Arguments) -> dict[str, Any]:
     return {name: Raw(text) if text else [] for name, text in zip(Arguments._fields, arguments, strict=True)}
 
 
-def exclusive_ns(core: Core) -> np.ndarray:
+def exclusive_ns(core: Core) -> Ns:
     """Per row the duration without that of ops and ranges inside it, in ns; of all else the duration.
 
     Steps do not count as ranges.

@@ -34,7 +34,7 @@ def operation_metadata_scrape(cpu_op_id: int, cpu_trace: Any) -> dict[str, Any]:
         cpu_trace: the execution trace: a path, parsed JSON, or a graph that `load_trace` made or that is linked.
 
     Returns:
-        A dictionary of plain values, None for what the trace does not tell:
+        A dictionary of plain values, None for what the trace does not say:
 
         * `id`, `name`, `rf_id` (None for 0, which is no id)
         * `ctrl_deps`: id of the node that it ran in; `ctrl_deps_name`: the name of that
@@ -137,7 +137,7 @@ def kernel_metadata_scrape(identifier: Any, gpu_trace: Any) -> dict[str, Any]:
         gpu_trace: the profiler's trace: a path, parsed JSON or a graph.
 
     Returns:
-        A dictionary of plain values, None for what the trace does not tell:
+        A dictionary of plain values, None for what the trace does not say:
 
         * `uid`, `identifier`, `name`, `category` (`kernel`, `gpu_memcpy`, `gpu_memset`), `device`, `device_name`,
           `context`, `stream`, `correlation`, `external_id`
@@ -200,10 +200,10 @@ def metadata_of_gpu_row(core: Core, row: int) -> dict[str, Any]:
 def _launch_shape(args: Mapping[str, Any], launch: Mapping[str, Any], counts_threads: bool) -> dict[str, Any]:
     """Grid, block and resources of a kernel; AMD's profilers write some of them with its launch."""
 
-    def told(key: str) -> Any:
+    def recorded(key: str) -> Any:
         return args.get(key, launch.get(key))
 
-    grid, block = _sizes(told("grid")), _sizes(told("block"))
+    grid, block = _sizes(recorded("grid")), _sizes(recorded("block"))
     if counts_threads and grid and block and all(block):
         grid = [-(-threads // width) for threads, width in zip(grid, block, strict=True)]
     blocks, width = prod(grid) if grid else None, prod(block) if block else None
@@ -213,7 +213,7 @@ def _launch_shape(args: Mapping[str, Any], launch: Mapping[str, Any], counts_thr
         "blocks": blocks,
         "threads_per_block": width,
         "threads": None if blocks is None or width is None else blocks * width,
-        "shared_memory_bytes": _number(told("shared memory")),
+        "shared_memory_bytes": _number(recorded("shared memory")),
         "registers_per_thread": _number(args.get("registers per thread")),
         "blocks_per_sm": _number(args.get("blocks per SM")),
         "warps_per_sm": _number(args.get("warps per SM")),

@@ -19,6 +19,7 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.kineto.times import epoch_ns
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND, KIND_OF_CATEGORY, KINDS_BY_NAME
+from tracelens_graph.utils.arrays import Mask, Rows
 
 _LARGEST_SHOWN = 60
 """Characters of an id that a message shows."""
@@ -43,7 +44,7 @@ _JOINED: WeakKeyDictionary[Core, Core] = WeakKeyDictionary()
 
 
 def load_trace(path: Any) -> Core:
-    """Load an execution trace or a profiler's trace; its content tells which it is.
+    """Load an execution trace or a profiler's trace; its content says which it is.
 
     Args:
         path: a path (`.json`, `.json.gz`, `.json.zst`, `.zip` or a saved graph), bytes, a file object or parsed JSON.
@@ -161,7 +162,7 @@ _MOST_SLACK_NS = 500.0
 
 
 class GpuIdentifier(NamedTuple):
-    """What tells a GPU event from the others of its trace.
+    """What separates a GPU event from the others of its trace.
 
     Attributes:
         timestamp: when it began, in us, as `ts` in the trace's file.
@@ -177,7 +178,7 @@ class GpuIdentifier(NamedTuple):
 
 
 def get_gpu_op_identifier(event: Any) -> GpuIdentifier:
-    """What tells a kernel, copy or fill from all others of its trace.
+    """What separates a kernel, copy or fill from all others of its trace.
 
     Args:
         event: an event of the profiler's trace as its JSON has it, a node of its graph, or a GPU event that
@@ -264,7 +265,7 @@ def row_of_identifier(core: Core, identifier: Any) -> int:
     raise NodeNotFoundError(f"no GPU event has {shown}{_nearest(core, rows, near, start)}")
 
 
-def shared_identifiers(core: Core) -> np.ndarray:
+def shared_identifiers(core: Core) -> Mask:
     """For each of `core.gpu_rows` whether its identifier is that of another event, too."""
     c, rows = core.columns, core.gpu_rows
     keys = np.stack([np.asarray(of[rows], np.int64) for of in (c.start_ns, c.dur_ns, c.stream, c.external_id)], axis=1)
@@ -273,7 +274,7 @@ def shared_identifiers(core: Core) -> np.ndarray:
     return shared
 
 
-def _nearest(core: Core, rows: np.ndarray, near: np.ndarray, start: int) -> str:
+def _nearest(core: Core, rows: Rows, near: np.ndarray, start: int) -> str:
     """What there is instead of what was looked for."""
     if not len(rows):
         return "; the trace has no GPU events"

@@ -24,6 +24,7 @@ from tracelens_graph.linkage.traces import (
     timestamp_us,
 )
 from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, Kind
+from tracelens_graph.utils.arrays import Mask, Rows
 
 _ABSENT_BYTES = -(2**63)
 
@@ -60,7 +61,7 @@ def event_record(core: Core, link: Link, row: int) -> dict[str, Any]:
     return record
 
 
-def rows_inside(core: Core, row: int) -> np.ndarray:
+def rows_inside(core: Core, row: int) -> Rows:
     """Rows of the call forest that belong to an op or a range, ascending; those of a range by its thread and time."""
     c = core.columns
     if Kind(int(c.kind[row])) in FOREST_KINDS:
@@ -143,7 +144,7 @@ def row_of_event(core: Core, link: Link, cpu_op_id: int) -> int:
     return row
 
 
-def timing(core: Core, row: int, rows: np.ndarray) -> dict[str, Any]:
+def timing(core: Core, row: int, rows: Rows) -> dict[str, Any]:
     """What an operator took, as sums of durations in us, and in ns, which are exact.
 
     Args:
@@ -227,7 +228,7 @@ class Origins(NamedTuple):
         way: code of how it was found, as in `WAYS`.
     """
 
-    row: np.ndarray
+    row: Rows
     way: np.ndarray
 
 
@@ -276,7 +277,7 @@ def kernel_to_op_tracing(identifier: Any, gpu_trace: Any, cpu_trace: Any) -> dic
     }
 
 
-def origins(core: Core, link: Link, gpu: np.ndarray) -> Origins:
+def origins(core: Core, link: Link, gpu: Rows) -> Origins:
     """The op or range that each of some GPU events comes from, and how it was found.
 
     Args:
@@ -301,7 +302,7 @@ def origins(core: Core, link: Link, gpu: np.ndarray) -> Origins:
     return Origins(found, way)
 
 
-def _by_external_id(core: Core, has_node: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _by_external_id(core: Core, has_node: Mask, wanted: np.ndarray) -> np.ndarray:
     """For each External id the row of the only op that has it; -1 where there is none, or several."""
     c = core.columns
     ops = np.flatnonzero(has_node & (c.kind == Kind.Op) & (c.external_id != -1))

@@ -24,6 +24,7 @@ from tracelens_graph.linkage.traces import row_of_node, shared_identifiers
 from tracelens_graph.linkage.tracing import WAYS, Origins, events_of_op, origins, row_of_event, rows_inside
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 from tracelens_graph.utils.suggest import did_you_mean
 
 RETURNS, NO_NODE, SHARED, ELSEWHERE = range(4)
@@ -85,7 +86,7 @@ class Validation:
         node = np.where(origin >= 0, self.link.node_of_row[origin], -1)
         return np.where(node >= 0, self._nesting[0][node], -1)
 
-    def leads_back(self, row: int, gpu: np.ndarray) -> np.ndarray:
+    def leads_back(self, row: int, gpu: Rows) -> Mask:
         """For each of some GPU events whether its identifier leads to a node, or to one inside it.
 
         Args:
@@ -100,7 +101,7 @@ class Validation:
         return found
 
     @cached_property
-    def verdict(self) -> np.ndarray:
+    def verdict(self) -> Codes:
         """For each of `ops` what becomes of it, as in `VERDICTS`."""
         ops, low, high = self._work
         node, place = self.link.node_of_row[ops], self._place_of_origin
@@ -226,7 +227,7 @@ def least(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
 _MOST_DIGITS = 4000
 """Digits of an id that are read: Python refuses to read more than 4,300."""
 MOST_KERNELS = 3
-"""Kernels of an operator whose configuration is told, the dearest first."""
+"""Kernels of an operator whose configuration is shown, the longest first."""
 
 
 def top_ops(validation: Validation, most: int | None = None) -> dict[int, str]:
@@ -290,7 +291,7 @@ def chosen_ops(validation: Validation, asked: Sequence[str]) -> dict[int, str]:
 
 
 def op_report(validation: Validation, cpu_op_id: int, why: str) -> dict[str, Any]:
-    """What there is to tell of an operator.
+    """What there is to say of an operator.
 
     Args:
         validation: the linked pair.
@@ -300,7 +301,7 @@ def op_report(validation: Validation, cpu_op_id: int, why: str) -> dict[str, Any
     Returns:
         A dictionary of plain values: `cpu_op_id`, `why`, `uid` of its event; `metadata`, as `operation_metadata_scrape`
         gives, and of each tensor the `name`, `form` and `storage` that lineage tells, such as `t12#2`,
-        `float32[4,8]` and `s13`; `tracing`, as `op_to_kernel_tracing` gives; `kernels`, the dearest GPU events as
+        `float32[4,8]` and `s13`; `tracing`, as `op_to_kernel_tracing` gives; `kernels`, the longest GPU events as
         `kernel_metadata_scrape` gives them; `gpu_events`, how many there are in all; `returning`, how many of these
         lead back to the operator or to one that it called.
     """
@@ -325,15 +326,15 @@ def _with_names(core: Core, row: int, metadata: dict[str, Any]) -> dict[str, Any
     """Metadata of an operator, its tensors with their names."""
     tensors = tensors_of(core)
     assert tensors is not None
-    told = tensors.lineage
+    known = tensors.lineage
     sides = {}
     for side, uses in zip(("inputs", "outputs"), tensors.uses_at(row), strict=True):
         sides[side] = [
             {
                 **tensor,
-                "name": tensors.tensor_name(int(told.tensor[use])),
+                "name": tensors.tensor_name(int(known.tensor[use])),
                 "form": tensors.form(use),
-                "storage": tensors.storage_name(int(told.storage[use])) if told.storage[use] >= 0 else None,
+                "storage": tensors.storage_name(int(known.storage[use])) if known.storage[use] >= 0 else None,
             }
             for tensor, use in zip(metadata[side], uses, strict=True)
         ]

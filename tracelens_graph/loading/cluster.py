@@ -195,7 +195,7 @@ def _computed(
                     raise answer.error
                 yield file, answer.result
                 continue
-            # Not told by the state of the future: that is "lost" when its worker dies, even if the result is here.
+            # Not known by the state of the future: that is "lost" when its worker dies, even if the result is here.
             if not isinstance(answer, tuple):  # cancelled
                 raise _lost(scheduler)
             _, error, _ = answer
@@ -235,7 +235,7 @@ def _explained(error: BaseException, scheduler: str) -> BaseException:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a task gives, told apart by its type from what Dask gives instead.
+    """What a task gives, separated by its type from what Dask gives instead.
 
     Attributes:
         result: of the function.

@@ -283,9 +283,9 @@ def load_core_set(
         raise
     names = dict(zip(files, distinct_names(files), strict=True))
     members = (TraceMember(graphs[file], names[file], run) for file in files if file in graphs)
-    told = [(file, errors[file]) for file in files if file in errors]
-    no_traces = [file for file, error in told if isinstance(error, NotATraceError)]
-    broken = [str(error) for _, error in told if not isinstance(error, NotATraceError)]
+    failed = [(file, errors[file]) for file in files if file in errors]
+    no_traces = [file for file, error in failed if isinstance(error, NotATraceError)]
+    broken = [str(error) for _, error in failed if not isinstance(error, NotATraceError)]
     refused = [f"{one.error}; loaded without" for one in links.values() if one.error]
     damaged = [one.damage for one in links.values() if one.damage]
     notes = [*left_out_note(no_traces), *pairs.notes, *refused, *damaged]

@@ -22,10 +22,10 @@ def load_core(
 ) -> Graph:
     """The graph of a trace or of a saved graph, as columns.
 
-    An execution trace alone becomes a graph, too, which tells no times (`TraceInfo.has_times`).
+    An execution trace alone becomes a graph, too, which has no times (`TraceInfo.has_times`).
 
     Args:
-        source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip` or a saved graph, told apart by content), `-` for
+        source: a path (`.json`, `.json.gz`, `.json.zst`, `.zip` or a saved graph, separated by content), `-` for
             standard input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or `nodes`, or the list of
             events).
         et: the execution trace of the same run, given like `source`: see `linked`.

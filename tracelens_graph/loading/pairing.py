@@ -1,4 +1,4 @@
-"""Which execution trace belongs to which profiler trace of a set: told by process ids, ranks and names of files.
+"""Which execution trace belongs to which profiler trace of a set: known by process ids, ranks and names of files.
 
 Only the beginnings of files are read. What is told here is proven when a pair is linked.
 """
@@ -47,10 +47,10 @@ class _Clues:
 
     @classmethod
     def of(cls, file: str, head: bytes) -> _Clues:
-        told = _RANK.search(head)
+        found = _RANK.search(head)
         rank = rank_in_name(file_name(file))
-        if rank is None and told:
-            rank = int(told[1])
+        if rank is None and found:
+            rank = int(found[1])
         return cls(file, frozenset(_PID.findall(head)), rank, stem(file_name(file)))
 
     def score(self, other: _Clues) -> int:

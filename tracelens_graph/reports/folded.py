@@ -14,9 +14,9 @@ import numpy as np
 
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.window import Window
-from tracelens_graph.reports.html.drawn import DRAWN_KINDS
 from tracelens_graph.reports.html.names import Names
 from tracelens_graph.reports.html.stacks import Stacks, stacks
+from tracelens_graph.reports.html.timeline import DRAWN_KINDS
 
 VIEW = "modules"
 """Frames of a line: pass, modules, op, kernel."""

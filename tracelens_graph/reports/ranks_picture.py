@@ -13,7 +13,7 @@ from tracelens_graph.analyses.rank_pictures.step_lanes import StepLanes
 from tracelens_graph.analyses.rank_pictures.wait_map import WHOLE, WaitMap, rank_labels
 from tracelens_graph.analyses.ranks.collective_tables import shown_bytes
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.reports.html.ranks_columns import lane_columns, part_columns
+from tracelens_graph.reports.html.ranks import lane_columns, part_columns
 from tracelens_graph.reports.picture import GREY, bare, drawing_library, legend, literal, look, save
 from tracelens_graph.reports.ranks_text import headline, late_lines
 from tracelens_graph.utils.texts import shorten, wrapped

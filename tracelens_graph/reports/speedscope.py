@@ -89,7 +89,7 @@ def _profile(title: str, one: Stacks, name: np.ndarray) -> dict[str, Any]:
 def _events(one: Stacks, name: np.ndarray) -> Iterator[dict[str, Any]]:
     """Openings and closings of frames; a frame's own time comes before the frames in it."""
     own, frame_name = own_ns(one).tolist(), name.tolist()
-    order = np.lexsort((np.arange(len(one.parent)), one.first_ns, one.parent))
+    order = np.lexsort((np.arange(len(one.parent)), one.first, one.parent))
     edges = np.searchsorted(one.parent[order], np.arange(-1, len(one.parent) + 1)).tolist()
     inside, at = order.tolist(), 0
     open_frames: list[int] = []

@@ -145,7 +145,7 @@ REPAIR_MEANING = {
     "control": "control characters in strings escaped",
     "trailing_comma": "trailing or doubled commas mended",
     "missing_comma": "missing commas mended",
-    "garbage": "text between events skipped",
+    "damage": "text between events skipped",
     "metadata": "unreadable keys of the trace's metadata dropped",
     "out_of_range": "times and durations out of range cut to the range",
     "truncated": "the end of the file is missing",

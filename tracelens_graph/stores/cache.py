@@ -40,6 +40,7 @@ from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.stores.folders import cache_folder
 from tracelens_graph.stores.graph_file import read_graph, write_without_events
 from tracelens_graph.stores.packed import DeferredDict, DeferredList
+from tracelens_graph.utils.arrays import Rows
 
 LIMIT_BYTES = 10 * 1024**3
 """Size of all entries together; those used longest ago go first."""
@@ -62,7 +63,7 @@ def cached_core(
     Args:
         path: the trace's file.
         load: loads it.
-        warn: told in one line if the cache cannot be written.
+        warn: called with one line if the cache cannot be written.
 
     Raises:
         Whatever `load` raises.
@@ -130,9 +131,7 @@ class _Reloaded(Details):
         return found
 
 
-def _events(
-    source: Source, load: Callable[[], Graph], first: np.ndarray, count: np.ndarray, places: np.ndarray
-) -> Details:
+def _events(source: Source, load: Callable[[], Graph], first: np.ndarray, count: np.ndarray, places: Rows) -> Details:
     """The original events of an entry, by the places of their blocks."""
     if (places[:, 2] == NO_TEXT).any():
         return _Reloaded(source, load, first, count)

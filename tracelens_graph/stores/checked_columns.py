@@ -1,6 +1,6 @@
 """Columns of a saved graph, which are verified when they are first read.
 
-A checksum tells that bytes are as they were written, but not that what was written is a graph. So the numbers of a
+A checksum says that bytes are as they were written, but not that what was written is a graph. So the numbers of a
 column are held against what they stand for: rows lie in the graph, codes in their tables, callers before those they
 call. What two columns say of the same thing is compared as soon as both are read. Each check is one pass over a column.
 """
@@ -15,6 +15,7 @@ import numpy as np
 
 from tracelens_graph.schema import STORED, Flag, Kind, OwnerRule
 from tracelens_graph.stores.sections import Sections
+from tracelens_graph.utils.arrays import Rows
 
 _TABLES = {"kind": len(Kind), "owner_rule": len(OwnerRule)}
 """Lengths of the tables that codes point into, of those that are the same in all graphs."""
@@ -38,20 +39,20 @@ def _unique(uid: np.ndarray) -> bool:
     return not (ascending[1:] == ascending[:-1]).any()
 
 
-def _callers_come_first(parent: np.ndarray) -> bool:
+def _callers_come_first(parent: Rows) -> bool:
     return bool((parent < np.arange(len(parent), dtype=np.int32)).all())
 
 
-def _descendants_come_after(last: np.ndarray) -> bool:
+def _descendants_come_after(last: Rows) -> bool:
     return bool((last >= np.arange(len(last), dtype=np.int32)).all())
 
 
-def _one_deeper_than_caller(parent: np.ndarray, depth: np.ndarray) -> bool:
+def _one_deeper_than_caller(parent: Rows, depth: np.ndarray) -> bool:
     # Row -1, no caller, is that of the appended entry: one above the roots.
     return bool((depth == np.append(depth, depth.dtype.type(-1))[parent] + 1).all())
 
 
-def _spans_around(last: np.ndarray) -> np.ndarray:
+def _spans_around(last: Rows) -> np.ndarray:
     """For each row how many rows before it reach as far as it, or further."""
     ended = np.cumsum(np.bincount(last, minlength=len(last)), dtype=np.int32)
     count = np.arange(len(last), dtype=np.int32)
@@ -59,13 +60,13 @@ def _spans_around(last: np.ndarray) -> np.ndarray:
     return count
 
 
-def _innermost_span_is_caller(parent: np.ndarray, last: np.ndarray) -> bool:
+def _innermost_span_is_caller(parent: Rows, last: Rows) -> bool:
     # All callers above a row span it, and there are as many of them as ranges that do: so these nest, and are those.
     inside = bool((last <= np.append(last, last.dtype.type(len(last)))[parent]).all())
     return inside and _one_deeper_than_caller(parent, _spans_around(last))
 
 
-def _as_deep_as_spans_around(last: np.ndarray, depth: np.ndarray) -> bool:
+def _as_deep_as_spans_around(last: Rows, depth: np.ndarray) -> bool:
     return np.array_equal(depth, _spans_around(last))
 
 

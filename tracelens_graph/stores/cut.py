@@ -24,6 +24,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto.times import digits_to_ns, epoch_ns
 from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Mask, Ns, Rows
 
 _PROCESS_NAMES = {b'"process_name"', b'"process_labels"', b'"process_sort_index"'}
 _THREAD_NAMES = {b'"thread_name"', b'"thread_sort_index"'}
@@ -48,7 +49,7 @@ class Piece:
     core: Core
     after_ns: int
     before_ns: int
-    rows: np.ndarray
+    rows: Rows
 
 
 def piece_between(core: Core, after_ns: int, before_ns: int, also: Iterable[int] = ()) -> Piece:
@@ -76,10 +77,10 @@ def piece_between(core: Core, after_ns: int, before_ns: int, also: Iterable[int]
     first = min(c.start_ns[lone], default=after_ns)
     keep |= (c.kind == Kind.DeviceAnnotation) & (c.start_ns <= before_ns) & (end >= first)
     _with_all_above(keep, np.flatnonzero(keep), c.parent)
-    marks = np.concatenate((core.step[keep], core.annotation[keep]))
-    marks = np.unique(marks[marks >= 0])
-    keep[marks] = True
-    _with_all_above(keep, marks, core.annotation)
+    ranges_above = np.concatenate((core.step[keep], core.annotation[keep]))
+    ranges_above = np.unique(ranges_above[ranges_above >= 0])
+    keep[ranges_above] = True
+    _with_all_above(keep, ranges_above, core.annotation)
     return Piece(core, max(after_ns, 0), min(before_ns, int(end.max())), np.flatnonzero(keep))
 
 
@@ -125,7 +126,7 @@ def write_piece(
     return len(texts)
 
 
-def times_ns(core: Core, texts: Sequence[Raw]) -> np.ndarray:
+def times_ns(core: Core, texts: Sequence[Raw]) -> Ns:
     """Times as the file shows them, in microseconds, as times of its graph in ns."""
     return digits_to_ns(texts) - origin_ns(core)
 
@@ -180,7 +181,7 @@ def write_entries(texts: Iterable[bytes], top: Mapping[str, Any], file: BinaryIO
         out.write(b"\n]}\n")
 
 
-def _with_all_above(keep: np.ndarray, rows: np.ndarray, above: np.ndarray) -> None:
+def _with_all_above(keep: Mask, rows: Rows, above: np.ndarray) -> None:
     """Mark in `keep` all that stands above the rows; `above` gives the row over each row, -1 for none."""
     while len(rows):
         rows = np.unique(above[rows])
@@ -190,7 +191,7 @@ def _with_all_above(keep: np.ndarray, rows: np.ndarray, above: np.ndarray) -> No
 
 
 class _Head(msgspec.Struct, gc=False):
-    """What tells whether an entry of the event list belongs to a piece."""
+    """What says whether an entry of the event list belongs to a piece."""
 
     ph: str
     pid: int | str | None = None

@@ -20,7 +20,7 @@ def cache_folder() -> Path:
     """The folder for what can be made anew: `$TRACELENS_GRAPH_CACHE`, else the platform's. It need not exist.
 
     Raises:
-        OutputError: nothing tells the user's home folder.
+        OutputError: the user's home folder is not known.
     """
     with _home_in_words():
         if chosen := os.environ.get("TRACELENS_GRAPH_CACHE"):
@@ -34,7 +34,7 @@ def data_folder() -> Path:
     """The folder for what cannot be made anew. It need not exist.
 
     Raises:
-        OutputError: nothing tells the user's home folder.
+        OutputError: the user's home folder is not known.
     """
     with _home_in_words():
         from platformdirs import user_data_path

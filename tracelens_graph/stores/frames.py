@@ -17,6 +17,7 @@ from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.graph.traversals import climb, launcher
 from tracelens_graph.graph.window import step_number
 from tracelens_graph.schema import EVENT_EDGES, STORED, Kind, OwnerRule
+from tracelens_graph.utils.arrays import Codes, Rows
 from tracelens_graph.utils.suggest import hint
 
 PLACES: Mapping[str, str] = {
@@ -38,11 +39,11 @@ class Texts:
         texts: the texts there are, each once.
     """
 
-    codes: np.ndarray
+    codes: Codes
     texts: Sequence[str]
 
     @classmethod
-    def of(cls, codes: np.ndarray, texts: Sequence[str], empty_is_absent: bool = False) -> Texts:
+    def of(cls, codes: Codes, texts: Sequence[str], empty_is_absent: bool = False) -> Texts:
         """From codes into texts some of which may be equal; code -1 is none."""
         kept = [text for text in dict.fromkeys(texts) if text or not empty_is_absent]
         place = {text: number for number, text in enumerate(kept)}
@@ -160,6 +161,6 @@ def edge_columns(core: Core) -> Frame:
     return {"source": source, "target": target, "type": Texts(codes, types)}
 
 
-def _uids(uid: np.ndarray, rows: np.ndarray) -> Any:
+def _uids(uid: np.ndarray, rows: Rows) -> Any:
     absent = rows < 0
     return np.ma.MaskedArray(uid[np.where(absent, 0, rows)], absent)

@@ -38,6 +38,7 @@ from tracelens_graph.stores.link_sections import read_link, write_link
 from tracelens_graph.stores.packed import DeferredDict, DeferredList, PackedDetails
 from tracelens_graph.stores.program_sections import read_programs, write_programs
 from tracelens_graph.stores.sections import Sections, SectionWriter
+from tracelens_graph.utils.arrays import Rows
 
 MAPPED_FROM = 8 * 2**20
 """Bytes of a file beyond which it is mapped. Smaller ones are read: that takes a few ms, and whatever is written over
@@ -68,7 +69,7 @@ def write_graph(core: Core, path: str | os.PathLike[str], progress: Callable[[in
         _finish(writer, core, core.trace_id)
 
 
-def write_without_events(core: Core, file: BinaryIO, places: np.ndarray) -> None:
+def write_without_events(core: Core, file: BinaryIO, places: Rows) -> None:
     """Write a graph whose original events stay in the trace's file, where `places` says."""
     writer = _begun(core, file)
     writer.array("events.places", places)

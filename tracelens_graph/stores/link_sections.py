@@ -62,7 +62,7 @@ def _write_side(writer: SectionWriter, name: str, sides: Sides) -> None:
 
 
 def _write_texts(writer: SectionWriter, name: str, texts: Iterable[bytes], of_node: np.ndarray) -> None:
-    """Write texts, and for each node the number of its text: `of_node` tells which of those given it is."""
+    """Write texts, and for each node the number of its text: `of_node` says which of those given it is."""
     codes: dict[bytes, int] = {}
     code = np.fromiter((codes.setdefault(text, len(codes)) for text in texts), np.int32)
     writer.array(name, code[of_node])

@@ -9,6 +9,7 @@ import numpy as np
 from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms, code_type, source_type
 from tracelens_graph.schema import Kind
 from tracelens_graph.stores.sections import Sections, SectionWriter
+from tracelens_graph.utils.arrays import Codes
 
 _MOST = 2**63
 """The first number that columns have no room for."""
@@ -22,7 +23,7 @@ def write_programs(writer: SectionWriter, programs: CompiledPrograms) -> None:
     writer.array("programs.source", (programs.source_place + 1).astype(source_type(len(programs.sources))))
 
 
-def read_programs(sections: Sections, kind: np.ndarray) -> CompiledPrograms:
+def read_programs(sections: Sections, kind: Codes) -> CompiledPrograms:
     """The compiled programs in a saved graph.
 
     Args:

@@ -1,6 +1,6 @@
 """Pieces of the traces of several ranks as one trace for a viewer, on one clock.
 
-What tells events of one rank from those of another in a file of all ranks is made anew: every process and device gets a
+What separates events of one rank from those of another in a file of all is made anew: every process and device gets a
 number of its own, and so do the ids by which launches and arrows find their ends. Threads, streams and all other
 arguments stay as they are. The profiler's own marks stay behind: they span the whole recording.
 """
@@ -20,6 +20,7 @@ from tracelens_graph.graph.links import DEPENDENCY_ID
 from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.schema import DEVICE_KINDS
 from tracelens_graph.stores.cut import Piece, entries, times_ns, write_entries
+from tracelens_graph.utils.arrays import Rows
 from tracelens_graph.utils.texts import microseconds
 
 ARROW = "collective"
@@ -182,7 +183,7 @@ class _Rank:
         for device in self._used:
             self.device(device)
 
-    def _processes(self, rows: np.ndarray) -> set[Any]:
+    def _processes(self, rows: Rows) -> set[Any]:
         """The processes, as the trace calls them, that some rows are of."""
         return {self.core.threads[code][0] for code in np.unique(self.core.columns.thread[rows]).tolist()}
 
@@ -289,10 +290,10 @@ def _common(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for key, value in first.items():
         if key in ("generator", "baseTimeNanoseconds", "deviceProperties"):
             continue
-        told = [other.get(key) for other in others]
-        if isinstance(value, dict) and all(isinstance(one, dict) for one in told):
-            found[key] = _common([value, *told])  # type: ignore[list-item]
-        elif all(one == value for one in told):
+        theirs = [other.get(key) for other in others]
+        if isinstance(value, dict) and all(isinstance(one, dict) for one in theirs):
+            found[key] = _common([value, *theirs])  # type: ignore[list-item]
+        elif all(one == value for one in theirs):
             found[key] = value
     return found
 

@@ -1,4 +1,4 @@
-"""What arrays hold: names for the four kinds that most functions take and return."""
+"""What arrays hold: names for the four kinds that most functions take and return; numbers for things."""
 
 from __future__ import annotations
 
@@ -18,3 +18,15 @@ Codes: TypeAlias = NDArray[np.integer[Any]]
 
 Mask: TypeAlias = NDArray[np.bool_]
 """One truth value per entry of something else."""
+
+
+class Numbering(dict[Any, int]):
+    """Numbers things in the order in which they are first seen."""
+
+    def __missing__(self, key: Any) -> int:
+        self[key] = number = len(self)
+        return number
+
+    def take_over(self, other: Numbering) -> Rows:
+        """Number what another one holds; for each of its numbers the number here."""
+        return np.fromiter(map(self.__getitem__, other), np.int64, len(other))

@@ -172,7 +172,7 @@ def file_name(path: str) -> str:
 
 
 def distinct_names(files: Sequence[str]) -> list[str]:
-    """A name for each trace file: without suffixes, and with as many folders as tell it from the others.
+    """A name for each trace file: without suffixes, and with as many folders as separate it from the others.
 
     Files that are one and the same have one name.
     """

@@ -35,17 +35,17 @@ def test_frames_and_places_add_up_to_both_sides(path: Path) -> None:
 
 def test_both_trees_are_one() -> None:
     difference = small_diff()
-    stacks = diff_stacks(difference)
-    names = np.array(stacks.names.texts)[stacks.name]
+    stacks, called = diff_stacks(difference)
+    names = np.array(called.texts)[stacks["name"]]
     sides: dict[str, set[int]] = {}
-    for frame, side in zip(stacks.frame.tolist(), stacks.side.tolist(), strict=True):
+    for frame, side in zip(stacks["frame"].tolist(), stacks["side"].tolist(), strict=True):
         sides.setdefault(names[frame], set()).add(side)
     assert sides["gemm"] == {0}
     assert sides["Cijk_gemm"] == {1}
     assert sides["more_kernel"] == {1}
     gemm, other = (int(np.flatnonzero(names == name)[0]) for name in ("gemm", "Cijk_gemm"))
-    assert stacks.parent[gemm] == stacks.parent[other]
-    assert len(set(zip(stacks.parent.tolist(), stacks.name.tolist(), strict=True))) == len(names)
+    assert stacks["parent"][gemm] == stacks["parent"][other]
+    assert len(set(zip(stacks["parent"].tolist(), stacks["name"].tolist(), strict=True))) == len(names)
 
 
 def test_the_overview_says_what_the_screen_says() -> None:

@@ -84,7 +84,7 @@ def test_moments_that_do_not_stay_are_counted_as_left_out(monkeypatch: pytest.Mo
 def test_without_instants_there_is_nothing_of_it() -> None:
     text = page_of(load_core(EVENTS[:2]))
     page = read(text)
-    assert "memory" not in page.head
+    assert page.head["memory"] == []
     assert "uPlot=" not in text
     assert not [name for name in page.columns if name.startswith("memory.")]
     assert not [table for table in page.body["tables"] if table["name"].startswith("memory_")]
@@ -154,7 +154,7 @@ def test_where_no_size_can_be_read_a_table_says_so() -> None:
         {**one, "args": {**one["args"], "Bytes": None}} if one.get("name") == "[memory]" else one for one in EVENTS
     ]
     page = read(page_of(load_core(unread)))
-    assert "memory" not in page.head
+    assert page.head["memory"] == []
     (table,) = [one for one in page.body["tables"] if one["name"] == "memory_summary"]
     assert table["rows"] == 0
     assert table["notes"] == ["6 allocations and releases are recorded, but no size can be read"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from handmade import span
 
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.categories.kernel_rules import CATEGORIES
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.reports.html.drawn import DRAWN_KINDS
-from tracelens_graph.reports.html.names import _OF_CATEGORY, CLASSES, LONGEST, Names, clean
+from tracelens_graph.reports.html.names import _OF_CATEGORY, CLASSES, LONGEST, Names, clean, used_names
+from tracelens_graph.reports.html.timeline import DRAWN_KINDS, columns, drawn, longest_events
 
 
 def test_most_used_names_come_first_and_kinds_are_told_apart() -> None:
@@ -52,3 +55,20 @@ def test_texts_are_made_visible_and_short(text: str, shown: str) -> None:
 def test_classes_are_of_categories_that_there_are() -> None:
     assert set(_OF_CATEGORY) <= set(CATEGORIES)
     assert set(_OF_CATEGORY.values()) <= set(CLASSES)
+
+
+@parametrize("path", chosen_traces())
+def test_names_that_are_used_are_numbered_anew(path: Path) -> None:
+    w = loaded(path).everything
+    names = Names(w, DRAWN_KINDS)
+    kept, _ = longest_events(w, drawn(w), 200)
+    whole = columns(w, kept, names)
+    again, texts = used_names(whole, names, 30)
+    assert len(texts["names"]) == len(texts["shorts"]) == len(again["name.class"].values) <= len(names.texts)
+    assert max(map(len, filter(None, (*texts["names"], *texts["shorts"])))) <= 30 + len("...")
+    for part in ("host.name", "note.name", "gpu.name"):
+        for old, new in zip(whole[part].values.tolist(), again[part].values.tolist(), strict=True):
+            told = texts["names"][new]
+            assert told == names.texts[old] or len(names.texts[old]) > 30
+            assert again["name.class"].values[new] == names.classes[old]
+    assert again["host.start"] is whole["host.start"]

@@ -8,7 +8,7 @@ from roofs import HOSTILE, TOY, calls_of
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.performance.roofline_points import below_roof
 from tracelens_graph.analyses.performance.roofline_summary import roofline_summary, unmodelled
-from tracelens_graph.reports.html.some_views import roofline_page
+from tracelens_graph.reports.html.report import roofline_page
 
 
 def page(*names: str) -> str:

@@ -20,9 +20,9 @@ from tracelens_graph.analyses.timeline.steps import step_summary
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.reports.html.drawn import DRAWN_KINDS
 from tracelens_graph.reports.html.names import Names
 from tracelens_graph.reports.html.stacks import OTHERS, VIEWS, Stacks, stacks, steps
+from tracelens_graph.reports.html.timeline import DRAWN_KINDS
 
 
 def made(g: Core | Window) -> tuple[dict[str, Stacks], Names]:

@@ -17,9 +17,10 @@ from tracelens_graph.reports.diff_point import point_lines
 from tracelens_graph.reports.diff_text import changed_places, headline, side_lines
 from tracelens_graph.reports.document import facts
 from tracelens_graph.reports.html.diff_flame import Called, diff_stacks
-from tracelens_graph.reports.html.names import clean
+from tracelens_graph.reports.html.names import LONGEST_LINE, clean, texts_of
 from tracelens_graph.reports.html.overview import chosen, in_window, parts, recorded
 from tracelens_graph.reports.html.shell import Code, page
+from tracelens_graph.reports.html.stacks import stack_columns
 from tracelens_graph.reports.html.tables import Texts, table_objects
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import list_text
@@ -32,7 +33,6 @@ _MOST_KERNELS = 20
 """Names of GPU events of one side of a place."""
 _WIDTH = 110
 """Characters of a line that draws a place."""
-_LONGEST = 2000
 
 Commands = Callable[[int], Iterable[tuple[str, str]]]
 """For the number of a place what to do next: what it is for, and the command."""
@@ -49,37 +49,31 @@ def diff_page(
         said: what is to be said of the two sides.
         commands: makes the commands that tell more of a place.
     """
-    stacks, texts = diff_stacks(difference), Texts()
+    (stacks, names), texts = diff_stacks(difference), Texts()
     first, second = difference.names
     title = clean(f"GPU work: {second} against {first}")
     head = {"overview": _overview(difference, tables, said), "title": title}
     rows = tables["diff_places"].records()[:MOST_PLACES]
-    places = [
-        _place(difference, place, row, commands, stacks.names)
-        for place, row in zip(difference.places, rows, strict=False)
-    ]
-    body: dict[str, Any] = {
-        "names": stacks.names.texts,
-        "shorts": [
-            None if short == name else short
-            for name, short in zip(stacks.names.texts, stacks.names.shorts, strict=True)
+    body = {
+        "places": [
+            _place(difference, place, row, commands, names) for place, row in zip(difference.places, rows, strict=False)
         ],
-        "places": places,
         "tables": table_objects(tables, texts),
+        "texts": texts.listed,
+        **texts_of(names.texts, names.shorts),
     }
-    body["texts"] = texts.listed
-    return page(title, head, body, stacks.columns(), CODE)
+    return page(title, head, body, stack_columns("diff", stacks), CODE)
 
 
 def _overview(difference: Diff, tables: Mapping[str, Table], said: Sequence[str]) -> dict[str, Any]:
     changed = changed_places(tables["diff_places"])
     windows = difference.a, difference.b
     return {
-        "headline": clean(headline(tables["diff_totals"], bool(changed)), _LONGEST),
-        "notes": [clean(line, _LONGEST) for line in said],
+        "headline": clean(headline(tables["diff_totals"], bool(changed)), LONGEST_LINE),
+        "notes": [clean(line, LONGEST_LINE) for line in said],
         "sides": [
             {
-                "letter": letter, "name": clean(name), "text": clean(line, _LONGEST), "gpu_ns": ns,
+                "letter": letter, "name": clean(name), "text": clean(line, LONGEST_LINE), "gpu_ns": ns,
                 "parts": parts(window),
             }
             for letter, name, line, ns, window in zip(
@@ -94,7 +88,7 @@ def _overview(difference: Diff, tables: Mapping[str, Table], said: Sequence[str]
         "reasons": _reasons(changed),
         "idle": [
             {key: row[key] for key in ("part", "cause", "a_ms", "b_ms", "change_ms")}
-            | {"why": clean(str(row["why"]), _LONGEST)}
+            | {"why": clean(str(row["why"]), LONGEST_LINE)}
             for row in tables["diff_times"].records()
             if row["cause"]
         ],
@@ -141,27 +135,27 @@ def _place(difference: Diff, place: Place, row: Mapping[str, Any], commands: Com
     return {
         "place": int(row["place"]),
         "op": clean(str(row["op"])),
-        "module": clean(str(row["module"] or ""), _LONGEST),
+        "module": clean(str(row["module"] or ""), LONGEST_LINE),
         "reason": row["reason"].replace("_", " "),
         "meaning": _meaning(row),
-        "why": clean(str(row["why"]), _LONGEST),
+        "why": clean(str(row["why"]), LONGEST_LINE),
         "times": int(row["times"]),
         "ns": list(place.ns),
         "sides": [_side(place, row, k, names) for k in range(2)],
         "drawn": [clean(line) for line in point_lines(difference, place, _WIDTH)],
-        "commands": [[clean(label), clean(command, _LONGEST)] for label, command in commands(int(row["place"]))],
+        "commands": [[clean(label), clean(command, LONGEST_LINE)] for label, command in commands(int(row["place"]))],
     }
 
 
 def _side(place: Place, row: Mapping[str, Any], k: int, names: Called) -> dict[str, Any]:
     """What one side does at a place: what launched its longest event, and all its kernels."""
     letter, kernels = "ab"[k], place.kernels[k]
-    told = {field: row[f"{field}_{letter}"] for field in ("line", "shapes", "types", "uid")}
+    line, shapes, types, uid = (row[f"{field}_{letter}"] for field in ("line", "shapes", "types", "uid"))
     return {
-        "line": clean(str(told["line"])) if told["line"] else None,
-        "shapes": clean(_arguments(told["shapes"])) if told["shapes"] is not None else None,
-        "types": clean(_arguments(told["types"])) if told["types"] is not None else None,
-        "uid": told["uid"],
+        "line": clean(str(line)) if line else None,
+        "shapes": None if shapes is None else clean(_arguments(shapes)),
+        "types": None if types is None else clean(_arguments(types)),
+        "uid": uid,
         "kernels": [[names.kernel(name), count, ns] for name, (count, ns) in list(kernels.items())[:_MOST_KERNELS]],
         "more": max(len(kernels) - _MOST_KERNELS, 0),
     }

@@ -7,7 +7,6 @@ of both sides to the nanosecond.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,11 +14,10 @@ from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.merged import MergedNodes
 from tracelens_graph.graph.arrays import distinct
-from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.reports.html.names import clean
-from tracelens_graph.reports.html.shell import Packed
-from tracelens_graph.reports.html.stacks import Frames
+from tracelens_graph.reports.html.stacks import Frames, summed_parts
 from tracelens_graph.tables.names import short_name
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
+from tracelens_graph.utils.texts import shorten
 
 _LONGEST_LABEL = 120
 _TOP = "(below no call of both)"
@@ -40,84 +38,44 @@ class Called:
 
     def call(self, names: tuple[str, str]) -> int:
         """The number of a call; one side's name is empty where it is not called there."""
-        if names not in self._known:
-            text = " -> ".join(dict.fromkeys(filter(None, names)))
-            self._append(names, text, text)
-        return self._known[names]
+        text = " -> ".join(dict.fromkeys(filter(None, names)))
+        return self._number(names, text, text)
 
     def kernel(self, name: str) -> int:
         """The number of a GPU event's name."""
-        if (name,) not in self._known:
-            self._append((name,), name, short_name(name))
-        return self._known[name,]
+        return self._number((name,), name, short_name(name))
 
-    def _append(self, key: tuple[str, ...], text: str, short: str) -> None:
-        self._known[key] = len(self.texts)
-        self.texts.append(clean(text))
-        self.shorts.append(clean(short, _LONGEST_LABEL))
+    def _number(self, key: tuple[str, ...], text: str, short: str) -> int:
+        if key not in self._known:
+            self._known[key] = len(self.texts)
+            self.texts.append(text)
+            self.shorts.append(shorten(short, _LONGEST_LABEL))
+        return self._known[key]
 
 
-@dataclass(frozen=True)
-class DiffStacks:
-    """Merged stacks of two sides.
+def diff_stacks(difference: Diff) -> tuple[dict[str, Codes], Called]:
+    """The flame graph of a comparison: calls of the merged tree, and GPU events below them.
 
-    Attributes:
-        parent, name: of each frame the one that it is in, -1 for none, and the number of its name.
-        first: of each frame where it stands in the order of the calls.
-        frame, side, place: parts of the time: whose own it is, on which side, and at which place of the comparison.
-        ns, count, uid: how much it is, of how many GPU events, the longest of which has the uid.
-        names: the names.
+    Returns:
+        `parent` and `name` of frames, and where each `first` stands in the order of the calls; parts of the time:
+        whose own it is (`frame`), on which `side`, at which `place` of the comparison, how much (`ns`), of how many
+        GPU events (`count`), the longest of which has the `uid`. And the names.
     """
-
-    parent: np.ndarray
-    name: np.ndarray
-    first: np.ndarray
-    frame: np.ndarray
-    side: np.ndarray
-    place: np.ndarray
-    ns: np.ndarray
-    count: np.ndarray
-    uid: np.ndarray
-    names: Called
-
-    def columns(self) -> dict[str, Packed]:
-        """The columns of a page."""
-        return {
-            "diff.parent": Packed(self.parent + 1, True),
-            "diff.name": Packed(self.name),
-            "diff.first": Packed(self.first, True),
-            "diff.frame": Packed(self.frame, True),
-            "diff.side": Packed(self.side),
-            "diff.place": Packed(self.place, True),
-            "diff.ns": Packed(self.ns),
-            "diff.count": Packed(self.count),
-            "diff.uid": Packed(self.uid, True),
-        }
-
-
-def diff_stacks(difference: Diff) -> DiffStacks:
-    """The flame graph of a comparison: calls of the merged tree, and GPU events below them."""
     tree, frames, names = MergedNodes(difference.alignment), Frames(), Called()
     frame_of, order = _call_frames(tree, frames, names)
-    sides = [_Events.of(k, difference, tree, names) for k in range(2)]
-    node, kernel, place, ns, uid = (np.concatenate([getattr(one, field) for one in sides])
-                                    for field in ("node", "kernel", "place", "ns", "uid"))  # fmt: skip
-    side = np.repeat([0, 1], [len(one.node) for one in sides])
+    sides = [_events(k, difference, tree, names) for k in range(2)]
+    node, kernel, place, ns, uid = (np.concatenate(both) for both in zip(*sides, strict=True))
+    side = np.repeat([0, 1], [len(one[0]) for one in sides])
     frame = frames.below(frame_of[node], kernel)
     parent, name = frames.all()
-    first = _first(parent, frame_of, order)
     places = len(difference.places)
     keys, part = distinct((frame * 2 + side) * places + place)
-    longest = np.lexsort((-uid, ns))
-    uids = np.zeros(len(keys), np.int64)
-    uids[part[longest]] = uid[longest]  # of several the last, which is the longest, stays
-    return DiffStacks(
-        parent, name, first, keys // places // 2, keys // places % 2, keys % places, sum_by_group(part, ns, len(keys)),
-        np.bincount(part, minlength=len(keys)), uids, names,
-    )  # fmt: skip
+    found = {"parent": parent, "name": name, "first": _first(parent, frame_of, order),
+             "frame": keys // places // 2, "side": keys // places % 2, "place": keys % places}  # fmt: skip
+    return {**found, **summed_parts(part, len(keys), ns, uid)}, names
 
 
-def _call_frames(tree: MergedNodes, frames: Frames, names: Called) -> tuple[np.ndarray, np.ndarray]:
+def _call_frames(tree: MergedNodes, frames: Frames, names: Called) -> tuple[Codes, Codes]:
     """For each node of a merged tree, the top being the first, its frame and its place in the order of the calls."""
     below = [[node for _, node in sorted(children)] for children in tree.below]
     number = np.array([-1, *(names.call(tree.called(node)) for node in range(1, len(below)))], np.int64)
@@ -145,33 +103,22 @@ def _outer_first(below: list[list[int]]) -> Iterator[int]:
         stack += reversed(below[node])
 
 
-@dataclass(frozen=True)
-class _Events:
-    """The GPU events of one side: of each the node right above it, name, place, duration and uid."""
-
-    node: np.ndarray
-    kernel: np.ndarray
-    place: np.ndarray
-    ns: np.ndarray
-    uid: np.ndarray
-
-    @classmethod
-    def of(cls, k: int, difference: Diff, tree: MergedNodes, names: Called) -> _Events:
-        """The events of a side."""
-        side = difference.alignment.sides[k]
-        node, place = np.zeros(side.leaves, np.int64), np.zeros(side.leaves, np.int64)
-        for number, own in enumerate(tree.own):
-            node[own[k]] = number
-        for number, one in enumerate(difference.places):
-            for point in one.points:
-                place[point.leaves[k]] = number
-        c = side.window.core.columns
-        leaf = np.repeat(np.arange(side.leaves), np.diff(side.first_event))
-        ns = np.where(np.isin(side.events, [*side.captured]), 0, c.dur_ns[side.events]).astype(np.int64)
-        return cls(node[leaf], _kernels(side, names), place[leaf], ns, c.uid[side.events].astype(np.int64))
+def _events(k: int, difference: Diff, tree: MergedNodes, names: Called) -> tuple[Codes, Codes, Codes, Ns, Rows]:
+    """Of each GPU event of a side the node right above it, name, place, duration and uid."""
+    side = difference.alignment.sides[k]
+    node, place = np.zeros(side.leaves, np.int64), np.zeros(side.leaves, np.int64)
+    for number, own in enumerate(tree.own):
+        node[own[k]] = number
+    for number, one in enumerate(difference.places):
+        for point in one.points:
+            place[point.leaves[k]] = number
+    c = side.window.core.columns
+    leaf = np.repeat(np.arange(side.leaves), np.diff(side.first_event))
+    ns = np.where(np.isin(side.events, [*side.captured]), 0, c.dur_ns[side.events]).astype(np.int64)
+    return node[leaf], _kernels(side, names), place[leaf], ns, c.uid[side.events].astype(np.int64)
 
 
-def _kernels(side: Forest, names: Called) -> np.ndarray:
+def _kernels(side: Forest, names: Called) -> Codes:
     """For each GPU event of a side the number of its name."""
     c, core = side.window.core.columns, side.window.core
     codes, code = distinct(c.name[side.events])
@@ -181,7 +128,7 @@ def _kernels(side: Forest, names: Called) -> np.ndarray:
     return found
 
 
-def _first(parent: np.ndarray, frame_of: np.ndarray, order: np.ndarray) -> np.ndarray:
+def _first(parent: Codes, frame_of: Codes, order: Codes) -> Codes:
     """For each frame where its first call stands; kernels stand where the call above them does."""
     first = np.full(len(parent), np.iinfo(np.int64).max, np.int64)
     known = frame_of >= 0

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from html import escape
-from typing import Any, TypeVar
+from typing import Any
 
-from tracelens_graph.analyses.performance.roofline_points import RooflinePoints
+from tracelens_graph.analyses.performance.roofline_points import MOST_POINTS, RooflinePoints
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.output.files import replacing
 from tracelens_graph.tables.table import Table
@@ -29,7 +29,8 @@ _STYLE = "".join(
 )
 """A page in a frame is light or dark as JupyterLab is, whatever the system is."""
 
-_View = TypeVar("_View", bound="Inline")
+Write = Callable[[int], tuple[str, list[str]]]
+"""Makes a page of at most so many events, frames, points or rows, and what is to be said of those that are left out."""
 
 
 class Inline:
@@ -38,22 +39,23 @@ class Inline:
     Attributes:
         heading: what it shows.
         table: the same as a table.
-        notes: what is not drawn in the notebook.
         height: of the frame, pixels.
         page: the page in the frame.
+        notes: what is not drawn in the notebook.
     """
 
-    def __init__(
-        self, heading: str, table: Table, notes: list[str], height: int, page: str, whole: Callable[[], str]
-    ) -> None:
+    def __init__(self, heading: str, table: Table, height: int, write: Write, most: int, whole: int) -> None:
+        """A view with as much as there is room for: `most` at first, `whole` where it has a file of its own."""
         if not isinstance(height, int) or height < 1:
             raise AnalysisError(f"height is a number of pixels above 0, not {height!r}")
         self.heading = heading
         self.table = table
-        self.notes = notes
         self.height = height
-        self.page = page
-        self._whole = whole
+        self.page, self.notes = write(most)
+        while len(self.page) > LONGEST_PAGE and most > _LEAST:
+            most //= 2
+            self.page, self.notes = write(most)
+        self._write, self._whole = write, whole
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the view as a page of its own, with all events, which any browser opens.
@@ -62,7 +64,7 @@ class Inline:
             OutputError: it cannot be written.
         """
         with replacing(path) as file:
-            file.write(self._whole().encode())
+            file.write(self._write(self._whole)[0].encode())
 
     def __repr__(self) -> str:
         return "\n".join((self.heading, repr(self.table), *self.notes))
@@ -83,10 +85,9 @@ class InlineRoofline(Inline):
     """The roofline of a trace, which matplotlib can draw, too."""
 
     def __init__(
-        self, heading: str, table: Table, notes: list[str], height: int, page: str, whole: Callable[[], str],
-        points: Callable[[], RooflinePoints],
-    ) -> None:  # fmt: skip
-        super().__init__(heading, table, notes, height, page, whole)
+        self, heading: str, table: Table, height: int, write: Write, most: int, points: Callable[[], RooflinePoints]
+    ) -> None:
+        super().__init__(heading, table, height, write, most, MOST_POINTS)
         self._points = points
 
     def figure(self) -> Any:
@@ -98,17 +99,3 @@ class InlineRoofline(Inline):
         from tracelens_graph.reports.roofline_picture import roofline_picture
 
         return roofline_picture(self._points(), self.heading)
-
-
-def fitting(make: Callable[[int], _View], most: int) -> _View:
-    """The view with as many events, frames or points as its page has room for.
-
-    Args:
-        make: makes a view of at most so many.
-        most: to begin with.
-    """
-    view = make(most)
-    while len(view.page) > LONGEST_PAGE and most > _LEAST:
-        most //= 2
-        view = make(most)
-    return view

@@ -13,7 +13,6 @@ from tracelens_graph.analyses.kernels.kernels import kernel_summary
 from tracelens_graph.analyses.ops.ops import ops_summary
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF, RooflinePoints, reached
-from tracelens_graph.analyses.performance.roofline_points import MOST_POINTS as MOST_IN_FILE
 from tracelens_graph.analyses.performance.work_summary import WORK_SUMMARY
 from tracelens_graph.analyses.places.modules import modules
 from tracelens_graph.analyses.places.python_lines import python_lines
@@ -23,13 +22,13 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.perf.devices import Architecture, architecture, detect
 from tracelens_graph.registry import REPORT
-from tracelens_graph.reports.html import drawn, stacks
-from tracelens_graph.reports.html.fewer import longest_events
-from tracelens_graph.reports.html.inline import Inline, InlineRoofline, fitting
-from tracelens_graph.reports.html.lane_table import lane_table
+from tracelens_graph.reports.html import timeline as page_timeline
+from tracelens_graph.reports.html.inline import Inline, InlineRoofline
 from tracelens_graph.reports.html.names import Names, clean
-from tracelens_graph.reports.html.roofline import roofline as roofline_data
-from tracelens_graph.reports.html.some_views import page_of_views
+from tracelens_graph.reports.html.report import flame_body, views_page
+from tracelens_graph.reports.html.report import roofline as roofline_body
+from tracelens_graph.reports.html.stacks import MOST_FRAMES as MOST_IN_PAGE
+from tracelens_graph.reports.html.stacks import stacks
 from tracelens_graph.reports.html.tables import MOST_ROWS, Texts, table_objects
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
@@ -107,24 +106,19 @@ def flame(g: Core | Window, by: str = "module", *, step: Steps = None, height: i
     how, heading = FLAMES[by], _heading(w, f"GPU time by {'line of Python' if by == 'line' else by}")
     table = _by_time(how.table(w), how.order, how.columns)
 
-    def written(most: int) -> tuple[str, stacks.Stacks]:
-        names = Names(w, drawn.DRAWN_KINDS)
-        found = stacks.stacks(w, names, (how.view,), most)[how.view]
-        said = {**stacks.facts(), "views": {how.view: stacks.VIEWS[how.view]}, "steps": stacks.steps(w)[0]}
-        text = page_of_views(w, ["flame"], heading, {"flame": said}, names=names, columns=found.columns(how.view))
-        return text, found
-
-    def view(most: int) -> Inline:
-        text, found = written(most)
+    def write(most: int) -> tuple[str, list[str]]:
+        names = Names(w, page_timeline.DRAWN_KINDS)
+        found = stacks(w, names, (how.view,), most)[how.view]
+        body = {"flame": flame_body(w, (how.view,))}
         notes = [] if len(w.gpu_rows) else ["There are no GPU events to draw."]
         if found.left_out:
             notes.append(
                 f"The {len(found.parent):,} frames with most time are drawn; that of {found.left_out:,} others is in "
                 "the frames around them."
             )
-        return Inline(heading, table, notes, height, text, lambda: written(stacks.MOST_FRAMES)[0])
+        return views_page(w, ["flame"], heading, body, names=names, columns=found.columns(how.view)), notes
 
-    return fitting(view, MOST_FRAMES)
+    return Inline(heading, table, height, write, MOST_FRAMES, MOST_IN_PAGE)
 
 
 def timeline(g: Core | Window, *, step: Steps = None, height: int = 480, events: int = MOST_EVENTS) -> Inline:
@@ -142,24 +136,18 @@ def timeline(g: Core | Window, *, step: Steps = None, height: int = 480, events:
     if events < 1:
         raise AnalysisError(f"events is a number above 0, not {events}")
     w = narrow(window_of(g), step=step)
-    return fitting(lambda most: _timeline(w, most, height), events)
+    everything, heading = page_timeline.drawn(w), _heading(w, "Timeline")
 
-
-def _timeline(w: Window, most: int, height: int) -> Inline:
-    everything = drawn.drawn(w)
-    heading = _heading(w, "Timeline")
-
-    def written(d: drawn.Drawn) -> str:
-        return page_of_views(w, ["timeline"], heading, drawn=d)
-
-    d, left_out = longest_events(w, everything, most)
-    notes = []
-    if left_out:
-        notes.append(
+    def write(most: int) -> tuple[str, list[str]]:
+        d, left_out = page_timeline.longest_events(w, everything, most)
+        notes = [
             f"The longest events are drawn, and what launched them. Left out: {'; '.join(map(str, left_out))}. A "
             "window has room for more of its part."
-        )
-    return Inline(heading, lane_table(w, everything), notes, height, written(d), lambda: written(everything))
+        ]
+        return views_page(w, ["timeline"], heading, drawn=d), notes if left_out else []
+
+    whole = everything.events + len(everything.idle.row)
+    return Inline(heading, page_timeline.lane_table(w, everything), height, write, events, whole)
 
 
 def roofline(
@@ -189,21 +177,14 @@ def roofline(
         "tflops_s", "percent_of_roof", "Roofline Bound", "ex_UID",
     ))  # fmt: skip
 
-    def written(most: int) -> tuple[str, int]:
+    def write(most: int) -> tuple[str, list[str]]:
         texts = Texts()
-        found = roofline_data(ops, device, texts, most)
-        body = {"roofline": found, "texts": texts.listed}
-        return page_of_views(w, ["roofline"], heading, body), found["more"] if found else 0
-
-    def view(most: int) -> InlineRoofline:
-        text, more = written(most)
+        found = roofline_body(ops, device, texts, most)
+        more = found["more"] if found else 0
         notes = [f"{more:,} operations with less time are not drawn."] if more else []
-        return InlineRoofline(
-            heading, table, notes, height, text, lambda: written(MOST_IN_FILE)[0],
-            lambda: RooflinePoints.of(ops, device),
-        )  # fmt: skip
+        return views_page(w, ["roofline"], heading, {"roofline": found, "texts": texts.listed}), notes
 
-    return fitting(view, MOST_POINTS)
+    return InlineRoofline(heading, table, height, write, MOST_POINTS, lambda: RooflinePoints.of(ops, device))
 
 
 def _with_rates(ops: Table) -> Table:
@@ -233,17 +214,14 @@ def grid(g: Core | Window, *wanted: str | Table | pd.DataFrame, step: Steps = No
     (only,) = shown.values() if len(shown) == 1 else (None,)
     heading = _heading(w, only.name if only else "Tables")
 
-    def written(most: int) -> str:
+    def write(most: int) -> tuple[str, list[str]]:
         texts = Texts()
         found = table_objects(shown, texts, most, "to_pandas() has them")
-        return page_of_views(w, ["tables"], heading, {"tables": found, "texts": texts.listed})
-
-    def view(most: int) -> Inline:
         longer = [name for name, table in shown.items() if len(table) > most]
         notes = [f"The first {most:,} rows are shown of {', '.join(longer)}."] if longer else []
-        return Inline(heading, only or _index(shown), notes, height, written(most), lambda: written(MOST_ROWS))
+        return views_page(w, ["tables"], heading, {"tables": found, "texts": texts.listed}), notes
 
-    return fitting(view, MOST_LINES)
+    return Inline(heading, only or _index(shown), height, write, MOST_LINES, MOST_ROWS)
 
 
 def _wanted(w: Window, wanted: Iterable[str | Table | pd.DataFrame]) -> dict[str, Table]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy as np
 from tracelens_graph.analyses.memory.peak import DeviceMemory, memory_over_time
 from tracelens_graph.graph.membership import calls_at
 from tracelens_graph.graph.window import Window
-from tracelens_graph.reports.html.drawn import Drawn
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.reports.html.shell import Packed, zigzag
+from tracelens_graph.reports.html.timeline import Drawn
+from tracelens_graph.utils.arrays import Ns, Rows
 
 MOST_POINTS = 100_000
 """Moments of a device on a page. Of more, runs of neighbours are told by their ends, extremes, and largest change."""
@@ -20,45 +21,37 @@ MOST_POINTS = 100_000
 _KEPT_OF_A_RUN = 6
 
 
-@dataclass(frozen=True)
-class Memory:
-    """Memory over time as a page has it.
+def memory(w: Window, d: Drawn) -> tuple[list[dict[str, Any]], dict[str, Packed]]:
+    """The memory of a window over time.
 
-    Attributes:
-        devices: of each `title`, number `n` of its moments, which follow one another, the number of `all` of them, and
-            whether reserved memory is known (`reserved`).
-        columns: of all devices together. Moments are in ns from the trace's start; `memory.rest` is what a total
-            differs by from the one before and the change; `memory.call` is one more than the number of the call in
-            which the change was, 0 without one.
+    Returns:
+        Of each device `title`, number `n` of its moments, the number of `all` of them, and whether reserved memory is
+        known (`reserved`); no device where no allocation is in the window. And columns of all devices, one behind the
+        other: moments in ns from the trace's start; `memory.rest`, what a total differs by from the one before and the
+        change; `memory.call`, one more than the number of the call in which the change was, 0 without one.
     """
+    devices = [(one, kept(one)) for one in memory_over_time(w)]
+    if not devices:
+        return [], {}
 
-    devices: list[dict[str, Any]]
-    columns: dict[str, Packed]
+    def every(values: Callable[[DeviceMemory], Ns]) -> Ns:
+        return np.concatenate([values(one)[points] for one, points in devices])
 
-
-def memory(w: Window, d: Drawn) -> Memory | None:
-    """The memory of a window over time; None where no allocation is in it."""
-    told = [(one, kept(one)) for one in memory_over_time(w)]
-    if not told:
-        return None
-    rows = np.concatenate([one.rows[points] for one, points in told])
-    return Memory(
-        [
-            {"title": clean(one.device, 60), "n": len(points), "all": len(one.rows),
-             "reserved": one.reserved_bytes is not None}
-            for one, points in told
-        ],
-        {
-            "memory.time": Packed(np.concatenate([one.time_ns[points] for one, points in told]), True),
-            "memory.change": Packed(zigzag(np.concatenate([one.change_bytes[points] for one, points in told]))),
-            "memory.rest": Packed(zigzag(np.concatenate([_rest(one, points) for one, points in told]))),
-            "memory.reserved": Packed(np.concatenate([_reserved(one)[points] for one, points in told]), True),
-            "memory.call": Packed(_calls(w, d, rows), True),
-        },
-    )  # fmt: skip
+    rest = np.concatenate([_rest(one, points) for one, points in devices])
+    return [
+        {"title": clean(one.device, 60), "n": len(points), "all": len(one.rows),
+         "reserved": one.reserved_bytes is not None}
+        for one, points in devices
+    ], {
+        "memory.time": Packed(every(lambda one: one.time_ns), True),
+        "memory.change": Packed(zigzag(every(lambda one: one.change_bytes))),
+        "memory.rest": Packed(zigzag(rest)),
+        "memory.reserved": Packed(every(_reserved), True),
+        "memory.call": Packed(_calls(w, d, every(lambda one: one.rows)), True),
+    }  # fmt: skip
 
 
-def kept(one: DeviceMemory) -> np.ndarray:
+def kept(one: DeviceMemory) -> Rows:
     """Positions of the moments of a device that are on the page, ascending: all, or of many those that show its shape.
 
     Of each run of neighbours stay the ends, the highest and the lowest total, the highest reserved one and the largest
@@ -75,7 +68,7 @@ def kept(one: DeviceMemory) -> np.ndarray:
     return np.unique(np.concatenate((begins, ends, high, low, taken, changed)))
 
 
-def _first_greatest(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
+def _first_greatest(values: Ns, begins: Rows) -> Rows:
     """Position of the first of the greatest values of each run."""
     lengths = np.diff(np.append(begins, len(values)))
     found = np.flatnonzero(values == np.repeat(np.maximum.reduceat(values, begins), lengths))
@@ -83,16 +76,16 @@ def _first_greatest(values: np.ndarray, begins: np.ndarray) -> np.ndarray:
     return np.asarray(found[np.diff(run, prepend=-1) > 0])
 
 
-def _rest(one: DeviceMemory, points: np.ndarray) -> np.ndarray:
+def _rest(one: DeviceMemory, points: Rows) -> Ns:
     total = one.allocated_bytes[points]
     return np.asarray(np.diff(total, prepend=0) - one.change_bytes[points])
 
 
-def _reserved(one: DeviceMemory) -> np.ndarray:
+def _reserved(one: DeviceMemory) -> Ns:
     return np.zeros(len(one.rows), np.int64) if one.reserved_bytes is None else one.reserved_bytes
 
 
-def _calls(w: Window, d: Drawn, rows: np.ndarray) -> np.ndarray:
+def _calls(w: Window, d: Drawn, rows: Rows) -> Rows:
     """For each allocation one more than the position of the innermost call around it, 0 without one on the page."""
     place = np.zeros(len(w.core.columns) + 1, np.int64)  # the last entry is that of no call
     place[d.host] = np.arange(1, len(d.host) + 1)

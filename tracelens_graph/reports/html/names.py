@@ -7,6 +7,7 @@ than there are categories, because nobody tells twenty colours apart.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +15,17 @@ from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.window import Window
+from tracelens_graph.reports.html.shell import Packed
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.tables.names import frame_caption, short_name
+from tracelens_graph.utils.arrays import Codes, Rows
 from tracelens_graph.utils.texts import printable, shorten
 
 LONGEST = 400
 """Characters of a name; those of kernels of C++ templates may be a million."""
+LONGEST_LINE = 2000
+"""Characters of a sentence or a command."""
+_LONGEST_LABEL = 120
 
 CLASSES = (
     "gemm", "attention", "conv", "norm", "elementwise", "reduce", "copy", "communication", "other",
@@ -79,11 +85,10 @@ class Names:
             of = _OF_KIND.get(kind) or _OF_CATEGORY.get(kernel_category(name, rules=rules), "other")
             self._append(name, of, kind)
 
-    def of_rows(self, rows: np.ndarray) -> np.ndarray:
+    def of_rows(self, rows: Rows) -> Codes:
         """Numbers of the names of rows, which must be of the kinds that the names were made of."""
         c = self._core.columns
-        found: np.ndarray = self._number[np.searchsorted(self._sorted, self._keys(c.kind[rows], c.name[rows]))]
-        return found
+        return self._number[np.searchsorted(self._sorted, self._keys(c.kind[rows], c.name[rows]))]
 
     def add(self, text: str, of: str) -> int:
         """The number of a name that is no event's, with its class."""
@@ -92,11 +97,11 @@ class Names:
             self._append(text, of, -1)
         return self._known[text, of]
 
-    def add_all(self, texts: Iterable[str], of: str) -> np.ndarray:
+    def add_all(self, texts: Iterable[str], of: str) -> Codes:
         """Numbers of names that are no events', all of one class."""
         return self.add_each((text, of) for text in texts)
 
-    def add_each(self, found: Iterable[tuple[str, str]]) -> np.ndarray:
+    def add_each(self, found: Iterable[tuple[str, str]]) -> Codes:
         """Numbers of names that are no events', each with its class."""
         return np.array([self.add(text, of) for text, of in found], np.int64)
 
@@ -106,10 +111,10 @@ class Names:
 
     def _append(self, name: str, of: str, kind: int) -> None:
         self.texts.append(clean(name))
-        self.shorts.append(clean(_caption(name, kind), 120))
+        self.shorts.append(clean(_caption(name, kind), _LONGEST_LABEL))
         self.classes.append(CLASSES.index(of))
 
-    def _keys(self, kinds: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    def _keys(self, kinds: Codes, codes: Codes) -> Codes:
         return kinds.astype(np.int64) * max(len(self._core.names), 1) + codes
 
 
@@ -119,3 +124,36 @@ def _caption(name: str, kind: int) -> str:
     if kind == Kind.PythonFunction:
         return frame_caption(name)
     return name.removeprefix("nn.Module: ")
+
+
+def texts_of(names: Iterable[str], shorts: Iterable[str], longest: int = LONGEST) -> dict[str, list[Any]]:
+    """Names as a page has them: `names`, and `shorts`, null where a name is short itself."""
+    texts, labels = ([clean(text, longest) for text in some] for some in (names, shorts))
+    return {
+        "names": texts,
+        "shorts": [None if short == text else short for text, short in zip(texts, labels, strict=True)],
+    }
+
+
+def used_names(
+    columns: Mapping[str, Packed], names: Names, longest: int = LONGEST
+) -> tuple[dict[str, Packed], dict[str, list[Any]]]:
+    """Columns whose names are numbered anew, because names that are in none of them are left out.
+
+    Args:
+        columns: columns; those of names end with `.name`.
+        names: what they number.
+        longest: characters of a name.
+
+    Returns:
+        The columns, with the classes of the names (`name.class`); and the names.
+    """
+    of_names = {name: column for name, column in columns.items() if name.endswith(".name")}
+    is_used = np.zeros(len(names.texts), bool)
+    for column in of_names.values():
+        is_used[column.values] = True
+    number, used = np.cumsum(is_used) - 1, np.flatnonzero(is_used)
+    again = {name: Packed(number[column.values], column.is_delta) for name, column in of_names.items()}
+    classes = Packed(np.array(names.classes, np.int64)[used])
+    texts, shorts = ([some[one] for one in used.tolist()] for some in (names.texts, names.shorts))
+    return {**columns, **again, "name.class": classes}, texts_of(texts, shorts, longest)

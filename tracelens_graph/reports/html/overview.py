@@ -14,8 +14,8 @@ from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.document import Facts, Finding, facts
-from tracelens_graph.reports.html.drawn import cause_class, cause_label
-from tracelens_graph.reports.html.names import clean
+from tracelens_graph.reports.html.names import LONGEST_LINE, clean
+from tracelens_graph.reports.html.timeline import cause_class, cause_label
 from tracelens_graph.reports.memory_text import peaks
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.tables.table import Table
@@ -27,7 +27,6 @@ _BUSY = {
 }
 """Rows of the timeline that are no idle time -> label and class."""
 
-_LONGEST = 2000
 _USUAL = ("histogram_bins", "models")
 """Options that are given where nobody asked for anything."""
 
@@ -47,14 +46,14 @@ def overview(
     held = inventory(w.core)
     narrowed = f"only {about.window}" if about.window else ""
     return {
-        "title": clean(f"{narrowed}: {about.source}" if narrowed else about.source, _LONGEST),
-        "window": clean(about.window, _LONGEST),
-        "damage": clean(about.damage, _LONGEST),
+        "title": clean(f"{narrowed}: {about.source}" if narrowed else about.source, LONGEST_LINE),
+        "window": clean(about.window, LONGEST_LINE),
+        "damage": clean(about.damage, LONGEST_LINE),
         "findings": [
             {
-                "topic": finding.topic, "severity": finding.severity, "text": clean(finding.text, _LONGEST),
+                "topic": finding.topic, "severity": finding.severity, "text": clean(finding.text, LONGEST_LINE),
                 "uid": _uid(finding.evidence), "try": [clean(one) for one in finding.suggestions],
-                "ask": clean(complete(finding.ask_next) if finding.ask_next else "", _LONGEST),
+                "ask": clean(complete(finding.ask_next) if finding.ask_next else "", LONGEST_LINE),
             }
             for finding in findings
         ],
@@ -77,7 +76,7 @@ def overview(
 def heading_of(about: Facts) -> str:
     """What stands above a report: the window, if it is of one, and then what the whole is."""
     narrowed = f"only {about.window}" if about.window else ""
-    return clean(": ".join(filter(None, (narrowed, heading(replace(about, window=""))))), _LONGEST)
+    return clean(": ".join(filter(None, (narrowed, heading(replace(about, window=""))))), LONGEST_LINE)
 
 
 def parts(w: Window) -> list[dict[str, Any]]:
@@ -100,7 +99,11 @@ def _largest(table: Table | None) -> dict[str, Any]:
     if table is None:
         return {"rows": [], "notes": []}
     rows = [{**row, "name": clean(row["name"]), "mostly_in": clean(row["mostly_in"] or "")} for row in table.records()]
-    return {"title": clean(table.title or "", _LONGEST), "rows": rows, "notes": [clean(note) for note in table.notes]}
+    return {
+        "title": clean(table.title or "", LONGEST_LINE),
+        "rows": rows,
+        "notes": [clean(note) for note in table.notes],
+    }
 
 
 def _steps(tables: Mapping[str, Table]) -> list[dict[str, Any]]:

@@ -16,20 +16,20 @@ from tracelens_graph.analyses.rank_pictures.step_lanes import StepLanes
 from tracelens_graph.analyses.rank_pictures.wait_map import WHOLE, WaitMap, rank_labels
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.lateness import ADDED_UP, HELD_UP
-from tracelens_graph.reports.html.names import clean
-from tracelens_graph.reports.html.ranks_columns import lane_columns, part_columns, split_columns
-from tracelens_graph.reports.html.shell import Code, page
+from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.reports.html.names import LONGEST_LINE, clean
+from tracelens_graph.reports.html.shell import Code, Packed, page
 from tracelens_graph.reports.html.tables import Texts, table_objects
 from tracelens_graph.reports.ranks_text import head, headline, late_lines
 
 CODE = Code("page-ranks.js", ("ranks.css",))
 
-_LONGEST = 2000
+MOST_SPLIT = 200_000
+"""Parts of ranks in collectives, those of the collectives with most waiting."""
 _LONGEST_LABEL = 60
 _REASONS = 3
 """Reasons of a rank that stand beside it; the table has all."""
-_OF_RANK = ("computing_ms", "wait_ms", "transfer_ms", "end_skew_ms", "exposed_wait_ms", "held_up_ms", "times_last",
-            "collectives")  # fmt: skip
+_OF_RANK = ("wait_ms", "transfer_ms", "end_skew_ms", "held_up_ms", "times_last", "collectives")
 _OF_POINT = ("collective", "message_bytes", "busbw_gb_s", "latency_us", "ranks", "step", "percent_of_peak")
 
 
@@ -43,16 +43,14 @@ def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
     """
     title, texts = clean(f"Ranks of {source}"), Texts()
     lanes = StepLanes.of(job)
-    split, left = split_columns(job.meetings)
-    columns = {**split, **lane_columns(lanes), **part_columns(lanes, job)}
-    body: dict[str, Any] = {
+    columns = {**split_columns(job.meetings), **lane_columns(lanes), **part_columns(lanes, job)}
+    body = {
         "waits": _waits(WaitMap.of(job)),
         "bandwidths": _bandwidths(BandwidthPoints.of(job)),
         "step": _step(lanes, job, texts),
-        "split_left": left,
         "tables": table_objects(job.tables(), texts),
+        "texts": texts.listed,
     }
-    body["texts"] = texts.listed
     return page(title, {"title": title, "overview": _overview(job, commands)}, body, columns, CODE)
 
 
@@ -65,18 +63,18 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
     is_said = any(ADDED_UP in line for line in late)
     notes = [*([] if is_said or not len(job.meetings) else [HELD_UP]), *job.meetings.notes]
     return {
-        "head": clean(head(job), _LONGEST),
-        "headline": clean(headline(job), _LONGEST),
-        "late": [clean(line, _LONGEST) for line in late],
+        "head": clean(head(job), LONGEST_LINE),
+        "headline": clean(headline(job), LONGEST_LINE),
+        "late": [clean(line, LONGEST_LINE) for line in late],
         "late_rank": -1 if name is None else places[name],
         "reasons": _reasons(job, places),
-        "commands": [clean(one, _LONGEST) for one in commands],
-        "notes": [clean(note, _LONGEST) for note in notes],
+        "commands": [clean(one, LONGEST_LINE) for one in commands],
+        "notes": [clean(note, LONGEST_LINE) for note in notes],
         "ranks": [clean(label, _LONGEST_LABEL) for label in rank_labels(job.meetings.attendances)],
         "balance": [[_plain(row[key]) for key in _OF_RANK] for row in balance],
         "balance_keys": _OF_RANK,
         "times": [
-            {"time": row["time"].replace("_", " "), "meaning": clean(row["meaning"], _LONGEST)}
+            {"time": row["time"].replace("_", " "), "meaning": clean(row["meaning"], LONGEST_LINE)}
             | {key: _plain(row[key]) for key in ("mean_ms", "percent", "most_ms", "least_ms")}
             | {key: clean(labels.get(row[key], ""), _LONGEST_LABEL) for key in ("most_trace", "least_trace")}
             for row in job.table("rank_times").records()
@@ -90,13 +88,13 @@ def _reasons(job: Job, places: Mapping[str, int]) -> list[list[str]]:
     if "late_ranks" not in job.names:
         return found
     for row in job.table("late_ranks").records():
-        told = found[places[row["trace"]]]
-        if len(told) < _REASONS:
+        reasons = found[places[row["trace"]]]
+        if len(reasons) < _REASONS:
             is_named = row["reason"] not in UNNAMED
             what = f" ({row['what']})" if row["what"] else ""
             why = f"{row['reason'].replace('_', ' ')}{what}" if is_named else row["what"] or REASONS[row["reason"]]
             late = f"late in {row['times_late']:,} of {row['collectives']:,} {row['kind']}"
-            told.append(clean(f"{late}: {why}", _LONGEST))
+            reasons.append(clean(f"{late}: {why}", LONGEST_LINE))
     return found
 
 
@@ -142,19 +140,72 @@ def _step(lanes: StepLanes, job: Job, texts: Texts) -> dict[str, Any]:
         "groups": [texts.number(one.group_description or one.group or "") for one in kinds],
         "sequences": [one.sequence for one in kinds],
         "late": [[meeting, by] for meeting, by in lanes.late_ns.items()],
-        "joined": lanes.joined,
         "notes": [clean(note) for note in lanes.notes],
     }
 
 
 def _matrix(values: np.ndarray) -> list[Any]:
     """Numbers in ms, to the nanosecond; NaN is null."""
-    told = np.round(values, 6).astype(object)
-    told[np.isnan(values)] = None
-    return list(told.tolist())
+    rounded = np.round(values, 6).astype(object)
+    rounded[np.isnan(values)] = None
+    return list(rounded.tolist())
 
 
 def _plain(value: Any) -> Any:
     """A number as JSON has it; null for none, NaN and infinity."""
     plain = value.item() if isinstance(value, np.generic) else value
     return plain if plain is None or not isinstance(plain, float) or np.isfinite(plain) else None
+
+
+def lane_columns(lanes: StepLanes) -> dict[str, Packed]:
+    """Bars of the lanes that are of no single collective: lane, what (computing, waiting, communicating), start from
+    the begin of the stretch, and duration, ns."""
+    rows = [(np.zeros(0, np.int64),) * 4]
+    rows += [
+        (np.full(len(starts), place), np.full(len(starts), what), starts - lanes.begin_ns, ends - starts)
+        for place, lane in enumerate(lanes.lanes)
+        for what, field in enumerate(("computing", "waiting", "moving"))
+        for starts, ends in [getattr(lane, field)]
+    ]
+    lane, what, start, dur = (np.concatenate(one) for one in zip(*rows, strict=True))
+    return {
+        "bar.lane": Packed(lane, True), "bar.what": Packed(what), "bar.start": Packed(start, True),
+        "bar.dur": Packed(dur),
+    }  # fmt: skip
+
+
+def part_columns(lanes: StepLanes, job: Job) -> dict[str, Packed]:
+    """Parts of collectives that are drawn one by one: lane, start from the begin of the stretch, time that it waits,
+    duration, one more than the number of the collective (0 for none), and one more than its size in bytes."""
+    m, parts = job.meetings, lanes.parts
+    place = {lane.rank: at for at, lane in enumerate(lanes.lanes)}
+    # The last one stands for what is not matched, whose number is -1.
+    size = np.append(job.figures.size, np.nan)[m.meeting[parts]]
+    return {
+        "part.lane": Packed(np.array([place[rank] for rank in m.trace[parts].tolist()], np.int64)),
+        "part.start": Packed(m.start_ns[parts] - lanes.begin_ns, True),
+        "part.wait": Packed(m.wait_ns[parts]),
+        "part.dur": Packed(m.end_ns[parts] - m.start_ns[parts]),
+        "part.collective": Packed(m.meeting[parts] + 1, True),
+        "part.size": Packed(np.where(np.isnan(size), 0, np.nan_to_num(size) + 1).astype(np.int64)),
+    }
+
+
+def split_columns(m: Meetings) -> dict[str, Packed]:
+    """How each rank's part of a collective is made up: number of the collective, rank, start from the first start, time
+    that it waits, communicates, and stays longer than the first that ends, ns; of the collectives with most waiting."""
+    wait = np.bincount(m.meeting[m.meeting >= 0], m.wait_ns[m.meeting >= 0], minlength=len(m))
+    by_wait = np.lexsort((np.arange(len(m)), -wait))
+    taken = np.zeros(len(m) + 1, bool)
+    taken[by_wait[np.cumsum(m.count[by_wait]) <= MOST_SPLIT]] = True
+    parts = np.flatnonzero(taken[m.meeting])
+    parts = parts[np.lexsort((m.trace[parts], m.meeting[parts]))]
+    of = m.meeting[parts]
+    return {
+        "split.collective": Packed(of, True),
+        "split.rank": Packed(m.trace[parts]),
+        "split.start": Packed(m.start_ns[parts] - (m.first_start_ns[of] if len(of) else 0)),
+        "split.wait": Packed(m.wait_ns[parts]),
+        "split.transfer": Packed(m.transfer_ns[parts]),
+        "split.skew": Packed(m.end_skew_ns[parts]),
+    }

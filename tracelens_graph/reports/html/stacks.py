@@ -6,10 +6,9 @@ leads to has a frame of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.names import Names, clean
 from tracelens_graph.reports.html.shell import Packed
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 MOST_FRAMES = 60_000
 """Frames of a picture; the time of those with less goes to what they are in."""
@@ -51,22 +51,37 @@ class Frames:
         self._levels = [(none, none)]
         self._count = 0
 
-    def below(self, at: np.ndarray, name: np.ndarray) -> np.ndarray:
-        """For each frame `at`, -1 for none, the one of a name in it; the frame itself where the name is -1."""
-        found, new = at.astype(np.int64), name >= 0
-        if not new.any():
-            return found
-        names = int(name.max()) + 1
-        keys, inverse = distinct((found[new] + 1) * names + name[new])
-        found[new] = self._count + inverse
-        self._levels.append((keys // names - 1, keys % names))
-        self._count += len(keys)
+    def below(self, at: Codes, *names: Codes) -> Codes:
+        """For each frame `at`, -1 for none, the one of a name in it, and so on; the frame itself where a name is -1."""
+        found = at.astype(np.int64)
+        for name in names:
+            if not (new := name >= 0).any():
+                continue
+            number = int(name.max()) + 1
+            keys, inverse = distinct((found[new] + 1) * number + name[new])
+            found[new] = self._count + inverse
+            self._levels.append((keys // number - 1, keys % number))
+            self._count += len(keys)
         return found
 
-    def all(self) -> tuple[np.ndarray, np.ndarray]:
+    def all(self) -> tuple[Codes, Codes]:
         """Of each frame the one that it is in, -1 for the outermost, and the number of its name."""
         parents, names = zip(*self._levels, strict=True)
         return np.concatenate(parents), np.concatenate(names)
+
+
+def stack_columns(view: str, stacks: Mapping[str, Codes]) -> dict[str, Packed]:
+    """The columns of a view of a page: of frames and of parts of their time, by their names; `parent` counts from 1."""
+    grows = ("parent", "first", "frame", "place", "uid")
+    return {f"{view}.{name}": Packed(values + int(name == "parent"), name in grows) for name, values in stacks.items()}
+
+
+def summed_parts(part: Codes, number: int, ns: Ns, uid: Rows) -> dict[str, Ns]:
+    """Of each part of the time, which GPU events belong to: `ns` and `count` of these, `uid` of the longest of them."""
+    longest = np.lexsort((-uid, ns))
+    uids = np.zeros(number, np.int64)
+    uids[part[longest]] = uid[longest]  # of several the last, which is the longest, stays
+    return {"ns": sum_by_group(part, ns, number), "count": np.bincount(part, minlength=number), "uid": uids}
 
 
 @dataclass(frozen=True)
@@ -75,37 +90,28 @@ class Stacks:
 
     Attributes:
         parent, name: of each frame the one that it is in, -1 for none, and the number of its name.
-        first_ns: where its first GPU event begins.
+        first: where its first GPU event begins, ns.
         frame, step, ns, count, uid: parts of the time: whose own it is, in which step (0 for none), how much, of how
             many GPU events, the longest of which has the uid.
         left_out: number of frames with less time, whose own is that of the frames they are in, or of `OTHERS`.
     """
 
-    parent: np.ndarray
-    name: np.ndarray
-    first_ns: np.ndarray
-    frame: np.ndarray
-    step: np.ndarray
-    ns: np.ndarray
-    count: np.ndarray
-    uid: np.ndarray
+    parent: Codes
+    name: Codes
+    first: Ns
+    frame: Codes
+    step: Codes
+    ns: Ns
+    count: Codes
+    uid: Rows
     left_out: int = 0
 
     def columns(self, view: str) -> dict[str, Packed]:
         """The columns of a page."""
-        return {
-            f"{view}.parent": Packed(self.parent + 1, True),
-            f"{view}.name": Packed(self.name),
-            f"{view}.first": Packed(self.first_ns, True),
-            f"{view}.frame": Packed(self.frame, True),
-            f"{view}.step": Packed(self.step),
-            f"{view}.ns": Packed(self.ns),
-            f"{view}.count": Packed(self.count),
-            f"{view}.uid": Packed(self.uid, True),
-        }
+        return stack_columns(view, {name: value for name, value in vars(self).items() if name != "left_out"})
 
 
-def steps(w: Window) -> tuple[list[str], np.ndarray]:
+def steps(w: Window) -> tuple[list[str], Codes]:
     """Names of the steps, and for each GPU event of the window one more than the position of its step, 0 for none."""
     core, c = w.core, w.core.columns
     of = core.gpu_step[w.gpu_rows]
@@ -137,12 +143,7 @@ def stacks(w: Window, names: Names, views: Iterable[str] = VIEWS, most: int = MO
     return found
 
 
-def facts() -> dict[str, Any]:
-    """What a page has to know of the views."""
-    return {"views": VIEWS, "no_launch": NO_LAUNCH}
-
-
-def _ops(w: Window, names: Names) -> np.ndarray:
+def _ops(w: Window, names: Names) -> Codes:
     """For each GPU event the number of the name of the op that it is charged to, or of what stands for none."""
     c, gpu = w.core.columns, w.gpu_rows
     owner = c.owner[gpu]
@@ -151,7 +152,7 @@ def _ops(w: Window, names: Names) -> np.ndarray:
     return found
 
 
-def _by_kernel(w: Window, frames: Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+def _by_kernel(w: Window, frames: Frames, names: Names, op: Codes, kernel: Codes) -> Codes:
     c, gpu, rules = w.core.columns, w.gpu_rows, extension_of(w).all_kernel_rules
     kinds, (codes, code) = c.kind[gpu], distinct(c.name[gpu])
     categories = [kernel_category(w.core.names[one], rules=rules) for one in codes.tolist()]
@@ -161,24 +162,23 @@ def _by_kernel(w: Window, frames: Frames, names: Names, op: np.ndarray, kernel: 
     category = names.add_each([(clean(one), of_class[one]) for one in categories])[code]
     category[kinds == Kind.Memcpy] = names.add("Copies", "copy")
     category[kinds == Kind.Memset] = names.add("Fills", "copy")
-    return frames.below(frames.below(frames.below(np.full(len(gpu), -1), category), kernel), op)
+    return frames.below(np.full(len(gpu), -1), category, kernel, op)
 
 
-def _by_op(w: Window, frames: Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+def _by_op(w: Window, frames: Frames, names: Names, op: Codes, kernel: Codes) -> Codes:
     c = w.core.columns
     at = _along(w, frames, names, c.kind == Kind.Op)
-    return frames.below(frames.below(at, np.where(at < 0, op, -1)), kernel)
+    return frames.below(at, np.where(at < 0, op, -1), kernel)
 
 
-def _by_line(w: Window, frames: Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+def _by_line(w: Window, frames: Frames, names: Names, op: Codes, kernel: Codes) -> Codes:
     c, gpu = w.core.columns, w.gpu_rows
     at = _along(w, frames, names, frames_with_line(w.core))
     lost = np.where(c.parent[gpu] >= 0, names.add(NO_LINE, "none"), names.add(NO_LAUNCH, "none"))
-    at = frames.below(at, np.where(at < 0, lost, -1))
-    return frames.below(frames.below(at, np.where(c.parent[gpu] >= 0, op, -1)), kernel)
+    return frames.below(at, np.where(at < 0, lost, -1), np.where(c.parent[gpu] >= 0, op, -1), kernel)
 
 
-def _by_module(w: Window, frames: Frames, names: Names, op: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+def _by_module(w: Window, frames: Frames, names: Names, op: Codes, kernel: Codes) -> Codes:
     core, c, gpu = w.core, w.core.columns, w.gpu_rows
     tree = place_tree(w)
     call, is_backward = charged(core, tree.frames, gpu)
@@ -194,12 +194,10 @@ def _by_module(w: Window, frames: Frames, names: Names, op: np.ndarray, kernel: 
         outermost = np.full(2, -1, np.int64)
         outermost[of_pass] = at[inside]
         at[inside] = _of_places(frames, tree, label, of_pass, place, outermost)[of_pass, place]
-    return frames.below(frames.below(at, np.where(linked, op, -1)), kernel)
+    return frames.below(at, np.where(linked, op, -1), kernel)
 
 
-def _of_places(
-    frames: Frames, tree: PlaceTree, label: np.ndarray, of_pass: np.ndarray, place: np.ndarray, outermost: np.ndarray
-) -> np.ndarray:
+def _of_places(frames: Frames, tree: PlaceTree, label: Codes, of_pass: Codes, place: Codes, outermost: Codes) -> Codes:
     """The frame of each place of the tree of modules in either pass, -1 where nothing is in it.
 
     Args:
@@ -225,7 +223,7 @@ def _of_places(
     return found
 
 
-def _along(w: Window, frames: Frames, names: Names, kept: np.ndarray) -> np.ndarray:
+def _along(w: Window, frames: Frames, names: Names, kept: Mask) -> Codes:
     """For each GPU event the frame of the nearest kept call above it, -1 for none.
 
     Args:
@@ -251,46 +249,43 @@ def _along(w: Window, frames: Frames, names: Names, kept: np.ndarray) -> np.ndar
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         level = by_depth[low:high]
         node[rows[level]] = frames.below(node[above[level]], name[level])
-    found: np.ndarray = node[climb(c.parent, c.parent[gpu], kept)]
-    return found
+    return node[climb(c.parent, c.parent[gpu], kept)]
 
 
 _GROWN = {"modules": _by_module, "ops": _by_op, "python": _by_line, "kernels": _by_kernel}
 
 
-def _summed(w: Window, frames: Frames, at: np.ndarray, step: np.ndarray, most: int, names: Names) -> Stacks:
+def _summed(w: Window, frames: Frames, at: Codes, step: Codes, most: int, names: Names) -> Stacks:
     """Stacks of GPU events, in the order of the window's, whose frames are known."""
     c, gpu = w.core.columns, w.gpu_rows
     parent, name = frames.all()
-    left_out = 0
-    if len(parent) > most:
-        left_out = len(parent) - most
+    left_out = max(len(parent) - most, 0)
+    if left_out:
         parent, name, at = _fewer(parent, name, at, c.dur_ns[gpu], most, names.add(OTHERS, "none"))
     earliest = np.full(len(parent), np.iinfo(np.int64).max, np.int64)
     np.minimum.at(earliest, at, c.start_ns[gpu])
     first = earliest.tolist()
-    for frame, above in zip(range(len(parent) - 1, -1, -1), parent[::-1].tolist(), strict=True):
-        if above >= 0 and first[frame] < first[above]:
+    for frame, above in _inner_first(parent):
+        if first[frame] < first[above]:
             first[above] = first[frame]
     all_steps = int(step.max(initial=0)) + 1
     keys, part = distinct(at * all_steps + step)
-    ns = sum_by_group(part, c.dur_ns[gpu], len(keys))
-    by_time = np.lexsort((-c.uid[gpu], c.dur_ns[gpu]))
-    uid = np.zeros(len(keys), np.int64)
-    uid[part[by_time]] = c.uid[gpu[by_time]]  # of several the last, which is the longest, stays
-    counts = np.bincount(part, minlength=len(keys))
+    sums = summed_parts(part, len(keys), c.dur_ns[gpu], c.uid[gpu])
     first_ns = np.array(first, np.int64)
-    return Stacks(parent, name, first_ns, keys // all_steps, keys % all_steps, ns, counts, uid, left_out)
+    return Stacks(parent, name, first_ns, keys // all_steps, keys % all_steps, **sums, left_out=left_out)
 
 
-def _fewer(
-    parent: np.ndarray, name: np.ndarray, at: np.ndarray, dur: np.ndarray, most: int, others: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _inner_first(parent: Codes) -> Iterator[tuple[int, int]]:
+    """Frames that are in another, each before the one that it is in; and that one."""
+    above = parent.tolist()
+    return ((frame, above[frame]) for frame in range(len(above) - 1, -1, -1) if above[frame] >= 0)
+
+
+def _fewer(parent: Codes, name: Codes, at: Codes, dur: Ns, most: int, others: int) -> tuple[Codes, Codes, Codes]:
     """The frames with most time, and for each GPU event the nearest of them; one named `others` where there is none."""
     value = np.bincount(at, dur, minlength=len(parent)).astype(np.int64)
-    for frame, above in zip(range(len(parent) - 1, -1, -1), parent[::-1].tolist(), strict=True):
-        if above >= 0:
-            value[above] += value[frame]
+    for frame, above in _inner_first(parent):
+        value[above] += value[frame]
     kept = np.zeros(len(parent), bool)
     # Of equals what is outside comes first, so that whatever is kept is in something that is kept.
     kept[np.lexsort((np.arange(len(parent)), -value))[:most]] = True
@@ -298,7 +293,7 @@ def _fewer(
     nearest = [*range(len(parent)), len(parent)]  # the last one is that of the others
     for frame in np.flatnonzero(~kept).tolist():  # what it is in has a smaller number
         nearest[frame] = nearest[parent[frame]]
-    above, called = parent[kept], name[kept]
+    around, called = parent[kept], name[kept]
     if not kept[parent < 0].all():
-        above, called = np.append(above, -1), np.append(called, others)
-    return np.where(above >= 0, number[above], -1), called, number[np.array(nearest)[at]]
+        around, called = np.append(around, -1), np.append(called, others)
+    return np.where(around >= 0, number[around], -1), called, number[np.array(nearest)[at]]

@@ -41,7 +41,7 @@ const eventsOf = (columns, lanes, call) => {
     base += counts[k];
   });
   nest(made, columns["name.class"], lanes.host, call);
-  flat(made, lanes.notes, "note", columns["note.depth"]);
+  flat(made, lanes.note, "note", columns["note.depth"]);
   const gap = columns["gpu.gap"],
     launch = columns["gpu.launch"];
   let end = 0;

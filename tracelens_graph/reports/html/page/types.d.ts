@@ -119,7 +119,7 @@ interface LaneTitle {
   launches?: number;
 }
 
-type LaneTitles = Record<"host" | "notes" | "gpu" | "idle", LaneTitle[]>;
+type LaneTitles = Record<"host" | "note" | "gpu" | "idle", LaneTitle[]>;
 
 interface Lane {
   title: string;

@@ -1,4 +1,4 @@
-"""The page as a file: its policy, its size, what it says, and that nothing of a trace is markup."""
+"""The page of a report as a file: its policy, its size, what it says, and that nothing of a trace is markup."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tracelens_graph.analyses.idle.idle import Cause, idle_parts
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.document import facts
-from tracelens_graph.reports.html.document import report_page
-from tracelens_graph.reports.html.drawn import causes
 from tracelens_graph.reports.html.names import CLASSES, LONGEST, clean
 from tracelens_graph.reports.html.overview import in_window, parts
+from tracelens_graph.reports.html.report import report_page
 from tracelens_graph.reports.html.shell import asset
+from tracelens_graph.reports.html.timeline import causes
 
 MOST_BYTES, PER_EVENT = 600_000, 6
 
@@ -77,7 +77,7 @@ def test_what_it_says_of_a_small_trace() -> None:
     said = found.head["overview"]
     assert found.head["heading"].endswith("rank 3 of 8, GPU of tests, 3 GPU events")
     assert ["rank", "3 of 8"] in said["facts"]
-    assert found.body["gpu_ns"] == 100_250
+    assert found.columns["gpu.dur"].sum() == 100_250
     assert sum(part["ns"] for part in said["parts"]) == 159_000  # from 1001 to 1160 us
     assert {"ops_summary", "modules", "python_lines", "idle_causes"} <= {
         table["name"] for table in found.body["tables"]
@@ -141,7 +141,7 @@ def test_without_gpu_work_and_with_damaged_events() -> None:
     events = small_trace()["traceEvents"]
     host = [event for event in events if event.get("cat") not in ("kernel", "gpu_memcpy")]
     found = read(page_of(load_core(host)))
-    assert found.body["gpu_ns"] == 0
+    assert found.columns["gpu.dur"].sum() == 0
     assert found.head["overview"]["parts"] == []
     assert found.body["drawn"]["events"] == 9
 

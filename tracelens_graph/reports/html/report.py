@@ -1,0 +1,195 @@
+"""The page of a report, and of some of its views: one in a notebook, a roofline with its tables in a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.idle.idle import idle_causes
+from tracelens_graph.analyses.idle.idle_gaps import idle_gaps
+from tracelens_graph.analyses.memory.instants import instants_of
+from tracelens_graph.analyses.memory.peak import allocations_by_module, memory_over_time, memory_peak, memory_summary
+from tracelens_graph.analyses.ops.top_ops import top_ops
+from tracelens_graph.analyses.performance.roofline_points import MOST_POINTS, Point, RooflinePoints
+from tracelens_graph.analyses.places.modules import module_times
+from tracelens_graph.analyses.places.python_lines import python_lines
+from tracelens_graph.graph.window import Window
+from tracelens_graph.perf.devices import Architecture
+from tracelens_graph.reports.document import Facts, Finding
+from tracelens_graph.reports.html import timeline
+from tracelens_graph.reports.html.memory import memory
+from tracelens_graph.reports.html.names import CLASSES, LONGEST, Names, clean, used_names
+from tracelens_graph.reports.html.overview import heading_of, overview
+from tracelens_graph.reports.html.shell import Code, Packed, page
+from tracelens_graph.reports.html.stacks import VIEWS, stacks, steps
+from tracelens_graph.reports.html.tables import Texts, table_objects
+from tracelens_graph.schema import KIND_MEANING, Kind
+from tracelens_graph.tables.table import Table
+
+_CODE = Code("page-report.js", worker="worker.js")
+_WITH_MEMORY = Code(
+    "page-report-memory.js", ("memory.css",), worker="worker.js",
+    vendored=("vendor/uPlot.LICENSE", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css"),
+)  # fmt: skip
+"""What others wrote draws memory over time; only in pages of traces that record it."""
+
+_LONGEST_INLINE = 200
+"""Characters of a name on a page of some views."""
+
+_OF_CATEGORY = {
+    "gemm": "gemm", "conv": "conv", "sdpa": "attention", "attention": "attention", "norm": "norm", "softmax": "norm",
+    "elementwise": "elementwise", "reduce": "reduce", "embedding": "copy", "copy": "copy", "moe": "gemm",
+}  # fmt: skip
+"""What the name of a category of ops may hold -> class."""
+_TEXTS = ("name", "category", "shapes", "types")
+
+
+def report_page(
+    w: Window,
+    findings: Iterable[Finding],
+    tables: Mapping[str, Table],
+    about: Facts,
+    complete: Callable[[str], str],
+    arch: Architecture | None = None,
+) -> str:
+    """A report as a page.
+
+    Args:
+        w: what the report is on.
+        findings: the verdict.
+        tables: tables of the report; some that tell of places and of idle time join them.
+        about: facts of the trace.
+        complete: makes commands of findings, in which TRACE stands for the file, complete.
+        arch: the device that models were asked for; None for no roofline.
+    """
+    every = {**tables, **_further(w)}
+    largest = top_ops(w, linked_only=bool(about.options.get("linked_only")))
+    first = overview(w, about, findings, {**every, "top_ops": largest}, complete)
+    d, names, texts = timeline.drawn(w), Names(w, timeline.DRAWN_KINDS), Texts()
+    frames = {name: value for view, one in stacks(w, names).items() for name, value in one.columns(view).items()}
+    devices, moments = memory(w, d)
+    body = {
+        "flame": flame_body(w),
+        "tables": table_objects(every, texts),
+        "roofline": roofline(every.get("unified_perf_summary"), arch, texts),
+        "drawn": _drawn(d, sum(one["n"] for one in devices)),
+        "texts": texts.listed,
+    }
+    head = {"heading": heading_of(about), "overview": first, "memory": devices}
+    code = _WITH_MEMORY if devices else _CODE
+    return _page(w, first["title"], code, head, body, d, names, {**frames, **moments}, LONGEST)
+
+
+def views_page(
+    w: Window,
+    views: Sequence[str],
+    heading: str,
+    body: Mapping[str, Any] | None = None,
+    drawn: timeline.Drawn = timeline.NOTHING,
+    names: Names | None = None,
+    columns: Mapping[str, Packed] | None = None,
+) -> str:
+    """A page of some views. It has no worker: its events are few, and where it stands one may be forbidden.
+
+    Args:
+        w: what it is of.
+        views: names of the views, the first one is shown; one alone is without tabs. A module is named after them.
+        heading: what stands above them.
+        body: what they show.
+        drawn: events of the timeline.
+        names: of the events and frames; None for those of `drawn`.
+        columns: frames of the flame graph.
+    """
+    if names is None:
+        names = Names(w, timeline.DRAWN_KINDS if "timeline" in views else ())
+    code = Code(f"page-{'-'.join(views)}.js", last_styles=("inline.css",) if len(views) == 1 else ())
+    return _page(w, heading, code, {"heading": heading}, body or {}, drawn, names, columns or {}, _LONGEST_INLINE)
+
+
+def _page(
+    w: Window, title: str, code: Code, head: Mapping[str, Any], body: Mapping[str, Any],
+    d: timeline.Drawn, names: Names, columns: Mapping[str, Packed], longest: int,
+) -> str:  # fmt: skip
+    """A page with events, and what else it shows; names are cut where they are longer than `longest`."""
+    numbered, named = used_names({**timeline.columns(w, d, names), **columns}, names, longest)
+    layout = {"lanes": timeline.lanes(w, d), "call": CLASSES.index("call")}
+    events = {
+        "causes": timeline.causes(), "arguments": timeline.argument_texts(w, d), "lead_ns": w.core.info.lead_ns,
+        "classes": CLASSES, "texts": [],
+    }  # fmt: skip
+    return page(title, {**head, **layout}, {**events, **named, **body}, numbered, code)
+
+
+def roofline_page(w: Window, ops: Table, tables: Mapping[str, Table], arch: Architecture, source: str) -> str:
+    """A page with the roofline of a device, the operations of a trace under it, and tables.
+
+    Args:
+        w: what it is of.
+        ops: its `unified_perf_summary`, made for the device.
+        tables: `roofline_summary`, `below_roof` and `unmodelled`; operations with a model join them.
+        arch: the device.
+        source: name of the trace.
+    """
+    texts = Texts()
+    modelled = ops.take(np.flatnonzero(np.asarray(ops["has_perf_model"], bool)))
+    body = {
+        "roofline": roofline(ops, arch, texts),
+        "tables": table_objects({**tables, ops.name: modelled}, texts),
+        "texts": texts.listed,
+    }
+    return views_page(w, ["roofline", "tables"], clean(w.titled(f"Roofline of {source} on {arch.name}")), body)
+
+
+def flame_body(w: Window, views: Iterable[str] = VIEWS) -> dict[str, Any]:
+    """What a page knows of views of merged stacks: what their frames are, and names of steps."""
+    return {"views": {view: VIEWS[view] for view in views}, "steps": steps(w)[0]}
+
+
+def roofline(
+    ops: Table | None, arch: Architecture | None, texts: Texts, most: int = MOST_POINTS
+) -> dict[str, Any] | None:
+    """Roofs of the device, and a point for each operation by its arguments; None where either is not known.
+
+    Args:
+        ops: `unified_perf_summary`, made for the device.
+        arch: the device.
+        texts: takes the names.
+        most: points, those with most time.
+    """
+    if ops is None or arch is None or "Pct Roofline_mean" not in ops.columns:
+        return None
+    found = RooflinePoints.of(ops, arch, most)
+    return {
+        "device": clean(found.device), "bandwidth": found.bandwidth, "roofs": [vars(roof) for roof in found.roofs],
+        "points": [_point(point, texts) for point in found.points], "more": found.more, "unplaced": found.unplaced,
+    }  # fmt: skip
+
+
+def _point(point: Point, texts: Texts) -> dict[str, Any]:
+    """A point as JSON, with texts as places in the texts of the page."""
+    numbers = {key: texts.number(getattr(point, key)) for key in _TEXTS}
+    category = point.category.lower()
+    of = next((of for part, of in _OF_CATEGORY.items() if part in category), "other")
+    return {**vars(point), **numbers, "class": of}
+
+
+def _drawn(d: timeline.Drawn, instants: int) -> dict[str, Any]:
+    """How many events are on the page, how many allocations and releases, and of which kinds how many are not."""
+    left_out = Counter(d.left_out)
+    left_out[KIND_MEANING[Kind.MemoryEvent]] -= instants
+    return {"events": d.events, "instants": instants, "left_out": dict(+left_out)}
+
+
+def _further(w: Window) -> dict[str, Table]:
+    """Tables of single questions whose answers the page draws; of memory only where the trace records it."""
+    if memory_over_time(w):
+        of_memory: tuple[Callable[[Window], Table], ...] = (memory_summary, memory_peak, allocations_by_module)
+    else:  # where allocations are recorded, but none can be read, the table says so
+        of_memory = (memory_summary,) if len(instants_of(w.core).unreadable) else ()
+    return {
+        "modules": module_times(w), "python_lines": python_lines(w), "idle_causes": idle_causes(w),
+        "idle_gaps": idle_gaps(w), **{question.__name__: question(w) for question in of_memory},
+    }  # fmt: skip
