@@ -32,11 +32,11 @@ FIGURES: Mapping[str, Column] = {
     ),
     "l2_mb": Column("size of the cache that all units share", "MB"),
     **{
-        f"matrix_{precision}": Column(f"rate of the matrix units in {precision}, without sparsity", "TFLOPS")
+        f"matrix_{precision}": Column(f"rate of the matrix units in {precision}, without sparsity", "TFLOP/s")
         for precision in ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
     },
     **{
-        f"vector_{precision}": Column(f"rate of the vector units in {precision}", "TFLOPS")
+        f"vector_{precision}": Column(f"rate of the vector units in {precision}", "TFLOP/s")
         for precision in ("fp64", "fp32", "fp16", "bf16")
     },
 }
@@ -83,7 +83,7 @@ class Figure(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """A compute rate: the figure's name and value in TFLOPS."""
+    """A compute rate: the figure's name and value in TFLOP/s."""
 
     figure: str
     tflops: float

@@ -205,7 +205,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("architecture", "str", "its short name among the known ones"),
         Stored("memory_bandwidth_gbps", "float", "rate of its memory", "GB/s"),
         Stored("host_link_gbps", "float", "rate of the link to the host, in one direction", "GB/s"),
-        *(Stored(f"{rate}_tflops", "float", f"rate that holds for {rate}, dense", "TFLOPS") for rate in RATES),
+        *(Stored(f"{rate}_tflops", "float", f"rate that holds for {rate}, dense", "TFLOP/s") for rate in RATES),
         Stored("properties", "str", "recorded properties, JSON"),
     ),
     "Stream": (
