@@ -22,7 +22,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class OpRules:
-    """What categories are told by.
+    """What categories are found by.
 
     Attributes:
         names: full name of an operation -> category; these come first.
@@ -68,7 +68,7 @@ def op_category(name: str, first_kernel: str, rules: OpRules = OP_RULES) -> str:
     Args:
         name: the operation.
         first_kernel: name of the first GPU event charged to it; "" if there is none.
-        rules: what to tell it by.
+        rules: what to find it by.
     """
     found = rules.names.get(name) or _first_match(rules.by_name, name) or _first_match(rules.by_kernel, first_kernel)
     if found is None and rules.behind:

@@ -54,7 +54,7 @@ def kernel_columns(
         launch: add the launch: UID, name, grid and block.
         op: add the op nearest above: UID, name, arguments, and the kernel's share of its GPU busy time.
         module: add the module nearest above: UID, name, and the kernel's share of its GPU busy time.
-        category: add what the kernel does, told by its name and the op that launched it.
+        category: add what the kernel does, by its name and the op that launched it.
     """
     core, c = tree.graph, tree.graph.columns
     columns: dict[str, Any] = {

@@ -19,7 +19,7 @@ from tracelens_graph.tables.table import Table
 
 _CALL = ("name", "Input type", "Input Dims", "Input Strides", "Concrete Inputs")
 _SPLITS = ("is_recompute", "parent_module")
-"""Columns that split rows where a report was told to."""
+"""Columns that split rows where a report was asked to."""
 
 
 @dataclass(frozen=True)

@@ -280,7 +280,7 @@ COLUMNS = ("mt_m", "mt_n", "depth_u", "num_tiles", "tile_eff", "wq_eff", "dim_ef
 
 
 def tile_columns(found: CostedCalls, units: int) -> dict[str, Cells]:
-    """Columns `param: mt_m` and so on: one cell per call, None where no name of a kernel tells the tile.
+    """Columns `param: mt_m` and so on: one cell per call, None where no name of a kernel shows the tile.
 
     mt_m, mt_n and depth_u are the tile as the kernel's name says it, num_tiles the tiles of the result; tile_eff is the
     share of them that lies in the result, wq_eff the share of all waves that is filled, dim_eff the product of both.

@@ -6,7 +6,7 @@ A class is called with `(event)` and, if it takes them, `arch=None` and `python_
 
 Of the object these are asked: `flops()`, `bytes()`, and for the backward pass `flops_bwd()`, `bytes_bwd()`;
 `get_compute_precision()` and `get_maf_type()` if they are there, else precision is that of the first tensor and units
-are told by the table's name; `param_details` for the sizes that are shown. NotImplementedError, or None for the
+are known by the table's name; `param_details` for the sizes that are shown. NotImplementedError, or None for the
 operations, means that the model does not apply.
 """
 

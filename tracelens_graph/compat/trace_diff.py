@@ -38,7 +38,7 @@ class TraceDiff:
 
     Args:
         tree1, tree2: each a `TraceToTree` or `TreePerfAnalyzer`, or whatever `tracelens_graph.load` takes, or a loaded
-            graph. Modules are told if Python frames are part of one of the trees, or it is no tree.
+            graph. Modules are shown if Python frames are part of one of the trees, or it is no tree.
 
     Attributes:
         baseline, variant: what was given.

@@ -205,7 +205,7 @@ def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection, sent: s
         return f"{where} has no database {connection.database!r}"
     if kind == "DatabaseUnavailable":
         return f"{where}: the database {connection.database!r} is not available: it is starting, stopping or stopped"
-    if kind == "AccessMode":  # what no plan tells, such as to drop an index
+    if kind == "AccessMode":  # what no plan shows, such as to drop an index
         return f"refused: it writes; {WRITE_ALLOWS}"
     if kind.startswith("TransactionTimedOut"):
         return f"{where}: the answer took longer than --timeout allows (in Python timeout_s), and was given up"

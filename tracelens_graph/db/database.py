@@ -115,7 +115,7 @@ class Database:
             labels: `key=value`, for queries that follow one of them over runs.
             options: what of the graph is taken.
             replace: whether the same trace, pushed with other options, gives way.
-            arch: its device; by default what the trace tells.
+            arch: its device; by default the one that the trace names.
             progress: called with rows written and rows in all.
 
         Returns:

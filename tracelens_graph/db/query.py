@@ -65,7 +65,7 @@ _OF_PLANS = {
 
 
 _SHARED = (EVENT, GPU_EVENT, *HEAT)
-"""Labels that stand behind the one that tells what a node is."""
+"""Labels that stand behind the one that says what a node is."""
 
 
 _NUMBERS = (int, float, bool)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from neo4j import ManagedTransaction
 
 _COMPARED = ("traces", "paths", "schema_version", "tool_version")
-"""Properties of a matching that tell whether the one that is there is the same."""
+"""Properties that a matching and one that is there have in common if they are the same."""
 
 
 def ranks_image(run: str, ranks: TraceSet, options: Options) -> Image:

@@ -63,7 +63,7 @@ def why_empty(db: OpenDatabase, query: Query, complete: Sequence[Mapping[str, An
         db: the database.
         query: the question.
         complete: all complete traces.
-        given: its parameters, those included that `chosen` tells.
+        given: its parameters, those included that `chosen` gives.
     """
     if not complete:
         return _NO_TRACE

@@ -218,7 +218,7 @@ DEVICE: Mapping[str, Column] = {
 
 
 def devices(architectures: Iterable[Architecture]) -> Table:
-    """Devices, one row each, with the figures that tell most."""
+    """Devices, one row each, with the most important figures."""
     rows = [(one.key, one.name, *map(one.value, _LISTED), one.ridge("matrix_fp16")) for one in architectures]
     columns = dict(zip(DEVICES, map(list, zip(*rows, strict=True)), strict=True))
     return Table("architectures", columns, DEVICES, "Devices (rates in TFLOP/s, without sparsity)")

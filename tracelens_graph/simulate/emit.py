@@ -18,7 +18,7 @@ def begin_late(process: Process) -> None:
 
     An event that began before is gone, also if it ended later; what it held hangs under the nearest event around it
     that is left. Work on the GPU that was launched before and began later is there, without a launch. A step of which
-    the mark is gone is no step.
+    the range is gone is no step.
 
     Raises:
         ValueError: nothing is left.
@@ -100,7 +100,7 @@ class Writer:
             self._sync_events()
         self._overheads()
         self._names()
-        self._marks()
+        self._span_of_trace()
         return {
             "schemaVersion": 1,
             "deviceProperties": [{"id": i, **DEVICE_PROPERTIES} for i in range(self._devices())],
@@ -333,7 +333,7 @@ class Writer:
             if thread not in known:
                 yield thread, "python3"
 
-    def _marks(self) -> None:
+    def _span_of_trace(self) -> None:
         start, end = self._process.start - 40_000, self._end + 250_000
         self._complete("Trace", "PyTorch Profiler (0)", "Spans", "PyTorch Profiler", start, end, {"Op count": 0})
         sort = {"name": "process_sort_index", "ph": "M", "ts": self._time(start), "pid": "Spans", "tid": 0}

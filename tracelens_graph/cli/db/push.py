@@ -76,7 +76,7 @@ class Wanted:
         run: name of the run of all of them; empty where each is its own.
         labels: `key=value`.
         options: what of them is taken.
-        device: None for what the traces tell.
+        device: None for the one that each trace names.
     """
 
     files: Sequence[str]

@@ -39,7 +39,7 @@ _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction as its kernels are told of it.
+    """An instruction as its kernels name it.
 
     Attributes:
         name: such as `cudnn-conv.1`; "" for kernels of none.
@@ -233,7 +233,7 @@ def _kernels(w: Window) -> Kernels:
     core, c = w.core, w.core.columns
     rows = w.gpu_rows
     fills = rows[c.kind[rows] == Kind.Memset].tolist()
-    # What is called a memset runs on the copy engine, or tells no more of itself; other fills are kernels.
+    # What is called a memset runs on the copy engine, or shows no more of itself; other fills are kernels.
     engine = {row for row in fills if core.names[c.name[row]].lower().startswith("memset")}
     is_kernel = (c.kind[rows] == Kind.Kernel) | (c.kind[rows] == Kind.Memset)
     is_kernel &= ~np.isin(rows, list(engine))

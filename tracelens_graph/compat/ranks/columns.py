@@ -321,7 +321,7 @@ class Heatmap:
 
     Attributes:
         columns: those of `nccl_all2allv_heatmap`, by sending and receiving rank.
-        left_out: kernels that do not tell how much goes to which rank.
+        left_out: kernels that do not show how much goes to which rank.
     """
 
     columns: dict[str, Cells]
@@ -359,7 +359,7 @@ def heatmap(found: Instances) -> Heatmap:
 
 
 def _sent(one: Arguments, ranks: Sequence[int] | None) -> tuple[Sequence[int], np.ndarray] | None:
-    """What a kernel with some arguments sends to which rank, in units of 2^20 bytes; None where it does not tell."""
+    """What a kernel with some arguments sends to which rank, in units of 2^20 bytes; None where it does not show it."""
     split: Any = one.cells["In split size"]
     size = one.megabytes("In")
     if not isinstance(split, list) or not ranks or len(split) != len(ranks) or np.isnan(size):

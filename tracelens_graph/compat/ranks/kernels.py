@@ -61,7 +61,7 @@ class Arguments:
 
     @property
     def kind(self) -> str:
-        """Kind of the collective, one name for all of PyTorch's; `unknown` where nothing tells."""
+        """Kind of the collective, one name for all of PyTorch's; `unknown` where nothing shows it."""
         return kind_of(self.cells["Collective name"] or "")
 
     @property
@@ -151,14 +151,14 @@ class RankKernels:
 
     @property
     def ranks_of_groups(self) -> list[list[int] | None]:
-        """For each group its ranks, None where nothing tells."""
+        """For each group its ranks, None where nothing shows it."""
         return self._groups[1]
 
     def _group_of(self, one: Arguments) -> tuple[str | None, str]:
         return (ALL, "") if self.is_simplified else (one.group, str(one.cells["Process Group Ranks"]))
 
     def ranks_of(self, one: Arguments) -> list[int] | None:
-        """Ranks of the group of a kernel with some arguments; None where nothing tells."""
+        """Ranks of the group of a kernel with some arguments; None where nothing shows it."""
         if self.is_simplified:
             return self.ranks
         return one.ranks or (list(range(self._world_size)) if one.group_size == self._world_size else None)
@@ -170,7 +170,7 @@ class RankKernels:
     @cached_property
     def number(self) -> np.ndarray:
         """Place of each kernel in its group, from 0 on, equal for those of one collective; -1 without a group."""
-        # Without groups nothing tells a transfer from an all-to-all, which NCCL runs in kernels of the same name.
+        # Without groups nothing separates a transfer from an all-to-all, which NCCL runs in kernels of the same name.
         transfers_apart = not self.is_simplified
         is_transfer = self.by_arguments([transfers_apart and one.kind in TRANSFERS for one in self.arguments], bool)
         return matched_by_position(self.group, self.place, self._sequence, is_transfer)
@@ -247,7 +247,7 @@ def _arguments(raw: Sequence[Any]) -> Arguments:
 
 
 def _by_rank(traces: TraceSet, run: str | None) -> tuple[list[TraceMember], list[int]]:
-    """The traces of a run by rank, and their ranks: their places, unless all of them tell a rank."""
+    """The traces of a run by rank, and their ranks: their places, unless all of them have a rank."""
     members = list(traces.of_run(run)) if len(traces) else []
     ranks = [member.rank for member in members if member.rank is not None]
     if len(ranks) < len(members):
@@ -260,6 +260,6 @@ def _by_rank(traces: TraceSet, run: str | None) -> tuple[list[TraceMember], list
 
 
 def _base_ns(core: Core) -> int:
-    """What the file's times count from, ns since 1970; 0 where it does not tell."""
+    """What the file's times count from, ns since 1970; 0 where it does not say."""
     base = core.info.metadata.get("baseTimeNanoseconds")
     return int(base) if isinstance(base, int) or (isinstance(base, str) and base.isdecimal()) else 0

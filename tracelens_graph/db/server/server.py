@@ -1,6 +1,6 @@
 """A Neo4j server on this machine, for this user: set up, started, stopped.
 
-A server lives in a folder of its own: configuration, data, logs, import folder, and `server.json`, which tells the
+A server lives in a folder of its own: configuration, data, logs, import folder, and `server.json`, which holds the
 process and its ports. It listens on the loopback address only and always asks for a password. The password is known to
 Neo4j, hashed, and to whoever was shown it when the server was set up; this module keeps it nowhere.
 """
@@ -92,7 +92,7 @@ def standard_folder() -> Path:
     """Where the server lives if the user names no folder.
 
     Raises:
-        OutputError: nothing tells the user's home folder.
+        OutputError: nothing shows the user's home folder.
     """
     return data_folder() / "neo4j"
 
@@ -333,7 +333,7 @@ def _details(server: Server) -> str:
 
 
 def is_up(server: Server) -> bool:
-    """Whether a server that runs has finished starting; its own log tells, as its ports may be those of another."""
+    """Whether a server that runs has finished starting; its own log shows it, as its ports may be those of another."""
     try:
         return _STARTED in (server.folder / "logs" / LOG).read_bytes()
     except OSError:
