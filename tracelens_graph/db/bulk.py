@@ -27,6 +27,7 @@ from tracelens_graph.output.files import unwritable
 from tracelens_graph.output.folder import writing_folder
 from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PROPERTIES, KEYS, Stored, Type
 from tracelens_graph.stores.frames import Texts
+from tracelens_graph.utils.arrays import Rows
 
 ARGUMENTS, SCHEMA, README = "import.args", "schema.cypher", "README.txt"
 
@@ -268,12 +269,12 @@ class BulkExport:
 class _Numbers:
     """Numbers of the events of a trace by uid."""
 
-    def __init__(self, uids: np.ndarray, first: int) -> None:
+    def __init__(self, uids: Rows, first: int) -> None:
         self._order = np.argsort(uids)
         self._uids = uids[self._order]
         self._first = first
 
-    def of(self, uids: np.ndarray) -> np.ndarray:
+    def of(self, uids: Rows) -> np.ndarray:
         found: np.ndarray = self._first + self._order[np.searchsorted(self._uids, uids)]
         return found
 

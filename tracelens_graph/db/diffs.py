@@ -22,6 +22,7 @@ from tracelens_graph.db.statements import DIFF
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import DIFF_EDGE_PROPERTIES, DIFF_PROPERTIES, EVENT
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 if TYPE_CHECKING:
     from neo4j import ManagedTransaction
@@ -81,7 +82,7 @@ def claim(tx: ManagedTransaction, diff: Mapping[str, Any], replace: bool) -> Cla
     return judged(DIFF, there, new, diff, replace)
 
 
-def _matches(difference: Diff, kept: Sequence[np.ndarray]) -> Edges:
+def _matches(difference: Diff, kept: Sequence[Mask]) -> Edges:
     found = difference.matches
     here = kept[0][found.rows[0]] & kept[1][found.rows[1]]
     uids = [side.core.columns.uid[rows[here]]
@@ -93,7 +94,7 @@ def _matches(difference: Diff, kept: Sequence[np.ndarray]) -> Edges:
 
 
 def _alone(
-    difference: Diff, cores: Sequence[Core], kept: Sequence[np.ndarray], traces: Sequence[Mapping[str, Any]]
+    difference: Diff, cores: Sequence[Core], kept: Sequence[Mask], traces: Sequence[Mapping[str, Any]]
 ) -> list[Edges]:
     found = difference.matches
     key = _key(traces)
@@ -107,7 +108,7 @@ def _alone(
     return edges
 
 
-def _events_of_places(difference: Diff, side: int) -> tuple[np.ndarray, np.ndarray]:
+def _events_of_places(difference: Diff, side: int) -> tuple[Codes, Rows]:
     """The GPU events of one side: the number of the place that each lies in, and its row; by place."""
     forest = difference.alignment.sides[side]
     numbers, leaves = [], []

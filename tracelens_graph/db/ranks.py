@@ -26,6 +26,7 @@ from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import EVENT, RANK_EDGE_PROPERTIES, RANK_PROPERTIES
+from tracelens_graph.utils.arrays import Mask, Rows
 
 if TYPE_CHECKING:
     from neo4j import ManagedTransaction
@@ -156,7 +157,7 @@ def _ranks(run: str, meetings: Meetings, traces: Sequence[str]) -> Edges:
     return Edges("OF_RANK", "Matching", "Trace", columns, True, RANK_EDGE_PROPERTIES["OF_RANK"])
 
 
-def _members(m: Meetings, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Edges:
+def _members(m: Meetings, traces: Sequence[str], kept: Sequence[Mask]) -> Edges:
     """The edges from the first kernel of each part to its collective, by collective."""
     parts = m.order[_is_there(m, kept, m.order)]
     of = m.meeting[parts]
@@ -168,7 +169,7 @@ def _members(m: Meetings, traces: Sequence[str], kept: Sequence[np.ndarray]) -> 
     return Edges("MEMBER_OF", EVENT, "Meeting", columns, False, RANK_EDGE_PROPERTIES["MEMBER_OF"], (8, ""))
 
 
-def _transfers(figures: Figures, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Edges:
+def _transfers(figures: Figures, traces: Sequence[str], kept: Sequence[Mask]) -> Edges:
     """The edges from the kernels that send to those that receive."""
     m = figures.meetings
     at, source, target = transfers(m)
@@ -183,7 +184,7 @@ def _transfers(figures: Figures, traces: Sequence[str], kept: Sequence[np.ndarra
     return Edges("SENDS", EVENT, EVENT, columns, True, RANK_EDGE_PROPERTIES["SENDS"], (6, 7))
 
 
-def _path_edges(paths: JobPaths, ranks: TraceSet, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Iterator[Edges]:
+def _path_edges(paths: JobPaths, ranks: TraceSet, traces: Sequence[str], kept: Sequence[Mask]) -> Iterator[Edges]:
     """The edges of segments: to their paths, to those that follow them, and from the events that account for them."""
     path = paths.path
     yield Edges("OF_PATH", "PathSegment", "CriticalPath", (np.arange(len(path)), path))
@@ -197,11 +198,11 @@ def _path_edges(paths: JobPaths, ranks: TraceSet, traces: Sequence[str], kept: S
     yield Edges("ON_PATH", EVENT, "PathSegment", columns, scopes=(2, ""))
 
 
-def _first_kernels(m: Meetings, parts: np.ndarray) -> list[int]:
+def _first_kernels(m: Meetings, parts: Rows) -> list[int]:
     return [m.parts.collective(part).uids[0] for part in parts.tolist()]
 
 
-def _is_there(m: Meetings, kept: Sequence[np.ndarray], parts: np.ndarray) -> np.ndarray:
+def _is_there(m: Meetings, kept: Sequence[Mask], parts: Rows) -> Mask:
     """Whether the first kernel of some parts is in the database."""
     first = (
         (trace, m.parts.collective(part).rows[0])

@@ -41,6 +41,7 @@ from tracelens_graph.schema.database import (
     Stored,
 )
 from tracelens_graph.stores.frames import Texts
+from tracelens_graph.utils.arrays import Mask
 
 
 def image_of(core: Core, context: Context, placement: Placement, options: Options) -> TraceImage:
@@ -122,7 +123,7 @@ _OF_DEVICE = {
 _LONGEST_KEY = 500
 
 
-def used_nodes(context: Context, kept: np.ndarray) -> np.ndarray:
+def used_nodes(context: Context, kept: Mask) -> Mask:
     """Per context node whether it is the trace, or edges lead there from events that are taken, or from it to them."""
     used = np.array([node["kind"] == "Trace" for node in context.nodes.values()])
     for rows, numbers in context.from_events.values():
@@ -137,7 +138,7 @@ def used_nodes(context: Context, kept: np.ndarray) -> np.ndarray:
     return used
 
 
-def nodes(context: Context, used: np.ndarray, trace: Mapping[str, Any]) -> Iterator[Nodes]:
+def nodes(context: Context, used: Mask, trace: Mapping[str, Any]) -> Iterator[Nodes]:
     """Nodes that are used by label, knowledge first, by key each; the Trace node is left out.
 
     Who pushes traces side by side writes the knowledge that they share in the same order, so that nobody waits for
@@ -175,9 +176,7 @@ def _properties(key: str, attributes: Mapping[str, Any], trace: Mapping[str, Any
     return found
 
 
-def edges_of_context(
-    core: Core, context: Context, kept: np.ndarray, used: np.ndarray, trace: Mapping[str, Any]
-) -> Iterator[Edges]:
+def edges_of_context(core: Core, context: Context, kept: Mask, used: Mask, trace: Mapping[str, Any]) -> Iterator[Edges]:
     """Edges between events that are taken and context nodes, by their context node, and edges among context nodes."""
     labels = np.array([node["kind"] for node in context.nodes.values()])
     keys = np.array([_key(key, node["kind"], trace) for key, node in context.nodes.items()], object)

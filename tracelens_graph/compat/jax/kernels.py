@@ -26,6 +26,7 @@ from tracelens_graph.hlo.facts import Facts
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
 STATISTICS = ("mean", "median", "std", "min", "max", "sum")
 
@@ -158,9 +159,9 @@ class Kernels:
     """
 
     window: Window
-    rows: np.ndarray
+    rows: Rows
     instructions: Sequence[Instruction]
-    instruction: np.ndarray
+    instruction: Codes
 
     @staticmethod
     def of(w: Window) -> Kernels:
@@ -176,7 +177,7 @@ class Kernels:
         return self.window.core
 
     @cached_property
-    def dur_ns(self) -> np.ndarray:
+    def dur_ns(self) -> Ns:
         """Their durations."""
         found: np.ndarray = self.core.columns.dur_ns[self.rows]
         return found
@@ -196,7 +197,7 @@ class Kernels:
         return [known[at] for at in of.reshape(-1).tolist()]
 
     @cached_property
-    def operands(self) -> np.ndarray:
+    def operands(self) -> Codes:
         """For each a number that is equal for equal operands."""
         return text_codes([key_of(one) for one in self.instructions])[self.instruction]
 
@@ -218,12 +219,12 @@ class Kernels:
         """Number of GPUs that they run on."""
         return len(np.unique(self.pids))
 
-    def take(self, places: np.ndarray) -> Kernels:
+    def take(self, places: Rows) -> Kernels:
         """Some of them."""
         return Kernels(self.window, self.rows[places], self.instructions, self.instruction[places])
 
 
-def pids(core: Core, rows: np.ndarray) -> np.ndarray:
+def pids(core: Core, rows: Rows) -> np.ndarray:
     """Numbers of the GPUs of some events, from 1 on."""
     found: np.ndarray = core.columns.device[rows].astype(np.int64) + 1
     return found

@@ -22,7 +22,7 @@ from tracelens_graph.compat.ranks.instances import Instances, collective_id, spa
 from tracelens_graph.compat.ranks.kernels import Arguments, RankKernels
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.info import MOST_RANKS
-from tracelens_graph.utils.arrays import Codes
+from tracelens_graph.utils.arrays import Codes, Ns
 
 _ARGUMENTS = (
     "Process Group Name", "Process Group Ranks", "Collective name", "Group size", "dtype", "In msg nelems",
@@ -78,7 +78,7 @@ def _cells(arguments: Sequence[Arguments], name: str) -> Cells:
     return [one.cells[name] for one in arguments]
 
 
-def _streams(streams: np.ndarray) -> list[int | None]:
+def _streams(streams: Codes) -> list[int | None]:
     return [number if number >= 0 else None for number in streams.tolist()]
 
 
@@ -105,7 +105,7 @@ def full_megabytes(one: Arguments) -> float:
     return one.megabytes("Out" if rule and rule.message == "out" else "In")
 
 
-def waits(found: Instances) -> np.ndarray:
+def waits(found: Instances) -> Ns:
     """For each kernel the time from its start to the latest start, ns: longer than the kernel if it ended before."""
     return found.per_part(found.last_start_ns) - found.start_ns
 
@@ -213,7 +213,7 @@ def straggler_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     }
 
 
-def _tenths(ns: np.ndarray) -> np.ndarray:
+def _tenths(ns: Ns) -> np.ndarray:
     """Times in us, rounded to one digit; halves to the even one."""
     return np.rint(ns / 100) / 10
 
@@ -285,7 +285,7 @@ def _or_nan(count: int | None) -> float:
     return np.nan if count is None else float(count)
 
 
-def _rate(megabytes: np.ndarray, ns: np.ndarray) -> np.ndarray:
+def _rate(megabytes: np.ndarray, ns: Ns) -> np.ndarray:
     """GiB/s; NaN where no time has passed."""
     return np.divide(megabytes * GIB_PER_S, ns, out=np.full(len(ns), np.nan), where=ns > 0)
 

@@ -13,6 +13,7 @@ from tracelens_graph.analyses.ranks.parts_by_collective import PartsByCollective
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.compat.ranks.kernels import Arguments, RankKernels
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 from tracelens_graph.utils.texts import printable
 
 
@@ -28,7 +29,7 @@ class Instances(PartsByCollective):
         mismatches: one line for each that members say different things of; empty in strict mode.
     """
 
-    def __init__(self, kernels: RankKernels, meeting: np.ndarray) -> None:
+    def __init__(self, kernels: RankKernels, meeting: Codes) -> None:
         self.kernels, self.meeting, self.trace = kernels, meeting, kernels.place
         self.start_ns, self.end_ns = kernels.start_ns, kernels.start_ns + kernels.dur_ns
         self.mismatches: Sequence[str] = ()
@@ -60,7 +61,7 @@ class Instances(PartsByCollective):
             raise AnalysisError(f"{found.mismatches[0]}{more}")
         return found
 
-    def only(self, kept: np.ndarray) -> Instances:
+    def only(self, kept: Mask) -> Instances:
         """Some of them.
 
         Args:
@@ -69,7 +70,7 @@ class Instances(PartsByCollective):
         return Instances(self.kernels, np.where(self.meeting >= 0, self.per_part(_counted(kept)), -1))
 
     @cached_property
-    def lowest(self) -> np.ndarray:
+    def lowest(self) -> Rows:
         """For each collective the kernel of its lowest rank."""
         return self.order[self.first]
 
@@ -146,7 +147,7 @@ class Instances(PartsByCollective):
         return cells
 
 
-def _counted(kept: np.ndarray) -> np.ndarray:
+def _counted(kept: Mask) -> Rows:
     """Numbers of those that are kept, from 0 on; -1 for the others."""
     return np.where(kept, np.cumsum(kept) - 1, -1)
 

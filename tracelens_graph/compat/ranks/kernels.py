@@ -29,6 +29,7 @@ from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.info import MOST_RANKS
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.utils.arrays import Codes, Ns
 
 ALL = "all"
 """Name of the group of all ranks, where recordings name none."""
@@ -141,7 +142,7 @@ class RankKernels:
         return list(ranks), list(ranks.values()), np.array([places[group] for group in named], np.int64)
 
     @cached_property
-    def group(self) -> np.ndarray:
+    def group(self) -> Codes:
         """Number of the group of processes of each kernel, -1 where none is known."""
         return self.by_arguments(self._groups[2], np.int64)
 
@@ -168,7 +169,7 @@ class RankKernels:
         return max((trace.core.info.world_size or 0 for trace in self.traces), default=0)
 
     @cached_property
-    def number(self) -> np.ndarray:
+    def number(self) -> Codes:
         """Place of each kernel in its group, from 0 on, equal for those of one collective; -1 without a group."""
         # Without groups nothing separates a transfer from an all-to-all, which NCCL runs in kernels of the same name.
         transfers_apart = not self.is_simplified
@@ -189,10 +190,10 @@ class RankKernels:
 class _Part:
     """The kernels of one rank, by start."""
 
-    start_ns: np.ndarray
-    dur_ns: np.ndarray
-    stream: np.ndarray
-    sequence: np.ndarray
+    start_ns: Ns
+    dur_ns: Ns
+    stream: Codes
+    sequence: Codes
     arguments: list[tuple[Any, ...]]
     borrowed: int
 
