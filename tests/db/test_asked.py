@@ -10,7 +10,7 @@ from handmade import small_trace
 
 from tracelens_graph.cypher import library
 from tracelens_graph.db.catalog import called, is_sound, resolve
-from tracelens_graph.db.connection import Connection
+from tracelens_graph.db.connection import Connection, OpenDatabase
 from tracelens_graph.db.database import Database
 from tracelens_graph.db.subject import chosen, subject, why_empty
 from tracelens_graph.errors import DatabaseError
@@ -73,7 +73,7 @@ def test_what_is_no_trace_is_known() -> None:
 
 def test_no_rows_have_a_reason(neo4j: Connection) -> None:
     with neo4j.driver() as driver:
-        said = why_empty(driver, neo4j.database, library()["step_summary"], [], {})
+        said = why_empty(OpenDatabase(driver, neo4j.database), library()["step_summary"], [], {})
     assert said.startswith("the database holds no complete trace; `tracelens-graph db push")
     with pytest.raises(DatabaseError, match="it holds none: `tracelens-graph db push"):
         resolve([], "x")

@@ -38,7 +38,7 @@ MOMENTS = ("before", "within", "after")
 CHILD = """
 import itertools, os, pickle, signal, sys
 from tracelens_graph.db import batches
-from tracelens_graph.db.connection import Connection
+from tracelens_graph.db.connection import Connection, OpenDatabase
 from tracelens_graph.db.push import Writer, push_trace
 
 uri, password, file, rows, at, moment, *victims = sys.argv[1:]
@@ -73,7 +73,7 @@ batches.BATCH, Writer._commit = int(rows), killing
 with open(file, "rb") as opened:
     image = pickle.load(opened)
 with Connection(uri, password=password).driver() as driver:
-    print(push_trace(driver, "neo4j", image))
+    print(push_trace(OpenDatabase(driver), image))
 """
 
 

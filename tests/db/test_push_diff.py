@@ -14,6 +14,7 @@ from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.matches import kind_name
 from tracelens_graph.analyses.alignment.tables import places_table
 from tracelens_graph.db import push
+from tracelens_graph.db.connection import OpenDatabase
 from tracelens_graph.db.database import Database
 from tracelens_graph.db.diffs import claim, diff_image
 from tracelens_graph.db.image import Options
@@ -206,7 +207,7 @@ def test_a_trace_that_is_being_dropped_is_pushed_anew(database: Database, differ
     known = {trace["id"]: trace for trace in database.traces()}
     image = diff_image(difference, [known[one.core.trace_id] for one in (difference.a, difference.b)])
     with database.connection.driver() as driver, pytest.raises(DatabaseError, match="is not complete in the database"):
-        push.push_whole(driver, "neo4j", DIFF, image, claim=claim)
+        push.push_whole(OpenDatabase(driver), DIFF, image, claim=claim)
     # Its comparison goes with it.
     assert database.push_diff(difference) == "pushed"
     assert [trace["state"] for trace in database.traces()] == ["complete"] * 2

@@ -35,8 +35,7 @@ def file_times(tree: TraceToTree, rows: Rows) -> np.ndarray:
     """Starts of events on the clock of the file, us."""
     # Nanoseconds since 1970 have more digits than float64, microseconds have not.
     whole, rest = np.divmod(tree.graph.columns.start_ns[rows] + tree.clock_ns, 1000)
-    times: np.ndarray = whole + rest / 1000
-    return times
+    return whole + rest / 1000
 
 
 def kernel_columns(

@@ -79,8 +79,7 @@ class EventTree:
 
     def uids(self, rows: Rows) -> list[int]:
         """UIDs of the events at some rows."""
-        found: list[int] = self.graph.columns.uid[rows].tolist()
-        return found
+        return self.graph.columns.uid[rows].tolist()
 
     # --- modules -----------------------------------------------------------------------------------------------
 

@@ -105,8 +105,7 @@ def _is_known(value: Any) -> bool:
 def _unit(one: Any, table: str) -> Unit:
     asked = one.get_maf_type() if hasattr(one, "get_maf_type") else None
     if asked in ("matrix", "vector"):
-        unit: Unit = asked
-        return unit
+        return asked
     return "matrix" if table.startswith(_OF_MATRICES) else "vector"
 
 

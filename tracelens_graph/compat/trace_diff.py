@@ -164,8 +164,7 @@ def in_tuples(table: Table) -> Table:
 
 
 def _json(found: object) -> bytes:
-    text: bytes = msgspec.json.format(msgspec.json.encode(found), indent=2)
-    return text
+    return msgspec.json.format(msgspec.json.encode(found), indent=2)
 
 
 def _lines(lines: Iterable[str]) -> bytes:

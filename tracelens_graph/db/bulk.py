@@ -275,8 +275,7 @@ class _Numbers:
         self._first = first
 
     def of(self, uids: Rows) -> np.ndarray:
-        found: np.ndarray = self._first + self._order[np.searchsorted(self._uids, uids)]
-        return found
+        return self._first + self._order[np.searchsorted(self._uids, uids)]
 
 
 class _Fields:

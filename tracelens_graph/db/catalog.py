@@ -93,8 +93,7 @@ def paths(db: OpenDatabase, run: str) -> list[dict[str, Any]]:
 def _listed(db: OpenDatabase, statement: str, **parameters: Any) -> list[dict[str, Any]]:
     db.reach()
     with db.session(reads=True) as session:  # which does not try for long
-        found: list[dict[str, Any]] = session.run(statement, parameters).value()
-        return found
+        return session.run(statement, parameters).value()
 
 
 def meant(known: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:
@@ -201,8 +200,7 @@ def _diffs_of(tx: ManagedTransaction, trace: str) -> list[str]:
 
 
 def _delete(tx: ManagedTransaction, statement: str, parameters: Mapping[str, Any]) -> int:
-    number: int = tx.run(statement, dict(parameters)).single(strict=True)["deleted"]
-    return number
+    return tx.run(statement, dict(parameters)).single(strict=True)["deleted"]
 
 
 def _delete_context(tx: ManagedTransaction, parameters: Mapping[str, Any]) -> None:

@@ -305,8 +305,7 @@ class Database:
         """
         from tracelens_graph.nxview.trace_graph import TraceGraph
 
-        graph: TraceGraph = TraceGraph(self.pull_core(trace, progress=progress))
-        return graph
+        return TraceGraph(self.pull_core(trace, progress=progress))
 
     def pull_core(self, trace: str, *, progress: Callable[[int, int], None] | None = None) -> Core:
         """As `pull`, without the face of networkx."""

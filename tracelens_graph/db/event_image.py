@@ -110,8 +110,7 @@ def _texts_of(core: Core, texts: Mapping[int, str]) -> Texts:
     """A column from uid -> text."""
     rows = core.rows_of(texts)
     there = np.flatnonzero(rows >= 0)
-    found: Texts = _spread(len(core.columns), rows[there], there, list(texts.values()))
-    return found
+    return _spread(len(core.columns), rows[there], there, list(texts.values()))
 
 
 def _arrows(core: Core) -> dict[int, str]:

@@ -116,12 +116,12 @@ def push_whole(
             claimed = session.execute_write(claim, properties, False)._replace(outcome=claimed.outcome)
         if claimed.outcome == "unchanged":
             return "unchanged"
-        scope = {whole.parameter: key, **{name: properties[of] for name, of in whole.scope.items()}}
-        writer = Writer(db, whole, {**scope, "begun": claimed.begun_ns}, image.size, progress)
+        scope = {name: properties[of] for name, of in whole.scope.items()}
+        scope |= {whole.parameter: key, "begun": claimed.begun_ns}
         try:
-            writer.write(image.nodes, image.edges)
+            Writer(db, whole, scope, image.size, progress).write(image.nodes, image.edges)
         except LostEndsError:  # shared knowledge was dropped with another trace; what is there stays
-            writer.write(image.nodes, image.edges)
+            Writer(db, whole, scope, image.size, progress).write(image.nodes, image.edges)
         session.execute_write(_complete, whole, key, claimed.begun_ns)
     return claimed.outcome
 
@@ -213,7 +213,7 @@ def _complete(tx: ManagedTransaction, whole: Whole, key: str, begun_ns: int) -> 
 
 @dataclass
 class Writer:
-    """Writes what belongs to one node, such as a trace.
+    """Writes what belongs to one node, such as a trace, once.
 
     The threads are daemons: who interrupts the program need not wait until a server answers that is gone.
 

@@ -179,8 +179,7 @@ class Kernels:
     @cached_property
     def dur_ns(self) -> Ns:
         """Their durations."""
-        found: np.ndarray = self.core.columns.dur_ns[self.rows]
-        return found
+        return self.core.columns.dur_ns[self.rows]
 
     @cached_property
     def names(self) -> list[str]:
@@ -226,8 +225,7 @@ class Kernels:
 
 def pids(core: Core, rows: Rows) -> np.ndarray:
     """Numbers of the GPUs of some events, from 1 on."""
-    found: np.ndarray = core.columns.device[rows].astype(np.int64) + 1
-    return found
+    return core.columns.device[rows].astype(np.int64) + 1
 
 
 def _kernels(w: Window) -> Kernels:

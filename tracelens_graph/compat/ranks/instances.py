@@ -125,8 +125,7 @@ class Instances(PartsByCollective):
     @cached_property
     def places(self) -> list[int]:
         """Positions of the ranks that take part in any of them."""
-        found: list[int] = np.unique(self.trace[self.order]).tolist()
-        return found
+        return np.unique(self.trace[self.order]).tolist()
 
     def wide(self, values: np.ndarray | list[Any], place: int) -> Cells:
         """For each collective the value of one rank's kernel: NaN, or None in a list, where it takes no part.

@@ -51,8 +51,7 @@ class Arguments:
     @property
     def group(self) -> str | None:
         """Name of the process group."""
-        name: str | None = self.cells["Process Group Name"]
-        return name
+        return self.cells["Process Group Name"]
 
     @property
     def ranks(self) -> list[int] | None:
