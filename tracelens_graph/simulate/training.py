@@ -239,6 +239,4 @@ def _step_of_stage(t: Thread, trainer: Trainer) -> Waits:
 
 def _part(t: Thread, x: Tensor, number: int, size: int) -> Tensor:
     with t.op("aten::slice", x, 0, number * size, (number + 1) * size, 1) as op:
-        out = x.narrow(0, number * size, size)
-        op.outputs = (out,)
-    return out
+        return op.gives(x.narrow(0, number * size, size))

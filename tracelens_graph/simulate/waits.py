@@ -131,5 +131,4 @@ def to_device(t: Thread, x: Tensor) -> Generator[tuple[GpuEvent, ...], None, Ten
                     yield from synchronize_stream(t, copy)
                 copied.outputs = (out,)
             inner.outputs = (out,)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
