@@ -49,10 +49,7 @@ class OpRules:
 
 OP_RULES = OpRules(
     names={name: entry.category for name, entry in OP_TABLE.items() if entry.category},
-    by_name=(
-        Rule(re.compile("triton"), "triton"),
-        Rule(re.compile("record_param_comms"), "record_param_comms"),
-    ),
+    by_name=(Rule(re.compile("triton"), "triton"), Rule(re.compile("record_param_comms"), "record_param_comms")),
     by_kernel=tuple(
         Rule(re.compile(rf"void at::native.*{word}", re.DOTALL), word)
         for word in ("elementwise", "reduce", "multi_tensor_apply")

@@ -39,12 +39,7 @@ def file_times(tree: TraceToTree, rows: Rows) -> np.ndarray:
 
 
 def kernel_columns(
-    tree: TraceToTree,
-    rows: Rows,
-    launch: bool = False,
-    op: bool = True,
-    module: bool = False,
-    category: bool = False,
+    tree: TraceToTree, rows: Rows, launch: bool = False, op: bool = True, module: bool = False, category: bool = False
 ) -> dict[str, Any]:
     """Columns about kernels; what a kernel does not have is None or NaN.
 

@@ -314,10 +314,7 @@ class TreePerfAnalyzer(PerformanceMethods):
         return pd.DataFrame(kernel_columns(self.tree, rows, launcher_detail, cpu_op_detail, module, category))
 
     def agg_kernels_in_subtree(
-        self,
-        event: Mapping[str, Any],
-        filter_func: Callable[[TraceEvent], bool] | None = None,
-        verbose: bool = False,
+        self, event: Mapping[str, Any], filter_func: Callable[[TraceEvent], bool] | None = None, verbose: bool = False
     ) -> tuple[float, list[int]]:
         """Sum of durations (us) and UIDs of the GPU events in the subtree of an event, itself included.
 

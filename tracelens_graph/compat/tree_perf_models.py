@@ -135,8 +135,7 @@ class PerformanceMethods:
         costs, reasons = estimates(core, rows, self.models, bwd)
         if reasons:
             warnings.warn(
-                f"{len(reasons):,} of {len(rows):,} calls have no estimate and are left out: {reasons[0]}",
-                stacklevel=2,
+                f"{len(reasons):,} of {len(rows):,} calls have no estimate and are left out: {reasons[0]}", stacklevel=2
             )
         known = [(row, cost) for row, cost in zip(rows, costs, strict=True) if cost is not None]
         calls = calls_of(core, [row for row, _ in known], bwd)
@@ -167,9 +166,7 @@ class PerformanceMethods:
 
     @staticmethod
     def summarize_df_perf_metrics(
-        df_perf_metrics: pd.DataFrame,
-        agg_metrics: Sequence[str] = ("mean", "std"),
-        group_by_num_kernels: bool = False,
+        df_perf_metrics: pd.DataFrame, agg_metrics: Sequence[str] = ("mean", "std"), group_by_num_kernels: bool = False
     ) -> pd.DataFrame:
         """Calls of one op with the same sizes as one row, the greatest time first; of a family, its sheet.
 

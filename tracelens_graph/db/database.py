@@ -211,12 +211,7 @@ class Database:
         return self.match(run, traces, options=options, progress=progress)
 
     def match(
-        self,
-        run: str,
-        ranks: Any,
-        *,
-        options: Options = EVERYTHING,
-        progress: Callable[[int, int], None] | None = None,
+        self, run: str, ranks: Any, *, options: Options = EVERYTHING, progress: Callable[[int, int], None] | None = None
     ) -> Outcome:
         """Write what the ranks of a run, which are in the database, have in common.
 

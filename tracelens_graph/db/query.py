@@ -45,10 +45,7 @@ _READING = (
 )  # fmt: skip
 """What the names of procedures begin with that only read."""
 
-_REFUSED = {
-    "LoadCSV": "LOAD CSV reads files and addresses",
-    "TerminateTransactions": "it ends transactions of others",
-}
+_REFUSED = {"LoadCSV": "LOAD CSV reads files and addresses", "TerminateTransactions": "it ends transactions of others"}
 """Steps of a plan that the server takes for reading."""
 
 

@@ -70,10 +70,7 @@ def run_backward(t: Thread, tape: list[AutogradNode], grads: Gradients, accumula
         number = node.forward.thread.number
         leaves: list[tuple[Tensor, Tensor]] = []
         with t.op(
-            f"autograd::engine::evaluate_function: {node.name}",
-            sequence=node.sequence,
-            forward_thread=number,
-            scope=1,
+            f"autograd::engine::evaluate_function: {node.name}", sequence=node.sequence, forward_thread=number, scope=1
         ) as node.evaluate:
             with t.op(node.name, *given, sequence=node.sequence, forward_thread=number, scope=1) as node.backward:
                 if node.unpack is not None:

@@ -129,10 +129,7 @@ class Reducer:
             return
         index = self._of[parameter]
         bucket, group, flat = self._buckets[index]
-        with (
-            t.op("torch::distributed::reducer::mul_out", grad),
-            t.op("aten::mul", grad, 1 / len(group.ranks), grad),
-        ):
+        with t.op("torch::distributed::reducer::mul_out", grad), t.op("aten::mul", grad, 1 / len(group.ranks), grad):
             t.launch(kernels.elementwise("MulFunctor<float>", grad.numel, 2))
         self._left[index] -= 1
         if not self._left[index]:

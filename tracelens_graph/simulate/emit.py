@@ -168,16 +168,7 @@ class Writer:
     def _flow(self, phase: str, cat: str, number: int, pid: int, tid: int, time: int) -> None:
         end = {"bp": "e"} if phase == "f" else {}
         self._add(
-            {
-                "ph": phase,
-                "id": number,
-                "pid": pid,
-                "tid": tid,
-                "ts": self._time(time),
-                "cat": cat,
-                "name": cat,
-                **end,
-            }
+            {"ph": phase, "id": number, "pid": pid, "tid": tid, "ts": self._time(time), "cat": cat, "name": cat, **end}
         )
 
     def _index(self) -> Json:
@@ -229,10 +220,7 @@ class Writer:
                 "Device Type": 1,
                 **self._index(),
             }
-            thread, where = (
-                instant.thread,
-                {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]"},
-            )
+            thread, where = (instant.thread, {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]"})
             self._add(where | {"pid": thread.pid, "tid": thread.tid, "ts": self._time(instant.time), "args": args})
 
     def _python(self, frames: list[HostEvent]) -> None:
@@ -319,11 +307,7 @@ class Writer:
         for stream in sorted({gpu.stream for gpu in process.gpus}):
             name("thread_name", self._device, stream, name=f"stream {stream} ")
             name("thread_sort_index", self._device, stream, sort_index=stream)
-        for thread, label in (
-            (process.main, "python3"),
-            (process.autograd, "pt_autograd_0"),
-            *self._idle_threads(),
-        ):
+        for thread, label in ((process.main, "python3"), (process.autograd, "pt_autograd_0"), *self._idle_threads()):
             name("thread_name", thread.pid, thread.tid, name=f"thread {thread.tid} ({label})")
             name("thread_sort_index", thread.pid, thread.tid, sort_index=thread.tid)
 
@@ -339,11 +323,7 @@ class Writer:
         sort = {"name": "process_sort_index", "ph": "M", "ts": self._time(start), "pid": "Spans", "tid": 0}
         self._add(sort | {"args": {"sort_index": 536870912}})
         instant = {"ph": "i", "s": "g"}
-        begin = {
-            "name": "Iteration Start: PyTorch Profiler",
-            "pid": "Traces",
-            "tid": "Trace PyTorch Profiler",
-        }
+        begin = {"name": "Iteration Start: PyTorch Profiler", "pid": "Traces", "tid": "Trace PyTorch Profiler"}
         self._add(begin | instant | {"ts": self._time(start)})
         self._add({"name": "Record Window End", "pid": "", "tid": ""} | instant | {"ts": self._time(end)})
 

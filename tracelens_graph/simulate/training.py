@@ -27,10 +27,7 @@ class Optimizer:
 
     def zero_grad(self, t: Thread) -> None:
         """Give back the gradients of the last step."""
-        with (
-            t.frame("torch/optim/optimizer.py(1065): zero_grad"),
-            t.annotation("Optimizer.zero_grad#AdamW.zero_grad"),
-        ):
+        with t.frame("torch/optim/optimizer.py(1065): zero_grad"), t.annotation("Optimizer.zero_grad#AdamW.zero_grad"):
             for grad in t.process.gradients.values():
                 t.process.release(t, grad.storage)
             t.process.gradients.clear()

@@ -67,8 +67,7 @@ _HOME = "SHOW SETTINGS 'server.directories.neo4j_home' YIELD value RETURN value 
 
 def import_(
     files: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="Folder that `db export` wrote."),
+        Path, typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="Folder that `db export` wrote.")
     ],
     folder: Folder = None,
     uri: Uri = None,
@@ -188,10 +187,7 @@ def pull(
     """
     from tracelens_graph.stores.graph_file import write_graph
 
-    with (
-        opened(uri, user, database) as graphs,
-        progress_of("pulling", trace, "events") as progress,
-    ):
+    with opened(uri, user, database) as graphs, progress_of("pulling", trace, "events") as progress:
         core = graphs.pull_core(trace, progress=progress)
     write_graph(core, output)
     say_written(f"wrote {output}: {len(core.columns):,} nodes{size_of(output)}", output)

@@ -59,8 +59,7 @@ Only = Annotated[
 ]
 
 MinGpuTime = Annotated[
-    str,
-    typer.Option(metavar="TIME", show_default=False, help="Leave out calls with less GPU time below them: 5us."),
+    str, typer.Option(metavar="TIME", show_default=False, help="Leave out calls with less GPU time below them: 5us.")
 ]
 
 WithArgs = Annotated[bool, typer.Option("--with-args", help="Take all recorded arguments of the events along.")]

@@ -16,13 +16,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.matching import matched_by_position
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes
-from tracelens_graph.analyses.timeline.collectives import (
-    FIELDS,
-    KEYS,
-    argument_cell,
-    communication_kernels,
-    megabytes,
-)
+from tracelens_graph.analyses.timeline.collectives import FIELDS, KEYS, argument_cell, communication_kernels, megabytes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of, kind_of_kernel
 from tracelens_graph.graph.collectives import collectives_of

@@ -168,11 +168,7 @@ def _product(
         dtype_b=fp4 if values_b > 1 else b.dtype,
         dtype_out=out_type,
         scale_block=_scale_block(layout, arguments),
-        stored={
-            "a": stored_bytes(a),
-            "b": stored_bytes(b),
-            "bias": stored_bytes(bias) if bias is not None else 0,
-        },
+        stored={"a": stored_bytes(a), "b": stored_bytes(b), "bias": stored_bytes(bias) if bias is not None else 0},
     )
     deciding = b.dtype if layout.compute == "b" else a.dtype
     raw = layout.raw if deciding.lower() == "unsigned char" else ""
