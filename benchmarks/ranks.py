@@ -24,7 +24,7 @@ from measure import peak_pss, printed
 
 from tracelens_graph.analyses.questions import QUESTIONS
 
-COLUMNS = sorted(QUESTIONS["slowest_ranks"].columns or ())
+COLUMNS = sorted(QUESTIONS["rank_balance"].columns or ())
 MB = 1e6
 
 ALONE = """
@@ -44,7 +44,7 @@ files, columns, processes, scheduler = json.loads(sys.argv[1])
 started = time.perf_counter()
 traces = load_core_set(files, columns=columns, processes=processes, scheduler=scheduler)
 loaded = time.perf_counter()
-rows = len(QUESTIONS["slowest_ranks"](traces))
+rows = len(QUESTIONS["rank_balance"](traces))
 assert rows in (0, len(files)), rows
 print(json.dumps({
     "s": loaded - started,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tracelens_graph
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cypher import library
 from tracelens_graph.graph.trace_set import TraceSet
@@ -42,5 +43,18 @@ def test_an_old_name_is_still_answered(old: str) -> None:
     answer, new = question(given), QUESTIONS[now.name](given, **now.given)
     assert answer.name == old
     assert list(answer.columns) == list(now.columns or new.columns)
-    for column, source in (now.columns or dict.fromkeys(new.columns, "")).items():
-        assert list(map(repr, answer[column])) == list(map(repr, new[source or column]))
+    for column, source in (now.columns or dict(zip(new.columns, new.columns, strict=True))).items():
+        in_us = column.endswith("_us") and source.endswith("_ms")
+        cells = [1e3 * cell for cell in new[source]] if in_us else list(new[source])
+        assert list(answer[column]) == (pytest.approx(cells) if in_us else cells)
+        assert answer.about[column].unit == ("us" if in_us else new.about[source].unit)
+
+
+def test_old_names_of_functions_are_understood() -> None:
+    run = simulate(ranks=2, steps=2, layers=1)
+    ranks = [load_core(one.trace) for one in run.ranks]
+    table = tracelens_graph.slowest_ranks(ranks)  # type: ignore[attr-defined]
+    assert list(table.columns)[-1] == "collective_us"
+    assert table["wait_us"] == sorted(table["wait_us"])
+    with pytest.raises(AttributeError):
+        tracelens_graph.slowest_rank  # noqa: B018

@@ -11,6 +11,7 @@ Names are imported on first use, so that `import tracelens_graph` costs next to 
 from __future__ import annotations
 
 from tracelens_graph._lazy import on_first_use as _on_first_use
+from tracelens_graph.registry import RENAMED as _RENAMED
 from tracelens_graph.registry import public_questions as _public_questions
 
 _NAMES = {
@@ -50,9 +51,9 @@ _NAMES = {
     "linkage.metadata": "kernel_metadata_scrape operation_metadata_scrape",
     "linkage.traces": "get_gpu_op_identifier load_trace",
     "linkage.tracing": "kernel_to_op_tracing op_to_kernel_tracing",
+    "nxview.ranks": "TraceGraphSet",
     "nxview.trace_diff": "TraceDiff",
     "nxview.trace_graph": "TraceGraph",
-    "nxview.trace_graph_set": "TraceGraphSet",
     "perf.cost": "Cost",
     "perf.devices": "architecture",
     "perf.model": "OpModel TimeModel",
@@ -65,4 +66,13 @@ _NAMES = {
 for _module, _names in _public_questions().items():
     _NAMES[_module] = f"{_NAMES.get(_module, '')} {_names}"
 
-__getattr__, __dir__, __all__ = _on_first_use(__name__, _NAMES)
+_imported, __dir__, __all__ = _on_first_use(__name__, _NAMES)
+
+
+def __getattr__(name: str) -> object:
+    """A public name; also the old one of a question, which is still answered."""
+    if name in _RENAMED:
+        from tracelens_graph.analyses.questions import QUESTIONS
+
+        return QUESTIONS[name]
+    return _imported(name)

@@ -10,7 +10,6 @@ from tracelens_graph.analyses.across.signatures import common_signatures as comm
 from tracelens_graph.analyses.across.signatures import kernel_choices as kernel_choices
 from tracelens_graph.analyses.across.signatures import ops_only_in_one as ops_only_in_one
 from tracelens_graph.analyses.critical_path.critical_path import critical_path as critical_path
-from tracelens_graph.analyses.critical_path.job_paths import path_of_step as path_of_step
 from tracelens_graph.analyses.critical_path.what_if import what_if as what_if
 from tracelens_graph.analyses.diagnosis.finding import Finding as Finding
 from tracelens_graph.analyses.diagnosis.verdict import verdict as verdict
@@ -52,11 +51,11 @@ from tracelens_graph.analyses.places.python_lines import gpu_time_under as gpu_t
 from tracelens_graph.analyses.places.python_lines import python_lines as python_lines
 from tracelens_graph.analyses.questions import QUESTIONS as QUESTIONS
 from tracelens_graph.analyses.questions import Question as Question
-from tracelens_graph.analyses.ranks.collective_tables import collective_spread as collective_spread
-from tracelens_graph.analyses.ranks.collective_tables import waits_by_group as waits_by_group
+from tracelens_graph.analyses.ranks.collective_tables import collective_kinds as collective_kinds
+from tracelens_graph.analyses.ranks.collective_tables import rank_collectives as rank_collectives
 from tracelens_graph.analyses.ranks.job import collectives as collectives
 from tracelens_graph.analyses.ranks.job import rank_tables as rank_tables
-from tracelens_graph.analyses.ranks.rank_tables import slowest_ranks as slowest_ranks
+from tracelens_graph.analyses.ranks.rank_tables import rank_balance as rank_balance
 from tracelens_graph.analyses.report.report_tables import ReportOptions as ReportOptions
 from tracelens_graph.analyses.report.report_tables import report_tables as report_tables
 from tracelens_graph.analyses.structure.layers import odd_layers as odd_layers
@@ -118,9 +117,9 @@ from tracelens_graph.linkage.traces import get_gpu_op_identifier as get_gpu_op_i
 from tracelens_graph.linkage.traces import load_trace as load_trace
 from tracelens_graph.linkage.tracing import kernel_to_op_tracing as kernel_to_op_tracing
 from tracelens_graph.linkage.tracing import op_to_kernel_tracing as op_to_kernel_tracing
+from tracelens_graph.nxview.ranks import TraceGraphSet as TraceGraphSet
 from tracelens_graph.nxview.trace_diff import TraceDiff as TraceDiff
 from tracelens_graph.nxview.trace_graph import TraceGraph as TraceGraph
-from tracelens_graph.nxview.trace_graph_set import TraceGraphSet as TraceGraphSet
 from tracelens_graph.perf.cost import Cost as Cost
 from tracelens_graph.perf.devices import architecture as architecture
 from tracelens_graph.perf.model import OpModel as OpModel

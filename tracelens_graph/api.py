@@ -22,10 +22,10 @@ from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading.many import MEMORY_BYTES, load_core_set, trace_files
 from tracelens_graph.loading.one import link_damage, load_core
+from tracelens_graph.nxview.ranks import TraceGraphSet
 from tracelens_graph.nxview.rebuild import rebuild
 from tracelens_graph.nxview.trace_diff import TraceDiff
 from tracelens_graph.nxview.trace_graph import TraceGraph
-from tracelens_graph.nxview.trace_graph_set import TraceGraphSet
 from tracelens_graph.reports.progress import progress_on_terminal
 from tracelens_graph.utils.suggest import hint
 from tracelens_graph.utils.texts import distinct_names

@@ -9,7 +9,7 @@ if the function's first parameter is called `traces`; the folder is its theme, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from tracelens_graph.utils.suggest import hint
 if TYPE_CHECKING:
     from tracelens_graph.tables.column import Column
     from tracelens_graph.tables.schema import TableSchema
+    from tracelens_graph.tables.table import Table
 
 _QUESTIONS = {
     "analyses.timeline.timeline": "gpu_timeline",
@@ -51,9 +52,9 @@ _QUESTIONS = {
     "analyses.across.signatures": "common_signatures kernel_choices ops_only_in_one",
     "analyses.across.divergences": "diff_places=divergences kernel_replacements layer_differences",
     "analyses.across.history": "run_history incomplete_traces",
-    "analyses.ranks.collective_tables": "collective_spread waits_by_group",
-    "analyses.ranks.rank_tables": "slowest_ranks",
-    "analyses.critical_path.job_paths": "path_of_step",
+    "analyses.ranks.collective_tables": "rank_collectives collective_kinds",
+    "analyses.ranks.rank_tables": "rank_balance",
+    "analyses.critical_path.critical_path": "critical_path=segments_of_run",
 }
 """Module -> the questions that it answers; `name=function` where a public function of the name is something else."""
 
@@ -64,21 +65,20 @@ _OTHERS = {
     "analyses.alignment.several": "diff_runs diff_within",
     "analyses.alignment.tables": "diff_totals diff_times",
     "analyses.critical_path.path_tables": (
-        "critical_path critical_path_classes critical_path_ranks critical_path_names critical_path_steps "
-        "critical_path_ties critical_path_slack"
+        "critical_path_classes critical_path_ranks critical_path_names critical_path_steps critical_path_ties "
+        "critical_path_slack"
     ),
     "analyses.critical_path.what_if": "what_if",
     "analyses.kernels.short_kernels": "short_kernel_histogram",
-    "analyses.late_ranks.late_causes": "late_arrivals late_ranks",
+    "analyses.stragglers.late_causes": "late_arrivals late_ranks",
     "analyses.ops.top_ops": "top_ops",
     "analyses.performance.roofline_points": "below_roof",
     "analyses.performance.perf_sheets": "perf_sheet",
     "analyses.performance.roofline_summary": "roofline_summary",
     "analyses.performance.work_summary": "work_summary",
     "analyses.places.modules": "module_tree",
-    "analyses.ranks.collective_tables": "rank_collectives collective_kinds unmatched_collectives",
-    "analyses.ranks.rank_tables": "rank_balance rank_steps",
-    "analyses.ranks.step_times": "rank_times",
+    "analyses.ranks.collective_tables": "unmatched_collectives",
+    "analyses.ranks.rank_tables": "rank_times rank_steps",
     "analyses.structure.calls": "calls_by_category calls_by_op calls_by_arguments",
     "analyses.tensors.life": "tensor_life tensor_versions",
     "compat.jax.schemas": (
@@ -144,18 +144,66 @@ class Renamed:
     Attributes:
         name: the table that has its rows.
         given: parameters of the question that stand for what the old one was.
-        columns: the old table's columns -> those of the new one; empty for all of them under their names.
+        columns: the old table's columns -> those of the new one; empty for all of them under their names. A time in us
+            may have been one in ms since.
     """
 
     name: str
     given: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
 
+    def as_before(self, name: str, table: Table) -> Table:
+        """A table of today under its old name, with the columns that it had."""
+        if not self.columns:
+            return replace(table, name=name)
+        columns, about = {}, {}
+        for old, new in self.columns.items():
+            if new not in table.columns:
+                continue
+            columns[old], about[old] = table[new], replace(table.about[new], heading=None)
+            if old.endswith("_us") and new.endswith("_ms"):
+                columns[old] = [None if ms is None else round(1e6 * ms) / 1e3 for ms in table[new]]
+                about[old] = replace(about[old], unit="us")
+        return replace(table, name=name, columns=columns, about=about)
+
+
+def _columns(names: str) -> dict[str, str]:
+    """Old name -> new one of columns, of which some are written `old=new`."""
+    pairs = (one.partition("=") for one in names.split())
+    return {old: new or old for old, _, new in pairs}
+
 
 RENAMED: Mapping[str, Renamed] = {
     "divergences": Renamed("diff_places"),
     "steps": Renamed("step_summary", {"top_ops": 0}),
     "unmodelled_time": Renamed("unmodelled"),
+    "collective_spread": Renamed(
+        "rank_collectives",
+        columns=_columns(
+            "kind group sequence collective=key ranks first_start_us=start_us last_start_us start_skew_us end_skew_us "
+            "wait_us shortest_us longest_us duration_spread_us last_trace last_rank"
+        ),
+    ),
+    "waits_by_group": Renamed(
+        "collective_kinds",
+        {"by": "group"},
+        _columns(
+            "group group_ranks kind ranks=recorded_ranks collectives=count wait_us=wait_ms transfer_us=transfer_ms "
+            "end_skew_us=end_skew_ms wait_percent mean_wait_us longest_wait_us last_trace last_rank "
+            "last_wait_us=last_wait_ms"
+        ),
+    ),
+    "slowest_ranks": Renamed(
+        "rank_balance",
+        {"late_first": True},
+        _columns(
+            "trace rank collectives times_last=times_among_last times_first wait_us=wait_ms mean_wait_us "
+            "collective_us=collective_ms"
+        ),
+    ),
+    "path_of_step": Renamed(
+        "critical_path", columns=_columns("place class rank trace name op start_us dur_ns from_rank uid")
+    ),
 }
 """Old names, which are still understood."""
 

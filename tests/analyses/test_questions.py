@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade import small_trace
+from handmade import small_trace, span
+from hypothesis import given
+from made_traces import traces
 
 from tracelens_graph.analyses.ops.ops import ops_summary
 from tracelens_graph.analyses.questions import QUESTIONS, Parameter
@@ -47,6 +49,27 @@ def test_every_question_is_answered_of_an_empty_trace(name: str) -> None:
     question(several if question.several else empty)
 
 
+@given(traces())
+def test_tables_of_any_trace_are_whole_and_described(trace: dict[str, Any]) -> None:
+    core = load_core(trace)
+    for name, question in QUESTIONS.items():
+        if question.query and not question.several:
+            table = question(core)
+            assert table.name == name
+            assert set(question.query.columns) - {"path"} <= set(table.columns) == set(table.about)
+            assert {len(cells) for cells in table.columns.values()} == {len(table)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gpu_timeline", "ops_summary", "ops_summary_by_category", "ops_unique_args", "kernel_category_summary",
+     "kernel_category_detail"],
+)  # fmt: skip
+def test_tables_of_gpu_events_say_that_there_are_none(name: str) -> None:
+    table = QUESTIONS[name](load_core([span("cpu_op", "aten::mm", 0, 5)]))
+    assert (len(table), list(table.notes)) == (0, ["the trace has no GPU events"])
+
+
 def test_queries_have_their_columns_and_parameters() -> None:
     for name, query in library().items():
         question = QUESTIONS[name]
@@ -63,8 +86,14 @@ def test_a_step_is_a_window(ranks: TraceSet) -> None:
         {column: row[column] for column in columns} for row in ops_summary(core.window(step=3)).records()
     ]
     assert QUESTIONS["ops_summary"](core.window(step=3)).records() == of_step.records()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, one in QUESTIONS.items() if "step" in one.parameters and not one.several]
+)
+def test_a_step_that_is_not_there(ranks: TraceSet, name: str) -> None:
     with pytest.raises(AnalysisError, match="the trace has no step 7"):
-        QUESTIONS["ops_summary"](core, step=7)
+        QUESTIONS[name](ranks[0], step=7)
 
 
 @pytest.mark.parametrize("name", [name for name, one in QUESTIONS.items() if one.several])
@@ -99,7 +128,7 @@ def test_what_cannot_be_asked(ranks: TraceSet) -> None:
     with pytest.raises(AnalysisError, match="idle_gaps is asked of one trace, not of 2"):
         QUESTIONS["idle_gaps"](ranks)
     with pytest.raises(AnalysisError, match="wanted, not str"):
-        QUESTIONS["slowest_ranks"]("traces/")
+        QUESTIONS["rank_balance"]("traces/")
 
 
 def test_lists_and_dictionaries_of_graphs_will_do() -> None:
@@ -154,10 +183,10 @@ def test_a_member_of_a_set_is_a_graph(ranks: TraceSet) -> None:
 
 
 def test_a_name_of_no_question_is_answered_with_a_hint() -> None:
-    with pytest.raises(KeyError, match="there is no question 'slowest_rank'; did you mean slowest_ranks?"):
-        QUESTIONS["slowest_rank"]
-    assert "slowest_rank" not in QUESTIONS
-    assert QUESTIONS.get("slowest_rank") is None
+    with pytest.raises(KeyError, match="there is no question 'rank_balanc'; did you mean rank_balance?"):
+        QUESTIONS["rank_balanc"]
+    assert "rank_balanc" not in QUESTIONS
+    assert QUESTIONS.get("rank_balanc") is None
 
 
 @pytest.mark.parametrize(
@@ -170,9 +199,9 @@ def test_a_name_of_no_question_is_answered_with_a_hint() -> None:
         ("idle_gaps", {"top": True}),
         ("idle_gaps", {"min_us": float("nan")}),
         ("idle_gaps", {"min_us": "1"}),
-        ("collective_spread", {"top": "abc"}),
-        ("collective_spread", {"kind": 7}),
-        ("collective_spread", {"top": None}),
+        ("rank_collectives", {"top": "abc"}),
+        ("rank_collectives", {"kind": 7}),
+        ("rank_collectives", {"top": None}),
     ],
 )
 def test_values_of_the_wrong_kind_are_refused(ranks: TraceSet, name: str, wrong: dict[str, Any]) -> None:
@@ -194,7 +223,7 @@ def test_values_of_numpy_are_numbers(ranks: TraceSet) -> None:
             "no collective is of kind 'nosuch'; there are _allgather_base, allreduce",
         ),
         (
-            "collective_spread",
+            "rank_collectives",
             {"kind": "nosuch"},
             "no collective is of kind 'nosuch'; there are _allgather_base, allreduce",
         ),
@@ -213,7 +242,7 @@ def test_an_empty_table_says_why(ranks: TraceSet, name: str, given: dict[str, An
     assert table.notes[-1].startswith(said)
 
 
-@pytest.mark.parametrize("name", ["slowest_ranks", "collective_spread"])
+@pytest.mark.parametrize("name", ["rank_balance", "rank_collectives"])
 def test_ranks_need_others(ranks: TraceSet, name: str) -> None:
     assert QUESTIONS[name](ranks[:1]).notes[-1] == "1 trace: two ranks at least are compared"
     empty = load_core({"traceEvents": []})

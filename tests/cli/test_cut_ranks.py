@@ -13,7 +13,7 @@ import pytest
 from handmade import Run, span
 
 from corpus import needs_corpus
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.cli.cut_ranks import collective_named
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet

@@ -13,7 +13,7 @@ from handmade import Run
 
 from corpus import needs_corpus
 from tracelens_graph.analyses.critical_path.critical_path import critical_path
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.tracks import CATEGORY

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade import small_trace
-from hostile import NAMES, hostile_trace
+from handmade import NAMES, hostile_trace, small_trace
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
-from neo4j_contents import rows
+from neo4j_server import rows
 from profiles import examples
 
 from tracelens_graph.db.database import image

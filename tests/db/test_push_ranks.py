@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from neo4j_contents import Contents, assert_same, contents
-from neo4j_server import Home
+from neo4j_server import Contents, Home, assert_same, contents
 from profiles import thorough
 
 from tracelens_graph.analyses.critical_path.critical_path import critical_path, step_paths
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.db import push
 from tracelens_graph.db.database import Database
 from tracelens_graph.db.image import Options

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from independent_join import join as plain_join
 from linked_pairs import Call, calls, execution_trace, joined, kineto, pairs_of, renamed
+from recorded_pairs import join as plain_join
 
 import tracelens_graph as tlg
 from corpus import CORPUS, needs_corpus
@@ -368,6 +368,7 @@ def test_strangers_are_refused(trace: str, et: str, told: str) -> None:
     assert f"{et}.json.gz: " in said
 
 
+@pytest.mark.proof
 def test_long_traces_join_in_seconds() -> None:
     """100,000 calls of a program of many equal layers, some lost and some renamed, without ids."""
     whole = calls(LAYER * 14_000, [f"{name}_backward" for name in LAYER] * 6_000)

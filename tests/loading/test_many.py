@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import warnings
+from functools import cache
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -17,10 +18,10 @@ from call_trees import FORWARD, annotation, launch, load, op
 from handmade import small_trace
 
 import tracelens_graph as tlg
-from corpus import CORPUS
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, IncompleteSetWarning, NotATraceError, TraceError
 from tracelens_graph.graph.columns import ALWAYS
+from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.many import load_core_set, trace_files
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.json import table_json
@@ -233,20 +234,25 @@ def test_lean_graphs_hold_no_tables_that_nothing_points_into(job: Path, column: 
 SEVERAL = [name for name, question in QUESTIONS.items() if question.several]
 
 
+@cache
+def read(folder: Path, columns: tuple[str, ...] | None) -> TraceSet:
+    return load_core_set(trace_files([str(folder)]), run="job", columns=columns)
+
+
+def check_lean(folder: Path, name: str) -> None:
+    question = QUESTIONS[name]
+    lean, whole = read(folder, None if question.columns is None else tuple(question.columns)), read(folder, None)
+    assert table_json(question(lean)) == table_json(question(whole))
+
+
 @pytest.mark.parametrize("name", SEVERAL)
 def test_questions_about_several_traces_read_what_they_say(job: Path, name: str) -> None:
-    files = trace_files([str(job)])
-    lean, whole = (load_core_set(files, run="job", columns=columns) for columns in (QUESTIONS[name].columns, None))
-    assert table_json(QUESTIONS[name](lean)) == table_json(QUESTIONS[name](whole))
+    check_lean(job, name)
 
 
-@pytest.mark.skipif(CORPUS is None, reason="no folder of real traces: set TRACELENS_GRAPH_CORPUS")
 @pytest.mark.parametrize("name", SEVERAL)
-def test_questions_about_real_ranks(name: str) -> None:
-    assert CORPUS
-    files = trace_files([str(CORPUS / "dlrm-8-ranks" / "kineto")])
-    lean, whole = (load_core_set(files, columns=columns) for columns in (QUESTIONS[name].columns, None))
-    assert table_json(QUESTIONS[name](lean)) == table_json(QUESTIONS[name](whole))
+def test_questions_about_real_ranks_read_what_they_say(corpus: Path, name: str) -> None:
+    check_lean(corpus / "dlrm-8-ranks" / "kineto", name)
 
 
 def test_a_run_of_a_database(job: Path, neo4j: object) -> None:

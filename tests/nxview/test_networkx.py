@@ -20,7 +20,6 @@ from networkx.algorithms import isomorphism as iso
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.api import load
-from tracelens_graph.nxview.copies import to_networkx
 from tracelens_graph.nxview.trace_graph import TraceGraph
 from tracelens_graph.schema import EVENT_EDGES
 
@@ -343,7 +342,7 @@ def test_every_edge_type_is_there() -> None:
 @pytest.mark.parametrize("face", ["graph", "tree", "full"])
 def test_our_copy_is_that_of_networkx(face: str) -> None:
     shown, plain = pair("made", face)
-    ours = to_networkx(shown)
+    ours = shown.to_networkx()
     assert type(ours) is type(plain)
     assert told(ours) == told(plain)
     assert [list(row) for row in ours._pred.values()] == [list(row) for row in plain._pred.values()]

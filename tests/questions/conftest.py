@@ -14,6 +14,7 @@ from tracelens_graph.db.database import Database
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.registry import current
 from tracelens_graph.tables.table import Table
 
 Answers = tuple[Table, Table]
@@ -48,7 +49,7 @@ def ask(database: Database) -> Callable[..., Answers]:
         else:
             for placed in graphs:
                 push(placed.core, run=placed.run, name=placed.name, labels=placed.labels)
-            if "Matching" in library()[name].text:
+            if "Matching" in library()[current(name)].text:
                 match(TraceSet.of(graphs).of_run(parameters.get("run")))
             asked = parameters
         twin = QUESTIONS[name](graphs, **parameters)

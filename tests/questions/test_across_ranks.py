@@ -1,32 +1,35 @@
-"""The ranks of a run side by side: collectives, and who comes late to them."""
+"""The ranks of a run side by side: collectives, who comes late to them, and the critical path of a step."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from handmade import span
+from lockstep import PRODUCT, call, gpu, trace
+from made_jobs import SimulatedJob, simulated_job
 from placed_traces import dlrm, marked, on_host, placed, ranks_of, simulated
-from same_tables import assert_same
+from same_tables import Ask, assert_same
 
 from corpus import CORPUS, needs_corpus
+from tracelens_graph.analyses.critical_path.critical_path import critical_path
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError
-from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.graph.window import step_number
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.tables.table import Table
 
-Ask = Callable[..., tuple[Table, Table]]
-NAMES = ("collective_spread", "slowest_ranks", "waits_by_group")
+NAMES = ("rank_collectives", "rank_balance", "collective_kinds")
 
 
 def test_the_spread_of_a_collective() -> None:
-    (row,) = QUESTIONS["collective_spread"](ranks_of((10.0, 30.0), (25.0, 15.5), (12.0, 28.0))).records()
+    (row,) = QUESTIONS["rank_collectives"](ranks_of((10.0, 30.0), (25.0, 15.5), (12.0, 28.0))).records()
     assert (row["kind"], row["group"], row["sequence"], row["ranks"]) == ("allreduce", "0", 7, 3)
-    assert (row["first_start_us"], row["last_start_us"], row["start_skew_us"]) == (10.0, 25.0, 15.0)
+    assert (row["start_us"], row["last_start_us"], row["start_skew_us"]) == (10.0, 25.0, 15.0)
     assert (row["end_skew_us"], row["wait_us"]) == (0.5, 15.0 + 13.0)
     assert (row["shortest_us"], row["longest_us"], row["duration_spread_us"]) == (15.5, 30.0, 14.5)
     assert (row["last_trace"], row["last_rank"]) == ("rank1", 1)
@@ -34,35 +37,38 @@ def test_the_spread_of_a_collective() -> None:
 
 def test_absolute_starts_put_ranks_on_one_clock() -> None:
     later = ranks_of((10.0, 30.0), (10.0, 30.0), epoch_ns=(1_700_000_000_000_000_000, 1_700_000_000_000_004_000))
-    (row,) = QUESTIONS["collective_spread"](later).records()
+    (row,) = QUESTIONS["rank_collectives"](later).records()
     assert (row["start_skew_us"], row["end_skew_us"], row["last_rank"]) == (4.0, 4.0, 1)
 
 
 def test_of_equally_late_ranks_the_smallest_is_named_and_all_are_counted() -> None:
     ranks = ranks_of((10.0, 30.0), (25.0, 15.0), (25.0, 15.0))
-    assert QUESTIONS["collective_spread"](ranks)["last_rank"] == [1]
-    table = QUESTIONS["slowest_ranks"](ranks)
-    assert list(table.rows()) == [
-        ("rank1", 1, 1, 1, 0, 0.0, 0.0, 15.0),
-        ("rank2", 2, 1, 1, 0, 0.0, 0.0, 15.0),
-        ("rank0", 0, 1, 0, 1, 15.0, 15.0, 30.0),
+    assert QUESTIONS["rank_collectives"](ranks)["last_rank"] == [1]
+    late = QUESTIONS["rank_balance"](ranks, late_first=True).records()
+    names = ("trace", "times_last", "times_among_last", "times_first", "wait_ms", "mean_wait_us", "collective_ms")
+    assert [tuple(row[name] for name in names) for row in late] == [
+        ("rank1", 1, 1, 0, 0.0, 0.0, 0.015),
+        ("rank2", 0, 1, 0, 0.0, 0.0, 0.015),
+        ("rank0", 0, 0, 1, 0.015, 15.0, 0.03),
     ]
 
 
 def test_one_rank_alone_meets_nobody() -> None:
     alone = ranks_of((10.0, 30.0))
-    assert len(QUESTIONS["collective_spread"](alone)) == len(QUESTIONS["slowest_ranks"](alone)) == 0
+    assert len(QUESTIONS["rank_collectives"](alone)) == len(QUESTIONS["rank_balance"](alone, late_first=True)) == 0
+    (row,) = QUESTIONS["rank_balance"](alone).records()
+    assert (row["collectives"], row["unmatched"], row["mean_wait_us"]) == (0, 1, None)
     both = [*ranks_of((10.0, 30.0), (11.0, 30.0)), *ranks_of((10.0, 30.0), run="another")]
-    assert len(QUESTIONS["collective_spread"](both)) == 0  # the run pushed last
-    assert len(QUESTIONS["collective_spread"](both, run="across ranks")) == 1
-    assert len(QUESTIONS["collective_spread"](both, run="across ranks", kind="broadcast")) == 0
+    assert len(QUESTIONS["rank_collectives"](both)) == 0  # the run pushed last
+    assert len(QUESTIONS["rank_collectives"](both, run="across ranks")) == 1
+    assert len(QUESTIONS["rank_collectives"](both, run="across ranks", kind="broadcast")) == 0
     with pytest.raises(AnalysisError, match="no run is called 'nothing'; there are 'across ranks', another"):
-        QUESTIONS["slowest_ranks"](both, run="nothing")
+        QUESTIONS["rank_balance"](both, run="nothing")
 
 
 def test_collectives_are_as_they_were_simulated() -> None:
     placed, truth = simulated()
-    rows = {row["sequence"]: row for row in QUESTIONS["collective_spread"](placed, top=1000).records()}
+    rows = {row["sequence"]: row for row in QUESTIONS["rank_collectives"](placed, top=1000).records()}
     assert set(rows) == {one["seq"] for one in truth["collectives"]}
     for one in truth["collectives"]:
         row = rows[one["seq"]]
@@ -70,17 +76,17 @@ def test_collectives_are_as_they_were_simulated() -> None:
         assert round(row["start_skew_us"] * 1000) == one["skew_ns"]
         assert round(row["shortest_us"] * 1000) == one["transfer_ns"]
         assert row["end_skew_us"] == 0.0
-    assert QUESTIONS["slowest_ranks"](placed)["rank"][0] == 1
+    assert QUESTIONS["rank_balance"](placed, late_first=True)["rank"][0] == 1
 
 
 @needs_corpus
 def test_eight_real_ranks_end_together() -> None:
-    rows = QUESTIONS["collective_spread"](dlrm()).records()
+    rows = QUESTIONS["rank_collectives"](dlrm()).records()
     assert [row["ranks"] for row in rows] == [8] * 8
     assert sorted(row["kind"] for row in rows) == ["all_to_all"] * 5 + ["allreduce"] * 3
     assert all(1.0 <= row["end_skew_us"] <= 7.0 for row in rows)
     assert rows[0]["start_skew_us"] == max(row["start_skew_us"] for row in rows) == 7624.0
-    late = QUESTIONS["slowest_ranks"](dlrm()).records()[0]
+    late = QUESTIONS["rank_balance"](dlrm(), late_first=True).records()[0]
     assert (late["rank"], late["times_last"], late["times_first"]) == (7, 5, 0)
 
 
@@ -88,8 +94,8 @@ def test_made_up_ranks_are_as_in_the_reference_tables(goldens: Path) -> None:
     folder = goldens / "multirank-synthetic4"
     ranks = [placed(marked(folder / "synthetic4" / f"rank{n}_trace.json"), "four", f"rank{n}") for n in range(4)]
     rows = {}
-    for row in QUESTIONS["collective_spread"](ranks, top=1000).records():
-        _, group, _, place = row["collective"].split(":")
+    for row in QUESTIONS["rank_collectives"](ranks, top=1000).records():
+        _, group, _, place = row["key"].split(":")
         rows[f"{group}_{place.removeprefix('#')}"] = row
     reference = _csv(folder / "synthetic4_report" / "nccl_implicit_sync.csv")
     assert len(reference) == 36
@@ -101,12 +107,12 @@ def test_made_up_ranks_are_as_in_the_reference_tables(goldens: Path) -> None:
         assert row["end_skew_us"] == pytest.approx(float(wanted["skew in end time"]))
         assert row["wait_us"] / 4 == pytest.approx(float(wanted["avg_wait_time"]))
     kinds = sorted({wanted["Collective name"] for wanted in reference})
-    by_kind = [QUESTIONS["slowest_ranks"](ranks, kind=kind).records() for kind in kinds]
+    by_kind = [QUESTIONS["rank_balance"](ranks, kind=kind).records() for kind in kinds]
     for wanted in _csv(folder / "synthetic4_report" / "straggler_summary.csv"):
         mine = [row for rows in by_kind for row in rows if row["rank"] == int(wanted["rank"])]
-        assert sum(row["times_last"] for row in mine) == int(wanted["times_arrived_last"])
+        assert sum(row["times_among_last"] for row in mine) == int(wanted["times_arrived_last"])
         assert sum(row["times_first"] for row in mine) == int(wanted["times_arrived_first"])
-        assert sum(row["wait_us"] for row in mine) == pytest.approx(float(wanted["total_wait_time_us"]), abs=0.06)
+        assert 1e3 * sum(row["wait_ms"] for row in mine) == pytest.approx(float(wanted["total_wait_time_us"]), abs=0.06)
 
 
 def _csv(path: Path) -> list[dict[str, str]]:
@@ -118,41 +124,42 @@ def test_kernels_that_neither_overlap_nor_end_together_are_left_out_and_counted(
     apart = ranks_of((10.0, 30.0), (150.1, 0.0))  # ends 110.1 us apart
     for name in NAMES:
         table = QUESTIONS[name](apart)
-        assert len(table) == 0
-        assert table.notes[0] == (
+        assert len(table) == (2 if name == "rank_balance" else 0)
+        assert (
             "2 of 2 parts of collectives are not matched: "
             "it neither overlaps with the others nor ends within 0.1 ms of them"
-        )
-    (note,) = QUESTIONS["slowest_ranks"](apart, kind="broadcast").notes
+        ) in table.notes
+    (note,) = QUESTIONS["rank_balance"](apart, kind="broadcast", late_first=True).notes
     assert note.startswith("no collective is of kind 'broadcast'; there are ")
     for verified in (((10.0, 30.0), (139.0, 1.0)), ((10.0, 900.0), (39.0, 1.0))):  # ends 100 us apart; overlap
-        table = QUESTIONS["collective_spread"](ranks_of(*verified))
+        table = QUESTIONS["rank_collectives"](ranks_of(*verified))
         assert (len(table), [note for note in table.notes if "not matched" in note]) == (1, [])
 
 
 def test_a_part_that_does_not_fit_the_others_is_left_out_alone() -> None:
     three = ranks_of((10.0, 500.0), (20.0, 490.0), (600.0, 300.0))
-    (row,) = QUESTIONS["collective_spread"](three).records()
+    (row,) = QUESTIONS["rank_collectives"](three).records()
     assert (row["ranks"], row["last_trace"], row["wait_us"]) == (2, "rank1", 10.0)
-    assert list(QUESTIONS["slowest_ranks"](three)["trace"]) == ["rank1", "rank0"]
-    assert QUESTIONS["slowest_ranks"](three).notes[0].startswith("1 of 3 parts of collectives are not matched: ")
+    late = QUESTIONS["rank_balance"](three, late_first=True)
+    assert list(late["trace"]) == ["rank1", "rank0"]
+    assert late.notes[0].startswith("1 of 3 parts of collectives are not matched: ")
 
 
 def test_ranks_that_may_leave_early_wait_no_longer_than_they_stay() -> None:
-    (row,) = QUESTIONS["collective_spread"](ranks_of((10.0, 5.0), (30.0, 5.0), Collective_name="broadcast")).records()
+    (row,) = QUESTIONS["rank_collectives"](ranks_of((10.0, 5.0), (30.0, 5.0), Collective_name="broadcast")).records()
     assert (row["start_skew_us"], row["wait_us"]) == (20.0, 5.0)
 
 
-def test_groups_are_told_by_their_ranks_and_not_by_their_names() -> None:
+def test_groups_are_known_by_their_ranks_and_not_by_their_names() -> None:
     ranks = [
         ranks_of((10.0, 30.0), (25.0, 15.0), Process_Group_Name=name, Process_Group_Ranks="[0, 1]")[rank]
         for rank, name in enumerate(("7", "3"))
     ]
-    (row,) = QUESTIONS["waits_by_group"](ranks).records()
-    assert (row["group"], row["group_ranks"], row["kind"], row["ranks"]) == ("3", "[0, 1]", "allreduce", 2)
-    assert (row["wait_us"], row["transfer_us"], row["end_skew_us"]) == (15.0, 30.0, 0.0)
+    (row,) = QUESTIONS["collective_kinds"](ranks, by="group").records()
+    assert (row["group"], row["group_ranks"], row["kind"], row["recorded_ranks"]) == ("3", "[0, 1]", "allreduce", 2)
+    assert (row["wait_ms"], row["transfer_ms"], row["end_skew_ms"]) == (0.015, 0.03, 0.0)
     assert (row["wait_percent"], row["longest_wait_us"]) == (pytest.approx(100 / 3), 15.0)
-    assert (row["last_trace"], row["last_rank"], row["last_wait_us"]) == ("rank1", 1, 15.0)
+    assert (row["last_trace"], row["last_rank"], row["last_wait_ms"]) == ("rank1", 1, 0.015)
 
 
 def test_missing_ranks_of_a_group_are_told() -> None:
@@ -160,7 +167,7 @@ def test_missing_ranks_of_a_group_are_told() -> None:
     missing = "1 of 1 collectives lack ranks of their groups, which may be the last"
     for name in NAMES:
         assert missing in QUESTIONS[name](two).notes
-    assert missing not in QUESTIONS["slowest_ranks"](ranks_of((10.0, 30.0), (25.0, 15.5), Group_size=2)).notes
+    assert missing not in QUESTIONS["rank_balance"](ranks_of((10.0, 30.0), (25.0, 15.5), Group_size=2)).notes
 
 
 @needs_corpus
@@ -168,27 +175,27 @@ def test_real_ranks_of_which_each_ran_collectives_alone() -> None:
     assert CORPUS
     folder = CORPUS / "hta" / "two-of-128-ranks"
     ranks = TraceSet.of({f"rank-{n}": load_core(folder / f"rank-{n}.json.gz") for n in range(2)})
-    table = QUESTIONS["collective_spread"](ranks)
+    table = QUESTIONS["rank_collectives"](ranks)
     # The first all-to-all of rank 1 is the second one of rank 0: they end at the same time. Gathers of the two overlap,
     # but end 0.2 ms apart and more, and these traces do not tell process groups: they may be of different ones.
-    assert sorted(place.rpartition("#")[2] for place in table["collective"]) == ["0", "2", "8"]
+    assert sorted(place.rpartition("#")[2] for place in table["key"]) == ["0", "2", "8"]
     assert all(row["start_skew_us"] < row["longest_us"] for row in table.records())
     assert max(table["end_skew_us"]) < 100
     assert "the traces do not tell process groups" in table.notes[0]
     assert sum(int(note.split()[0]) for note in table.notes if "are not matched" in note) == 20 - 2 * 3
     assert "2 of the job's 128 ranks are compared; others may be the last" in table.notes
-    assert list(QUESTIONS["slowest_ranks"](ranks)["collectives"]) == [3, 3]
+    assert list(QUESTIONS["rank_balance"](ranks)["collectives"]) == [3, 3]
 
 
 @needs_corpus
 def test_of_windows_only_their_kernels_count() -> None:
-    whole = QUESTIONS["collective_spread"](dlrm())
+    whole = QUESTIONS["rank_collectives"](dlrm())
     of_streams = [TraceSet(dlrm()).narrowed(stream=stream) for stream in (7, 22, 24, 84)]
-    found = [key for ranks in of_streams for key in QUESTIONS["collective_spread"](ranks)["collective"]]
-    assert sorted(found) == sorted(whole["collective"])
-    table = QUESTIONS["slowest_ranks"](of_streams[0])
-    assert (len(table), table.title) == (0, "Ranks of across dlrm: who the others waited for (stream 7)")
-    late = QUESTIONS["collective_spread"](TraceSet(dlrm()).narrowed(after_ns=14_000_000))  # of each trace's own start
+    found = [key for ranks in of_streams for key in QUESTIONS["rank_collectives"](ranks)["key"]]
+    assert sorted(found) == sorted(whole["key"])
+    table = QUESTIONS["rank_balance"](of_streams[0], late_first=True)
+    assert (len(table), table.title) == (0, "Ranks of across dlrm (stream 7)")
+    late = QUESTIONS["rank_collectives"](TraceSet(dlrm()).narrowed(after_ns=14_000_000))  # of each trace's own start
     assert 0 < len(late) < len(whole)
     assert max(late["ranks"]) < 8
     assert late.notes[-1] == f"{len(late)} of {len(late)} collectives are in the window on some of their ranks only"
@@ -197,11 +204,11 @@ def test_of_windows_only_their_kernels_count() -> None:
 def test_a_window_takes_some_kernels_of_a_collective() -> None:
     first, second = ranks_of((10.0, 30.0), (25.0, 15.5))
     late = TraceSet([first, second]).narrowed(after_ns=20_000)
-    assert len(QUESTIONS["collective_spread"](late)) == 0  # the kernel of the first began before
-    assert len(QUESTIONS["collective_spread"](TraceSet([first, second]).narrowed(after_ns=5_000))) == 1
+    assert len(QUESTIONS["rank_collectives"](late)) == 0  # the kernel of the first began before
+    assert len(QUESTIONS["rank_collectives"](TraceSet([first, second]).narrowed(after_ns=5_000))) == 1
     mixed = TraceSet([replace(first, graph=first.core.window(stream=7)), second])
     title = "(across ranks/rank0: stream 7; across ranks/rank1: whole)"
-    assert QUESTIONS["slowest_ranks"](mixed).title.endswith(title)
+    assert QUESTIONS["rank_balance"](mixed).title.endswith(title)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -213,7 +220,10 @@ def test_the_database_leaves_out_the_same(ask: Ask, name: str) -> None:
     }.items():
         query, twin = ask(ranks_of(*starts, run=f"verified {run}"), name, run=f"verified {run}")
         assert_same(query, twin)
-        assert (len(query) == 0) == (run == "apart")
+        if name == "rank_balance":
+            assert list(query["collectives"]) == [int(run != "apart")] * 2
+        else:
+            assert len(query) == int(run != "apart")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -226,10 +236,10 @@ def test_the_database_sees_the_same_ranks(ask: Ask, name: str) -> None:
 
 
 def test_the_late_rank_of_a_job_without_a_gpu() -> None:
-    table = QUESTIONS["collective_spread"](on_host(), kind="allreduce", top=3)
+    table = QUESTIONS["rank_collectives"](on_host(), kind="allreduce", top=3)
     assert (table["last_rank"], table["ranks"]) == ([3, 3, 3], [4, 4, 4])
     assert all(15_000 < skew < 40_000 for skew in table["start_skew_us"])
-    assert QUESTIONS["slowest_ranks"](on_host())["rank"][0] == 3
+    assert QUESTIONS["rank_balance"](on_host(), late_first=True)["rank"][0] == 3
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -241,16 +251,116 @@ def test_the_database_sees_the_same_job_without_a_gpu(ask: Ask, name: str) -> No
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("collective_spread", {}),
-        ("collective_spread", {"kind": "allreduce", "top": 2}),
-        ("collective_spread", {"top": 0}),
-        ("slowest_ranks", {}),
+        ("rank_collectives", {}),
+        ("rank_collectives", {"kind": "allreduce", "top": 2}),
+        ("rank_collectives", {"top": 0}),
+        ("rank_balance", {}),
+        ("rank_balance", {"kind": "all_to_all", "late_first": True}),
+        ("collective_kinds", {}),
+        ("collective_kinds", {"kind": "allreduce", "by": "group"}),
+        ("collective_spread", {"top": 3}),
         ("slowest_ranks", {"kind": "all_to_all"}),
         ("waits_by_group", {}),
-        ("waits_by_group", {"kind": "allreduce"}),
     ],
 )
 def test_the_database_sees_the_same_eight_ranks(ask: Ask, name: str, parameters: dict[str, Any]) -> None:
     query, twin = ask(dlrm(), name, run="across dlrm", **parameters)
     assert_same(query, twin)
     assert len(twin) > 0
+
+
+RUN = "path of step"
+FIRST_STEP = 3
+
+
+@cache
+def job() -> tuple[SimulatedJob, tuple[TraceMember, ...]]:
+    """Three ranks, of which one waits for its data in every step; and how they stand in a run."""
+    ran = simulated_job(ranks=3, steps=3, layers=1, seed=83, problem="late_rank")
+    return ran, tuple(placed(one.core, RUN, one.name) for one in ran.traces)
+
+
+def last_gpu_ends(ran: SimulatedJob) -> dict[int, int]:
+    """Step -> last end of GPU work that any rank launched in it, since 1970, ns."""
+    ends: dict[int, int] = {}
+    for one in ran.traces:
+        core = one.core
+        for row in core.gpu_rows.tolist():
+            if (mark := int(core.gpu_step[row])) >= 0:
+                step = step_number(core.names[core.columns.name[mark]])
+                assert step is not None
+                ends[step] = max(ends.get(step, 0), int(core.columns.end_ns[row]) + core.info.start_epoch_ns)
+    return ends
+
+
+def test_segments_lie_end_to_end_and_add_up_to_the_step() -> None:
+    ran, ranks = job()
+    ends = last_gpu_ends(ran)
+    assert list(ends) == [FIRST_STEP, FIRST_STEP + 1, FIRST_STEP + 2]
+    for step in list(ends)[1:]:
+        rows = QUESTIONS["critical_path"](ranks, step=step).records()
+        assert sum(row["dur_ns"] for row in rows) == ends[step] - ends[step - 1]
+        assert [row["place"] for row in rows] == list(range(1, len(rows) + 1))
+        at = 0
+        for row in rows:
+            assert round(row["start_us"] * 1e3) == at
+            at += row["dur_ns"]
+
+
+def test_ranks_are_taken_in_their_order() -> None:
+    _, ranks = job()
+    turned = QUESTIONS["critical_path"](ranks[::-1], step=FIRST_STEP + 1)
+    assert list(turned.rows()) == list(QUESTIONS["critical_path"](ranks, step=FIRST_STEP + 1).rows())
+
+
+def test_a_run_that_is_not_there() -> None:
+    with pytest.raises(AnalysisError, match="no run is called 'another'"):
+        QUESTIONS["critical_path"](job()[1], run="another")
+
+
+@pytest.mark.parametrize("step", [None, FIRST_STEP, FIRST_STEP + 2])
+def test_the_database_has_the_same_path(ask: Ask, step: int | None) -> None:
+    ran, ranks = job()
+    query, twin = ask(ranks, "critical_path", run=RUN, step=step)
+    assert_same(query, twin)
+    assert list(query["place"]) == list(range(1, len(twin) + 1))
+    assert sum(query["dur_ns"]) == critical_path(ran.traces, step).length_ns
+    assert len(set(query["rank"])) > 1
+
+
+@pytest.mark.parametrize(
+    ("step", "note"),
+    [
+        (77, "no rank has GPU work of step 77; steps with GPU work: 3, 4, 5"),
+        (None, "there are no GPU events, so there is no path to follow through them"),
+    ],
+)
+def test_both_say_why_there_is_none(ask: Ask, step: int | None, note: str) -> None:
+    ranks = on_host() if step is None else job()[1]
+    for table in ask(ranks, "critical_path", run=ranks[0].run, step=step):
+        assert (len(table), table.notes) == (0, [note])
+
+
+@needs_corpus
+def test_the_database_has_the_same_path_of_eight_real_ranks(ask: Ask) -> None:
+    query, twin = ask(dlrm(), "critical_path", run="across dlrm")
+    assert_same(query, twin)
+    assert sum(query["dur_ns"]) == critical_path(dlrm()).length_ns
+
+
+def test_time_that_nothing_explains_has_no_rank(ask: Ask) -> None:
+    """The step begins before the first thing that its thread is known to have done."""
+    events = [
+        span("user_annotation", "ProfilerStep#1", 0.0, 50.0),
+        call("cudaLaunchKernel", 5.0, 8.0, 1),
+        gpu(PRODUCT, 20.0, 30.0, 7, 1),
+    ]
+    ranks = [placed(load_core({**trace(events, rank, 2), "run": RUN}), "path begun", f"r{rank}") for rank in range(2)]
+    query, twin = ask(ranks, "critical_path", run="path begun", step=1)
+    assert_same(query, twin)
+    rows = [tuple(row[name] for name in ("class", "name", "dur_ns", "trace")) for row in twin.records()]
+    assert rows == [
+        ("unrecorded", "unrecorded", 5_000, None),
+        ("launch", "cudaLaunchKernel", 15_000, "r1"),
+        ("computation", PRODUCT, 10_000, "r1"),
+    ]

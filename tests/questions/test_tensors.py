@@ -1,27 +1,27 @@
-"""Tensors and memory: known answers on a small pair, and the database's answers beside ours."""
+"""Tensors and memory: known answers on a small pair, allocations, and the database's answers beside ours."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from same_tables import assert_same, twins
+from handmade import span
+from memory_traces import instant, training
+from same_tables import Ask, twins, with_queries
 
-from corpus import CHECKOUT
+from corpus import CHECKOUT, traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
+from tracelens_graph.db.database import Database
+from tracelens_graph.db.image import Options
 from tracelens_graph.errors import NoTimesError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
-from tracelens_graph.tables.table import Table
 
-QUERIES = twins("bytes_alive copy_chains peak_bytes_by_module shared_reads storage_kernels tensor_makers")
+QUERIES = with_queries("bytes_alive copy_chains peak_bytes_by_module shared_reads storage_kernels tensor_makers")
 SMALL: dict[str, Any] = {"batch": 2, "tokens": 16, "width": 32, "heads": 2, "vocabulary": 64}
-
-Ask = Callable[..., tuple[Table, Table]]
 
 
 @cache
@@ -192,23 +192,55 @@ def test_what_an_execution_trace_alone_answers() -> None:
     assert held == also > 0, "modules are those of the profiler's trace, the peak is not"
 
 
-PARAMETERS: list[tuple[str, dict[str, Any]]] = [
-    ("copy_chains", {"min_copies": 1, "top": 0}), ("copy_chains", {"min_copies": 1, "top": 3}),
-    ("bytes_alive", {"points": 7}), ("shared_reads", {"top": 1}), ("storage_kernels", {"storage": "s31"}),
+test_the_database_says_the_same, _ = twins(
+    QUERIES,
+    {
+        "small": small, "recorded": recorded,
+        "two ranks": lambda: simulated(steps=2, ranks=2, reuse_ids=True),
+        "recomputed": lambda: simulated(recompute="non_reentrant"),
+    },
+    also=[
+        ("recorded", "copy_chains", {"min_copies": 1, "top": 0}),
+        ("recorded", "copy_chains", {"min_copies": 1, "top": 3}),
+        ("recorded", "bytes_alive", {"points": 7}),
+        ("small", "shared_reads", {"top": 1}),
+        ("small", "storage_kernels", {"storage": "s31"}),
+    ],
+)  # fmt: skip
+
+
+ALLOCATIONS = with_queries("allocations_by_module memory_peak")
+UNSEEN = [
+    instant(1, 100, 1, 1100, reserved=2000), instant(2, 50, 1, 1050), instant(2, -50, 1, 1000), instant(2, 70, 2, 1070),
+    instant(3, -30, 9, 1040), instant(4, 60, 2, 1100), instant(4, -1000, 8, 100), instant(5, 5, 3, kind=0, device=-1),
+    instant(6, 5, 4, kind=0, device=-1), instant(9, 8, 1, 8, device=2), instant(9, 8, 2, 16, device=10),
+    instant(9, 10**9, 0, 8, name="[OutOfMemory]"),
 ]  # fmt: skip
+"""Releases that are not recorded, several changes of one moment, totals that are missing, several devices."""
 
 
-@pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.parametrize("make", [
-    small, recorded, lambda: simulated(steps=2, ranks=2, reuse_ids=True), lambda: simulated(recompute="non_reentrant"),
-], ids=["small", "recorded", "two ranks", "recomputed"])  # fmt: skip
-def test_the_database_says_the_same(ask: Ask, name: str, make: Callable[[], Core]) -> None:
-    assert_same(*ask(make(), name))
+@cache
+def trained() -> Core:
+    return load_core(simulate(ranks=1, steps=2, layers=1).ranks[0].trace)
 
 
-@pytest.mark.parametrize(("name", "parameters"), PARAMETERS)
-def test_with_parameters(ask: Ask, name: str, parameters: dict[str, Any]) -> None:
-    core = small() if name in ("storage_kernels", "shared_reads") else recorded()
-    query, twin = ask(core, name, **parameters)
-    assert len(twin)
-    assert_same(query, twin)
+test_both_say_the_same, test_both_say_the_same_of_real_traces = twins(
+    ALLOCATIONS,
+    {"training": lambda: load_core(training()), "unseen": lambda: load_core(UNSEEN), "simulated": trained},
+    also=[("simulated", name, {"step": 4}) for name in ALLOCATIONS],
+    files=traces_named("tracelens/h100/bert-small", "tracelens/mi300/normalization-layers"),
+    rows=1,
+)
+
+
+@pytest.mark.parametrize("name", ALLOCATIONS)
+def test_a_database_without_allocations_says_what_to_record(database: Database, ask: Ask, name: str) -> None:
+    core = load_core([one for one in training() if one["name"] != "[memory]"])
+    query, twin = ask(core, name)
+    assert len(query) == len(twin) == 0
+    assert query.notes == twin.notes == ["no allocation is recorded: record with profile_memory=True"]
+    ops_only = load_core([*training(), span("cpu_op", "another", 995, 1)])
+    database.push(ops_only, run="memory", name="ops-only", options=Options(("Op",)))
+    assert database.ask(name, trace="memory/ops-only").notes == [
+        "allocations were left out when the trace was pushed: push it with --replace, and MemoryEvent in --only"
+    ]

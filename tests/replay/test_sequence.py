@@ -6,10 +6,10 @@ from dataclasses import replace as with_field
 from typing import Any
 
 import pytest
-from calls_to_replay import MM, calls
-from execution_nodes import Node, T, linked_core
 from handmade import small_trace, span
+from made_execution import Node, T, linked_core
 from msgspec.structs import replace
+from recorded_calls import MM, calls
 from replay_plans import plan_in
 
 from corpus import CHECKOUT

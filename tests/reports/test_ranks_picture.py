@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from jobs_to_draw import HOSTILE, hostile, large, late_job
 from made_jobs import collective, rank
+from to_draw import HOSTILE, hostile, large, late_job
 
-from tracelens_graph.analyses.rank_pictures import bandwidth_points, step_lanes, wait_map
-from tracelens_graph.analyses.ranks.attendance import GpuTime
+from tracelens_graph.analyses.ranks import pictures
 from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.analyses.ranks.rank_collectives import GpuTime
 from tracelens_graph.reports.picture import FORMATS
 from tracelens_graph.reports.ranks_picture import (
     collective_starts,
@@ -97,7 +97,7 @@ def test_bandwidths_are_those_of_the_table(late: Job) -> None:
 
 def test_lanes_add_up_to_the_recorded_times(late: Job) -> None:
     m = late.meetings
-    lanes = step_lanes.StepLanes.of(late)
+    lanes = pictures.StepLanes.of(late)
     steps = [one for rank in m.attendances for one in rank.steps]
     numbers = {one.number for one in m.attendances[0].steps}
     durations = {n: sum(one.end_ns - one.start_ns for one in steps if one.number == n) for n in numbers}
@@ -120,7 +120,7 @@ def test_lanes_add_up_to_the_recorded_times(late: Job) -> None:
 
 
 def test_lines_join_the_starts_of_one_collective(late: Job) -> None:
-    m, lanes = late.meetings, step_lanes.StepLanes.of(late)
+    m, lanes = late.meetings, pictures.StepLanes.of(late)
     x, y = collective_starts(lanes, late)
     ends = np.flatnonzero(np.isnan(x))
     there = [at for at in range(len(m)) if m.last_end_ns[at] > lanes.begin_ns and m.first_start_ns[at] < lanes.end_ns]
@@ -158,7 +158,7 @@ def test_without_steps_the_whole_recording_is_drawn(late: Job) -> None:
     assert shown[:, 0].tolist() == pytest.approx(list(balance["exposed_wait_ms"]), abs=1e-4)
     assert names(waits.xaxis) == ["whole recording"]
     assert "The whole recording on all ranks" in axes
-    lanes = step_lanes.StepLanes.of(job)
+    lanes = pictures.StepLanes.of(job)
     assert lanes.end_ns == max(one.span_ns[1] for one in ranks)
 
 
@@ -171,7 +171,7 @@ def test_without_collectives_there_are_lanes_alone() -> None:
     busy = GpuTime((np.array([0]), np.array([1_000_000])), (np.array([0]), np.array([1_000_000])))
     job = Job([rank(number, (), gpu=busy) for number in range(2)])
     assert len(drawings(job)) == 1
-    assert step_bars(step_lanes.StepLanes.of(job), job)[0][3].tolist() == [[0, 0, 1], [1, 0, 1]]
+    assert step_bars(pictures.StepLanes.of(job), job)[0][3].tolist() == [[0, 0, 1], [1, 0, 1]]
     assert drawings(Job([rank(0, ()), rank(1, ())])) == []
 
 
@@ -199,8 +199,8 @@ def test_ranks_that_numbers_do_not_tell_apart_have_names() -> None:
 def test_large_jobs_are_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     job = large(20, 30, 4)
     for module, name, most in (
-        (wait_map, "MOST_RANKS", 8), (wait_map, "MOST_STEPS", 10), (bandwidth_points, "MOST_POINTS", 25),
-        (step_lanes, "MOST_LANES", 6), (step_lanes, "MOST_PARTS", 13), (step_lanes, "MOST_BARS", 100),
+        (pictures, "MOST_RANKS", 8), (pictures, "MOST_STEPS", 10), (pictures, "MOST_POINTS", 25),
+        (pictures, "MOST_LANES", 6), (pictures, "MOST_PARTS", 13), (pictures, "MOST_BARS", 100),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, most)
     axes = axes_of(job)
@@ -214,7 +214,7 @@ def test_large_jobs_are_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
                     if row["step"] < 3 and f"rank {row['rank']}" == ranks[0]])  # fmt: skip
     assert shown[0, 0] == pytest.approx(mean, abs=1e-4)
     assert sum(len(of.get_offsets()) for of in one(axes, "Bus bandwidth").collections) == 25
-    assert sum(len(of) for *_, of in step_bars(step_lanes.StepLanes.of(job), job)) <= 100 + 2 * 13
+    assert sum(len(of) for *_, of in step_bars(pictures.StepLanes.of(job), job)) <= 100 + 2 * 13
     assert len(names(one(axes, "Step").yaxis)) == 6
     for note in ("8 of 20 ranks are drawn", "each column is the mean of up to 3 steps, of 30", "25 of ",
                  "6 of 20 ranks are drawn", "parts of shorter collectives are drawn without lines",
@@ -223,9 +223,9 @@ def test_large_jobs_are_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_chosen_is_what_weighs_most_and_the_rest_evenly() -> None:
-    assert wait_map.chosen(np.array([0, 0, 5, 0]), 4).tolist() == [0, 1, 2, 3]
-    assert wait_map.chosen(np.array([0] * 7 + [3, 9, 0]), 4).tolist() == [0, 7, 8, 9]
-    assert wait_map.chosen(np.zeros(9), 3).tolist() == [0, 4, 8]
+    assert pictures.chosen(np.array([0, 0, 5, 0]), 4).tolist() == [0, 1, 2, 3]
+    assert pictures.chosen(np.array([0] * 7 + [3, 9, 0]), 4).tolist() == [0, 7, 8, 9]
+    assert pictures.chosen(np.zeros(9), 3).tolist() == [0, 4, 8]
 
 
 # --- names -----------------------------------------------------------------------------------------------------------

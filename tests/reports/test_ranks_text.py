@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jobs_to_draw import late_job
 from made_jobs import collective, rank
+from to_draw import late_job
 
-from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
 from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.analyses.ranks.rank_collectives import Attendance, GpuTime, Step
 from tracelens_graph.reports.ranks_text import first_rows, headline
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.table import Table

@@ -20,9 +20,9 @@ from simulate.jobs import (
     check_collectives,
     collectives,
     members,
+    of,
     rows,
 )
-from simulate.reading import of
 
 import tracelens_graph
 from tracelens_graph.simulate import RankTrace, Run, simulate, write

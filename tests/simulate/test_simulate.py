@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
-from simulate.jobs import SMALL, rows
-from simulate.reading import GPU, HOST, chain, length, of, parents, span
+from simulate.jobs import GPU, HOST, SMALL, chain, length, of, parents, rows, span
 
 from tracelens_graph.perf.occupancy import Occupancy, theoretical_occupancy
 from tracelens_graph.simulate import PROBLEMS, RankTrace, Run, simulate, write

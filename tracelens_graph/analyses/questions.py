@@ -202,17 +202,11 @@ class Question:
 
         if "a" in self.parameters and (note := pair_note(traces, given)):
             yield note
-        if not (len(table) or table.notes) and (note := why_empty(self.name, traces, given)):
+        if not (len(table) or table.notes) and (note := why_empty(current(self.name), traces, given)):
             yield note
 
     def _under_its_name(self, table: Table) -> Table:
-        """The table under the question's name, with the columns that it had under an old one."""
-        table = replace(table, name=self.name)
-        if not (self.renamed and self.renamed.columns):
-            return table
-        names = {old: new for old, new in self.renamed.columns.items() if new in table.columns}
-        columns = {old: table[new] for old, new in names.items()}
-        return replace(table, columns=columns, about={old: table.about[new] for old, new in names.items()})
+        return self.renamed.as_before(self.name, table) if self.renamed else replace(table, name=self.name)
 
 
 _PLAIN = {int, float, str, bool}

@@ -69,7 +69,7 @@ def ask(
 
     Example: tracelens-graph ask idle_gaps trace.json.gz --param top=5
 
-    Example: tracelens-graph ask collective_spread traces/ -p kind=allreduce --format csv
+    Example: tracelens-graph ask rank_collectives traces/ -p kind=allreduce --format csv
     """
     is_complete = True
     hints: list[str] = []

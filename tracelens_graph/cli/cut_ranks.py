@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import typer
 
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.cli.outputs import say_written, size_of
 from tracelens_graph.cli.traces import load_set, say, traces_named
 from tracelens_graph.errors import AnalysisError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.cli.cut_ranks import clocks_at, joined
 from tracelens_graph.cli.traces import load_set, say
 from tracelens_graph.graph.trace_set import rank_called

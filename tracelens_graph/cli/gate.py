@@ -291,7 +291,7 @@ def figures_of_diff() -> Figures:
 
 def figures_of_ranks() -> Figures:
     """The figures of the ranks of a job: times of a step, kinds of collectives, and ranks."""
-    from tracelens_graph.analyses.ranks.step_times import ROW_MEANING
+    from tracelens_graph.analyses.ranks.rank_tables import ROW_MEANING
 
     return Figures(_fixed("rank_times", ROW_MEANING), _named(["collective_kinds", "rank_balance"]))
 

@@ -87,7 +87,7 @@ def answer_path(
     Ends with the exit code of failed conditions.
     """
     from tracelens_graph.analyses.critical_path.critical_path import causes_of
-    from tracelens_graph.analyses.ranks.meetings import Meetings
+    from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 
     # A step of a path begins where that before it ended, on whatever rank: it is no window of a trace.
     step = asked.step
@@ -126,7 +126,7 @@ def _answer_path(causes: Causes, step: int | None, asked: Asked, shown: Shown) -
     elif not shown.writes:
         _print_screen(path, asked, shown.top)
     if shown.writes:
-        from tracelens_graph.reports.path_document import path_json, path_markdown
+        from tracelens_graph.reports.path_text import path_json, path_markdown
 
         made = {name: maker() for name, maker in tables.items()}
         write_files(made, shown, lambda: path_json(path, made), lambda rows: path_markdown(path, rows))
@@ -143,7 +143,7 @@ def _answer_what_if(
     found = [what_if(causes, step, **change) for change in changes]
     table = _joined([one.table() for one in found])
     if shown.writes:
-        from tracelens_graph.reports.path_document import what_if_json, what_if_markdown
+        from tracelens_graph.reports.path_text import what_if_json, what_if_markdown
 
         write_files({table.name: table}, shown, lambda: what_if_json(found, table),
                     lambda rows: what_if_markdown(found, table))  # fmt: skip

@@ -93,7 +93,7 @@ def _write_as_tracelens(traces: TraceSet, shown: Shown) -> None:
 
 
 def _write(job: Job, shown: Shown) -> None:
-    from tracelens_graph.reports.ranks_document import ranks_json, ranks_markdown
+    from tracelens_graph.reports.ranks_text import ranks_json, ranks_markdown
 
     write_files(
         job.tables(), shown, lambda: ranks_json(job),

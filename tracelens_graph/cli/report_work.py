@@ -111,7 +111,7 @@ def many_traces(given: list[str], paths: list[str], request: Request, scheduler:
         request: what to do with each.
         scheduler: a Dask scheduler whose workers do it; without one it is done in a process per core.
     """
-    from tracelens_graph.analyses.across.overview import late_trace, overview
+    from tracelens_graph.analyses.across.overview import late_trace, lateness_of, overview
     from tracelens_graph.errors import TraceError
     from tracelens_graph.loaders.sources import is_stream
     from tracelens_graph.loading.many import left_out_note
@@ -141,7 +141,8 @@ def many_traces(given: list[str], paths: list[str], request: Request, scheduler:
         raise TraceError(f"none of the {len(paths)} files is a trace that can be read")
     lines = [outcome.line for outcome in read if outcome.line is not None]
     ranks = _devices([path for path, one in zip(paths, outcomes, strict=True) if one.line], lines, request, scheduler)
-    sys.stdout.write(overview(lines, ranks).text(request.width, request.color))
+    late = lateness_of(lines, ranks)
+    sys.stdout.write(overview(lines, late).text(request.width, request.color))
     if any(line["attendance"].held for line in lines):
         again = ["TRACE" if is_stream(one) else one for one in given]
         sys.stdout.write(f"ask next: tracelens-graph ranks {shlex.join(again)}\n")
@@ -149,7 +150,7 @@ def many_traces(given: list[str], paths: list[str], request: Request, scheduler:
     if request.is_for_files_only:
         sys.stdout.write("".join(outcome.text for outcome in read))
     else:
-        sys.stdout.write(read[late_trace(lines, ranks) or 0].text)
+        sys.stdout.write(read[late_trace(lines, late) or 0].text)
     return outcomes
 
 

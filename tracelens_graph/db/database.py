@@ -38,7 +38,7 @@ from tracelens_graph.execution.link import add_tensors
 from tracelens_graph.graph.context import build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.registry import HOMES, current, schema_of
+from tracelens_graph.registry import HOMES, RENAMED, current, schema_of
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import DATABASE_VERSION
 from tracelens_graph.utils.texts import file_name, stem
@@ -327,12 +327,15 @@ class Database:
         question = _in_library(question)
         with self._in_words():
             if question.isidentifier():
-                named = query.named(question)
+                old = RENAMED.get(question)
+                named = query.named(current(question))
+                given = {name: value for name, value in (old.given if old else {}).items() if name in named.parameters}
                 _check_types(named, parameters)
-                answer = query.ask(self._db, named, parameters, timeout_s)
+                answer = query.ask(self._db, named, {**given, **parameters}, timeout_s)
                 if not len(answer):
                     answer.notes = [*answer.notes, *_older(catalog.traces(self._db))]
-                return with_lists(answer, schema_of(question) if question in HOMES else {})
+                answer = with_lists(answer, schema_of(question) if named.name in HOMES else {})
+                return old.as_before(question, answer) if old else answer
             own = query.statement_of(question)
             _check_types(own, parameters)
             statement, given = query.prepared(self._db, own, parameters)
@@ -350,7 +353,7 @@ class Database:
 
 def _in_library(question: str) -> str:
     """The name of the query of the library whose text a statement is, word for word; else the statement."""
-    return next((one.name for one in library().values() if one.text.strip() == question.strip()), current(question))
+    return next((one.name for one in library().values() if one.text.strip() == question.strip()), question)
 
 
 def _check_types(asked: Query, parameters: Mapping[str, Any]) -> None:

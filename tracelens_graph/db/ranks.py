@@ -6,19 +6,17 @@ of its traces: it goes when one of them is dropped, and another trace that is pu
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracelens_graph._version import __version__
-from tracelens_graph.analyses.critical_path.job_paths import JobPaths, job_paths
-from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.process_groups import ProcessGroups, transfers
+from tracelens_graph.analyses.critical_path.critical_path import JobPaths, job_paths
+from tracelens_graph.analyses.ranks.figures import Figures, transfers
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.db.event_image import kept_rows
-from tracelens_graph.db.image import Edges, Image, Nodes, Options, nodes_of, properties_of
+from tracelens_graph.db.image import Edges, Image, Options, nodes_of, properties_of
 from tracelens_graph.db.push import Claim, begun, hold, judged
 from tracelens_graph.db.statements import MATCHING
 from tracelens_graph.errors import DatabaseError
@@ -61,7 +59,13 @@ def ranks_image(run: str, ranks: TraceSet, options: Options) -> Image:
         "tool_version": __version__,
     }
     matching = properties_of(RANK_PROPERTIES["Matching"], found)
-    nodes = [_meetings(figures), _paths(paths), _segments(paths)]
+    about = [paths.about(number) for number in range(len(paths.paths))]
+    known: dict[str, Mapping[str, Sequence[Any]]] = {
+        "Meeting": {**figures.columns, "name": figures.columns["kind"]},
+        "CriticalPath": {name: [one[name] for one in about] for name in (about[0] if about else ())},
+        "PathSegment": paths.columns,
+    }
+    nodes = [nodes_of(label, RANK_PROPERTIES[label], values) for label, values in known.items()]
     edges = [
         _ranks(matching["run"], meetings, traces),
         *(
@@ -93,49 +97,6 @@ def claim(tx: ManagedTransaction, matching: Mapping[str, Any], _: bool) -> Claim
         raise DatabaseError(f"{other['path']} is of the run too: push all of its ranks together")
     there, new = begun(tx, MATCHING, matching)
     return judged(MATCHING, there, new, matching, any(there.get(name) != matching[name] for name in _COMPARED))
-
-
-def _meetings(figures: Figures) -> Nodes:
-    m, groups = figures.meetings, ProcessGroups.of(figures.meetings)
-    last = [m.parts.collective(part) for part in m.last_part.tolist()]
-    late = [m.attendances[trace] for trace in m.trace[m.last_part].tolist()]
-    ranks = [groups.ranks[number] for number in groups.number.tolist()]
-    known: dict[str, Any] = {
-        "number": list(range(len(m))),
-        "name": m.kind,
-        "key": [one.key for one in last],
-        "process_group": groups.number.tolist(),
-        "group": groups.name,
-        "group_ranks": [None if one is None else json.dumps(one) for one in ranks],
-        "group_size": [size or None for size in m.group_size.tolist()],
-        "sequence": [one.sequence for one in last],
-        "step": figures.step,
-        "ranks": m.count.tolist(),
-        "start_ns": m.first_start_ns.tolist(),
-        "dur_ns": (m.last_end_ns - m.first_start_ns).tolist(),
-        "start_skew_ns": (m.last_start_ns - m.first_start_ns).tolist(),
-        "end_skew_ns": (m.last_end_ns - m.first_end_ns).tolist(),
-        "wait_ns": m.reduced(np.add, m.wait_ns).tolist(),
-        "latency_ns": figures.latency_ns.tolist(),
-        "shortest_ns": m.shortest_ns.tolist(),
-        "longest_ns": m.reduced(np.maximum, m.end_ns - m.start_ns).tolist(),
-        "message_bytes": _known(figures.size),
-        "algbw_gb_s": _known(figures.algorithm_bandwidth),
-        "busbw_gb_s": _known(figures.bus_bandwidth),
-        "last_trace": [one.name for one in late],
-        "last_rank": [one.rank for one in late],
-    }
-    return nodes_of("Meeting", RANK_PROPERTIES["Meeting"], known)
-
-
-def _paths(paths: JobPaths) -> Nodes:
-    known = [paths.about(number) for number in range(len(paths.paths))]
-    properties = RANK_PROPERTIES["CriticalPath"]
-    return nodes_of("CriticalPath", properties, {prop.name: [one[prop.name] for one in known] for prop in properties})
-
-
-def _segments(paths: JobPaths) -> Nodes:
-    return nodes_of("PathSegment", RANK_PROPERTIES["PathSegment"], paths.columns)
 
 
 def _ranks(run: str, meetings: Meetings, traces: Sequence[str]) -> Edges:
@@ -175,9 +136,9 @@ def _transfers(figures: Figures, traces: Sequence[str], kept: Sequence[Mask]) ->
     at, source, target = transfers(m)
     there = _is_there(m, kept, source) & _is_there(m, kept, target)
     at, source, target = at[there], source[there], target[there]
-    size = _known(figures.size[at])
+    size = figures.columns["message_bytes"]
     columns = (
-        _first_kernels(m, source), _first_kernels(m, target), at, [None if one is None else int(one) for one in size],
+        _first_kernels(m, source), _first_kernels(m, target), at, [size[one] for one in at.tolist()],
         (m.last_start_ns - m.first_start_ns)[at], figures.latency_ns[at],
         *([traces[place] for place in m.trace[end].tolist()] for end in (source, target)),
     )  # fmt: skip
@@ -209,7 +170,3 @@ def _is_there(m: Meetings, kept: Sequence[Mask], parts: Rows) -> Mask:
         for part, trace in zip(parts.tolist(), m.trace[parts].tolist(), strict=True)
     )
     return np.array([kept[trace][row] for trace, row in first], bool)
-
-
-def _known(values: np.ndarray) -> list[float | None]:
-    return [None if np.isnan(value) else value for value in values.tolist()]

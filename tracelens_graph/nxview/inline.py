@@ -36,9 +36,9 @@ class Drawing:
         Raises:
             AnalysisError: there is nothing to go by, or no such step, or the graph tells no times.
         """
-        from tracelens_graph.reports.html import inline_views
+        from tracelens_graph.reports.html import inline
 
-        return inline_views.flame(self, by, step=step, height=height)  # type: ignore[arg-type]
+        return inline.flame(self, by, step=step, height=height)  # type: ignore[arg-type]
 
     def timeline(
         self, *, step: int | Iterable[int] | None = None, height: int = 480, events: int | None = None
@@ -48,7 +48,7 @@ class Drawing:
         Args:
             step: number of a step, or several; of other parts of the trace, draw a `window`.
             height: of the frame that it is drawn in, pixels.
-            events: the most events that are drawn, the longest; None for `inline_views.MOST_EVENTS`.
+            events: the most events that are drawn, the longest; None for `inline.MOST_EVENTS`.
 
         Returns:
             What shows itself; `save(path)` writes it as a page, with all events.
@@ -56,10 +56,10 @@ class Drawing:
         Raises:
             AnalysisError: there is no such step, or the graph tells no times.
         """
-        from tracelens_graph.reports.html import inline_views
+        from tracelens_graph.reports.html import inline
 
-        most = inline_views.MOST_EVENTS if events is None else events
-        return inline_views.timeline(self, step=step, height=height, events=most)  # type: ignore[arg-type]
+        most = inline.MOST_EVENTS if events is None else events
+        return inline.timeline(self, step=step, height=height, events=most)  # type: ignore[arg-type]
 
     def roofline(
         self,
@@ -81,9 +81,9 @@ class Drawing:
         Raises:
             AnalysisError: the device is not known, or there is no such step, or the graph tells no times.
         """
-        from tracelens_graph.reports.html import inline_views
+        from tracelens_graph.reports.html import inline
 
-        return inline_views.roofline(self, step=step, arch=arch, height=height)  # type: ignore[arg-type]
+        return inline.roofline(self, step=step, arch=arch, height=height)  # type: ignore[arg-type]
 
     def grid(
         self, *wanted: str | Table | pd.DataFrame, step: int | Iterable[int] | None = None, height: int = 420
@@ -103,6 +103,6 @@ class Drawing:
         Raises:
             AnalysisError: there is no such table or step, or the graph tells no times.
         """
-        from tracelens_graph.reports.html import inline_views
+        from tracelens_graph.reports.html import inline
 
-        return inline_views.grid(self, *wanted, step=step, height=height)  # type: ignore[arg-type]
+        return inline.grid(self, *wanted, step=step, height=height)  # type: ignore[arg-type]

@@ -59,12 +59,20 @@ class OnDemandDict(dict[Any, Any]):
 
     __slots__ = ("_index", "_make", "_make_block")
 
-    def __init__(self, index: Index, make: Callable[[int], Any], make_block: Callable[[int, int], list[Any]]) -> None:
-        """The dictionary of the keys of `index`; `make` gives the value at a position, `make_block` of a range."""
+    def __init__(
+        self, index: Index, make_block: Callable[[int, int], list[Any]], make: Callable[[int], Any] | None = None
+    ) -> None:
+        """The dictionary of the keys of `index`.
+
+        Args:
+            index: the keys.
+            make_block: gives the values at positions low..high-1.
+            make: gives the value at one position; by default a block of it alone.
+        """
         super().__init__()
         self._index = index
-        self._make = make
         self._make_block = make_block
+        self._make = make or (lambda position: make_block(position, position + 1)[0])
 
     @property
     def index(self) -> Index:

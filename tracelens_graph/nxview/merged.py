@@ -8,18 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.job_paths import JobPaths
-from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.process_groups import transfers
-from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.analyses.critical_path.critical_path import JobPaths
+from tracelens_graph.analyses.ranks.figures import Figures, transfers
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE
 from tracelens_graph.nxview.adjacency import NOTHING
 from tracelens_graph.nxview.lazy import FrozenDict
-from tracelens_graph.nxview.paths import PathNodes
 
-FIRST_GROUP = 2**39
-"""Nodes that belong to no trace are numbered as if they were of one more: collectives from 0, groups from here on, then
-what `paths` numbers."""
+FIRST_GROUP, FIRST_PATH, FIRST_SEGMENT = 2**39, 2**39 + 2**37, 2**39 + 2**38
+"""Nodes that belong to no trace are numbered as if they were of one more: collectives from 0, groups, paths and their
+segments from here on."""
+
+_ON_PATH, _OF_PATH, _NEXT = (FrozenDict({name: NOTHING}) for name in ("ON_PATH", "OF_PATH", "NEXT_ON_PATH"))
+
+_OF_COLLECTIVES = (
+    "key", "group", "sequence", "step", "dtype", "ranks", "group_size", "hosts", "message_bytes", "last_rank",
+    "last_trace", "start_ns", "dur_ns", "start_skew_ns", "wait_ns", "latency_ns", "end_skew_ns", "algbw_gb_s",
+    "busbw_gb_s",
+)  # fmt: skip
+"""Figures of a collective that are attributes of its node."""
 
 Neighbours = dict[int, dict[int, FrozenDict]]
 """node -> neighbour -> type of the edge -> its attributes, as networkx keeps the edges of a MultiDiGraph."""
@@ -76,52 +82,27 @@ class Merged:
         return self._paths.of_step(step)
 
     def _add_collectives(self) -> None:
-        m, figures = self._meetings, self._figures
-        wait = np.add.reduceat(m.wait_ns[m.order], m.first) if len(m) else m.first
-        times = {
-            "start_ns": m.first_start_ns,
-            "dur_ns": m.last_end_ns - m.first_start_ns,
-            "start_skew_ns": m.last_start_ns - m.first_start_ns,
-            "wait_ns": wait,
-            "latency_ns": figures.latency_ns,
-            "end_skew_ns": m.last_end_ns - m.first_end_ns,
-        }
-        rates = {"algbw_gb_s": figures.algorithm_bandwidth, "busbw_gb_s": figures.bus_bandwidth}
-        group_size, size = m.group_size, figures.size
-        for at in range(len(m)):
-            last = m.parts.collective(int(m.last_part[at]))
-            rank = m.attendances[m.trace[m.last_part[at]]]
-            self._add(
-                self.collective(at), "Collective", name=m.kind[at], collective=at, key=last.key,
-                group=last.group_description or last.group, sequence=last.sequence, step=figures.step[at],
-                dtype=last.dtype, ranks=int(m.count[at]), group_size=int(group_size[at]) or None,
-                hosts=figures.hosts[at], message_bytes=None if np.isnan(size[at]) else int(size[at]),
-                last_rank=rank.rank, last_trace=rank.name,
-                **{name: int(values[at]) for name, values in times.items()},
-                **{name: float(values[at]) for name, values in rates.items() if not np.isnan(values[at])},
-            )  # fmt: skip
+        columns = {"name": self._figures.columns["kind"], "collective": self._figures.columns["number"]}
+        columns |= {name: self._figures.columns[name] for name in _OF_COLLECTIVES}
+        for number, values in enumerate(zip(*columns.values(), strict=True)):
+            self._add(self.collective(number), "Collective", **dict(zip(columns, values, strict=True)))
 
     def _add_groups(self) -> None:
         """A group is its ranks; where these are not recorded, its name. Where neither is, there is no node for it."""
-        m = self._meetings
-        members: dict[Any, list[int]] = {}
-        told: dict[Any, list[Collective]] = {}
-        for at in range(len(m)):
-            said = m.said(at)
-            ranks = next((one.ranks for one in said if one.ranks), None)
-            key = tuple(sorted(ranks)) if ranks else said[0].group
-            if key is not None:
-                members.setdefault(key, []).append(at)
-                told.setdefault(key, []).extend(said)
-        for place, (key, collectives) in enumerate(members.items()):
-            node = self._base + FIRST_GROUP + place
+        m, groups = self._meetings, self._figures.groups
+        for number, ranks in enumerate(groups.ranks):
+            members = np.flatnonzero(groups.number == number).tolist()
+            known = [one for at in members for one in m.said(at)]
+            if ranks is None and known[0].group is None:
+                continue
+            node = self._base + FIRST_GROUP + number
             self._add(
-                node, "ProcessGroup", name=_listed([one.group for one in told[key]]),
-                description=_listed([one.group_description for one in told[key]]),
-                ranks=json.dumps(key) if isinstance(key, tuple) else None,
-                size=len(key) if isinstance(key, tuple) else told[key][0].group_size,
+                node, "ProcessGroup", name=_listed([one.group for one in known]),
+                description=_listed([one.group_description for one in known]),
+                ranks=None if ranks is None else json.dumps(ranks),
+                size=known[0].group_size if ranks is None else len(ranks),
             )  # fmt: skip
-            for at in collectives:
+            for at in members:
                 self._join("IN_GROUP", self.collective(at), node)
 
     def _join_members(self) -> None:
@@ -138,9 +119,9 @@ class Merged:
 
     def _join_transfers(self) -> None:
         for at, source, target in zip(*(each.tolist() for each in transfers(self._meetings)), strict=True):
-            told = self._nodes[self.collective(at)]
-            known = ("collective", "message_bytes", "latency_ns", "start_skew_ns")
-            about = FrozenDict({name: told[name] for name in known if name in told})
+            collective = self._nodes[self.collective(at)]
+            shown = ("collective", "message_bytes", "latency_ns", "start_skew_ns")
+            about = FrozenDict({name: collective[name] for name in shown if name in collective})
             self._join("SENDS", self._kernels(source)[0], self._kernels(target)[0], about)
 
     def _kernels(self, part: int) -> list[int]:
@@ -160,3 +141,75 @@ class Merged:
 def _listed(names: Sequence[str | None]) -> str:
     """The different names, the more frequent first where several ranks call one group by other names."""
     return ", ".join(dict.fromkeys(name for name in names if name))
+
+
+class PathNodes:
+    """A `CriticalPath` node per path and a `PathSegment` node per segment, with their edges.
+
+    Args:
+        paths: the paths.
+        base: number of the first node that belongs to no trace.
+    """
+
+    def __init__(self, paths: JobPaths, base: int) -> None:
+        self._paths = paths
+        self._first_path, self._first_segment = base + FIRST_PATH, base + FIRST_SEGMENT
+        segment, ordinal, uid = paths.events
+        event = ordinal.astype(np.int64) * NODES_PER_TRACE + uid
+        self._event_of = dict(zip(segment.tolist(), event.tolist(), strict=True))
+        order = np.argsort(event, kind="stable")
+        self._segments_of: dict[int, list[int]] = {}
+        for node, number in zip(event[order].tolist(), segment[order].tolist(), strict=True):
+            self._segments_of.setdefault(node, []).append(self._first_segment + number)
+
+    @property
+    def keys(self) -> list[int]:
+        """Numbers of the nodes: of the paths, then of the segments."""
+        paths, segments = len(self._paths.paths), len(self._paths.path)
+        return [
+            *range(self._first_path, self._first_path + paths),
+            *range(self._first_segment, self._first_segment + segments),
+        ]
+
+    @property
+    def edges(self) -> int:
+        """How many edges there are."""
+        following = int((np.diff(self._paths.path) == 0).sum())
+        return len(self._paths.path) + following + len(self._event_of)
+
+    def of_step(self, step: int | None) -> int | None:
+        """The node of the path of a step, or with None of everything; None where there is no such path."""
+        steps = [path.step for path in self._paths.paths]
+        return self._first_path + steps.index(step) if step in steps else None
+
+    def attributes(self, key: int) -> FrozenDict:
+        """The attributes of a node."""
+        if key < self._first_segment:
+            kind, known = "CriticalPath", self._paths.about(key - self._first_path)
+        else:
+            number = key - self._first_segment
+            kind, known = "PathSegment", {name: values[number] for name, values in self._paths.columns.items()}
+        return FrozenDict({"kind": kind, **{name: value for name, value in known.items() if value is not None}})
+
+    def out(self, key: int) -> dict[int, FrozenDict]:
+        """The edges from a node, of a path or not: neighbour -> type -> attributes."""
+        if (number := self._number(key)) is None:
+            return dict.fromkeys(self._segments_of.get(key, ()), _ON_PATH)
+        path = int(self._paths.path[number])
+        of_path = {self._first_path + path: _OF_PATH}
+        return of_path | ({key + 1: _NEXT} if number + 1 < self._paths.first[path + 1] else {})
+
+    def into(self, key: int) -> dict[int, FrozenDict]:
+        """The edges to a node."""
+        if (number := self._number(key)) is not None:
+            event = {self._event_of[number]: _ON_PATH} if number in self._event_of else {}
+            return event | ({key - 1: _NEXT} if number > self._paths.first[self._paths.path[number]] else {})
+        path = key - self._first_path
+        if not 0 <= path < len(self._paths.paths):
+            return {}
+        low, high = self._paths.first[path : path + 2].tolist()
+        return dict.fromkeys(range(self._first_segment + low, self._first_segment + high), _OF_PATH)
+
+    def _number(self, key: int) -> int | None:
+        """Number of the segment that a node is; None if it is none."""
+        return key - self._first_segment if 0 <= key - self._first_segment < len(self._paths.path) else None

@@ -1,22 +1,25 @@
-"""The graph of all ranks of a job as a read-only networkx graph."""
+"""Several traces for Python users: the set, and the graph of all ranks of a job as a read-only networkx graph."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import networkx as nx
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.job_paths import job_paths
+from tracelens_graph.analyses.critical_path.critical_path import job_paths
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceSet
-from tracelens_graph.nxview.index import SetIndex
+from tracelens_graph.nxview.index import Index, JoinedIndex, KeyIndex, ShiftedIndex, whole
 from tracelens_graph.nxview.lazy import FrozenDict, OnDemandDict
 from tracelens_graph.nxview.merged import Merged
-from tracelens_graph.nxview.views import ReadOnly, put_on
+from tracelens_graph.nxview.trace_graph import TraceGraph
+from tracelens_graph.nxview.views import ReadOnly
 
 
 class RanksGraph(ReadOnly, nx.MultiDiGraph):
@@ -26,7 +29,7 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
       the graph of its trace, the `rank` and the name of the `trace`. `start_ns` is on the common clock of the ranks.
     * What the ranks share has numbers as if it were of one more trace. `Collective` nodes have the attributes of the
       table `rank_collectives`, times in ns; `ProcessGroup` nodes stand for the ranks of a group. A `CriticalPath` is
-      what bounds a step, or everything there is; its `PathSegment` nodes are what the table `path_of_step` lists.
+      what bounds a step, or everything there is; its `PathSegment` nodes are what the table `critical_path` lists.
     * The edges of each trace stay inside of it. Kernels are `MEMBER_OF` a collective, with the `wait_ns`,
       `transfer_ns` and `end_skew_ns` of their rank; a collective is `IN_GROUP` of a process group; a kernel `SENDS` to
       the one that receives. GPU work and calls on the host are `ON_PATH` of the segments that they account for; a
@@ -39,10 +42,7 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
         meetings: which kernels are one collective, and the common clock.
     """
 
-    def __new__(cls, *data: Any, **attributes: Any) -> Any:
-        """An object to be filled; without a set, as networkx makes results, a plain MultiDiGraph."""
-        made_of_set = data and isinstance(data[0], TraceSet)
-        return object.__new__(cls) if made_of_set else nx.MultiDiGraph(*data, **attributes)
+    _made_of = TraceSet
 
     def __init__(self, traces: TraceSet) -> None:
         self._traces = traces
@@ -52,11 +52,14 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
         self._about = [
             {"trace": one.name} if one.rank is None else {"rank": one.rank, "trace": one.name} for one in traces
         ]
-        indexes = [face._node.index for face in self._faces]
-        self._index = index = SetIndex(indexes, self._merged.keys)
-        nodes = OnDemandDict(index, self._node_at, self._nodes)
+        parts: list[Index] = [
+            ShiftedIndex(face._node.index, ordinal * NODES_PER_TRACE) for ordinal, face in enumerate(self._faces)
+        ]
+        parts.append(KeyIndex(self._merged.keys))
+        self._index = JoinedIndex(parts, lambda key: whole(key) // NODES_PER_TRACE)
         about = {"name": ", ".join(dict.fromkeys(filter(None, (one.run for one in traces)))), "traces": len(traces)}
-        put_on(self, about, nodes, _EdgeCount(self._faces, self._merged), self._rows("_adj"), self._rows("_pred"))
+        nodes = OnDemandDict(self._index, self._nodes)
+        self._put_on_rows(about, nodes, self._rows("_adj"), self._rows("_pred"), self._edges)
 
     def collective(self, number: int) -> int:
         """The node of a collective.
@@ -85,20 +88,12 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
             raise NodeNotFoundError("no rank has GPU work" + ("" if step is None else f" of step {step}"))
         return found
 
-    def _node_at(self, position: int) -> FrozenDict:
-        """Attributes of the node at a position."""
-        ordinal, uid = divmod(self._index.key(position), NODES_PER_TRACE)
-        if ordinal == len(self._faces):
-            return self._merged.attributes(self._index.key(position))
-        [found] = self._of_trace(ordinal, [self._faces[ordinal]._node[uid]])
-        return found
-
     def _nodes(self, low: int, high: int) -> list[FrozenDict]:
         """Attributes of the nodes at positions low..high-1."""
         found: list[FrozenDict] = []
-        for ordinal, first, end, keys in self._index.blocks(low, high):
+        for ordinal, first, end in self._index.blocks(low, high):
             if ordinal == len(self._faces):
-                found += map(self._merged.attributes, keys)
+                found += map(self._merged.attributes, self._index.parts[ordinal].keys(first, end))
             else:
                 found += self._of_trace(ordinal, self._faces[ordinal]._node.at(first, end))
         return found
@@ -116,25 +111,23 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
             side: how networkx calls the neighbours: `_adj` for successors, `_pred` for predecessors.
         """
         joined = self._merged.out if side == "_adj" else self._merged.into
-        of_traces = [getattr(face, side) for face in self._faces]
 
         def row(key: int, own: Mapping[int, FrozenDict]) -> dict[int, FrozenDict]:
             base = key - key % NODES_PER_TRACE
             return {base + other: data for other, data in own.items()} | joined(key)
 
-        def one(position: int) -> dict[int, FrozenDict]:
-            key = self._index.key(position)
-            ordinal, uid = divmod(key, NODES_PER_TRACE)
-            return row(key, of_traces[ordinal][uid] if ordinal < len(of_traces) else {})
-
-        def several(low: int, high: int) -> list[dict[int, FrozenDict]]:
+        def rows(low: int, high: int) -> list[dict[int, FrozenDict]]:
             found: list[dict[int, FrozenDict]] = []
-            for ordinal, first, end, keys in self._index.blocks(low, high):
-                own = of_traces[ordinal].at(first, end) if ordinal < len(of_traces) else [{}] * len(keys)
+            for ordinal, first, end in self._index.blocks(low, high):
+                keys, is_trace = self._index.parts[ordinal].keys(first, end), ordinal < len(self._faces)
+                own = getattr(self._faces[ordinal], side).at(first, end) if is_trace else [{}] * len(keys)
                 found += map(row, keys, own)
             return found
 
-        return OnDemandDict(self._index, one, several)
+        return OnDemandDict(self._index, rows)
+
+    def _edges(self) -> int:
+        return sum(face.number_of_edges() for face in self._faces) + self._merged.edges
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RanksGraph, (TraceSet(self._traces),)
@@ -145,11 +138,25 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
     __str__ = __repr__
 
 
-class _EdgeCount:
-    """How many edges several graphs have, and those that join them."""
+class TraceGraphSet(TraceSet):
+    """A set of traces as `load_set()` gives it: its graphs are networkx graphs, and so are all of them together."""
 
-    def __init__(self, faces: Sequence[Any], merged: Merged) -> None:
-        self._faces, self._merged = faces, merged
+    @cached_property
+    def graph(self) -> RanksGraph:
+        """All ranks of a job as one read-only `networkx.MultiDiGraph`, joined by their collectives.
 
-    def __len__(self) -> int:
-        return sum(len(face.edge_store) for face in self._faces) + self._merged.edges
+        It holds the whole traces, whatever windows of them are in the set. Collectives are matched and clocks compared
+        when it is first asked for.
+
+        Raises:
+            AnalysisError: the graphs are lean, and lack columns that this needs.
+        """
+        with_face: RanksGraph = RanksGraph(self.with_graphs(_with_face))
+        return with_face
+
+
+def _with_face(core: Core) -> TraceGraph:
+    if isinstance(core, TraceGraph):
+        return core
+    graph: TraceGraph = TraceGraph(core)
+    return graph

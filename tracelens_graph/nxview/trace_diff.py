@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window
 from tracelens_graph.nxview import views
 from tracelens_graph.nxview.adjacency import Edges, TypedEdges, typed
-from tracelens_graph.nxview.copies import to_networkx
+from tracelens_graph.nxview.index import KeyIndex
 from tracelens_graph.nxview.lazy import FrozenDict, OnDemandDict
 from tracelens_graph.nxview.trace_graph import Frames
 from tracelens_graph.reports.diff_tree import tree_lines
@@ -46,16 +46,14 @@ class TraceDiff(Diff, views.ReadOnly, nx.MultiDiGraph):
         names: what they are called.
     """
 
-    def __new__(cls, *data: Any, **attributes: Any) -> Any:
-        """An object to be filled; without windows, as networkx makes results, a plain MultiDiGraph."""
-        made = bool(data) and isinstance(data[0], Window)
-        return object.__new__(cls) if made else nx.MultiDiGraph(*data, **attributes)
+    _made_of = Window
 
     def __init__(self, a: Window, b: Window, names: tuple[str, str] = ("A", "B")) -> None:
         Diff.__init__(self, a, b, names)
         cores = a.core, b.core
         rows = [_forest_rows(window, side.row) for window, side in zip((a, b), self.alignment.sides, strict=True)]
-        index = _Index([core.columns.uid[of] for core, of in zip(cores, rows, strict=True)])
+        uids = [core.columns.uid[of].tolist() for core, of in zip(cores, rows, strict=True)]
+        index = KeyIndex([(side, uid) for side, of in zip(_SIDES, uids, strict=True) for uid in of])
         first = len(rows[0])
 
         def make(position: int) -> FrozenDict:
@@ -69,8 +67,7 @@ class TraceDiff(Diff, views.ReadOnly, nx.MultiDiGraph):
             return [*_own_edges(cores, rows), *self._match_edges(rows)]
 
         attributes = {"name": " against ".join(reversed(names)), "a": a.core.info.source, "b": b.core.info.source}
-        nodes = OnDemandDict(index, make, block)
-        views.put_on_face(self, attributes, nodes, Edges(len(index), edges), index, _data_of)
+        self._put_on(attributes, OnDemandDict(index, block), Edges(len(index), edges), _data_of)
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -102,16 +99,6 @@ class TraceDiff(Diff, views.ReadOnly, nx.MultiDiGraph):
         tables = totals_table(self), times_table(self), places_table(self)
         return {table.name: table for table in tables}
 
-    # --- networkx --------------------------------------------------------------------------------------------
-
-    def to_networkx(self) -> Any:
-        """An ordinary, mutable `networkx.MultiDiGraph` with the same nodes, edges and attributes."""
-        return to_networkx(self)
-
-    def copy(self, as_view: bool = False) -> Any:
-        """A mutable copy as `to_networkx()` makes it, or a read-only view: what networkx means by it."""
-        return nx.graphviews.generic_graph_view(self) if as_view else to_networkx(self)
-
     def _match_edges(self, rows: Sequence[np.ndarray]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         found = self.matches
         source, target = (np.searchsorted(of, mine) for of, mine in zip(rows, found.rows, strict=True))
@@ -131,35 +118,6 @@ class TraceDiff(Diff, views.ReadOnly, nx.MultiDiGraph):
         )
 
     __str__ = __repr__
-
-
-class _Index:
-    """The nodes of both sides: (side, uid) <-> position."""
-
-    def __init__(self, uids: Sequence[np.ndarray]) -> None:
-        self._keys = [(side, uid) for side, of in zip(_SIDES, uids, strict=True) for uid in of.tolist()]
-        self._positions = {key: position for position, key in enumerate(self._keys)}
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        return iter(self._keys)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._positions
-
-    def position(self, key: Hashable) -> int:
-        """Where a node stands."""
-        return self._positions[key]  # type: ignore[index]
-
-    def key(self, position: int) -> tuple[str, int]:
-        """The node at a position."""
-        return self._keys[position]
-
-    def keys(self, low: int, high: int) -> list[Any]:
-        """The nodes at positions low..high-1."""
-        return self._keys[low:high]
 
 
 def _forest_rows(window: Window, aligned: np.ndarray) -> np.ndarray:

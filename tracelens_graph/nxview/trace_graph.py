@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -9,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import networkx as nx
+import numpy as np
 
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.graph.core import Core
@@ -16,11 +18,10 @@ from tracelens_graph.graph.details import NoDetails
 from tracelens_graph.graph.graph import PARTS, Graph
 from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.nxview import views
-from tracelens_graph.nxview.copies import to_networkx
-from tracelens_graph.nxview.index import UidIndex
 from tracelens_graph.nxview.inline import Drawing
 from tracelens_graph.nxview.lazy import refuse
-from tracelens_graph.nxview.show import html_table, one_line
+from tracelens_graph.schema import DERIVED, STORED, Kind
+from tracelens_graph.stores.frames import PLACES, Frame, Texts, edge_columns, node_columns, place_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,25 +76,19 @@ class TraceGraph(Graph, Drawing, views.ReadOnly, nx.MultiDiGraph):
     `load()` and `from_networkx()` make one; `TraceGraph(core)` puts the face on a core.
     """
 
-    def __new__(cls, *data: Any, **attributes: Any) -> Any:
-        """An object to be filled; without a core, as networkx makes results, a plain MultiDiGraph."""
-        return object.__new__(cls) if views.made_of_core(data) else nx.MultiDiGraph(*data, **attributes)
-
     def __init__(self, core: Core) -> None:
         self.__dict__.update(core.__dict__)
         self._kept = dict(self._kept)
         self.remember(GraphWindow(self), cast(Any, Window))
-        index = UidIndex(self.columns.uid)
-        nodes = views.event_nodes(self, index)
-        views.put_on_face(self, views.graph_attributes(self), nodes, views.event_edges(self, views.ALL_EDGES), index)
-        self._index = index
+        edges = views.event_edges(self, views.ALL_EDGES)
+        self._put_on(views.graph_attributes(self), views.event_nodes(self), edges)
 
     # --- views and copies ------------------------------------------------------------------------------------
 
     @cached_property
     def tree(self) -> views.CallForest:
         """The call forest as a read-only DiGraph: all nodes, edges CALLS and LAUNCHES only."""
-        return views.CallForest(self, self._node, self._index)
+        return views.CallForest(self, self._node)
 
     @cached_property
     def full(self) -> views.FullGraph:
@@ -102,7 +97,7 @@ class TraceGraph(Graph, Drawing, views.ReadOnly, nx.MultiDiGraph):
         Raises:
             ChangedTraceError: the file, whose hash names the trace, is no longer the one that was loaded.
         """
-        return views.FullGraph(self, self._node, self._index)
+        return views.FullGraph(self, self._node)
 
     def subtree(self, uid: int) -> set[int]:
         """Uids of all descendants of a node in the call forest, without the node itself.
@@ -112,14 +107,6 @@ class TraceGraph(Graph, Drawing, views.ReadOnly, nx.MultiDiGraph):
         """
         row = self.row(uid)
         return set(self.columns.uid[row + 1 : int(self.columns.last[row]) + 1].tolist())
-
-    def to_networkx(self) -> Any:
-        """An ordinary, mutable `networkx.MultiDiGraph` with the same nodes, edges and attributes."""
-        return to_networkx(self)
-
-    def copy(self, as_view: bool = False) -> Any:
-        """A mutable copy as `to_networkx()` makes it, or a read-only view: what networkx means by it."""
-        return nx.graphviews.generic_graph_view(self) if as_view else to_networkx(self)
 
     # --- tables ----------------------------------------------------------------------------------------------
 
@@ -149,7 +136,11 @@ class TraceGraph(Graph, Drawing, views.ReadOnly, nx.MultiDiGraph):
     # --- files -------------------------------------------------------------------------------------
 
     def nodes_frame(self, add: Iterable[str] = ()) -> pd.DataFrame:
-        """All nodes as a DataFrame indexed by uid; times in ns, other nodes named by uid, absent values NA.
+        """All nodes as a DataFrame in row order, indexed by uid.
+
+        Columns are those of `schema.STORED` and `schema.DERIVED`, times in ns. Texts are categories, an argument set
+        is four columns of JSON, `parent`, `last`, `owner`, `step` and `annotation` hold uids, and what was not
+        recorded is NA. Definitions and units are in `attrs`.
 
         Args:
             add: further columns: `module` (uid of the innermost nn.Module, and `module_name`), `step` (`step_number`),
@@ -158,15 +149,19 @@ class TraceGraph(Graph, Drawing, views.ReadOnly, nx.MultiDiGraph):
         Raises:
             AnalysisError: there are no such columns.
         """
-        from tracelens_graph.nxview.frames import nodes_frame
-
-        return nodes_frame(self, add)
+        columns, definitions = node_columns(self), {prop.name: prop.meaning for prop in STORED + DERIVED}
+        for place in [add] if isinstance(add, str) else add:
+            found = place_columns(self, place)
+            columns |= found
+            definitions |= dict.fromkeys(found, PLACES[place])
+        frame = _frame(columns).set_index("uid")
+        frame.attrs["definitions"] = definitions
+        frame.attrs["units"] = {prop.name: prop.unit for prop in STORED + DERIVED if prop.unit}
+        return frame
 
     def edges_frame(self) -> pd.DataFrame:
         """All edges as a DataFrame: uids `source` and `target`, and `type`."""
-        from tracelens_graph.nxview.frames import edges_frame
-
-        return edges_frame(self)
+        return _frame(edge_columns(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to one file, by custom `*.tlg`, which `load()` maps into memory at once.
@@ -201,12 +196,12 @@ class TraceGraph(Graph, Drawing, views.ReadOnly, nx.MultiDiGraph):
     # --- showing ---------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        return f"<TraceGraph {one_line(self)}>"
+        return f"<TraceGraph {_one_line(self)}>"
 
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        return html_table(self)
+        return _html_table(self)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__()} - _WRITERS)
@@ -218,3 +213,50 @@ def _restored(state: dict[str, Any], details: bytes, trace_id: str) -> TraceGrap
         core.__dict__["trace_id"] = trace_id
     graph: TraceGraph = TraceGraph(core)
     return graph
+
+
+def _frame(columns: Frame) -> pd.DataFrame:
+    import pandas as pd
+
+    def series(values: np.ndarray | Texts) -> Any:
+        if isinstance(values, Texts):
+            return pd.Categorical.from_codes(values.codes, pd.Index(list(values.texts), dtype=object))
+        if isinstance(values, np.ma.MaskedArray):
+            return pd.arrays.IntegerArray(values.data.astype(np.int64), np.ma.getmaskarray(values))
+        return values
+
+    return pd.DataFrame({name: series(values) for name, values in columns.items()})
+
+
+def _one_line(core: Core) -> str:
+    """Source, size, GPU events, duration, devices; of an execution trace alone its threads instead."""
+    c = core.columns
+    if not core.framework.has_times:
+        name = os.path.basename(core.info.source) or "execution trace"
+        return f"{name}: {_count(len(c), 'node')} without times, {_count(len(core.threads), 'thread')}"
+    devices = np.unique(c.device[core.gpu_rows])
+    span = int(c.end_ns.max(initial=0)) / 1e6
+    return (
+        f"{os.path.basename(core.info.source) or 'trace'}: {_count(len(c), 'node')}, "
+        f"{_count(len(core.gpu_rows), 'GPU event')}, {span:,.1f} ms, {_count(len(devices), 'device')}"
+    )
+
+
+def _html_table(core: Core) -> str:
+    """The same with a table of the kinds of nodes: how many, and the sum of their durations."""
+    c = core.columns
+    counts = np.bincount(c.kind, minlength=len(Kind))
+    times = np.bincount(c.kind, weights=c.dur_ns, minlength=len(Kind)) / 1e6
+    timed, meaning = core.framework.has_times, core.framework.kind_meaning
+    rows = "".join(
+        f"<tr><th style='text-align:left' title='{html.escape(meaning[kind], quote=True)}'>{kind.name}</th>"
+        f"<td>{counts[kind]:,}</td>{f'<td>{times[kind]:,.3f}</td>' if timed else ''}</tr>"
+        for kind in Kind
+        if counts[kind]
+    )
+    head = f"<tr><th></th><th>nodes</th>{'<th>sum of durations, ms</th>' if timed else ''}</tr>"
+    return f"<table><caption>{html.escape(_one_line(core))}</caption>{head}{rows}</table>"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence, Sized
+import pickle
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
 
 from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.execution.link import add_tensors
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.context import Context, build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
-from tracelens_graph.graph.node import Node
+from tracelens_graph.graph.node import Node, plain_properties
 from tracelens_graph.nxview.adjacency import Edges, TypedEdges, adjacency, named, typed
-from tracelens_graph.nxview.attributes import attributes_of
-from tracelens_graph.nxview.index import FullIndex, UidIndex
+from tracelens_graph.nxview.index import JoinedIndex, KeyIndex, UidIndex
 from tracelens_graph.nxview.lazy import FrozenDict, OnDemandDict, refuse
-from tracelens_graph.schema import EVENT_EDGES
+from tracelens_graph.schema import EVENT_EDGES, FLAG_MEANING, GPU_KINDS, Flag, Kind, OwnerRule
+from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.gc_pause import garbage_collection_paused
 
 ALL_EDGES = tuple([edge.name for edge in EVENT_EDGES])
 TREE_EDGES = ("CALLS", "LAUNCHES")
@@ -30,7 +33,10 @@ TREE_EDGES = ("CALLS", "LAUNCHES")
 class ReadOnly:
     """Mixin of networkx graphs that read columns: writing raises networkx.NetworkXError."""
 
-    edge_store: Sized
+    _made_of: ClassVar[type] = Core
+    """What one is made of. networkx calls the constructor without, or with a graph's data."""
+
+    _count_edges: Callable[[], int]
 
     frozen = True  # what networkx.is_frozen asks for
 
@@ -38,27 +44,121 @@ class ReadOnly:
     add_edge = add_edges_from = add_weighted_edges_from = remove_edge = remove_edges_from = refuse
     update = clear = clear_edges = refuse
 
+    def __new__(cls, *data: Any, **attributes: Any) -> Any:
+        """An object to be filled; as networkx makes results, a plain graph."""
+        if data and isinstance(data[0], cls._made_of):
+            return object.__new__(cls)
+        plain = nx.MultiDiGraph if issubclass(cls, nx.MultiDiGraph) else nx.DiGraph
+        return plain(*data, **attributes)
+
     def number_of_edges(self, u: Any = None, v: Any = None) -> int:
         """Number of edges, or of those from `u` to `v`."""
         if u is None:
-            return len(self.edge_store)
+            return self._count_edges()
         return int(super().number_of_edges(u, v))  # type: ignore[misc]
 
     def size(self, weight: str | None = None) -> float:
         """Number of edges, or the sum of an attribute of them."""
-        return len(self.edge_store) if weight is None else super().size(weight)  # type: ignore[misc]
+        return self._count_edges() if weight is None else super().size(weight)  # type: ignore[misc]
+
+    @garbage_collection_paused()
+    def to_networkx(self) -> Any:
+        """An ordinary, mutable networkx graph with the same nodes, edges and attributes.
+
+        Nodes and neighbours are in the same order. Its dictionaries are filled directly, which takes a third of the
+        time of `networkx.MultiDiGraph(graph)`.
+        """
+        graph: Any = self
+        copy: Any = type(graph)()
+        multi = graph.is_multigraph()
+        copy.graph.update(graph.graph)
+        nodes, successors, predecessors = copy._node, copy._succ, copy._pred
+        for node, attributes in graph._node.items():
+            nodes[node], successors[node], predecessors[node] = dict(attributes), {}, {}
+        for node, row in graph._adj.items():
+            for neighbour, data in row.items():
+                # Both directions share one dictionary, as in every networkx graph.
+                shared = {key: dict(attributes) for key, attributes in data.items()} if multi else dict(data)
+                successors[node][neighbour] = predecessors[neighbour][node] = shared
+        return copy
+
+    def copy(self, as_view: bool = False) -> Any:
+        """A mutable copy as `to_networkx()` makes it, or a read-only view: what networkx means by it."""
+        return nx.graphviews.generic_graph_view(self) if as_view else self.to_networkx()
+
+    def _put_on(
+        self, attributes: dict[str, Any], nodes: OnDemandDict, edges: Edges,
+        joined: Callable[[str], FrozenDict] | None = None,
+    ) -> None:  # fmt: skip
+        """Take nodes and edges.
+
+        Args:
+            attributes: those of the graph itself.
+            nodes: node -> attributes.
+            edges: the edges.
+            joined: what is seen of an edge of a type; by default its type and nothing else.
+        """
+        joined = joined or (typed if isinstance(self, nx.MultiDiGraph) else named)
+        out, into = (adjacency(nodes.index, edges, side, joined) for side in ("out", "into"))
+        self._put_on_rows(attributes, nodes, out, into, edges.__len__)
+
+    def _put_on_rows(
+        self, attributes: dict[str, Any], nodes: OnDemandDict, out: OnDemandDict, into: OnDemandDict,
+        count: Callable[[], int],
+    ) -> None:  # fmt: skip
+        """Take what networkx reads: nodes, successors and predecessors."""
+        graph: Any = self
+        graph.graph, graph._node, graph._adj, graph._pred = attributes, nodes, out, into
+        graph.__networkx_cache__ = {}
+        self._count_edges = count
 
 
-def event_nodes(core: Core, index: UidIndex) -> OnDemandDict:
+def event_nodes(core: Core) -> OnDemandDict:
     """uid -> attributes of every event node."""
-
-    def make(row: int) -> FrozenDict:
-        return FrozenDict(Node(core, row).attributes())
 
     def block(low: int, high: int) -> list[Any]:
         return [FrozenDict(attributes) for attributes in attributes_of(core, low, high)]
 
-    return OnDemandDict(index, make, block)
+    def make(row: int) -> FrozenDict:
+        return FrozenDict(Node(core, row).attributes())
+
+    return OnDemandDict(UidIndex(core.columns.uid), block, make)
+
+
+def attributes_of(core: Core, low: int, high: int) -> list[dict[str, Any]]:
+    """What `Node.attributes()` gives of the nodes in rows low..high-1, absent ones left out."""
+    c, part = core.columns, slice(low, high)
+    kind = c.kind[part]
+    kinds, names, threads = [k.name for k in Kind], core.names, core.threads
+    found: list[dict[str, Any]] = [
+        {"kind": kinds[k], "name": names[n], "pid": threads[t][0], "tid": threads[t][1]}
+        for k, n, t in zip(kind.tolist(), c.name[part].tolist(), c.thread[part].tolist(), strict=True)
+    ]
+    for prop in plain_properties(core):
+        values = getattr(c, prop.name)[part]
+        if prop.absent is None:
+            for attributes, value in zip(found, values.tolist(), strict=True):
+                attributes[prop.name] = value
+        else:
+            present = np.flatnonzero(values != prop.absent)
+            for place, value in zip(present.tolist(), values[present].tolist(), strict=True):
+                found[place][prop.name] = value
+    # Every node gets lists of its own; to unpickle them takes a tenth of the time of parsing the JSON again.
+    packed: dict[int, bytes] = {}
+    argsets = c.argset[part]
+    present = np.flatnonzero(argsets >= 0)
+    for place, argset in zip(present.tolist(), argsets[present].tolist(), strict=True):
+        if argset not in packed:
+            packed[argset] = pickle.dumps(Node(core, low + place).shapes)
+        found[place].update(pickle.loads(packed[argset]))
+    rules = [rule.name for rule in OwnerRule]
+    on_gpu = np.flatnonzero(is_kind(kind, GPU_KINDS))
+    for place, rule in zip(on_gpu.tolist(), c.owner_rule[part][on_gpu].tolist(), strict=True):
+        found[place]["owner_rule"] = rules[rule]
+    flags = c.flags[part]
+    for place in np.flatnonzero(flags).tolist():
+        found[place]["flags"] = [FLAG_MEANING[flag] for flag in Flag if flags[place] & flag]
+    return found
 
 
 def event_edges(core: Core, types: Sequence[str]) -> Edges:
@@ -73,59 +173,34 @@ def graph_attributes(core: Core) -> dict[str, Any]:
     return found if info.rank is None else {**found, "rank": info.rank}
 
 
-def made_of_core(data: tuple[Any, ...]) -> bool:
-    """Whether a constructor is called with a core: networkx calls it without, or with a graph's data."""
-    return bool(data) and isinstance(data[0], Core)
+class CallForest(ReadOnly, nx.DiGraph):
+    """The call forest of a trace graph: all its nodes, edges CALLS and LAUNCHES only, as attribute `type`."""
 
+    def __init__(self, core: Core, nodes: OnDemandDict | None = None) -> None:
+        """The forest of a core; `nodes` are its event nodes, if there are some already."""
+        self._core = core
+        self._put_on(
+            graph_attributes(core), event_nodes(core) if nodes is None else nodes, event_edges(core, TREE_EDGES)
+        )
 
-def put_on_face(
-    graph: Any, attributes: dict[str, Any], nodes: OnDemandDict, edges: Edges, index: Any,
-    joined: Callable[[str], FrozenDict] | None = None,
-) -> None:  # fmt: skip
-    """Give an object that inherits from a networkx class its nodes and adjacency.
-
-    Args:
-        graph: the object.
-        attributes: those of the graph itself.
-        nodes: node -> attributes.
-        edges: the edges.
-        index: the nodes.
-        joined: what is seen of an edge of a type; by default its type and nothing else.
-    """
-    joined = joined or (typed if graph.is_multigraph() else named)
-    put_on(graph, attributes, nodes, edges, *(adjacency(index, edges, side, joined) for side in ("out", "into")))
-
-
-def put_on(
-    graph: Any, attributes: dict[str, Any], nodes: OnDemandDict, edges: Sized, out: OnDemandDict, into: OnDemandDict
-) -> None:
-    """Give an object that inherits from a networkx class what networkx reads: nodes, successors and predecessors."""
-    graph.graph = attributes
-    graph.edge_store = edges
-    graph._node = nodes
-    graph._adj = out
-    graph._pred = into
-    graph.__networkx_cache__ = {}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CallForest, (self._core,)
 
 
 class FullGraph(ReadOnly, nx.MultiDiGraph):
     """A trace graph with its context and knowledge nodes, whose keys are texts, and the edges to them."""
 
-    def __new__(cls, *data: Any, **attributes: Any) -> Any:
-        """An object to be filled; without a core, as networkx makes results, a plain MultiDiGraph."""
-        return object.__new__(cls) if made_of_core(data) else nx.MultiDiGraph(*data, **attributes)
-
-    def __init__(self, core: Core, events: OnDemandDict, index: UidIndex) -> None:
+    def __init__(self, core: Core, nodes: OnDemandDict | None = None) -> None:
+        """The graph of a core; `nodes` are its event nodes, if there are some already."""
         self._core = core
+        events = event_nodes(core) if nodes is None else nodes
         self.context = context = build_context(core)
         add_tensors(context, core)
         if core.framework.has_times:  # an execution trace alone has no GPU work to know of
             add_knowledge(context, core)
         first = len(core.columns)
         texts = [FrozenDict(attributes) for attributes in context.nodes.values()]
-
-        def make(position: int) -> FrozenDict:
-            return block(position, position + 1)[0]
+        index = JoinedIndex([events.index, KeyIndex(list(context.nodes))], lambda key: int(isinstance(key, str)))
 
         def block(low: int, high: int) -> list[Any]:
             return [*events.at(low, min(high, first)), *texts[max(low - first, 0) : max(high - first, 0)]]
@@ -145,47 +220,18 @@ class FullGraph(ReadOnly, nx.MultiDiGraph):
                 return typed(edge_type)
             return FrozenDict({edge_type: FrozenDict({context.of_edges[edge_type].name: text})})
 
-        full = FullIndex(index, list(context.nodes))
-        store = Edges(len(full), edges)
-        put_on_face(self, graph_attributes(core), OnDemandDict(full, make, block), store, full, joined)
+        self._put_on(graph_attributes(core), OnDemandDict(index, block), Edges(len(index), edges), joined)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return full_of, (self._core,)
+        return FullGraph, (self._core,)
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self.context.nodes)
 
 
-def _with_texts(context: Context, name: str, source: np.ndarray, target: np.ndarray) -> TypedEdges:
+def _with_texts(context: Context, name: str, source: Rows, target: Rows) -> TypedEdges:
     """Edges of a type, or where they have a text those of each text, named after both."""
     if name not in context.of_edges:
         return [(name, source, target)]
     _, codes, texts = context.of_edges[name]
     return [(f"{name} {text}", source[codes == code], target[codes == code]) for code, text in enumerate(texts)]
-
-
-class CallForest(ReadOnly, nx.DiGraph):
-    """The call forest of a trace graph: all its nodes, edges CALLS and LAUNCHES only, as attribute `type`."""
-
-    def __new__(cls, *data: Any, **attributes: Any) -> Any:
-        """An object to be filled; without a core, as networkx makes results, a plain DiGraph."""
-        return object.__new__(cls) if made_of_core(data) else nx.DiGraph(*data, **attributes)
-
-    def __init__(self, core: Core, nodes: OnDemandDict, index: UidIndex) -> None:
-        put_on_face(self, graph_attributes(core), nodes, event_edges(core, TREE_EDGES), index)
-        self._core = core
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return forest_of, (self._core,)
-
-
-def full_of(core: Core) -> FullGraph:
-    """A graph with its context."""
-    index = UidIndex(core.columns.uid)
-    return FullGraph(core, event_nodes(core, index), index)
-
-
-def forest_of(core: Core) -> CallForest:
-    """The call forest of a graph."""
-    index = UidIndex(core.columns.uid)
-    return CallForest(core, event_nodes(core, index), index)

@@ -34,7 +34,7 @@ NAMED: Mapping[str, tuple[str, Sequence[str]]] = {
 
 _ONLY_WRITE = frozenset({
     "fill_", "zero_", "copy_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "geometric_", "cauchy_",
-    "log_normal_",
+    "log_normal_", "_foreach_copy_", "_foreach_zero_",
 })  # fmt: skip
 """Operations that write an argument and do not read it."""
 

@@ -189,6 +189,8 @@ class _Program:
         elif len(texts) > 2 and isinstance(first, TensorValue) and texts == [_made(first, str(one)) for one in shapes]:
             loop = [f"{name} = [{_made(first, 'shape')} for shape in [", *_separated(map(_pieces, shapes)), "]]"]
             self._lines.append(_filled(loop, ""))
+        elif len(texts) == 1:
+            self._lines.append(f"{name} = [{texts[0]}]")
         else:
             self._lines += [f"{name} = [", *(f"    {text}," for text in texts), "]"]
         return name
@@ -251,7 +253,7 @@ class _Program:
         if plan.traced.median_us:
             result["traced_us"] = repr(plan.traced.median_us)
         if plan.work.flops:
-            result["tflops"] = f"{plan.work.flops / 1e6!r} / statistics.median(us)"
+            result["tflops"] = f"{plan.work.flops:.0f} / 1e6 / statistics.median(us)"
         yield _filled(["result = dict(", *_separated([f"{name}={text}"] for name, text in result.items()), ")"], "    ")
 
 
@@ -323,6 +325,7 @@ def _contents(tensor: TensorValue, shape: str, elements: int) -> str:
         return f"torch.rand({shape}, {device}).lt({of.get('share', 0.5)!r})"
     if rule == "uniform":
         low, high = (float(of.get(end, usual)) for end, usual in (("low", 0), ("high", 1)))  # type: ignore[arg-type]
+        to = to if tensor.dtype != "float32" else ""
         return f"torch.empty({shape}, {device}).uniform_({low!r}, {high!r}){to}"
     if rule == "raw":
         count = elements * item_size(tensor.dtype)

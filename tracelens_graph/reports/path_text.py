@@ -1,4 +1,4 @@
-"""A critical path on the terminal: what bounds a step, on which ranks, and by what work; and what changes would gain.
+"""A critical path, and what changes would gain: on the terminal, as JSON for programs, as Markdown for a pull request.
 
 The length of a path step is not that of a step on the device of one rank: it lasts from the last GPU end of the steps
 before it to its own, over all ranks.
@@ -6,15 +6,17 @@ before it to its own, over all ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.critical_path import CriticalPath
+from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, steps_of
 from tracelens_graph.analyses.critical_path.path_tables import CLASS_MEANING
-from tracelens_graph.analyses.critical_path.steps import steps_of
 from tracelens_graph.analyses.critical_path.what_if import WhatIf
+from tracelens_graph.output.markers import COMMENT
+from tracelens_graph.reports.markdown import escape, table_markdown
+from tracelens_graph.reports.ranks_text import document
 from tracelens_graph.reports.views import told
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
@@ -113,3 +115,39 @@ def _rows(table: Table, most: int, leave: str) -> Table:
     notes = [f"the first {most:,} of {len(table):,} rows (--table {table.name} --top 0)"] if is_cut else []
     cut = table.take(np.arange(most)) if is_cut else table
     return told(replace(cut, title=_TITLES[table.name], notes=notes), leave=leave)
+
+
+def path_json(path: CriticalPath, tables: Mapping[str, Table]) -> str:
+    """A path as one JSON object: how long it is, what it consists of, and tables of it."""
+    said = {"step": path.step, "headline": headline(path), "extent": extent(path), "notes": path.notes}
+    return document(path.causes.traces, said, tables)
+
+
+def path_markdown(path: CriticalPath, rows: int | None) -> str:
+    """A path as a page: how long it is, and the tables of the screen.
+
+    Args:
+        path: the path.
+        rows: rows of each table; 0 for all, None for as many as a screen has.
+    """
+    tables = map(table_markdown, screen_tables(path, rows))
+    return _page([f"## {escape(headline(path))}", escape(extent(path)), *tables, *map(escape, path.notes)])
+
+
+def what_if_json(found: Sequence[WhatIf], table: Table) -> str:
+    """What changes would gain as one JSON object."""
+    path = found[0].path
+    said = {
+        "step": path.step, "headline": [sentence(one) for one in found], "extent": extent(path), "notes": table.notes,
+    }  # fmt: skip
+    return document(path.causes.traces, said, {table.name: table})
+
+
+def what_if_markdown(found: Sequence[WhatIf], table: Table) -> str:
+    """What changes would gain as a page."""
+    lines = [f"**{escape(sentence(one))}**" for one in found]
+    return _page(["## What if", *lines, escape(extent(found[0].path)), table_markdown(told(table))])
+
+
+def _page(blocks: Sequence[str]) -> str:
+    return COMMENT + "\n\n".join(block.rstrip() for block in blocks) + "\n"

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.graph.trace_set import TraceSet, rank_titles
 from tracelens_graph.reports.tracks import Met, Others, Slice, Track, path_slices
 

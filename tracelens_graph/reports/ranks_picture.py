@@ -8,11 +8,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tracelens_graph.analyses.rank_pictures.bandwidth_points import BandwidthPoints
-from tracelens_graph.analyses.rank_pictures.step_lanes import StepLanes
-from tracelens_graph.analyses.rank_pictures.wait_map import WHOLE, WaitMap, rank_labels
 from tracelens_graph.analyses.ranks.collective_tables import shown_bytes
 from tracelens_graph.analyses.ranks.job import Job
+from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, StepLanes, WaitMap, rank_labels
 from tracelens_graph.reports.html.ranks import lane_columns, part_columns
 from tracelens_graph.reports.picture import GREY, bare, drawing_library, legend, literal, look, save
 from tracelens_graph.reports.ranks_text import headline, late_lines

@@ -1,14 +1,24 @@
-"""The ranks of a job on the terminal: how long a step is, who waits for whom, and what the network does."""
+"""The ranks of a job on the terminal, as JSON for programs and as Markdown for a pull request.
+
+All of them say how long a step is, who waits for whom, and what the network does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from tracelens_graph._version import __version__
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.lateness import ADDED_UP, HELD_UP
+from tracelens_graph.analyses.stragglers.lateness import ADDED_UP, HELD_UP
+from tracelens_graph.graph.trace_set import Ranked
+from tracelens_graph.output.markers import COMMENT
+from tracelens_graph.reports.document import SCHEMA_VERSION, objects
+from tracelens_graph.reports.json import laid_out, sound
+from tracelens_graph.reports.markdown import escape, table_markdown
 from tracelens_graph.reports.views import told
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
@@ -33,8 +43,7 @@ def screen(job: Job, width: int, color: bool, rows: int | None = None) -> Iterat
     yield from wrapped(printable(head(job)), width, _INDENT)
     yield ""
     yield from (bold(line, color) for line in wrapped(headline(job), width, _INDENT))
-    late = late_lines(job)
-    for line in late:
+    for line in late_lines(job):
         yield from wrapped(printable(line), width, _INDENT)
     for name, most in (("rank_times", 0), ("collective_kinds", KINDS), ("rank_balance", RANKS)):
         table = job.table(name)
@@ -42,8 +51,7 @@ def screen(job: Job, width: int, color: bool, rows: int | None = None) -> Iterat
             continue
         yield ""
         yield from first_rows(table, most if rows is None else rows).text(width, color).splitlines()
-    is_said = any(ADDED_UP in line for line in late)
-    for note in [*([] if is_said or not len(job.meetings) else [HELD_UP]), *job.meetings.notes]:
+    for note in notes(job):
         yield from wrapped(printable(note), width, _INDENT)
 
 
@@ -97,6 +105,12 @@ def late_lines(job: Job) -> list[str]:
     return found + ([f"why: {job.why_late}"] if job.why_late else [])
 
 
+def notes(job: Job) -> list[str]:
+    """What belongs below the tables of the screen."""
+    is_explained = not len(job.meetings) or any(ADDED_UP in line for line in late_lines(job))
+    return [*([] if is_explained else [HELD_UP]), *job.meetings.notes]
+
+
 def first_rows(table: Table, most: int) -> Table:
     """The columns for people that tell something, and the first rows; of ranks those that hold up the others most."""
     if table.name == "rank_balance" and most and len(table) > most:
@@ -124,3 +138,41 @@ def _tells(name: str, cells: Sequence[object]) -> bool:
 
 def _number(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+_ON_PAGE = {"rank_times": "Of a step", "collective_kinds": "Collectives", "rank_balance": "Ranks"}
+
+
+def ranks_json(job: Job) -> str:
+    """The ranks as one JSON object: what is to be said of them, and all tables.
+
+    Strict JSON: NaN and infinity are null. Every row of a table has a line of its own.
+    """
+    said = {"headline": headline(job), "late": late_lines(job), "notes": job.meetings.notes}
+    return document(job.meetings.attendances, said, job.tables())
+
+
+def document(ranks: Sequence[Ranked], said: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
+    """What is to be said of some ranks, and tables, as one JSON object."""
+    about = {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "tracelens_graph", "version": __version__},
+        "ranks": [{"name": one.name, "rank": one.rank} for one in ranks],
+        **said,
+    }
+    return laid_out({**sound(about), "tables": objects(tables)}, 4) + "\n"
+
+
+def ranks_markdown(job: Job, rows: int = 20) -> str:
+    """The ranks as a page: the headline, who is late, and the tables of the screen.
+
+    Args:
+        job: the ranks.
+        rows: rows of each table; 0 for all.
+    """
+    blocks = [f"## {escape(head(job))}", f"**{escape(headline(job))}**", *map(escape, late_lines(job))]
+    blocks += [
+        f"### {title}\n\n{table_markdown(first_rows(job.table(name), rows))}" for name, title in _ON_PAGE.items()
+    ]
+    blocks += [escape(note) for note in job.meetings.notes]
+    return COMMENT + "\n\n".join(block.rstrip() for block in blocks) + "\n"

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated_jobs import simulated_job
-from two_ranks import two_ranks
+from lockstep import two_ranks
+from made_jobs import simulated_job
 
 from tracelens_graph.analyses.critical_path.causes import Causes
-from tracelens_graph.analyses.critical_path.critical_path import critical_path
+from tracelens_graph.analyses.critical_path.critical_path import critical_path, steps_of
 from tracelens_graph.analyses.critical_path.points import Edge
-from tracelens_graph.analyses.critical_path.replay import NEVER, Latency, forward, replayed, slack, weights
-from tracelens_graph.analyses.critical_path.steps import steps_of
+from tracelens_graph.analyses.critical_path.rerun import NEVER, Latency, forward, replayed, slack, weights
 from tracelens_graph.analyses.critical_path.what_if import WhatIf, what_if
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.simulate import host

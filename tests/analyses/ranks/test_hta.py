@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.rank_collectives import Attendance, GpuTime
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, length, merge

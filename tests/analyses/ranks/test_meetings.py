@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from made_jobs import Held, Job, collective, job, rank
 
 from tracelens_graph.analyses.ranks import matching
-from tracelens_graph.analyses.ranks.meetings import ALONE, APART, Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import ALONE, APART, Meetings
 
 
 def assert_right(made: Job, meetings: Meetings) -> None:

@@ -22,7 +22,7 @@ from tracelens_graph.errors import AnalysisError, MissingExtraError, OutputError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.nxview.trace_graph import TraceGraph
-from tracelens_graph.reports.html import inline, inline_views
+from tracelens_graph.reports.html import inline
 from tracelens_graph.reports.html.inline import LONGEST_PAGE, Inline
 
 TRACES = traces_named(
@@ -48,10 +48,10 @@ class Tags(HTMLParser):
 
 
 def views(core: Core) -> dict[str, Inline]:
-    found = {by: inline_views.flame(core, by) for by in inline_views.FLAMES}
+    found = {by: inline.flame(core, by) for by in inline.FLAMES}
     return {
-        **found, "timeline": inline_views.timeline(core), "roofline": inline_views.roofline(core, arch=DEVICE),
-        "tables": inline_views.grid(core),
+        **found, "timeline": inline.timeline(core), "roofline": inline.roofline(core, arch=DEVICE),
+        "tables": inline.grid(core),
     }  # fmt: skip
 
 
@@ -66,8 +66,8 @@ def test_real_traces_are_small_and_keep_their_time(path: Path) -> None:
         assert len(view.page) <= LONGEST_PAGE, name
         assert len(view._repr_html_()) <= 1.2 * LONGEST_PAGE, name
         found = read(view.page)
-        if name in inline_views.FLAMES:
-            page = inline_views.FLAMES[name].view
+        if name in inline.FLAMES:
+            page = inline.FLAMES[name][0]
             assert int(found.columns[f"{page}.ns"].sum()) == gpu_ns(core)
             assert list(found.body["flame"]["views"]) == [page]
             assert len(found.columns["gpu.dur"]) == 0
@@ -130,7 +130,7 @@ def test_a_timeline_says_what_it_leaves_out() -> None:
 
 
 def test_a_flame_graph_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inline_views, "MOST_FRAMES", 100)
+    monkeypatch.setattr(inline, "MOST_FRAMES", 100)
     g = many_events(500)
     view = g.flame("op")
     assert view.notes == ["The 101 frames with most time are drawn; that of 900 others is in the frames around them."]
@@ -156,7 +156,7 @@ def test_a_grid_has_the_tables_that_are_asked_for(monkeypatch: pytest.MonkeyPatc
     assert 0 < len(longest) < 60
     assert "sum us" in [column["heading"] for column in read(two.page).body["tables"][0]["columns"]]
     assert list(two.table["table"]) == list(shown(two))
-    monkeypatch.setattr(inline_views, "MOST_LINES", 50)
+    monkeypatch.setattr(inline, "MOST_LINES", 50)
     cut = g.grid("kernel_summary", "gpu_timeline")
     assert cut.notes == ["The first 50 rows are shown of kernel_summary."]
     assert shown(cut)["kernel_summary"] == 50

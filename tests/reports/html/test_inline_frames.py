@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from handmade import small_trace
-from html_pages import NAMES, hostile_graph
-from in_browser import COLORS, Opened, searched, until
+from html_pages import COLORS, NAMES, Opened, hostile_graph, searched, until
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.kernels.kernels import kernel_summary
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.api import load
 from tracelens_graph.graph.core import Core
-from tracelens_graph.reports.html import inline_views
+from tracelens_graph.reports.html import inline
 from tracelens_graph.reports.html.inline import Inline
 
 if TYPE_CHECKING:
@@ -46,8 +45,8 @@ def frames(page: Page) -> list[Frame]:
 
 
 def views(g: Core) -> list[Inline]:
-    flames = [inline_views.flame(g, by) for by in inline_views.FLAMES]
-    return [*flames, inline_views.timeline(g), inline_views.roofline(g, arch="h100-sxm"), inline_views.grid(g)]
+    flames = [inline.flame(g, by) for by in inline.FLAMES]
+    return [*flames, inline.timeline(g), inline.roofline(g, arch="h100-sxm"), inline.grid(g)]
 
 
 @parametrize("path", QWEN)
@@ -74,7 +73,7 @@ def test_each_view_is_drawn_in_its_frame(path: Path, policy: str, opened: Opened
 @parametrize("path", QWEN)
 def test_clicks_stay_in_the_frame(path: Path, opened: Opened) -> None:
     core = loaded(path)
-    page = opened(host(inline_views.timeline(core), inline_views.flame(core), inline_views.roofline(core)))
+    page = opened(host(inline.timeline(core), inline.flame(core), inline.roofline(core)))
     timeline, flame, roofline = frames(page)
     kernel = int(core.columns.uid[core.everything.linked_gpu_rows[40]])
     timeline.evaluate(f"tracelensGraph.selectUid({kernel}, 'key')")
@@ -101,7 +100,7 @@ def test_clicks_stay_in_the_frame(path: Path, opened: Opened) -> None:
 def test_a_grid_sorts_filters_and_copies(path: Path, opened: Opened) -> None:
     core = loaded(path)
     table = kernel_summary(core)
-    (frame,) = frames(opened(host(inline_views.grid(core, "kernel_summary"))))
+    (frame,) = frames(opened(host(inline.grid(core, "kernel_summary"))))
     assert not frame.is_visible(".list")
     assert not frame.is_visible("#search")
     frame.click("th button:has-text('kernels')")
@@ -121,7 +120,7 @@ def test_a_grid_sorts_filters_and_copies(path: Path, opened: Opened) -> None:
 @pytest.mark.parametrize("width", [500, 1000])
 def test_a_single_table_has_the_whole_frame(width: int, opened: Opened) -> None:
     g = load(small_trace())
-    (frame,) = frames(opened(host(inline_views.grid(g, "kernel_summary", height=400)), width=width))
+    (frame,) = frames(opened(host(inline.grid(g, "kernel_summary", height=400)), width=width))
     box = frame.locator(".scroll").bounding_box()
     assert box is not None
     assert box["height"] > 150

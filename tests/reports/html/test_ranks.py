@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from html_pages import Tags, policy_of, read
-from jobs_to_draw import HOSTILE, hostile, large, late_job
+from to_draw import HOSTILE, hostile, large, late_job
 
-from tracelens_graph.analyses.rank_pictures import bandwidth_points, step_lanes, wait_map
-from tracelens_graph.analyses.ranks import COLUMNS
+from tracelens_graph.analyses.ranks import COLUMNS, pictures
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.many import load_core_set
@@ -78,7 +77,7 @@ def test_splits_add_up_to_the_table_of_collectives(late: Job) -> None:
 
 def test_lanes_add_up_to_the_recorded_times(late: Job) -> None:
     page = read(ranks_page(late, "job"))
-    lanes = step_lanes.StepLanes.of(late)
+    lanes = pictures.StepLanes.of(late)
     columns, m = page.columns, late.meetings
     for place, one in enumerate(m.attendances):
         start, end = (np.clip(m.clock_ns(place, edges), lanes.begin_ns, lanes.end_ns) for edges in one.gpu.computing)
@@ -117,8 +116,8 @@ def test_ranks_that_share_nothing_have_a_page(late: Job) -> None:
 def test_large_jobs_are_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     job = large(20, 30, 4)
     for module, name, most in (
-        (wait_map, "MOST_RANKS", 8), (wait_map, "MOST_STEPS", 10), (bandwidth_points, "MOST_POINTS", 25),
-        (step_lanes, "MOST_LANES", 6), (step_lanes, "MOST_PARTS", 13), (step_lanes, "MOST_BARS", 100),
+        (pictures, "MOST_RANKS", 8), (pictures, "MOST_STEPS", 10), (pictures, "MOST_POINTS", 25),
+        (pictures, "MOST_LANES", 6), (pictures, "MOST_PARTS", 13), (pictures, "MOST_BARS", 100),
         (ranks, "MOST_SPLIT", 45),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, most)

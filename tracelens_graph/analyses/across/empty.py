@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.utils.suggest import hint
 
@@ -28,8 +27,6 @@ def why_empty(question: str, traces: TraceSet, given: Mapping[str, Any]) -> str:
         traces: what it was asked of.
         given: its parameters, as far as they were given.
     """
-    if question in ("collective_spread", "slowest_ranks", "waits_by_group"):
-        return _no_collectives(traces.of_run(given.get("run")), given.get("kind"))
     if question == "run_history":
         return _no_history(traces, given)
     if question == "incomplete_traces":
@@ -37,17 +34,6 @@ def why_empty(question: str, traces: TraceSet, given: Mapping[str, Any]) -> str:
         asked = [one for one in traces if run in (None, one.run)]
         return f"no file of {len(asked):,} was damaged" if asked else _no_run(traces, str(run))
     return _NOTHING.get(question, "")
-
-
-def _no_collectives(ranks: TraceSet, kind: str | None) -> str:
-    kinds = sorted({one.kind for trace in ranks for one in collectives_of(trace.core).nodes})
-    if not kinds:
-        return "the traces have no communication kernels"
-    if kind is not None and kind not in kinds:
-        return f"no collective is of kind {kind!r}; there are {', '.join(kinds)}"
-    if len(ranks) < 2:
-        return "1 trace: two ranks at least are compared"
-    return "no collective was found on two ranks"
 
 
 def _no_history(traces: TraceSet, given: Mapping[str, Any]) -> str:

@@ -8,11 +8,9 @@ from typing import Any
 
 from tracelens_graph.analyses.diagnosis.finding import KINDS
 from tracelens_graph.analyses.diagnosis.verdict import verdict
-from tracelens_graph.analyses.ranks.attendance import gathered, read_alone
-from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.lateness import Lateness, lateness
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.rank_collectives import gathered, read_alone
+from tracelens_graph.analyses.stragglers.lateness import Lateness
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
@@ -88,18 +86,28 @@ def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Li
     }
 
 
-def overview(lines: Sequence[Line], ranks: TraceSet | None = None) -> Table:
-    """Traces side by side, by rank, with what kind of run each is.
-
-    Notes say how many are of which kind, which rank is late, if matched collectives of all ranks prove it, and which
-    files are cut short.
+def lateness_of(lines: Sequence[Line], ranks: TraceSet | None = None) -> Lateness | None:
+    """Which rank the others wait for, as `ranks` says it where it looks for no reasons.
 
     Args:
         lines: what `overview_line` says of each trace.
         ranks: the devices of profiles of JAX (`TraceSet.by_device`); without them nothing is said of these.
     """
+    if all(line["has_ranks"] for line in lines):
+        return Job(ranks).lateness if ranks is not None and len(ranks) > 1 else None
+    return Job(gathered([line["attendance"] for line in lines if not line["has_ranks"]])).lateness
+
+
+def overview(lines: Sequence[Line], late: Lateness | None = None) -> Table:
+    """Traces side by side, by rank, with what kind of run each is.
+
+    Notes say how many are of which kind, which rank is late, and which files are cut short.
+
+    Args:
+        lines: what `overview_line` says of each trace.
+        late: see `lateness_of`.
+    """
     ordered = sorted(lines, key=lambda line: (line["rank"] is None, line["rank"] or 0, line["trace"]))
-    late = _lateness(ordered, ranks)
     if late and late.late:
         ordered = [{**line, "kind": _WAITING.get(line["kind"], line["kind"])} for line in ordered]
     about = {name: column for name, column in OVERVIEW.items() if name != "file" or any(one["file"] for one in ordered)}
@@ -109,22 +117,12 @@ def overview(lines: Sequence[Line], ranks: TraceSet | None = None) -> Table:
     return Table("overview", columns, about, "1 trace" if len(ordered) == 1 else f"{len(ordered)} traces", notes)
 
 
-def late_trace(lines: Sequence[Line], ranks: TraceSet | None = None) -> int | None:
+def late_trace(lines: Sequence[Line], late: Lateness | None) -> int | None:
     """Position of the line of the rank that the others wait for, or of its host; None if none is proven late."""
-    found = _lateness(lines, ranks)
-    if found is None or found.late is None:
+    if late is None or late.late is None:
         return None
-    late = found.late.rpartition("-device")[0] if all(line["has_ranks"] for line in lines) else found.late
-    return next((place for place, line in enumerate(lines) if line["trace"] == late), None)
-
-
-def _lateness(lines: Sequence[Line], ranks: TraceSet | None) -> Lateness | None:
-    if all(line["has_ranks"] for line in lines):
-        return Job(ranks).lateness if ranks is not None and len(ranks) > 1 else None
-    lines = [line for line in lines if not line["has_ranks"]]
-    spans = [line["total_ms"] * 1e6 for line in lines if line["total_ms"]]
-    attendances = gathered([line["attendance"] for line in lines if line["total_ms"]])
-    return lateness(Figures(Meetings(attendances)), sum(spans) / len(spans)) if spans else None
+    name = late.late.rpartition("-device")[0] if all(line["has_ranks"] for line in lines) else late.late
+    return next((place for place, line in enumerate(lines) if line["trace"] == name), None)
 
 
 def _kinds(lines: Sequence[Line]) -> list[str]:

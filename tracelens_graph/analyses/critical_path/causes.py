@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.meeting_points import EARLIEST, Met, meet
+from tracelens_graph.analyses.critical_path.collective_points import EARLIEST, Met, meet
 from tracelens_graph.analyses.critical_path.points import Edge, RankPoints, Role, rank_points
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet

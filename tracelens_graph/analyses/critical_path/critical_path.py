@@ -10,20 +10,27 @@ the lengths of steps add up to that of the whole.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from tracelens_graph.analyses.critical_path import path_tables
 from tracelens_graph.analyses.critical_path.causes import Causes, causes
+from tracelens_graph.analyses.critical_path.path_tables import SEGMENTS, segment_columns
 from tracelens_graph.analyses.critical_path.points import Role
-from tracelens_graph.analyses.critical_path.steps import steps_of
 from tracelens_graph.analyses.critical_path.walk import Path, walk
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.graph.window import Window, whole_window
+from tracelens_graph.graph.window import Window, step_number, whole_window
 from tracelens_graph.schema import HOST_KINDS
+from tracelens_graph.tables.table import Table
 
 COLUMNS = frozenset(
     ("thread", "correlation", "device", "stream", "owner", "flags", "sequence", "forward_thread", "external_id")
@@ -105,3 +112,153 @@ def _of_windows(causes: Causes) -> tuple[int, int]:
     if not ends:
         raise AnalysisError("the window has no GPU events, so there is no path to follow through it")
     return min(starts), max(ends)
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Steps of a job: their numbers, ascending, and from which to which moment each lasts on the device.
+
+    A step lasts from the last GPU end of the steps before it to its own; the first begins with its mark on the host.
+    """
+
+    number: np.ndarray
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+
+    def of(self, number: int) -> tuple[int, int]:
+        """Start and end of a step.
+
+        Raises:
+            AnalysisError: there is no such step, or it launched nothing on a GPU.
+        """
+        at = int(np.searchsorted(self.number, number))
+        if at == len(self.number) or self.number[at] != number:
+            there = ", ".join(map(str, self.number.tolist())) or "none"
+            raise AnalysisError(f"no rank has GPU work of step {number}; steps with GPU work: {there}")
+        return int(self.start_ns[at]), int(self.end_ns[at])
+
+
+def steps_of(causes: Causes, time: np.ndarray | None = None) -> Steps:
+    """The steps in which ranks launched GPU work.
+
+    Args:
+        causes: the points of the ranks.
+        time: other moments of the points, by default those recorded.
+    """
+    moment = causes.time if time is None else time
+    ends: dict[int, int] = {}
+    begin: dict[int, int] = {}
+    for ordinal, one in enumerate(causes.traces):
+        core, c = one.core, one.core.columns
+        rows = causes.ranks[ordinal].gpu_rows
+        end = moment[causes.first_point[ordinal] + causes.ranks[ordinal].gpu_end]
+        for mark, of in positions_by(core.gpu_step[rows]):
+            number = step_number(core.names[c.name[mark]]) if mark >= 0 else None
+            if number is not None:
+                ends[number] = max(int(end[of].max()), ends.get(number, int(end[of].max())))
+                start = causes.on_clock(ordinal, int(c.start_ns[mark]))
+                begin[number] = min(start, begin.get(number, start))
+    numbers = np.array(sorted(ends), np.int64)
+    end_ns = np.maximum.accumulate(np.array([ends[one] for one in numbers.tolist()], np.int64))
+    start_ns = np.concatenate(([min(begin[numbers[0]], end_ns[0])], end_ns[:-1])) if len(numbers) else end_ns
+    return Steps(numbers, start_ns, end_ns)
+
+
+# --- of a job ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class JobPaths:
+    """Critical paths of a job, the segments of one behind those of the other.
+
+    Attributes:
+        paths: that of everything first, then those of the steps; none where there is no path to follow.
+    """
+
+    paths: Sequence[CriticalPath]
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """Where the segments of each path begin, and where those of the last one end."""
+        return np.cumsum([0, *(len(path.edge) for path in self.paths)])
+
+    @cached_property
+    def path(self) -> np.ndarray:
+        """Per segment the number of its path."""
+        return np.repeat(np.arange(len(self.paths)), np.diff(self.first))
+
+    @cached_property
+    def ordinal(self) -> np.ndarray:
+        """Per segment the place of its rank in the set; -1 where nothing is recorded."""
+        return np.concatenate([np.zeros(0, np.int64), *(path.ordinal for path in self.paths)])
+
+    @cached_property
+    def columns(self) -> Mapping[str, list[Any]]:
+        """The properties of a `PathSegment`: per segment a value, None for none."""
+        known = [segment_columns(path) for path in self.paths]
+        names = known[0] if known else ()
+        found = {name: list(chain.from_iterable(one[name] for one in known)) for name in names}
+        of_trace = {"trace_name": found.pop("trace")} if found else {}
+        return {"number": list(range(len(self.path))), **found, **of_trace}
+
+    @cached_property
+    def events(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each segment that an event accounts for its number, the place of its rank in the set, and the uid."""
+        uid = self.columns.get("uid", [])
+        segment = np.array([number for number, one in enumerate(uid) if one is not None], np.int64)
+        return segment, self.ordinal[segment], np.array([one for one in uid if one is not None], np.int64)
+
+    def about(self, number: int) -> dict[str, Any]:
+        """The properties of a `CriticalPath`; None for none."""
+        path = self.paths[number]
+        return {
+            "number": number,
+            "name": "critical path" if path.step is None else f"critical path of step {path.step}",
+            "step": path.step,
+            "start_ns": int(path.start_ns[0]) if len(path.start_ns) else None,
+            "dur_ns": path.length_ns,
+            "segments": len(path.edge),
+            "near_ties": path.ties.points,
+            "notes": path.notes or None,
+        }
+
+
+def job_paths(traces: TraceSet, meetings: Meetings) -> JobPaths:
+    """The critical paths of a job.
+
+    There is none without GPU work, and of lean graphs that lack columns which a path reads.
+
+    Args:
+        traces: the ranks, as whole graphs.
+        meetings: which of their collectives are one, and on which clock they are; its ranks in the same order.
+    """
+    cores = [one.core for one in traces]
+    has_columns = all(set(core.columns.names) >= COLUMNS for core in cores)
+    if not (has_columns and any(len(core.gpu_rows) for core in cores)):
+        return JobPaths(())
+    known = causes(traces, meetings)
+    return JobPaths((critical_path(known), *step_paths(known)))
+
+
+def segments_of_run(traces: TraceSet, run: str | None = None, step: int | None = None) -> Table:
+    """What bounded a step of a run over all of its ranks, segment by segment: the segments of `critical_path`.
+
+    Where there is no such step, or no GPU work, there are no rows, and a note says so.
+
+    Args:
+        traces: the traces, in order. Of windows, the path leads from their first event to their last GPU end.
+        run: name of a run; by default that of the last trace.
+        step: the number in `ProfilerStep#n`; by default everything there is.
+
+    Raises:
+        AnalysisError: there is no such run.
+    """
+    ranks = traces.of_run(run).by_rank()
+    try:
+        return critical_path(ranks, step).segments()
+    except AnalysisError as error:
+        title = ranks.titled("Critical path" if step is None else f"Critical path of step {step}")
+        return SEGMENTS.empty(title, [str(error)])

@@ -1,4 +1,4 @@
-"""Which nodes stand for the segments of a critical path, and what they are called."""
+"""Which nodes stand for the segments of a critical path, and in which call a thread spent most of some time."""
 
 from __future__ import annotations
 
@@ -7,12 +7,83 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
-from tracelens_graph.analyses.critical_path.host_time import longest_calls
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.graph.arrays import is_kind, positions_by
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import rank_number
-from tracelens_graph.graph.traversals import climb
-from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.graph.traversals import climb, least_above
+from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Flag, Kind
+
+
+def longest_calls(core: Core, thread: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
+    """For each span the row of the innermost call with most of its time; -1 where no call was open.
+
+    Args:
+        core: the graph.
+        thread: code of the thread of each span.
+        start_ns, end_ns: the spans; those of one thread do not overlap.
+    """
+    c = core.columns
+    found = np.full(len(thread), -1, np.int64)
+    wanted = np.zeros(len(core.threads) + 1, bool)
+    wanted[thread] = True
+    hosts = np.flatnonzero(is_kind(c.kind, HOST_KINDS))
+    hosts = hosts[wanted[c.thread[hosts]] & (c.dur_ns[hosts] > 0)]
+    rows_of = {code: hosts[own] for code, own in positions_by(c.thread[hosts])}
+    for code, spans in positions_by(thread):
+        if (rows := rows_of.get(code)) is not None:
+            times, inside = innermost_calls(core, rows)
+            found[spans] = _most_of(times, inside, start_ns[spans], end_ns[spans])
+    return found
+
+
+def innermost_calls(core: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """From each moment up to the next, which of some calls of one thread is the innermost; -1 for none.
+
+    Args:
+        core: the graph.
+        rows: the calls, all of one thread, ascending.
+
+    Returns:
+        Moments, ascending, and rows.
+    """
+    c = core.columns
+    end = c.start_ns[rows] + c.dur_ns[rows]
+    late = np.flatnonzero(c.flags[rows] & Flag.outlives_parent.value)
+    if len(late):
+        end[late] = least_above(c.parent, rows[late], c.end_ns)
+    times = np.concatenate((c.start_ns[rows], end))
+    inside = np.concatenate((rows, c.parent[rows].astype(np.int64)))
+    # Of ends at one moment the outermost comes last, and starts come after ends: the last one there holds.
+    order = np.lexsort((np.concatenate((rows, -rows - 1)), times))
+    return times[order], inside[order]
+
+
+def _most_of(times: np.ndarray, inside: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    first = np.maximum(np.searchsorted(times, start, "right") - 1, 0)
+    count = np.maximum(np.searchsorted(times, end, "left") - first, 0)
+    span = np.repeat(np.arange(len(start)), count)
+    at = np.arange(len(span)) - np.repeat(np.cumsum(count) - count, count) + first[span]
+    until = np.append(times[1:], times[-1])
+    length = np.minimum(until[at], end[span]) - np.maximum(times[at], start[span])
+    known = (length > 0) & (inside[at] >= 0)
+    span, row, length = span[known], inside[at][known], length[known]
+    found = np.full(len(start), -1, np.int64)
+    if not len(span):
+        return found
+    order = np.lexsort((row, span))
+    span, row, length = span[order], row[order], length[order]
+    new = np.ones(len(span), bool)
+    new[1:] = (span[1:] != span[:-1]) | (row[1:] != row[:-1])
+    group = np.cumsum(new) - 1
+    total = sum_by_group(group, length, int(group[-1]) + 1)
+    span, row = span[new], row[new]
+    best = np.lexsort((-row, total, span))  # of equal ones the outermost stands last
+    last = best[np.flatnonzero(np.diff(span[best], append=len(start)))]
+    found[span[last]] = row[last]
+    return found
+
 
 _MODULE = "nn.Module: "
 

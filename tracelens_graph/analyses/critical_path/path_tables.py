@@ -11,7 +11,7 @@ from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.path_nodes import Nodes, nodes_of, rank_of
 from tracelens_graph.analyses.critical_path.points import Edge
 from tracelens_graph.analyses.critical_path.points import Role as EdgeRole
-from tracelens_graph.analyses.critical_path.replay import NEVER, slack
+from tracelens_graph.analyses.critical_path.rerun import NEVER, slack
 from tracelens_graph.analyses.critical_path.walk import Class, Path
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.graph.arrays import positions_by
@@ -52,10 +52,13 @@ SEGMENTS = TableSchema(
     "critical_path",
     "What bounds a step over all ranks: the critical path, segment by segment.",
     {
+        "place": Column("place on the path, from 1"),
         "class": CLASS,
         "rank": RANK,
+        "trace": Column.text("name of the trace of the rank; absent where nothing is recorded"),
         "name": Column.key(
-            "GPU work; of host time the innermost call with most of it; of launches and waits the call", "name"
+            "GPU work; of host time the innermost call with most of it; of launches and waits the call; else the class",
+            "name",
         ),
         "op": Column.text("op that it is charged to, or that is around the call", "op"),
         "module": Column.text("innermost module around that", "module"),
@@ -174,19 +177,28 @@ SLACK = TableSchema(
 
 def segments(path: Path) -> Table:
     """One row per segment of the path, in the order of time; durations add up to its length."""
-    nodes = path.nodes
-    columns: dict[str, Cells] = {
-        "class": class_names(path),
+    known = segment_columns(path)
+    known["start_us"] = ((path.start_ns - path.start_ns[:1]) / 1e3).tolist()
+    known["module"] = [module or None for module in path.nodes.module]
+    return SEGMENTS.table({name: known[name] for name in SEGMENTS}, path.title, path.notes)
+
+
+def segment_columns(path: Path) -> dict[str, list[Any]]:
+    """What is known of the segments of a path, in their order; None for nothing."""
+    nodes, classes = path.nodes, class_names(path)
+    traces = [one.name for one in path.causes.traces]
+    return {
+        "place": list(range(1, len(classes) + 1)),
+        "class": classes,
         "rank": nodes.rank,
-        "name": nodes.name,
-        "op": nodes.op,
-        "module": nodes.module,
-        "start_us": (path.start_ns - path.start_ns[:1]) / 1e3,
-        "dur_ns": path.end_ns - path.start_ns,
+        "trace": [traces[at] if at >= 0 else None for at in path.ordinal.tolist()],
+        "name": [name or of for name, of in zip(nodes.name, classes, strict=True)],
+        "op": [op or None for op in nodes.op],
+        "start_ns": path.start_ns.tolist(),
+        "dur_ns": (path.end_ns - path.start_ns).tolist(),
         "from_rank": from_ranks(path),
         "uid": nodes.uid,
     }
-    return SEGMENTS.table(columns, path.title, path.notes)
 
 
 def class_names(path: Path) -> list[str]:

@@ -12,8 +12,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from tracelens_graph.analyses.critical_path.gpu_queue import GpuQueue
-from tracelens_graph.analyses.critical_path.waits import waits_of
+from tracelens_graph.analyses.critical_path.waits import GpuQueue, waits_of
 from tracelens_graph.analyses.idle.host_states import PROFILER
 from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.graph.arrays import is_kind, positions_by

@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.critical_path.causes import Causes
-from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, causes_of, critical_path
+from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, causes_of, critical_path, steps_of
 from tracelens_graph.analyses.critical_path.path_nodes import rank_of
 from tracelens_graph.analyses.critical_path.points import Edge, Role
-from tracelens_graph.analyses.critical_path.repair import Repair, repaired
-from tracelens_graph.analyses.critical_path.replay import Latency, replayed, weights
-from tracelens_graph.analyses.critical_path.steps import steps_of
+from tracelens_graph.analyses.critical_path.rerun import Latency, Repair, repaired, replayed, weights
 from tracelens_graph.analyses.critical_path.walk import shortest_equal
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of

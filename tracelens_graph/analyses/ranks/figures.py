@@ -1,4 +1,4 @@
-"""What the collectives of a job cost.
+"""What the collectives of a job cost, and of which process groups they are.
 
 Waiting is not communication: how long a collective really takes is told by the rank that came last, for which nobody
 had to wait. Sizes and factors of bandwidths are in `sizes`.
@@ -6,13 +6,16 @@ had to wait. Sizes and factors of bandwidths are in `sizes`.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.process_groups import ProcessGroups
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
 from tracelens_graph.analyses.ranks.sizes import Messages, bus_factors, gb_per_s
 from tracelens_graph.graph.collective_kinds import kind_of
 from tracelens_graph.graph.intervals import length_before, merge
@@ -65,13 +68,64 @@ class Figures:
     @cached_property
     def bus_bandwidth(self) -> np.ndarray:
         """GB/s of each collective on the links."""
-        sizes = np.where(self.meetings.group_size > 0, self.meetings.group_size, self.meetings.count)
-        return self.algorithm_bandwidth * bus_factors(self.meetings.kind, sizes)
+        return self.algorithm_bandwidth * bus_factors(self.meetings.kind, self.ranks)
+
+    @cached_property
+    def ranks(self) -> np.ndarray:
+        """Ranks of the process group of each collective; of one that is not recorded those that took part."""
+        return np.where(self.meetings.group_size > 0, self.meetings.group_size, self.meetings.count)
 
     @cached_property
     def groups(self) -> ProcessGroups:
         """The process group of each collective."""
         return ProcessGroups.of(self.meetings)
+
+    @cached_property
+    def columns(self) -> Mapping[str, Sequence[Any]]:
+        """What is known of each collective, by name: times in ns on the common clock, None for what is not known."""
+        m, groups, trace = self.meetings, self.groups, self.meetings.trace[self.meetings.last_part]
+        last = [m.parts.collective(part) for part in m.last_part.tolist()]
+        late = [m.attendances[place] for place in trace.tolist()]
+        ranks = [groups.ranks[number] for number in groups.number.tolist()]
+        computing = m.reduced(np.add, self.computing_ns)
+        on_gpu = m.reduced(np.logical_or, np.array([one.has_gpu_work for one in m.attendances], bool)[m.trace])
+        ns = {
+            "start": m.first_start_ns,
+            "last_start": m.last_start_ns,
+            "dur": m.last_end_ns - m.first_start_ns,
+            "start_skew": m.last_start_ns - m.first_start_ns,
+            "recorded_start_skew": m.recorded_start_skew_ns,
+            "end_skew": m.last_end_ns - m.first_end_ns,
+            "wait": m.total_wait_ns,
+            "latency": self.latency_ns,
+            "shortest": m.shortest_ns,
+            "longest": m.longest_ns,
+            "duration_spread": m.longest_ns - m.shortest_ns,
+            "exposed": m.reduced(np.add, m.end_ns - m.start_ns) - computing,
+        }
+        return {
+            "number": range(len(m)),
+            "kind": m.kind,
+            "key": [one.key for one in last],
+            "group": groups.name,
+            "process_group": groups.number.tolist(),
+            "group_ranks": [None if one is None else json.dumps(one) for one in ranks],
+            "group_size": [size or None for size in m.group_size.tolist()],
+            "sequence": [one.sequence for one in last],
+            "step": self.step,
+            "dtype": [one.dtype for one in last],
+            "ranks": m.count.tolist(),
+            "hosts": self.hosts,
+            "message_bytes": [None if size is None else int(size) for size in known(self.size)],
+            "algbw_gb_s": known(self.algorithm_bandwidth),
+            "busbw_gb_s": known(self.bus_bandwidth),
+            "peak_gb_s": known(self.peak),
+            "percent_of_peak": known(100 * self.bus_bandwidth / self.peak),
+            "last_trace": [one.name for one in late],
+            "last_rank": [one.rank for one in late],
+            **{f"{name}_ns": times.tolist() for name, times in ns.items()},
+            "overlapped_ns": [ns if there else None for ns, there in zip(computing.tolist(), on_gpu, strict=True)],
+        }
 
     @cached_property
     def hosts(self) -> list[int | None]:
@@ -165,3 +219,60 @@ class Figures:
         low, high = (m.start_ns[order[m.first + (m.count - 1 - up) // 2]] for up in (1, 0))
         later = (2 * m.last_start_ns - low - high) // 2
         return np.where(later > 0, m.trace[m.last_part], -1), later
+
+
+def known(values: np.ndarray) -> list[float | None]:
+    """Values, None for NaN."""
+    return [None if np.isnan(value) else value for value in values.tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessGroups:
+    """Process groups of collectives. A group is told by its ranks, by its name where these are not recorded.
+
+    Attributes:
+        number: for each collective the number of its group, in the order of their first collectives.
+        name: for each collective what the rank that came last calls the group: its description, else its name.
+        ranks: for each group its ranks, ascending; None where not recorded.
+    """
+
+    number: np.ndarray
+    name: Sequence[str | None]
+    ranks: Sequence[tuple[int, ...] | None]
+
+    @classmethod
+    def of(cls, meetings: Meetings) -> ProcessGroups:
+        """Those of matched collectives."""
+        numbers: dict[tuple[int, ...] | str | None, int] = {}
+        names, number = [], []
+        for at, part in enumerate(meetings.last_part.tolist()):
+            last = meetings.parts.collective(part)
+            known = next((one.ranks for one in meetings.said(at) if one.ranks), None)
+            key = tuple(sorted(known)) if known else last.group
+            number.append(numbers.setdefault(key, len(numbers)))
+            names.append(last.group_description or last.group)
+        ranks = [key if isinstance(key, tuple) else None for key in numbers]
+        return cls(np.array(number, np.int64), names, ranks)
+
+
+def transfers(meetings: Meetings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The transfers of which both ends are known.
+
+    Returns:
+        For each the number of the collective, the part of the rank that sends, and that of the one that receives.
+    """
+    found = []
+    for at in [at for at, kind in enumerate(meetings.kind) if kind == "send"]:
+        parts = meetings.parts_of(at).tolist()
+        sends = [_sends(meetings, part) for part in parts]
+        if sorted(sends) == [False, True]:  # else nobody tells who of them sends
+            found.append((at, parts[sends.index(True)], parts[sends.index(False)]))
+    ends = np.array(found, np.int64).reshape(-1, 3)
+    return ends[:, 0], ends[:, 1], ends[:, 2]
+
+
+def _sends(meetings: Meetings, part: int) -> bool:
+    """Whether a part of a transfer is that of the rank that sends: by both ends where recorded, else by its kind."""
+    one, rank = meetings.parts.collective(part), meetings.attendances[meetings.trace[part]].rank
+    ends = (one.source_rank, one.target_rank)
+    return ends[0] == rank if None not in (*ends, rank) and ends[0] != ends[1] else one.kind == "send"

@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from tracelens_graph.analyses.late_ranks.late_causes import late_arrivals, late_ranks, lateness_line
-from tracelens_graph.analyses.late_ranks.reasons import OTHERS, UNNAMED
-from tracelens_graph.analyses.ranks.attendance import Attendance
-from tracelens_graph.analyses.ranks.collective_tables import collective_kinds, rank_collectives, unmatched_collectives
+from tracelens_graph.analyses.ranks.collective_tables import collectives_table, kinds_table, unmatched_collectives
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.lateness import Lateness, lateness
-from tracelens_graph.analyses.ranks.meetings import Meetings
-from tracelens_graph.analyses.ranks.rank_tables import rank_balance, rank_steps
-from tracelens_graph.analyses.ranks.step_times import StepTimes
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.rank_collectives import Attendance
+from tracelens_graph.analyses.ranks.rank_tables import StepTimes, balance_table, rank_steps
+from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
+from tracelens_graph.analyses.stragglers.lateness import Lateness, lateness, why_late
+from tracelens_graph.analyses.stragglers.reasons import OTHERS, UNNAMED
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.perf.devices import Architecture, architecture
@@ -56,18 +55,16 @@ class Job:
     @cached_property
     def lateness(self) -> Lateness | None:
         """Which rank the others wait for; None for a single trace, or where nothing is shared."""
-        spans = [end - start for start, end in (one.span_ns for one in self.meetings.attendances)]
         late = self.table("late_ranks") if self._whole is not None and len(self.meetings) else None
         blamed = () if late is None else zip(late["trace"], late["reason"], strict=True)
-        named = frozenset(name for name, why in blamed if why not in UNNAMED)
-        return lateness(self.figures, sum(spans) / len(spans), named) if any(spans) else None
+        return lateness(self.figures, frozenset(name for name, why in blamed if why not in UNNAMED))
 
     @property
     def why_late(self) -> str:
         """Why that rank is late, as one line; empty if none is, or where graphs are lean, and no trace tells why."""
         if self._whole is None or self.lateness is None or self.lateness.late is None:
             return ""
-        return lateness_line(self.table("late_ranks"), self.figures, self.lateness.late)
+        return why_late(self.table("late_ranks"), self.figures, self.lateness.late)
 
     @property
     def repairable(self) -> int | None:
@@ -99,9 +96,9 @@ class Job:
             }
         return {
             "rank_times": self.step_times.table,
-            "rank_balance": lambda: rank_balance(self.figures),
-            "collective_kinds": lambda: collective_kinds(self.figures),
-            "rank_collectives": lambda: rank_collectives(self.figures),
+            "rank_balance": lambda: balance_table(self.figures),
+            "collective_kinds": lambda: kinds_table(self.figures),
+            "rank_collectives": lambda: collectives_table(self.figures),
             "rank_steps": lambda: rank_steps(self.figures),
             "unmatched_collectives": lambda: unmatched_collectives(self.figures),
             **why,
@@ -153,7 +150,7 @@ def collectives(ranks: Any, kind: str | None = None, top: int = 0, arch: Any = N
     Raises:
         AnalysisError: no graphs are given, no device has the name, or `top` is negative.
     """
-    return rank_collectives(_job(ranks, arch, correct).figures, kind, top)
+    return collectives_table(_job(ranks, arch, correct).figures, kind, top)
 
 
 def rank_tables(ranks: Any, arch: Any = None, correct: bool = True) -> dict[str, Table]:

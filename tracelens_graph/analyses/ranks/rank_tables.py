@@ -1,23 +1,185 @@
-"""Tables of the ranks of a job: how evenly they work, whom the others waited for, and in which step."""
+"""Tables of the ranks of a job: how long a step takes, how evenly they work, and whom the others waited for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.late_ranks.late_causes import ADDED_UP
 from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
-from tracelens_graph.analyses.ranks.attendance import read_together
-from tracelens_graph.analyses.ranks.collective_tables import made, of_kind, question_notes, run_titled
+from tracelens_graph.analyses.ranks.collective_tables import answered, notes_of, number_of_ranks, of_kind
 from tracelens_graph.analyses.ranks.figures import Figures
-from tracelens_graph.analyses.ranks.lateness import HELD_UP
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.rank_collectives import Attendance
+from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP, HELD_UP
+from tracelens_graph.graph.intervals import Intervals, length, length_before, merge
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Codes
+
+RANK_TIMES = TableSchema(
+    "rank_times",
+    "How long a step of a job takes, and how much of it is communication and waiting.",
+    {
+        "time": Column.key("what is measured", "of a step"),
+        "mean_ms": Column(
+            "mean over steps on the device and ranks; without steps over the ranks, from first to "
+            "last GPU event. The last step of a recording ends with its last GPU event, so it lacks "
+            "the pause before the next one",
+            "ms",
+            heading="ms",
+            figure="ms",
+        ),
+        "percent": Column("share of the steps", "%", heading="%", figure="percent"),
+        "most_ms": Column(
+            "mean over the steps of the rank that has the most", "ms", heading="most ms", figure="most_ms"
+        ),
+        "most_trace": Column.text("name of the trace of that rank", "most on"),
+        "least_ms": Column("mean over the steps of the rank that has the least", "ms", heading="least ms"),
+        "least_trace": Column.text("name of the trace of that rank", "least on"),
+        "meaning": Column.text("what it is, in words"),
+    },
+    ordered=True,
+)
+
+
+ROW_MEANING = {
+    "step": "a step on the device of a rank; without steps the time from first to last GPU event",
+    "computing": "computation runs on the GPU; of ranks with GPU work alone, as nothing tells when the host computes",
+    "communication": "a collective runs, waiting included",
+    "exposed": "a collective runs and no computation on the GPU",
+    "waiting": "a collective runs, but other ranks have not come",
+    "exposed_waiting": "waiting, and no computation runs on the GPU",
+    "copying": "neither computation nor a collective runs, but other work of the GPU, mostly copies and fills; of "
+    "ranks with GPU work alone",
+    "idle": "nothing runs on the GPU, which waits for its host; of ranks with GPU work alone. With computing, exposed "
+    "and copying it is their whole step",
+}
+"""Row of `rank_times` -> what it is."""
+_OF_GPU = ("computing", "copying", "idle")
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """The times of one rank, ns, summed over the steps that were looked at."""
+
+    rank: Attendance
+    steps: int
+    times: Mapping[str, int]
+
+
+class StepTimes:
+    """Times of steps over all ranks.
+
+    Args:
+        figures: what each collective cost.
+    """
+
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+
+    @cached_property
+    def _ranks(self) -> list[_Rank]:
+        return [self._of_rank(trace) for trace in range(len(self._figures.meetings.attendances))]
+
+    def _of_rank(self, trace: int) -> _Rank:
+        m = self._figures.meetings
+        rank = m.attendances[trace]
+        own = np.flatnonzero(m.trace == trace)
+        start = m.parts.start_ns[own] - m.parts.shift_ns[trace]
+        communicating = merge(start, m.parts.end_ns[own] - m.parts.shift_ns[trace])
+        waiting = merge(start, start + m.wait_ns[own])  # what was not matched waits for nobody
+        spans = _spans(rank)
+        computing = rank.gpu.computing
+        told = _common(_any(communicating, computing), spans)
+        active = _common(_any(communicating, rank.gpu.busy), spans)
+        times = {
+            "step": length(spans),
+            "computing": _common(computing, spans),
+            "communication": _common(communicating, spans),
+            "exposed": _common(communicating, spans) - _common(_both(communicating, computing), spans),
+            "waiting": _common(waiting, spans),
+            "exposed_waiting": _common(waiting, spans) - _common(_both(waiting, computing), spans),
+            "copying": active - told,
+            "idle": length(spans) - active,
+        }
+        return _Rank(rank, max(len(rank.steps), 1), times)
+
+    def table(self) -> Table:
+        """Times of a step, mean over steps and ranks; see `RANK_TIMES`."""
+        rows = []
+        ranks = [one for one in self._ranks if one.times["step"]]
+        if any(one.rank.steps for one in ranks):  # the others have no step to measure
+            ranks = [one for one in ranks if one.rank.steps]
+        with_gpu = [one for one in ranks if one.rank.has_gpu_work]
+        for name, meaning in ROW_MEANING.items() if ranks else ():
+            of = with_gpu if name in _OF_GPU else ranks
+            if not of:
+                rows.append(dict.fromkeys(RANK_TIMES) | {"time": name, "meaning": meaning})
+                continue
+            ns, steps = sum(one.times[name] for one in of), sum(one.steps for one in of)
+            whole = sum(one.times["step"] for one in of)
+            most, least = (pick(of, key=lambda one: one.times[name] / one.steps) for pick in (max, min))
+            rows.append(
+                {
+                    "time": name,
+                    "mean_ms": ns / steps / 1e6,
+                    "percent": 100 * ns / whole,
+                    "most_ms": most.times[name] / most.steps / 1e6,
+                    "most_trace": most.rank.name,
+                    "least_ms": least.times[name] / least.steps / 1e6,
+                    "least_trace": least.rank.name,
+                    "meaning": meaning,
+                }
+            )
+        return RANK_TIMES.of_records(rows, self._title(bool(with_gpu)))
+
+    def _title(self, on_gpu: bool) -> str:
+        m = self._figures.meetings
+        number = f"{len(m.attendances):,} rank{'s' * (len(m.attendances) != 1)}"
+        if not any(one.steps for one in m.attendances):
+            return f"Times of {m.part}, mean of {number}"
+        where = "on the device of a rank" if on_gpu else "on the host of a rank"
+        return f"Times of a step {where}, mean over all steps of {number}"
+
+
+def _spans(rank: Attendance) -> Intervals:
+    """The time of all steps of a rank; without any, that of its GPU work, else of its collectives."""
+    start, end = rank.measured_ns
+    return np.array([start]), np.array([end])
+
+
+def _common(intervals: Intervals, spans: Intervals) -> int:
+    """Length of intervals within others."""
+    return int((length_before(intervals, spans[1]) - length_before(intervals, spans[0])).sum())
+
+
+def _any(first: Intervals, second: Intervals) -> Intervals:
+    """What either of two sets of disjoint intervals covers."""
+    return merge(np.concatenate((first[0], second[0])), np.concatenate((first[1], second[1])))
+
+
+def _both(first: Intervals, second: Intervals) -> Intervals:
+    """The common parts of two sets of disjoint intervals."""
+    edges = np.unique(np.concatenate((*first, *second)))
+    if len(edges) < 2:
+        return edges[:0], edges[:0]
+    middle_in = [_covers(one, edges[:-1]) for one in (first, second)]
+    here = middle_in[0] & middle_in[1]
+    return merge(edges[:-1][here], edges[1:][here])
+
+
+def _covers(intervals: Intervals, at: np.ndarray) -> np.ndarray:
+    """Whether disjoint intervals cover the time right after each of some instants."""
+    place = np.searchsorted(intervals[0], at, "right") - 1
+    end = np.append(intervals[1], np.iinfo(np.int64).min)  # the last entry stands for "before the first"
+    covered: np.ndarray = at < end[place]
+    return covered
+
 
 RANK_BALANCE = TableSchema(
     "rank_balance",
@@ -42,6 +204,10 @@ RANK_BALANCE = TableSchema(
             "sum of the time from then on until the first rank left after all had come", "ms", heading="transfer ms"
         ),
         "end_skew_ms": Column.total("sum of the time after that", "ms"),
+        "collective_ms": Column.total("sum of these three: the durations of its collectives", "ms", drop_priority=3),
+        "mean_wait_us": Column(
+            "waiting per collective; absent where it took part in none", "us", Role.mean, drop_priority=3
+        ),
         "exposed_ms": Column(
             "part of its collectives in which it does not compute, counted once where they overlap",
             "ms",
@@ -49,9 +215,13 @@ RANK_BALANCE = TableSchema(
             drop_priority=0,
         ),
         "exposed_wait_ms": Column("waiting in which it does not compute, counted once where waits overlap", "ms"),
-        "times_last": Column.count("collectives to which no rank came later", heading="last"),
+        "times_last": Column.count(
+            "collectives to which it came last; of several that did the one of the smallest rank", heading="last"
+        ),
+        "times_among_last": Column.count("collectives to which no rank came later", drop_priority=3),
+        "times_first": Column.count("collectives to which no rank came earlier", drop_priority=3),
         "held_up_ms": Column.total(
-            f"sum of how much later than the median of the others it came, where it was the last; {ADDED_UP}",
+            f"sum of how much later than the median of the others it came, where it was the last; {DELAYS_ADD_UP}",
             "ms",
             heading="held up ms",
             figure="held_up_ms",
@@ -73,6 +243,7 @@ RANK_BALANCE = TableSchema(
         "unmatched": Column.count("parts of collectives that are of no other rank's"),
     },
     figure="rank",
+    reads=OF_RANKS,
 )
 
 RANK_STEPS = TableSchema(
@@ -101,7 +272,7 @@ RANK_STEPS = TableSchema(
         ),
         "times_last": Column.count("collectives to which it came last", heading="last"),
         "held_up_ms": Column.total(
-            f"sum of how much later than the median of the others it came to these; {ADDED_UP}",
+            f"sum of how much later than the median of the others it came to these; {DELAYS_ADD_UP}",
             "ms",
             heading="held up ms",
         ),
@@ -109,49 +280,61 @@ RANK_STEPS = TableSchema(
     ordered=True,
 )
 
-SLOWEST_RANKS = TableSchema(
-    "slowest_ranks",
-    "Which ranks the others wait for.",
-    {
-        "trace": Column.key("name of the rank's trace"),
-        "rank": Column("number of the rank; absent where not recorded", drop_priority=0),
-        "collectives": Column.count("collectives that it took part in together with others"),
-        "times_last": Column.count("collectives to which no rank came later"),
-        "times_first": Column.count("collectives to which no rank came earlier"),
-        "wait_us": Column.total("sum of the time from its own starts to the last starts, or to its own ends", "us"),
-        "mean_wait_us": Column("the same per collective", "us", Role.mean),
-        "collective_us": Column.total("sum of the durations of the collectives, waiting included", "us"),
-    },
-    reads=OF_RANKS,
-)
+
+def rank_balance(traces: TraceSet, run: str | None = None, kind: str | None = None, late_first: bool = False) -> Table:
+    """How evenly the ranks of a run work, wait and communicate, and whom the others waited for.
+
+    One row per rank. Where clocks cannot be compared, go by `collective_ms`: who comes late has the least.
+
+    Args:
+        traces: the traces, in order. Of a window, the kernels in it count.
+        run: name of a run; by default that of the last trace.
+        kind: only collectives of this kind, such as `allreduce`, count.
+        late_first: the ranks that waited least first, because they come late, and none that shared no collective; else
+            ranks by their numbers.
+
+    Raises:
+        AnalysisError: there is no such run.
+    """
+    return answered(traces, run, "Ranks", lambda figures: balance_table(figures, kind, late_first))
 
 
-def rank_balance(figures: Figures) -> Table:
-    """One row per rank, in their order; see `RANK_BALANCE`."""
-    m = figures.meetings
+def balance_table(figures: Figures, kind: str | None = None, late_first: bool = False) -> Table:
+    """`rank_balance` of collectives whose figures are known, by default in the order of the ranks."""
+    m, chosen = figures.meetings, of_kind(figures, kind)
     rows = []
     for trace, rank in enumerate(m.attendances):
         every = np.flatnonzero(m.trace == trace)
-        own = every[m.meeting[every] >= 0]
-        start, end = (times[every] - m.parts.shift_ns[trace] for times in (m.parts.start_ns, m.parts.end_ns))
+        exchanged, bubble = figures.exchanged_bytes[every], figures.bubble_ns(trace)
+        unmatched = every[m.meeting[every] < 0]
+        if kind is not None:
+            unmatched = np.array(
+                [part for part in unmatched.tolist() if m.parts.collective(part).kind == kind], np.int64
+            )
+        own = every[np.isin(m.meeting[every], chosen)]
+        if late_first and not len(own):
+            continue
+        parts = np.concatenate((own, unmatched))
+        start, end = (times[parts] - m.parts.shift_ns[trace] for times in (m.parts.start_ns, m.parts.end_ns))
         computing = rank.gpu.computing
-        bubble, exchanged = figures.bubble_ns(trace), figures.exchanged_bytes[every]
         of_rank = _of_parts(figures, trace, own)
-        times_last = of_rank["times_last"]()
-        named = {
+        rows.append({
+            **of_rank,
             "host": m.hosts[trace],
             "span_ms": (rank.span_ns[1] - rank.span_ns[0]) / 1e6,
             "computing_ms": int((computing[1] - computing[0]).sum()) / 1e6 if rank.has_gpu_work else None,
             "exposed_ms": figures.exposed_ns(trace, start, end) / 1e6,
-            "percent_last": 100 * times_last / len(own) if len(own) else 0.0,
+            "percent_last": 100 * of_rank["times_last"] / len(own) if len(own) else 0.0,
             "bubble_ms": None if bubble is None else bubble / 1e6,
             "exchanged_bytes": None if np.isnan(exchanged).all() else int(np.nansum(exchanged)),
-            "unmatched": len(every) - len(own),
-        }
-        rows.append(named | made(RANK_BALANCE, of_rank, but=named))
-    number = len(m.attendances)
-    title = f"{number:,} rank{'s' * (number != 1)}, over {m.part}"
-    return RANK_BALANCE.of_records(rows, title, [HELD_UP, *m.notes])
+            "unmatched": len(unmatched),
+        })  # fmt: skip
+    notes = notes_of(figures, kind)
+    if late_first:
+        rows.sort(key=lambda row: (row["wait_ms"], row["trace"]))
+    else:
+        notes = [HELD_UP, *notes]
+    return RANK_BALANCE.of_records(rows, f"{number_of_ranks(figures)}, over {m.part}", notes)
 
 
 def rank_steps(figures: Figures) -> Table:
@@ -162,60 +345,31 @@ def rank_steps(figures: Figures) -> Table:
         own = np.flatnonzero((m.trace == trace) & (m.meeting >= 0))
         place = np.array(rank.step_of, np.int64)[m.node[own]]
         for at, step in enumerate(rank.steps):
-            named = {"step": step.number, "device_step_ms": (step.end_ns - step.start_ns) / 1e6}
-            rows.append(named | made(RANK_STEPS, _of_parts(figures, trace, own[place == at]), but=named))
+            known = _of_parts(figures, trace, own[place == at])
+            known |= {"step": step.number, "device_step_ms": (step.end_ns - step.start_ns) / 1e6}
+            rows.append({name: known[name] for name in RANK_STEPS})
     notes = [HELD_UP] if rows else ["the traces have no steps (ProfilerStep#n)"]
     return RANK_STEPS.of_records(rows, "Waiting by rank and step", notes)
 
 
-def slowest_ranks(traces: TraceSet, run: str | None = None, kind: str | None = None) -> Table:
-    """Which ranks of a run the others waited for, and how long each waited itself.
-
-    Over all collectives that two ranks at least took part in, the ranks that waited least first: they come late. Where
-    clocks cannot be compared, go by `collective_us`: who comes late has the least. Of several ranks that come last at
-    the same time all count in `times_last`, unlike in `rank_balance`.
-
-    Args:
-        traces: the traces, in order. Of a window, the kernels in it count.
-        run: name of a run; by default that of the last trace.
-        kind: only collectives of this kind, such as `allreduce`.
-
-    Raises:
-        AnalysisError: there is no such run.
-    """
-    ranks = traces.of_run(run)
-    figures = Figures(Meetings(read_together(ranks)))
-    m = figures.meetings
-    parts = np.flatnonzero(np.isin(m.meeting, of_kind(m, kind)))
-    rows = []
-    for trace in range(len(m.attendances)):
-        own = parts[m.trace[parts] == trace]
-        if len(own):
-            named = {"times_last": int((m.start_ns[own] == m.last_start_ns[m.meeting[own]]).sum())}
-            rows.append(named | made(SLOWEST_RANKS, _of_parts(figures, trace, own), but=named))
-    rows.sort(key=lambda row: (row["wait_us"], row["trace"]))
-    title = run_titled("Ranks", ranks, "who the others waited for")
-    return SLOWEST_RANKS.of_records(rows, title, question_notes(figures, kind))
-
-
-def _of_parts(figures: Figures, trace: int, parts: np.ndarray) -> Mapping[str, Callable[[], Any]]:
+def _of_parts(figures: Figures, trace: int, parts: Codes) -> dict[str, Any]:
     """What some matched parts of a rank come to, by name."""
     m, rank = figures.meetings, figures.meetings.attendances[trace]
     at = m.meeting[parts]
     last, later = figures.held_up_ns
     wait, transfer, end_skew = (int(ns[parts].sum()) for ns in (m.wait_ns, m.transfer_ns, m.end_skew_ns))
     return {
-        "trace": lambda: rank.name,
-        "rank": lambda: rank.rank,
-        "collectives": lambda: len(parts),
-        "wait_ms": lambda: wait / 1e6,
-        "wait_us": lambda: wait / 1e3,
-        "mean_wait_us": lambda: wait / len(parts) / 1e3,
-        "transfer_ms": lambda: transfer / 1e6,
-        "end_skew_ms": lambda: end_skew / 1e6,
-        "collective_us": lambda: (wait + transfer + end_skew) / 1e3,
-        "exposed_wait_ms": lambda: figures.exposed_wait_ns(trace, parts) / 1e6,
-        "times_first": lambda: int((m.start_ns[parts] == m.first_start_ns[at]).sum()),
-        "times_last": lambda: int((last[at] == trace).sum()),
-        "held_up_ms": lambda: int(later[at][last[at] == trace].sum()) / 1e6,
+        "trace": rank.name,
+        "rank": rank.rank,
+        "collectives": len(parts),
+        "wait_ms": wait / 1e6,
+        "transfer_ms": transfer / 1e6,
+        "end_skew_ms": end_skew / 1e6,
+        "collective_ms": (wait + transfer + end_skew) / 1e6,
+        "mean_wait_us": wait / len(parts) / 1e3 if len(parts) else None,
+        "exposed_wait_ms": figures.exposed_wait_ns(trace, parts) / 1e6,
+        "times_last": int((last[at] == trace).sum()),
+        "times_among_last": int((m.start_ns[parts] == m.last_start_ns[at]).sum()),
+        "times_first": int((m.start_ns[parts] == m.first_start_ns[at]).sum()),
+        "held_up_ms": int(later[at][last[at] == trace].sum()) / 1e6,
     }

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.nodes import Nodes
+from tracelens_graph.analyses.ranks.rank_collectives import Nodes
 from tracelens_graph.analyses.ranks.sizes import bus_factors, rule_of
 from tracelens_graph.analyses.shared.call_columns import statistic
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked, text_codes

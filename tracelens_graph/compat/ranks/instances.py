@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ranks.nodes import UNKNOWN_SPAN, Nodes
-from tracelens_graph.analyses.ranks.parts_by_collective import PartsByCollective
+from tracelens_graph.analyses.ranks.parts import PartsByCollective
+from tracelens_graph.analyses.ranks.rank_collectives import UNKNOWN_SPAN, Nodes
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.compat.ranks.kernels import Arguments, RankKernels
 from tracelens_graph.errors import AnalysisError

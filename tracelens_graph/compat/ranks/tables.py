@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from tracelens_graph.analyses.ranks.nodes import Nodes, devices_of, host_of
+from tracelens_graph.analyses.ranks.rank_collectives import Nodes, devices_of, host_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.compat.ranks.columns import (
     all2allv_columns,

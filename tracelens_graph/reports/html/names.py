@@ -97,10 +97,6 @@ class Names:
             self._append(text, of, -1)
         return self._known[text, of]
 
-    def add_all(self, texts: Iterable[str], of: str) -> Codes:
-        """Numbers of names that are no events', all of one class."""
-        return self.add_each((text, of) for text in texts)
-
     def add_each(self, found: Iterable[tuple[str, str]]) -> Codes:
         """Numbers of names that are no events', each with its class."""
         return np.array([self.add(text, of) for text, of in found], np.int64)

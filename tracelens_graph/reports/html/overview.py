@@ -115,14 +115,10 @@ def _steps(tables: Mapping[str, Table]) -> list[dict[str, Any]]:
         {
             "name": clean(str(row["name"]), 60), "uid": row["uid"],
             "parts": [
-                {"label": label, "class": of, "ns": round((row[key] or 0) * 1e6)}
-                for key, label, of in (
-                    ("computation_time_ms", "computation", "computation"),
-                    ("exposed_comm_time_ms", "exposed communication", "communication"),
-                    ("exposed_memcpy_time_ms", "exposed copies", "copy"),
-                    ("idle_time_ms", "idle", "idle"),
-                )
-                if row[key] and row[key] == row[key]
+                {"label": label, "class": of, "ns": round(ns * 1e6)}
+                for kind, (label, of) in (*_BUSY.items(), ("idle_time", ("idle", "idle")))
+                for ns in [row[f"{kind}_ms"]]
+                if ns and ns == ns
             ],
         }
         for row in table.records()[:100]

@@ -10,17 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.late_ranks.reasons import REASONS, UNNAMED
-from tracelens_graph.analyses.rank_pictures.bandwidth_points import BandwidthPoints
-from tracelens_graph.analyses.rank_pictures.step_lanes import StepLanes
-from tracelens_graph.analyses.rank_pictures.wait_map import WHOLE, WaitMap, rank_labels
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.analyses.ranks.lateness import ADDED_UP, HELD_UP
-from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, StepLanes, WaitMap, rank_labels
+from tracelens_graph.analyses.stragglers.lateness import in_words
 from tracelens_graph.reports.html.names import LONGEST_LINE, clean
 from tracelens_graph.reports.html.shell import Code, Packed, page
 from tracelens_graph.reports.html.tables import Texts, table_objects
-from tracelens_graph.reports.ranks_text import head, headline, late_lines
+from tracelens_graph.reports.ranks_text import head, headline, late_lines, notes
 
 CODE = Code("page-ranks.js", ("ranks.css",))
 
@@ -60,8 +57,6 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
     names = [one.name for one in job.meetings.attendances]
     places = {one: place for place, one in enumerate(names)}
     labels = dict(zip(names, rank_labels(job.meetings.attendances), strict=True))
-    is_said = any(ADDED_UP in line for line in late)
-    notes = [*([] if is_said or not len(job.meetings) else [HELD_UP]), *job.meetings.notes]
     return {
         "head": clean(head(job), LONGEST_LINE),
         "headline": clean(headline(job), LONGEST_LINE),
@@ -69,7 +64,7 @@ def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:
         "late_rank": -1 if name is None else places[name],
         "reasons": _reasons(job, places),
         "commands": [clean(one, LONGEST_LINE) for one in commands],
-        "notes": [clean(note, LONGEST_LINE) for note in notes],
+        "notes": [clean(note, LONGEST_LINE) for note in notes(job)],
         "ranks": [clean(label, _LONGEST_LABEL) for label in rank_labels(job.meetings.attendances)],
         "balance": [[_plain(row[key]) for key in _OF_RANK] for row in balance],
         "balance_keys": _OF_RANK,
@@ -90,11 +85,8 @@ def _reasons(job: Job, places: Mapping[str, int]) -> list[list[str]]:
     for row in job.table("late_ranks").records():
         reasons = found[places[row["trace"]]]
         if len(reasons) < _REASONS:
-            is_named = row["reason"] not in UNNAMED
-            what = f" ({row['what']})" if row["what"] else ""
-            why = f"{row['reason'].replace('_', ' ')}{what}" if is_named else row["what"] or REASONS[row["reason"]]
             late = f"late in {row['times_late']:,} of {row['collectives']:,} {row['kind']}"
-            reasons.append(clean(f"{late}: {why}", LONGEST_LINE))
+            reasons.append(clean(f"{late}: {in_words(row)}", LONGEST_LINE))
     return found
 
 

@@ -24,6 +24,7 @@ from tracelens_graph.graph.traversals import climb, subtree_sums
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.names import Names, clean
 from tracelens_graph.reports.html.shell import Packed
+from tracelens_graph.reports.html.timeline import depth_among
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
@@ -189,7 +190,7 @@ def _by_module(w: Window, frames: Frames, names: Names, op: Codes, kernel: Codes
     at = frames.below(np.full(len(gpu), -1), np.where(call >= 0, passes, none))
     inside = np.flatnonzero(call >= 0)
     if len(inside):
-        label = names.add_all([clean(name) for name in tree.name], "module")
+        label = names.add_each((clean(name), "module") for name in tree.name)
         of_pass, place = is_backward[inside].astype(np.int64), tree.place[call[inside]]
         outermost = np.full(2, -1, np.int64)
         outermost[of_pass] = at[inside]
@@ -237,10 +238,7 @@ def _along(w: Window, frames: Frames, names: Names, kept: Mask) -> Codes:
     is_gpu[gpu] = 1
     kept = kept & (subtree_sums(c, is_gpu) > 0)
     rows = np.flatnonzero(kept)
-    change = np.zeros(len(c) + 1, np.int64)
-    np.add.at(change, rows, 1)
-    np.add.at(change, c.last[rows].astype(np.int64) + 1, -1)
-    depth = np.cumsum(change)[rows] - 1
+    depth = depth_among(c, rows)
     above = climb(c.parent, c.parent[rows], kept)
     node = np.full(len(c) + 1, -1, np.int64)
     name = names.of_rows(rows)

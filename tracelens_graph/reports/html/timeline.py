@@ -17,6 +17,7 @@ import numpy as np
 
 from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, idle_parts, joined
 from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.intervals import union_length
@@ -87,9 +88,9 @@ class Drawn:
     """
 
     host: Rows
-    depth: Ns
+    depth: Codes
     notes: Rows
-    note_depth: Ns
+    note_depth: Codes
     gpu: Rows
     idle: Idle
     left_out: dict[str, int]
@@ -130,13 +131,17 @@ def drawn(w: Window) -> Drawn:
 def _laid_out(w: Window, host: Rows, notes: Rows, gpu: Rows, idle: Idle, left_out: dict[str, int]) -> Drawn:
     """What is drawn of some rows; see `Drawn`. Depths are those among these rows."""
     c = w.core.columns
-    change = np.zeros(len(c) + 1, np.int64)
-    np.add.at(change, host, 1)
-    np.add.at(change, c.last[host].astype(np.int64) + 1, -1)
-    depth = np.cumsum(change)[host] - 1
     is_inner = (c.kind[notes] != Kind.Step).astype(np.uint8)
     nested = build_forest(c.thread[notes].astype(np.int64), c.start_ns[notes], c.dur_ns[notes], is_inner)
-    return Drawn(host, depth, notes[nested.order], nested.depth, gpu, idle, left_out)
+    return Drawn(host, depth_among(c, host), notes[nested.order], nested.depth, gpu, idle, left_out)
+
+
+def depth_among(c: Columns, rows: Rows) -> Codes:
+    """For each of some rows of the host how many of the others are around it."""
+    change = np.zeros(len(c) + 1, np.int64)
+    np.add.at(change, rows, 1)
+    np.add.at(change, c.last[rows].astype(np.int64) + 1, -1)
+    return np.asarray(np.cumsum(change)[rows] - 1)
 
 
 # ---- few of many events ----------------------------------------------------------------------------------------------

@@ -40,8 +40,7 @@ const MOST_LAUNCHED = 12;
 // Events among which a search takes longer than a keystroke.
 const MANY = 200_000;
 
-// In a worker; on this page where it may have none.
-/** @param {ReportHead} head @returns {Promise<Unpacked>} */
+/** In a worker; on this page where it may have none. @param {ReportHead} head @returns {Promise<Unpacked>} */
 const eventsOf = ({ columns, lanes, call }) => {
   const packed = { planes: textOf("planes"), columns, lanes, call },
     source = textOf("worker");
@@ -65,8 +64,7 @@ const eventsOf = ({ columns, lanes, call }) => {
   });
 };
 
-// Draw a page of some views, the first of which is shown.
-/** @param {Kinds} kinds */
+/** Draw a page of some views, the first of which is shown. @param {Kinds} kinds */
 export const openReport = (kinds) => {
   /** @type {ReportHead} */
   const head = JSON.parse(textOf("head"));
@@ -139,8 +137,7 @@ export class App extends Page {
     });
   }
 
-  // from: what selects it.
-  /** @param {number} uid @param {string} from */
+  /** from: what selects it. @param {number} uid @param {string} from */
   selectUid(uid, from) {
     const e = this.trace.ofUid(uid);
     if (e >= 0) this.select(e, from);

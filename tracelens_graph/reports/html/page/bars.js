@@ -58,8 +58,7 @@ export const Bars = {
     );
   },
 
-  // A bar that is as long as its time, of the most beside it.
-  /** @param {Part[]} parts @param {number} most */
+  /** A bar that is as long as its time, of the most beside it. @param {Part[]} parts @param {number} most */
   track(parts, most) {
     const whole = Bars.total(parts),
       bar = Bars.stack(parts, whole || 1);
@@ -87,7 +86,6 @@ export const Bars = {
     );
   },
 
-  // A bar of a share, beside a figure.
-  /** @param {number} share @param {string} of */
+  /** A bar of a share, beside a figure. @param {number} share @param {string} of */
   part: (share, of) => el("div.share-bar", { "aria-hidden": "true" }, filled(share, { class: of })),
 };

@@ -14,13 +14,11 @@ export const rgbOf = (name) => {
   return [value >> 16, (value >> 8) & 255, value & 255];
 };
 
-// A colour between two, from the first (0) to the second (1).
-/** @param {Rgb} a @param {Rgb} b @param {number} share */
+/** A colour between two, from the first (0) to the second (1). @param {Rgb} a @param {Rgb} b @param {number} share */
 export const mixed = (a, b, share) =>
   /** @type {Rgb} */ (a.map((value, k) => Math.round(value + (b[k] - value) * share)));
 
-// What is read on a colour.
-/** @param {Rgb} color @param {number} [limit] */
+/** What is read on a colour. @param {Rgb} color @param {number} [limit] */
 export const inkOn = ([r, g, b], limit = 120) => (0.299 * r + 0.587 * g + 0.114 * b > limit ? "#000" : "#fff");
 
 // The colours of names, and of what is around.
@@ -100,8 +98,7 @@ export class TimeView {
   /** @param {number} _from @param {number} _to */
   show(_from, _to) {}
 
-  // Where a moment is, in pixels, and the other way round.
-  /** @param {number} ns */
+  /** Where a moment is, in pixels, and the other way round. @param {number} ns */
   x(ns) {
     const { from, to } = this.view;
     return this.left + ((ns - from) / (to - from)) * this.width;
@@ -113,24 +110,21 @@ export class TimeView {
     return from + ((x - this.left) / this.width) * (to - from);
   }
 
-  // By a factor, around a place.
-  /** @param {number} factor @param {number} x */
+  /** By a factor, around a place. @param {number} factor @param {number} x */
   zoom(factor, x) {
     const { from, to } = this.view,
       at = this.time(x);
     this.show(at - (at - from) * factor, at + (to - at) * factor);
   }
 
-  // By a share of what is seen.
-  /** @param {number} share */
+  /** By a share of what is seen. @param {number} share */
   pan(share) {
     const { from, to } = this.view,
       by = share * (to - from);
     this.show(from + by, to + by);
   }
 
-  // What keys do: zoom around the pointer, and move.
-  /** @returns {Record<string, () => void>} */
+  /** What keys do: zoom around the pointer, and move. @returns {Record<string, () => void>} */
   get keys() {
     const middle = Math.max(this.mouse ?? this.left + this.width / 2, this.left);
     return {

@@ -105,15 +105,13 @@ export class DiffFlame extends FlameGraph {
     super.recolor();
   }
 
-  // Time of both sides in a frame.
-  /** @param {number} frame @returns {Pair} */
+  /** Time of both sides in a frame. @param {number} frame @returns {Pair} */
   both(frame) {
     const [a, b] = this.sides;
     return [a.total[frame], b.total[frame]];
   }
 
-  // 1: only in A, 2: only in B, 0: in both.
-  /** @param {number} frame */
+  /** 1: only in A, 2: only in B, 0: in both. @param {number} frame */
   only(frame) {
     const [a, b] = this.sides;
     return !b.count[frame] ? 1 : !a.count[frame] ? 2 : 0;
@@ -165,8 +163,7 @@ export class DiffFlame extends FlameGraph {
     return sign + super.fitted(context, chain, room - 8 * sign.length);
   }
 
-  // Whether a frame is the selected one, or holds work of the selected place.
-  /** @param {number} frame */
+  /** Whether a frame is the selected one, or holds work of the selected place. @param {number} frame */
   isChosen(frame) {
     const { place, frame: selected } = this.app;
     return place ? !!this.framesOf.get(place - 1)?.has(frame) : frame === selected;
@@ -177,8 +174,7 @@ export class DiffFlame extends FlameGraph {
     return chain.some((frame) => this.isChosen(frame));
   }
 
-  // Zoom to the lowest frame around all work of a place.
-  /** @param {number} number */
+  /** Zoom to the lowest frame around all work of a place. @param {number} number */
   revealPlace(number) {
     const paths = Array.from(this.framesOf.get(number - 1) ?? [], (frame) => this.made.path(this.made.parent[frame])),
       [shortest = [], ...others] = paths.sort((a, b) => a.length - b.length),
@@ -191,8 +187,7 @@ export class DiffFlame extends FlameGraph {
     this.zoomTo(this.made.total[frame] > 0 ? frame : -1);
   }
 
-  // Work in a frame by place, the largest change first.
-  /** @param {number} frame */
+  /** Work in a frame by place, the largest change first. @param {number} frame */
   placesIn(frame) {
     const { made, parts } = this,
       inside = new Uint8Array(made.n);
@@ -235,8 +230,7 @@ export class DiffFlame extends FlameGraph {
     return DiffShow.change(this.both(frame));
   }
 
-  // What is said of a frame, line by line.
-  /** @param {number} frame @returns {Lines} */
+  /** What is said of a frame, line by line. @param {number} frame @returns {Lines} */
   saysOf(frame) {
     const only = this.only(frame),
       ns = this.both(frame),

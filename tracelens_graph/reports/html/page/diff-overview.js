@@ -126,8 +126,7 @@ export const DiffOverview = {
     );
   },
 
-  // The places with most of the change.
-  /** @param {HTMLElement} root @param {Place[]} places */
+  /** The places with most of the change. @param {HTMLElement} root @param {Place[]} places */
   finish(root, places) {
     const changed = places.filter((one) => one.reason !== "same").slice(0, PLACES),
       top = root.querySelector(".top");

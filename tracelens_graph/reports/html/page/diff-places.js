@@ -6,8 +6,7 @@ import { Show } from "./show.js";
 
 /** @typedef {import("./page-diff.js").DiffPage} DiffPage */
 
-// Lines of both trees, one below the other.
-/** @param {string[]} lines */
+/** Lines of both trees, one below the other. @param {string[]} lines */
 const drawing = (lines) =>
   el(
     "pre",

@@ -19,8 +19,7 @@ export const DiffShow = {
   /** @param {Pair} ns */
   change: ([a, b]) => `${DiffShow.changeMs((b - a) / 1e6)} ms`,
 
-  // Times of both sides in one unit, so that they can be held against each other.
-  /** @param {Pair} ns */
+  /** Times of both sides in one unit, so that they can be held against each other. @param {Pair} ns */
   times: ([a, b]) => `${DiffShow.ms(a / 1e6)} -> ${DiffShow.ms(b / 1e6)} ms`,
 
   /** @param {Pair} ns */
@@ -38,8 +37,7 @@ export const DiffShow = {
     return el("div.change", props, part("less", less), part("more", more));
   },
 
-  // How a place is called.
-  /** @param {{ op: string, times: number }} place */
+  /** How a place is called. @param {{ op: string, times: number }} place */
   op: ({ op, times }) => `${op}${times > 1 ? ` × ${Show.count(times)}` : ""}`,
 
   /** @param {Place} place */

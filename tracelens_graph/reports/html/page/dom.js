@@ -4,8 +4,7 @@
 /** @param {string} id */
 export const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
-// Append what is there: of lists all, of texts their letters.
-/** @param {Element} node @param {Child[]} inside */
+/** Append what is there: of lists all, of texts their letters. @param {Element} node @param {Child[]} inside */
 export const put = (node, ...inside) => {
   for (const one of inside) {
     if (Array.isArray(one)) put(node, ...one);
@@ -77,12 +76,10 @@ export const choice = (label, options, chosen) => {
   return made;
 };
 
-// What a colour means.
-/** @param {string} fill @param {Child[]} text */
+/** What a colour means. @param {string} fill @param {Child[]} text */
 export const key = (fill, ...text) => el("span.key", el("i.swatch", { fill }), text);
 
-// A bar that fills a share of its place.
-/** @param {number} share @param {Props} [props] */
+/** A bar that fills a share of its place. @param {number} share @param {Props} [props] */
 export const filled = (share, props = {}) => {
   const made = el("i", props);
   made.style.width = `${100 * share}%`;
@@ -128,8 +125,7 @@ export const Tip = {
     byId("tip").hidden = true;
   },
 
-  // What hovering over an element shows.
-  /** @param {() => Lines} says @returns {Props} */
+  /** What hovering over an element shows. @param {() => Lines} says @returns {Props} */
   of: (says) => ({ onpointermove: (event) => Tip.at(event, says()), onpointerleave: Tip.hide }),
 };
 
@@ -159,7 +155,6 @@ export const copyText = async (text, pressed) => {
   }, 1200);
 };
 
-// A command that a click copies.
-/** @param {string} text */
+/** A command that a click copies. @param {string} text */
 export const command = (text) =>
   button(text, (event) => copyText(text, event.currentTarget), { class: "snippet", title: "Copy" });

@@ -52,8 +52,7 @@ export class Painter {
     this.empty = this.pixel(0, 0);
   }
 
-  // A colour as a pixel, from none of it (0) to all of it (1).
-  /** @param {number} color @param {number} share */
+  /** A colour as a pixel, from none of it (0) to all of it (1). @param {number} color @param {number} share */
   pixel(color, share) {
     const [r, g, b] = this.palette.colors[color],
       [x, y, z] = this.palette.back;
@@ -156,8 +155,7 @@ export const drawAxis = (context, palette, width, lead, time) => {
   }
 };
 
-// All that is on the canvas of the timeline.
-/** @param {Timeline} t @param {Sheet} sheet */
+/** All that is on the canvas of the timeline. @param {Timeline} t @param {Sheet} sheet */
 export const drawTimeline = (t, sheet) => {
   const { context, palette, ratio } = sheet,
     { regions, bottom } = t.lanes;
@@ -216,8 +214,7 @@ const write = ({ trace }, { context, palette, ratio }, labels) => {
   }
 };
 
-// Around the selection.
-/** @param {Timeline} t @param {Sheet} sheet */
+/** Around the selection. @param {Timeline} t @param {Sheet} sheet */
 const outline = (t, { context, palette }) => {
   const e = t.app.selection,
     place = e >= 0 && t.lanes.placeOf(e);
@@ -232,8 +229,7 @@ const outline = (t, { context, palette }) => {
   });
 };
 
-// From the launches below the selection to their GPU events.
-/** @param {Timeline} t @param {Sheet} sheet */
+/** From the launches below the selection to their GPU events. @param {Timeline} t @param {Sheet} sheet */
 const arrows = (t, { context, palette }) => {
   const { trace, lanes } = t,
     e = t.app.selection;

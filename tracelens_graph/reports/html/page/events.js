@@ -56,8 +56,7 @@ export class Trace {
     return this.body.shorts[name] ?? this.body.names[name];
   }
 
-  // Position among the colours: classes of names, then causes of idle time.
-  /** @param {number} e */
+  /** Position among the colours: classes of names, then causes of idle time. @param {number} e */
   color(e) {
     return e >= this.first.idle ? this.body.classes.length + this.name[e] : this.classOf[this.name[e]];
   }
@@ -72,8 +71,7 @@ export class Trace {
     return e >= this.first.idle ? "idle" : this.body.classes[this.classOf[this.name[e]]];
   }
 
-  // Whether an event is as bright as it can be.
-  /** @param {number} e */
+  /** Whether an event is as bright as it can be. @param {number} e */
   isLit(e) {
     return !this.lit || e >= this.first.idle || !!this.lit[this.name[e]];
   }
@@ -93,24 +91,21 @@ export class Trace {
     return this.uids.get(uid) ?? -1;
   }
 
-  // The calls around an event, the outermost first.
-  /** @param {number} e */
+  /** The calls around an event, the outermost first. @param {number} e */
   above(e) {
     const found = [];
     for (let up = this.parent[e]; up >= 0; up = this.parent[up]) found.push(up);
     return found.reverse();
   }
 
-  // One past the last call below one of the host.
-  /** @param {number} e */
+  /** One past the last call below one of the host. @param {number} e */
   past(e) {
     let at = e + 1;
     while (at < this.first.note && this.depth[at] > this.depth[e]) at++;
     return at;
   }
 
-  // GPU events that the subtree of a call launches, by launch.
-  /** @param {number} e */
+  /** GPU events that the subtree of a call launches, by launch. @param {number} e */
   launched(e) {
     if (e >= this.first.note) return new Int32Array();
     if (!this.launches) {
@@ -215,8 +210,7 @@ export class Trace {
     );
   }
 
-  // A moment, as Perfetto UI counts it.
-  /** @param {number} ns */
+  /** A moment, as Perfetto UI counts it. @param {number} ns */
   moment(ns) {
     return Show.moment(ns + this.body.lead_ns);
   }
@@ -226,8 +220,7 @@ export class Trace {
     return (ns + this.body.lead_ns) / 1e6;
   }
 
-  // What hovering says.
-  /** @param {number} e @returns {Lines} */
+  /** What hovering says. @param {number} e @returns {Lines} */
   says(e) {
     /** @type {Lines} */
     const lines = [
@@ -258,8 +251,7 @@ export class Trace {
     return [["", `launches ${Show.count(launched.length)} ${events}, ${Show.span(sum)}`]];
   }
 
-  // Where in the program an event is called: line of Python and path of modules.
-  /** @param {number} e */
+  /** Where in the program an event is called: line of Python and path of modules. @param {number} e */
   place(e) {
     const above = this.above(e),
       frames = above.filter((one) => this.className(one) === "python" && this.text(one).includes("): "));
@@ -274,8 +266,7 @@ export class Trace {
     return [...found, ...this.modulesAround(above)];
   }
 
-  // The path of modules among calls.
-  /** @param {number[]} calls @returns {Lines} */
+  /** The path of modules among calls. @param {number[]} calls @returns {Lines} */
   modulesAround(calls) {
     const modules = calls.filter((one) => this.className(one) === "module").map((one) => this.short(one));
     return modules.length ? [["dim", Show.cut(modules.join(" › "), 200)]] : [];

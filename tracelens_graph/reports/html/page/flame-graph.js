@@ -74,8 +74,7 @@ export class FlameGraph {
   // Make the frames anew for the options.
   compute() {}
 
-  // A frame is chosen.
-  /** @param {number} _frame */
+  /** A frame is chosen. @param {number} _frame */
   chosen(_frame) {}
 
   // Draw a box; the colour of its label.
@@ -84,8 +83,7 @@ export class FlameGraph {
     return "";
   }
 
-  // Whether a box has a line around it.
-  /** @param {Box} box */
+  /** Whether a box has a line around it. @param {Box} box */
   isMarked({ chain }) {
     return chain.includes(this.marked);
   }
@@ -118,16 +116,14 @@ export class FlameGraph {
 
   showMatched() {}
 
-  // The table of frames, each with its depth.
-  /** @param {[number, number][]} _inside @returns {GridContent} */
+  /** The table of frames, each with its depth. @param {[number, number][]} _inside @returns {GridContent} */
   frameTable(_inside) {
     return { columns: [], rows: 0 };
   }
 
   // ---- options and zoom
 
-  // A box that sets an option.
-  /** @param {string} name @param {string} label */
+  /** A box that sets an option. @param {string} name @param {string} label */
   check(name, label) {
     this.checks[name] = el("input", { type: "checkbox" });
     this.checks[name].addEventListener("change", () => this.set({ [name]: this.checks[name].checked }));
@@ -141,8 +137,7 @@ export class FlameGraph {
     this.compute();
   }
 
-  // Other frames are drawn.
-  /** @param {Stack} made */
+  /** Other frames are drawn. @param {Stack} made */
   refresh(made) {
     this.made = made;
     this.marked = -1;
@@ -157,8 +152,7 @@ export class FlameGraph {
     this.zoomTo(frame === this.zoomed ? this.made.parent[frame] : frame);
   }
 
-  // -1 for all.
-  /** @param {number} frame */
+  /** -1 for all. @param {number} frame */
   zoomTo(frame) {
     this.zoomed = frame;
     this.draw();
@@ -277,8 +271,7 @@ export class FlameGraph {
     );
   }
 
-  // Names of a chain, of a long one those at both ends.
-  /** @param {number[]} chain @returns {Lines} */
+  /** Names of a chain, of a long one those at both ends. @param {number[]} chain @returns {Lines} */
   names(chain) {
     const few = chain.length > 9 ? [...chain.slice(0, 3), -1, ...chain.slice(-5)] : chain;
     return few.map((one) => ["name", one < 0 ? "…" : this.trace.body.names[this.made.name[one]]]);

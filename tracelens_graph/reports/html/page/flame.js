@@ -63,8 +63,7 @@ export class Flame extends FlameGraph {
     super.recolor();
   }
 
-  // Select the node that stands for a frame: the longest GPU event in it.
-  /** @param {number} frame */
+  /** Select the node that stands for a frame: the longest GPU event in it. @param {number} frame */
   chosen(frame) {
     if (this.made.uid[frame] >= 0) this.app.selectUid(this.made.uid[frame], "flame");
   }

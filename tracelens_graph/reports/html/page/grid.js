@@ -101,8 +101,7 @@ export class Grid {
     this.arrange();
   }
 
-  // A box that shows a column or hides it.
-  /** @param {GridColumn} column */
+  /** A box that shows a column or hides it. @param {GridColumn} column */
   chooser(column) {
     const box = el("input", { type: "checkbox", checked: column.isShown });
     box.addEventListener("change", () => {
@@ -113,8 +112,7 @@ export class Grid {
     return el("label", { title: column.about ?? "" }, box, column.heading);
   }
 
-  // The heading of a column with its unit, once.
-  /** @param {{ heading: string, unit?: string | null }} column */
+  /** The heading of a column with its unit, once. @param {{ heading: string, unit?: string | null }} column */
   static title({ heading, unit }) {
     if (!unit || heading.includes(unit) || (unit === "B" && heading.includes("bytes"))) return heading;
     if (unit === "MiB" && heading === "MB") return unit;
@@ -142,8 +140,7 @@ export class Grid {
     refill(this.head, el("tr", headings));
   }
 
-  // By a column, then the other way round, then as it was.
-  /** @param {GridColumn} column */
+  /** By a column, then the other way round, then as it was. @param {GridColumn} column */
   sortBy(column) {
     const first = column.kind === "text" ? 1 : -1;
     if (this.sorted?.column !== column) this.sorted = { column, way: first };
@@ -252,8 +249,7 @@ export class Grid {
     );
   }
 
-  // Bring a row into sight, with the marks as they are now.
-  /** @param {number} row */
+  /** Bring a row into sight, with the marks as they are now. @param {number} row */
   reveal(row) {
     if (!this.order) return;
     const at = this.order.indexOf(row),

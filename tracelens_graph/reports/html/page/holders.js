@@ -11,8 +11,7 @@ const MOST = 200;
 const WAYS = { module_path: "by module", class: "by class of module", op: "by op", line: "by line" };
 const BEFORE = "(before the recording)";
 
-// Of a path that has no room its end, which says most.
-/** @param {string} path @param {number} room */
+/** Of a path that has no room its end, which says most. @param {string} path @param {number} room */
 const endOf = (path, room) => {
   if (path.length <= room) return path;
   const parts = path.split("/");
@@ -69,8 +68,7 @@ export class Holders {
     this.draw();
   }
 
-  // What a row of the table has, as text or as a number.
-  /** @param {string} name */
+  /** What a row of the table has, as text or as a number. @param {string} name */
   text(name) {
     const column = this.table?.columns.find((one) => one.name === name);
     return (/** @type {number} */ row) => column?.texts?.[Number(column.cells[row])] ?? "";

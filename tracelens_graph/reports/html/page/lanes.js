@@ -23,8 +23,7 @@ class Region {
     this.scroll = Math.max(0, Math.min(scroll, this.total - this.height));
   }
 
-  // Top of a lane within the picture.
-  /** @param {Placed} lane */
+  /** Top of a lane within the picture. @param {Placed} lane */
   topOf(lane) {
     return this.y + lane.y - this.scroll;
   }
@@ -67,8 +66,7 @@ export class Lanes {
     this.regions = [this.notes, this.host, this.gpu];
   }
 
-  // Lay lanes out in a height, below the axis.
-  /** @param {number} top @param {number} height */
+  /** Lay lanes out in a height, below the axis. @param {number} top @param {number} height */
   place(top, height) {
     for (const region of this.regions) {
       let y = region.lanes.length ? Lanes.GAP / 2 : 0;
@@ -102,8 +100,7 @@ export class Lanes {
     return this.regions.find((region) => y >= region.y && y < region.y + region.height);
   }
 
-  // The track at a height; null between lanes.
-  /** @param {number} y */
+  /** The track at a height; null between lanes. @param {number} y */
   trackAt(y) {
     const region = this.regionAt(y);
     for (const lane of region?.lanes ?? []) {
@@ -113,8 +110,7 @@ export class Lanes {
     return null;
   }
 
-  // Region, lane and top of the row of an event.
-  /** @param {number} e */
+  /** Region, lane and top of the row of an event. @param {number} e */
   placeOf(e) {
     const at = this.trace.laneOf(e);
     for (const region of this.regions)

@@ -55,8 +55,7 @@ const eventsOf = (columns, lanes, call) => {
   return made;
 };
 
-// A further lane: its number.
-/** @param {Made} made @param {Pick<Lane, "title" | "group" | "n"> & Partial<Lane>} lane */
+/** A further lane: its number. @param {Made} made @param {Pick<Lane, "title" | "group" | "n"> & Partial<Lane>} lane */
 const added = (made, lane) => made.lanes.push({ name: "", launches: 0, thread: 0, track: 0, deep: 0, ...lane }) - 1;
 
 // Callers follow from depth in pre-order. Calls of the runtime are drawn in a lane of their own.
@@ -97,8 +96,7 @@ const flat = (made, lanes, group, depth) => {
   }
 };
 
-// Tracks: the events of one lane and level, by start.
-/** @param {Made} made @returns {Level} */
+/** Tracks: the events of one lane and level, by start. @param {Made} made @returns {Level} */
 const tracksOf = (made) => {
   const { n, lanes, lane, level } = made;
   for (let e = 0; e < n; e++) if (level[e] >= lanes[lane[e]].deep) lanes[lane[e]].deep = level[e] + 1;

@@ -28,8 +28,7 @@ export class Matching {
     return text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
   }
 
-  // The pattern that a text is; the text itself where it is none.
-  /** @param {string} text */
+  /** The pattern that a text is; the text itself where it is none. @param {string} text */
   static patternOf(text) {
     try {
       RegExp(text, "i");
@@ -39,15 +38,13 @@ export class Matching {
     }
   }
 
-  // Without groups and with one repetition at most there is little that can be tried.
-  /** @param {string} pattern */
+  /** Without groups and with one repetition at most there is little that can be tried. @param {string} pattern */
   static isSimple(pattern) {
     const bare = pattern.replace(/\\[^\dk]/g, "x").replace(/\[(?:\\.|[^\]\\])*\]/g, "x");
     return !/[(\\]/.test(bare) && (bare.match(/[*+?{]/g) ?? []).length <= 1;
   }
 
-  // Simple patterns on this page; null where even that takes long.
-  /** @param {string} pattern @param {string[]} texts */
+  /** Simple patterns on this page; null where even that takes long. @param {string} pattern @param {string[]} texts */
   static atOnce(pattern, texts) {
     const tried = new RegExp(pattern, "i"),
       found = new Uint8Array(texts.length),

@@ -112,8 +112,7 @@ export class Memory extends TimeView {
     );
   }
 
-  // Move in time, here and on the timeline.
-  /** @param {number} from @param {number} to */
+  /** Move in time, here and on the timeline. @param {number} from @param {number} to */
   show(from, to) {
     this.timeline.show(from, to);
     this.draw();
@@ -168,8 +167,7 @@ export class Memory extends TimeView {
     this.draw();
   }
 
-  // Of a picture that uPlot draws.
-  /** @param {Drawn} device */
+  /** Of a picture that uPlot draws. @param {Drawn} device */
   options(device) {
     const stepped = uPlot.paths.stepped({ align: 1 }),
       series = { width: 1.5, paths: stepped, points: { show: false } };
@@ -213,8 +211,7 @@ export class Memory extends TimeView {
     };
   }
 
-  // The ends of the axis of bytes.
-  /** @param {Drawn} device @param {number | null} low */
+  /** The ends of the axis of bytes. @param {Drawn} device @param {number | null} low */
   range(device, low) {
     if (this.isFromZero || low == null) return [device.least, device.most * 1.1];
     const shown = this.points(device)[1],
@@ -239,8 +236,7 @@ export class Memory extends TimeView {
     this.listing = setTimeout(() => this.listMoments(), 150);
   }
 
-  // The peak, and where the selection is.
-  /** @param {Drawn} device */
+  /** The peak, and where the selection is. @param {Drawn} device */
   mark(device) {
     const { plot, time, allocated, peak } = device,
       { bbox } = plot,

@@ -104,8 +104,7 @@ export const Moments = {
     return found;
   },
 
-  // Labels of the axis, all in one unit.
-  /** @param {number[]} splits */
+  /** Labels of the axis, all in one unit. @param {number[]} splits */
   labels(splits) {
     const most = splits[splits.length - 1],
       step = splits.length > 1 ? splits[1] - splits[0] : most,

@@ -6,12 +6,10 @@ import { Show } from "./show.js";
 
 /** @typedef {import("./events.js").Trace} Trace */
 
-// A link to a node.
-/** @param {number} uid @param {string} text */
+/** A link to a node. @param {number} uid @param {string} text */
 const node = (uid, text) => el("a.node", { href: `#uid=${uid}` }, text);
 
-// What to try, and what to look at and to ask next.
-/** @param {Finding} finding */
+/** What to try, and what to look at and to ask next. @param {Finding} finding */
 const further = (finding) => [
   finding.try.length > 0 && el("p.try", `Try: ${finding.try.join("; ")}`),
   (finding.uid != null || finding.ask) &&
@@ -81,8 +79,7 @@ export const Overview = {
   NAME: "overview",
   TITLE: "Overview",
 
-  // What stands before anything is unpacked.
-  /** @param {HTMLElement} root @param {ReportOverview} head */
+  /** What stands before anything is unpacked. @param {HTMLElement} root @param {ReportOverview} head */
   begin(root, head) {
     const [headline, ...causes] = head.findings;
     put(
@@ -124,8 +121,7 @@ export const Overview = {
     );
   },
 
-  // What is said once it is.
-  /** @param {HTMLElement} root @param {Trace} trace */
+  /** What is said once it is. @param {HTMLElement} root @param {Trace} trace */
   finish(root, { body: { drawn } }) {
     const { events, instants } = drawn,
       left = Object.entries(drawn.left_out).map(([what, count]) => `${Show.count(count)} × ${what}`),

@@ -61,8 +61,7 @@ export class DiffPage extends Page {
     this.views = { flame: this.flame, tables: this.tables };
   }
 
-  // A row of the places leads to its place.
-  /** @param {TableData} table @returns {GridContent} */
+  /** A row of the places leads to its place. @param {TableData} table @returns {GridContent} */
   content(table) {
     if (table.name !== "diff_places") return table;
     const number = table.columns.find((column) => column.name === "place")?.cells ?? [];

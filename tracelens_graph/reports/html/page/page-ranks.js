@@ -47,8 +47,7 @@ export class RanksPage extends Page {
     collectives.grid.arranged = (note) => this.found(note);
   }
 
-  // A row of the collectives leads to its collective.
-  /** @param {TableData} table @returns {GridContent} */
+  /** A row of the collectives leads to its collective. @param {TableData} table @returns {GridContent} */
   content(table) {
     const [first] = table.columns;
     if (first?.name !== "collective") return table;
@@ -78,8 +77,7 @@ export class RanksPage extends Page {
     this.renew();
   }
 
-  // A second time selects none.
-  /** @param {number} rank */
+  /** A second time selects none. @param {number} rank */
   selectRank(rank) {
     this.rank = rank === this.rank ? -1 : rank;
     this.renew();

@@ -30,8 +30,7 @@ export class Page {
 
   // ---- what each page says by itself
 
-  // What a link says beside the view.
-  /** @returns {string[]} */
+  /** What a link says beside the view. @returns {string[]} */
   get linked() {
     return [];
   }
@@ -67,8 +66,7 @@ export class Page {
     for (const view of Object.values(this.views)) view?.recolor?.();
   }
 
-  // What is printed is drawn at once.
-  /** @param {boolean} isPrinted */
+  /** What is printed is drawn at once. @param {boolean} isPrinted */
   print(isPrinted) {
     this.shownNow();
     this.views[this.shown]?.print?.();
@@ -110,8 +108,7 @@ export class Page {
 
   // ---- what is selected
 
-  // Fill the box of what is selected; without anything it is not shown.
-  /** @param {Child[]} inside */
+  /** Fill the box of what is selected; without anything it is not shown. @param {Child[]} inside */
   selectedBox(...inside) {
     const box = byId("selected");
     box.hidden = !inside.length;
@@ -150,8 +147,7 @@ export class Page {
     if (this.matching.isBusy) this.say("searching …");
   }
 
-  // What is asked before a search has ended comes behind it.
-  /** @param {number} by */
+  /** What is asked before a search has ended comes behind it. @param {number} by */
   isReadyFor(by) {
     if (this.matching.isBusy) this.behind = by;
     return !this.matching.isBusy && this.matches.length > 0;

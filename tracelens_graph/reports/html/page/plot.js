@@ -84,8 +84,7 @@ export class Plot {
     this.text(words, (left + right) / 2, bottom + 38, { "text-anchor": "middle" });
   }
 
-  // 10 to the power of k, in few letters.
-  /** @param {number} value */
+  /** 10 to the power of k, in few letters. @param {number} value */
   static power(value) {
     const k = Math.round(Math.log10(value));
     if (Math.abs(k) < 4) return k < 0 ? String(10 ** k) : Show.count(10 ** k);

@@ -32,8 +32,7 @@ export class RanksBandwidth {
   static TITLE = "Bandwidth";
   static LABEL = "Bandwidth by size";
 
-  // A size in powers of 1,000, three digits of it, as the tables have it.
-  /** @param {number} value */
+  /** A size in powers of 1,000, three digits of it, as the tables have it. @param {number} value */
   static bytes(value) {
     let at = 0;
     for (; value >= 999.5 && at < UNITS.length - 1; at++) value /= 1000;

@@ -43,8 +43,7 @@ export class RanksCollectives {
     this.open(this.numbers[0] ?? -1);
   }
 
-  // First and last part of a collective, in the order of ranks.
-  /** @param {number} number */
+  /** First and last part of a collective, in the order of ranks. @param {number} number */
   partsOf(number) {
     const { collective } = this.split,
       first = collective.indexOf(number),
@@ -53,8 +52,7 @@ export class RanksCollectives {
     return found;
   }
 
-  // A cell of a row, as text.
-  /** @param {number} row @param {string} name */
+  /** A cell of a row, as text. @param {number} row @param {string} name */
   cell(row, name) {
     const column = this.columns.find((one) => one.name === name);
     return column ? this.grid.text(column, row) : "";

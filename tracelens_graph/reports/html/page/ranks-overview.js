@@ -81,8 +81,7 @@ export const RanksOverview = {
   NAME: "overview",
   TITLE: "Overview",
 
-  // All of it stands before anything is unpacked.
-  /** @param {HTMLElement} root @param {RanksOverviewHead} head */
+  /** All of it stands before anything is unpacked. @param {HTMLElement} root @param {RanksOverviewHead} head */
   begin(root, head) {
     const { late_rank: late, ranks, commands } = head;
     put(

@@ -100,8 +100,7 @@ export class RanksStep extends TimeView {
     );
   }
 
-  // The name of the rank of a lane.
-  /** @param {number} lane */
+  /** The name of the rank of a lane. @param {number} lane */
   rankOf(lane) {
     return this.app.ranks[this.step.lanes[lane]];
   }
@@ -117,8 +116,7 @@ export class RanksStep extends TimeView {
     return last;
   }
 
-  // Top of a lane; the middle of its lower half.
-  /** @param {number} lane */
+  /** Top of a lane; the middle of its lower half. @param {number} lane */
   top(lane) {
     return AXIS + lane * this.lane;
   }

@@ -18,8 +18,7 @@ const BARS = 520;
 // Room for the figure behind a bar.
 const FIGURE = 74;
 
-// A colour between stops, from the first (0) to the last (1).
-/** @param {Rgb[]} stops @param {number} share */
+/** A colour between stops, from the first (0) to the last (1). @param {Rgb[]} stops @param {number} share */
 const shade = (stops, share) => {
   const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1),
     low = Math.min(Math.floor(at), stops.length - 2);
@@ -86,8 +85,7 @@ export class RanksWaits {
     );
   }
 
-  // Pixels of the map: left edge, width of a column; and of the bars beside it.
-  /** @param {number} width */
+  /** Pixels of the map: left edge, width of a column; and of the bars beside it. @param {number} width */
   places(width) {
     const left = RankCanvas.GUTTER,
       columns = this.waits.steps.length,
@@ -97,8 +95,7 @@ export class RanksWaits {
     return { left, cell, bars, beside: Math.min(width - bars, BARS) - FIGURE };
   }
 
-  // Where a rank's row begins.
-  /** @param {number} row */
+  /** Where a rank's row begins. @param {number} row */
   top(row) {
     return TOP + row * this.row;
   }
@@ -157,8 +154,7 @@ export class RanksWaits {
     context.fillText("held the others up, ms", bars, y);
   }
 
-  // The cell at a place; beside the map a row alone.
-  /** @param {number} x @param {number} y */
+  /** The cell at a place; beside the map a row alone. @param {number} x @param {number} y */
   at(x, y) {
     const { left, cell, bars } = this.places(this.pane.width),
       row = Math.floor((y - TOP) / this.row),

@@ -70,8 +70,7 @@ export class Roofline {
     return plot.box;
   }
 
-  // What memory and arithmetic allow at most.
-  /** @param {Plot} plot @param {RooflineData} data */
+  /** What memory and arithmetic allow at most. @param {Plot} plot @param {RooflineData} data */
   static roofs(plot, { roofs, bandwidth }) {
     if (!roofs.length || !bandwidth) return;
     const { right } = plot.edges,
@@ -113,8 +112,7 @@ export class Roofline {
     ];
   }
 
-  // A point is a button.
-  /** @param {RooflinePoint} one @param {number} cx @param {number} cy @param {number} r */
+  /** A point is a button. @param {RooflinePoint} one @param {number} cx @param {number} cy @param {number} r */
   point(one, cx, cy, r) {
     const says = this.says(one),
       select = () => this.app.selectUid(one.uid, "roofline");

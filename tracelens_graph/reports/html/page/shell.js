@@ -58,14 +58,12 @@ export class Shell {
     this.show(tabs[0].NAME);
   }
 
-  // Where a view draws.
-  /** @param {Tab} view */
+  /** Where a view draws. @param {Tab} view */
   root({ NAME }) {
     return /** @type {{ root: HTMLElement }} */ (this.views.get(NAME)).root;
   }
 
-  // Draw what is unpacked, and then what the address names.
-  /** @param {() => Promise<Page>} make */
+  /** Draw what is unpacked, and then what the address names. @param {() => Promise<Page>} make */
   async run(make) {
     const { dataset } = document.documentElement;
     try {
@@ -184,8 +182,7 @@ export class Shell {
     });
   }
 
-  // Arrows go from tab to tab, as in every list of tabs.
-  /** @param {KeyboardEvent} event */
+  /** Arrows go from tab to tab, as in every list of tabs. @param {KeyboardEvent} event */
   tabKey(event) {
     const names = [...this.views.keys()],
       by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];

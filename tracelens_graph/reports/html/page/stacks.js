@@ -12,8 +12,7 @@ const MOST_NAMES = 2 ** 26;
 /** @typedef {{ chain: number[], x: number, width: number, row: number }} Box */
 /** @typedef {Record<"parent" | "name" | "first" | "frame" | "step" | "ns" | "count" | "uid", Numbers>} View */
 
-// The columns of a view.
-/** @param {Columns} columns @param {string} view @returns {View} */
+/** The columns of a view. @param {Columns} columns @param {string} view @returns {View} */
 const viewOf = (columns, view) => {
   const found = columnsOf(columns, view, ["parent", "name", "first", "frame", "step", "ns", "count", "uid"]);
   return { ...found, parent: found.parent.map((value) => value - 1) };
@@ -85,8 +84,7 @@ export class Stack {
     return made.summed();
   }
 
-  // The innermost frames outside: who is above a kernel, with its time.
-  /** @param {View} view @param {number} step */
+  /** The innermost frames outside: who is above a kernel, with its time. @param {View} view @param {number} step */
   static inverted({ parent, name, first, ...parts }, step) {
     /** @type {number[]} */
     const parents = [],
@@ -143,14 +141,12 @@ export class Stack {
     columns[`${merged}.frame`] = frame.map((one) => number[one]);
   }
 
-  // The frames in one, the outermost ones for -1.
-  /** @param {number} frame */
+  /** The frames in one, the outermost ones for -1. @param {number} frame */
   kids(frame) {
     return this.kid.subarray(this.from[frame + 1], this.from[frame + 2] ?? this.n);
   }
 
-  // A frame with those around it, the outermost first.
-  /** @param {number} frame */
+  /** A frame with those around it, the outermost first. @param {number} frame */
   path(frame) {
     const found = [];
     for (let at = frame; at >= 0; at = this.parent[at]) found.unshift(at);

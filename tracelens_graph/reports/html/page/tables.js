@@ -62,8 +62,7 @@ export class Tables {
   }
 }
 
-// Uids of several traces are no links on a page.
-/** @param {TableData[]} tables */
+/** Uids of several traces are no links on a page. @param {TableData[]} tables */
 export const withoutLinks = (tables) => {
   for (const column of tables.flatMap((table) => table.columns)) if (column.kind === "uid") column.kind = "id";
 };

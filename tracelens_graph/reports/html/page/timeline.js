@@ -269,8 +269,7 @@ export class Timeline extends TimeView {
     return best;
   }
 
-  // The region at a height.
-  /** @param {number} y @param {number} by */
+  /** The region at a height. @param {number} y @param {number} by */
   scroll(y, by) {
     const region = this.lanes.regionAt(y);
     if (!region) return;
@@ -291,8 +290,7 @@ export class Timeline extends TimeView {
     };
   }
 
-  // The event before or behind the selection on its track.
-  /** @param {number} by */
+  /** The event before or behind the selection on its track. @param {number} by */
   neighbour(by) {
     const e = this.app.selection,
       { trace } = this;

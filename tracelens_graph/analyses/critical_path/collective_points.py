@@ -1,0 +1,276 @@
+"""Collectives among the points of ranks: nobody ends before those have come whom it gets data from.
+
+In an all-reduce, reduce-scatter, all-gather or barrier all wait for all. Of the other kinds it follows from what is
+recorded: source and target of a transfer, sizes of what each rank exchanges, root of a broadcast; where no root is
+recorded, from when each rank ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from tracelens_graph.analyses.critical_path.points import Edge, RankPoints
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.graph.arrays import distinct, positions_by
+from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+
+BUFFERED_BYTES = 4 << 20
+"""A sender of no more than this need not wait for its receiver: a buffer of NCCL's takes the message."""
+
+_FROM_ONE = ("broadcast", "scatter")
+_TO_ONE = ("reduce", "gather")
+_EXCHANGE = ("all_to_all", "all_to_allv")
+_TRANSFER = ("send", "recv")
+
+
+class Said(NamedTuple):
+    """What a rank knows of a collective, and the rank."""
+
+    node: Collective
+    trace: TraceMember
+
+
+def waits_partly(kind: str) -> bool:
+    """Whether in a kind of collective some ranks wait for some others only."""
+    return kind in (*_FROM_ONE, *_TO_ONE, *_EXCHANGE, *_TRANSFER)
+
+
+def awaited_parts(
+    kind: str, said: Sequence[Said], start_ns: np.ndarray, end_ns: np.ndarray
+) -> tuple[np.ndarray | None, bool]:
+    """For each part of a collective which parts it waits for, itself included; None for all. And whether it is a guess.
+
+    Args:
+        kind: kind of the collective; of a transfer `send`.
+        said: what each rank knows of it.
+        start_ns, end_ns: of each part, on one clock.
+    """
+    if kind in _EXCHANGE:
+        return _partners(said), False
+    if kind in _TRANSFER:
+        return _transfer(said), False
+    root = _recorded_root(said)
+    guess = root < 0
+    if guess:
+        root = _likely_root(kind, start_ns, end_ns)
+    return _rooted(kind, len(said), root), guess
+
+
+def _rooted(kind: str, count: int, root: int) -> np.ndarray:
+    awaited = np.eye(count, dtype=bool)
+    if kind in _FROM_ONE:
+        awaited[:, root] = True
+    else:
+        awaited[root] = True
+    return awaited
+
+
+def _partners(said: Sequence[Said]) -> np.ndarray | None:
+    """Of an exchange with recorded sizes: those that a rank sends something to or gets something from."""
+    ranks = said[0].node.ranks
+    if ranks is None:
+        return None
+    place = {rank: at for at, rank in enumerate(ranks)}
+    own = [place.get(-1 if one.trace.rank is None else one.trace.rank, -1) for one in said]
+    awaited = np.eye(len(said), dtype=bool)
+    for at, one in enumerate(said):
+        splits = [split for split in (one.node.in_split, one.node.out_split) if split]
+        if not splits or own[at] < 0 or any(len(split) != len(ranks) for split in splits):
+            return None
+        for other, where in enumerate(own):
+            awaited[at, other] |= where < 0 or any(split[where] > 0 for split in splits)
+    return awaited
+
+
+def _transfer(said: Sequence[Said]) -> np.ndarray:
+    """Of a transfer: the receiver waits for the sender, who waits only with what no buffer takes."""
+    awaited = np.ones((len(said), len(said)), bool)
+    for at, one in enumerate(said):
+        size = one.node.in_bytes
+        if one.node.kind == "send" and size is not None and size <= BUFFERED_BYTES:
+            awaited[at] = False
+            awaited[at, at] = True
+    return awaited
+
+
+def _recorded_root(said: Sequence[Said]) -> int:
+    """Place of the root; -1 where it is not recorded.
+
+    PyTorch writes the root, by its place in the group, where it writes the rank for other kinds; so it is the root if
+    all ranks say the same.
+    """
+    told = {_recorded_rank(one) for one in said}
+    if len(told) != 1 or len(said) < 2 or (place := told.pop()) is None:
+        return -1
+    ranks = said[0].node.ranks
+    root = ranks[place] if ranks and place < len(ranks) else place
+    return next((at for at, one in enumerate(said) if one.trace.rank == root), -1)
+
+
+def _recorded_rank(one: Said) -> int | None:
+    core, c = one.trace.core, one.trace.core.columns
+    for row in one.node.rows:
+        owner = int(c.owner[row])
+        for uid in (int(c.uid[row]), int(c.uid[owner]) if owner >= 0 else -1):
+            value = core.collective_args.get(uid, {}).get("rank")
+            if type(value) is int and value >= 0:
+                return value
+    return None
+
+
+def _likely_root(kind: str, start_ns: np.ndarray, end_ns: np.ndarray) -> int:
+    """Place of the part that is most likely the root: with it all take nearly the same time once they need not wait.
+
+    Parts that would have ended before their data came count heavily against a root.
+    """
+    count = len(start_ns)
+    best, best_spread = 0, np.inf
+    for root in range(count):
+        awaited = _rooted(kind, count, root)
+        ready = np.where(awaited, start_ns[None, :], np.iinfo(np.int64).min).max(axis=1)
+        taken = end_ns - ready
+        spread = float(taken.max() - taken.min()) + 1e3 * float(np.maximum(-taken, 0).sum())
+        if spread < best_spread:
+            best, best_spread = root, spread
+    return best
+
+
+EARLIEST = np.iinfo(np.int64).min
+"""Before all moments."""
+
+
+@dataclass
+class Met:
+    """Points and edges of collectives over ranks.
+
+    Attributes:
+        points: number of points before them.
+        time, ordinal, meeting: per point the moment when the last has come, who that is, and number of the meeting.
+        before, after, kind: edges.
+        served: points that end a rank's part of a collective, and follow from a meeting.
+        whole: points that end a rank's part of a collective of which all ranks are there.
+        lost: ends that lie before the last has come, so that nothing can follow.
+        worst_ns: how far the worst of these lies before it.
+        on_host: number of collectives that no kernel carried out, so that they are host time like any other.
+        guessed: number of collectives whose source or target is told by the times of their ends alone.
+    """
+
+    points: int
+    time: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    ordinal: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int32))
+    meeting: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    before: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    after: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    kind: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int8))
+    served: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    whole: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    lost: int = 0
+    worst_ns: int = 0
+    guessed: int = 0
+    on_host: int = 0
+
+
+def meet(meetings: Meetings, ranks: Sequence[RankPoints], first: np.ndarray, traces: TraceSet, time: np.ndarray) -> Met:
+    """Points between the starts and the ends of those who take part in collectives.
+
+    Of a kind that all wait in there is one for all; else one for each rank that waits for others.
+
+    Args:
+        meetings: the collectives of the ranks.
+        ranks, first: points of each rank, and where they begin among those of all.
+        traces: the ranks.
+        time: moments of all points.
+    """
+    matched = np.flatnonzero(meetings.meeting >= 0)
+    on_gpu = [not meetings.parts.collective(part).on_host for part in matched.tolist()]
+    parts = matched[np.array(on_gpu, bool)]
+    trace, number = meetings.trace[parts], meetings.meeting[parts]
+    nodes = [meetings.parts.collective(part) for part in parts.tolist()]
+    start, end, single = _ends(nodes, trace, ranks, first, traces)
+    met = Met(len(time), on_host=len(np.unique(meetings.meeting[matched])) - len(np.unique(number)))
+    size = np.array([one.group_size or 0 for one in nodes], np.int64)
+    met.whole = end[np.bincount(number)[number] >= size] if len(nodes) else end
+    partly = np.array([waits_partly(kind) for kind in meetings.kind], bool)
+    group = np.where(partly[number], -1, number)
+    pairs: list[tuple[int, int, int]] = []
+    for meeting, of in positions_by(np.where(partly[number], number, -1)):
+        if meeting < 0:
+            continue
+        said = [Said(nodes[place], traces[int(trace[place])]) for place in of.tolist()]
+        awaited, guessed = awaited_parts(meetings.kind[meeting], said, time[start[of]], time[end[of]])
+        met.guessed += guessed
+        if awaited is None:
+            group[of] = meeting
+            continue
+        for waiting, row in zip(of.tolist(), awaited, strict=True):
+            if row.sum() > 1:
+                pairs += [(waiting, int(of[other]), meeting) for other in np.flatnonzero(row).tolist()]
+    joint = np.flatnonzero(group >= 0)
+    if len(joint):
+        numbers, place = distinct(group[joint])
+        _add(met, place, start[joint], place, end[joint], single[joint], numbers, trace[joint], time)
+    if pairs:
+        waiting, other, of_meeting = np.array(pairs).T
+        ends, at, place = np.unique(waiting, return_index=True, return_inverse=True)
+        _add(
+            met, place, start[other], np.arange(len(ends)), end[ends], single[ends], of_meeting[at], trace[other], time
+        )
+    return met
+
+
+def _ends(
+    nodes: Sequence[Collective], trace: np.ndarray, ranks: Sequence[RankPoints], first: np.ndarray, traces: TraceSet
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points where each part of a collective starts and ends, and whether these are of one kernel."""
+    start, end = np.zeros((2, len(nodes)), np.int64)
+    single = np.ones(len(nodes), bool)
+    for ordinal, of in positions_by(trace):
+        rank, end_ns = ranks[ordinal], traces[ordinal].core.columns.end_ns
+        opens = np.array([nodes[place].rows[0] for place in of.tolist()], np.int64)
+        closes = np.array([max(nodes[place].rows, key=lambda row: int(end_ns[row])) for place in of.tolist()], np.int64)
+        start[of] = first[ordinal] + rank.gpu_start[np.searchsorted(rank.gpu_rows, opens)]
+        end[of] = first[ordinal] + rank.gpu_end[np.searchsorted(rank.gpu_rows, closes)]
+        single[of] = opens == closes
+    return start, end, single
+
+
+def _add(
+    met: Met, place: np.ndarray, starts: np.ndarray, end_place: np.ndarray, ends: np.ndarray, single: np.ndarray,
+    number: np.ndarray, trace: np.ndarray, time: np.ndarray,
+) -> None:  # fmt: skip
+    """New meetings.
+
+    Args:
+        met: where they go.
+        place, starts: per arrival the meeting it is at, and its point.
+        end_place, ends, single: per end the meeting that it follows from, its point, and whether of one kernel.
+        number: per meeting the number of its collective.
+        trace: per arrival its rank.
+        time: moments of all points.
+    """
+    count = int(place.max()) + 1
+    moment = np.full(count, EARLIEST)
+    np.maximum.at(moment, place, time[starts])
+    last = np.zeros(count, np.int32)
+    is_last = np.flatnonzero(time[starts] == moment[place])
+    last[place[is_last]] = trace[is_last]
+    point = met.points + len(met.time) + np.arange(count)
+    late = moment[end_place] - time[ends]
+    fine = late <= 0
+    if not fine.all():
+        met.lost += int((~fine).sum())
+        met.worst_ns = max(met.worst_ns, int(late.max()))
+    met.time = np.concatenate((met.time, moment))
+    met.ordinal = np.concatenate((met.ordinal, last))
+    met.meeting = np.concatenate((met.meeting, number))
+    met.before = np.concatenate((met.before, starts, point[end_place[fine]]))
+    met.after = np.concatenate((met.after, point[place], ends[fine]))
+    met.kind = np.concatenate(
+        (met.kind, np.full(len(starts), Edge.arrive, np.int8), np.full(int(fine.sum()), Edge.transfer, np.int8))
+    )
+    met.served = np.concatenate((met.served, ends[fine & single]))

@@ -1,0 +1,213 @@
+"""Running the points of ranks again, forward in time, with other weights on the edges between them.
+
+A repaired rank is one without its delays: what takes longer on it than on all others takes the median of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from tracelens_graph.analyses.critical_path.causes import CEILING_NS, Causes, bound_latency
+from tracelens_graph.analyses.critical_path.path_nodes import rank_of
+from tracelens_graph.analyses.critical_path.points import Edge, Role
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.arrays import positions_by
+from tracelens_graph.graph.window import step_number
+
+MOST_QUANTILE = 0.995
+
+NEVER = -(2**62)
+"""Moment of a point that nothing leads to."""
+
+Latency = Literal["least", "usual", "most"]
+"""How long causes that did not bind are taken to last, in which their time is not seen: as the fastest of their kind,
+as the median of those that bound, or as the slowest of these."""
+
+
+def weights(causes: Causes, latency: Latency = "least") -> np.ndarray:
+    """Time that each edge takes, ns.
+
+    That of a binding edge is seen. Any other took no longer than the time between its points, and is taken to have
+    the latency of its kind: with these weights the recorded times come out again.
+    """
+    gap = causes.time[causes.after] - causes.time[causes.before]
+    binding = causes.binding[causes.after]
+    assumed = {"least": causes.least_ns, "usual": causes.usual_ns}.get(latency)
+    if assumed is None:
+        assumed = bound_latency(gap, causes.kind, binding, causes.least_ns, MOST_QUANTILE)
+    return np.where(binding == np.arange(len(gap)), gap, np.minimum(assumed[causes.kind], gap))
+
+
+def in_order(causes: Causes) -> np.ndarray:
+    """Points in an order in which every edge leads forward."""
+    return np.lexsort((causes.level, causes.time))
+
+
+def forward(
+    before: np.ndarray, after: np.ndarray, weight: np.ndarray, order: np.ndarray, given: np.ndarray
+) -> np.ndarray:
+    """The moment of every point: the latest that an edge into it allows.
+
+    Points with one edge into them are no choice: they are merged with what they follow from, so that only the others
+    are gone through one by one.
+
+    Args:
+        before, after, weight: per edge its points and how long it takes.
+        order: points in an order in which every edge leads forward.
+        given: moments of points that no edge leads to.
+    """
+    points = len(given)
+    edges_into = np.bincount(after, minlength=points)
+    root, offset = np.arange(points), np.zeros(points, np.int64)
+    single = np.flatnonzero(edges_into[after] == 1)
+    root[after[single]], offset[after[single]] = before[single], weight[single]
+    while not np.array_equal(further := root[root], root):
+        offset += offset[root]
+        root = further
+    place = np.empty(points, np.int64)
+    place[order] = np.arange(points)
+    choices = np.flatnonzero(edges_into[after] > 1)
+    choices = choices[np.argsort(place[after[choices]], kind="stable")]
+    start = before[choices]
+    moment = np.where(edges_into == 0, given, NEVER).tolist()
+    for target, source, takes in zip(
+        after[choices].tolist(), root[start].tolist(), (offset[start] + weight[choices]).tolist(), strict=True
+    ):
+        if (reached := moment[source] + takes) > moment[target]:
+            moment[target] = reached
+    return np.asarray(np.array(moment, np.int64)[root] + offset)
+
+
+def replayed(causes: Causes, weight: np.ndarray) -> np.ndarray:
+    """Moments of all points with these weights; a point that follows from nothing keeps its own."""
+    return forward(causes.before, causes.after, weight, in_order(causes), causes.time)
+
+
+def slack(causes: Causes, sink: int) -> np.ndarray:
+    """Per point how much later it could have come without delaying a point, ns; NEVER reversed where it cannot matter.
+
+    Causes that did not bind count with the least latency of their kind, so slack is an upper bound.
+    """
+    inside = (causes.time[causes.after] <= causes.time[sink]) & (causes.before != sink)
+    before, after, weight = causes.before[inside], causes.after[inside], weights(causes)[inside]
+    given = np.full(len(causes.time), NEVER)
+    given[sink] = 0
+    tail = forward(after, before, weight, in_order(causes)[::-1], given)
+    late = causes.time[sink] - causes.time - tail
+    return np.where(tail < NEVER // 2, -NEVER, late)
+
+
+assert Edge.host not in CEILING_NS  # host time that did not bind takes none
+
+
+LATE_SHARE, LATE_NS = 0.1, 1_000
+"""What takes this much longer than the median of the others, and longer than on any of them, is late."""
+
+
+@dataclass(frozen=True, eq=False)
+class Repair:
+    """New weights for some edges of a rank.
+
+    Attributes:
+        edge: the edges.
+        weight: by bound the new weights, ns: the least, the median and the most of the other ranks.
+        notes: what is to be said of it.
+    """
+
+    edge: np.ndarray
+    weight: dict[str, np.ndarray]
+    notes: list[str] = field(default_factory=list)
+
+
+def repaired(causes: Causes, ordinal: int) -> Repair:
+    """New weights for what is late on a rank, by comparing the same stretches of other ranks.
+
+    Stretches are the same if they are at the same place in the same step, and the calls, or GPU events, of the thread
+    or stream are the same there.
+
+    Args:
+        causes: the points of the ranks.
+        ordinal: place of the rank among them.
+
+    Raises:
+        AnalysisError: there is no other rank.
+    """
+    if len(causes.traces) < 2:
+        raise AnalysisError("what_if: repairing a rank takes other ranks to compare it with")
+    lanes = [_lanes(causes, one) for one in range(len(causes.traces))]
+    own = lanes[ordinal]
+    edges: list[np.ndarray] = []
+    weight: dict[str, list[np.ndarray]] = {"least": [], "usual": [], "most": []}
+    unlike = set()
+    for place, lane in own.items():
+        others = [found for other, one in enumerate(lanes) if other != ordinal
+                  and (found := one.get(place)) is not None and found.names == lane.names]  # fmt: skip
+        if not others:
+            unlike.add(place[0])
+            continue
+        theirs = np.stack([one.takes for one in others])
+        known = (lane.takes >= 0) & (theirs >= 0).all(axis=0)
+        median = np.rint(np.median(theirs, axis=0)).astype(np.int64)
+        late = known & (lane.takes > theirs.max(axis=0))
+        late &= lane.takes > median * (1 + LATE_SHARE) + LATE_NS
+        edges.append(lane.edge[late])
+        for bound, values in (("least", theirs.min(axis=0)), ("usual", median), ("most", theirs.max(axis=0))):
+            weight[bound].append(values[late])
+    notes = []
+    if unlike:
+        notes.append(
+            f"rank {rank_of(causes, ordinal)} does not run the same as any other in {len(unlike):,} steps: "
+            "what differs stays as it is"
+        )
+    return Repair(_joined(edges), {bound: _joined(values) for bound, values in weight.items()}, notes)
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Lane:
+    """What a thread or stream of a rank did in a step: names, edges that lead there, and their times (-1: none)."""
+
+    names: list[str]
+    edge: np.ndarray
+    takes: np.ndarray
+
+
+def _lanes(causes: Causes, ordinal: int) -> dict[tuple[int, str, int], _Lane]:
+    """(step, host or GPU, place among the threads or streams) -> what was done there, in the order of time."""
+    core, c = causes.core(ordinal), causes.core(ordinal).columns
+    points = np.flatnonzero((causes.ordinal == ordinal) & (causes.row >= 0) & (causes.role != Role.begin))
+    rows = causes.row[points]
+    binding = causes.binding[points]
+    kind = np.where(binding >= 0, causes.kind[binding], -1)
+    takes = np.where(binding >= 0, causes.time[points] - causes.time[causes.before[binding]], -1)
+    host = np.isin(causes.role[points], (Role.call, Role.returned))
+    runs = causes.role[points] == Role.gpu_end
+    takes[host & ~np.isin(kind, (Edge.host, Edge.call))] = -1
+    takes[runs & (kind != Edge.run)] = -1
+    communicates = np.zeros(len(points), bool)
+    communicates[runs] = gpu_classes(core, rows[runs]) == COMMUNICATION
+    takes[communicates] = -1
+    step = np.where(host, core.step[rows], core.gpu_step[rows])
+    found = {}
+    for what, chosen, lane in (
+        ("host", host, c.thread[rows].astype(np.int64)), ("gpu", runs, c.stream[rows] * 4096 + c.device[rows]),
+    ):  # fmt: skip
+        of = np.flatnonzero(chosen & (step >= 0))
+        for mark, in_step in positions_by(step[of]):
+            number = step_number(core.names[c.name[mark]])
+            if number is None:
+                continue
+            in_step = of[in_step]
+            for place, (_, at) in enumerate(positions_by(lane[in_step])):
+                here = in_step[at][np.argsort(causes.time[points[in_step[at]]], kind="stable")]
+                names = [core.names[code] for code in c.name[rows[here]].tolist()]
+                found[number, what, place] = _Lane(names, binding[here], takes[here])
+    return found

@@ -1,0 +1,277 @@
+"""What one rank of a job took part in: its collectives, what is known of the rank itself, and on which node it runs.
+
+Nothing here holds a graph, so that traces can be loaded one by one, in other processes or on other machines.
+
+Recordings seldom name their host. Where all do, ranks of one host are on one node; else ranks count through the nodes,
+as many on each as a recording sees devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.collectives import Collective, collectives_of
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import Intervals, merge
+from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.graph.window import Window, step_number
+from tracelens_graph.schema import Kind
+
+INTRA_NODE, INTER_NODE, UNKNOWN_SPAN = "intra_node", "inter_node", "unknown"
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes by number, in the order of their first ranks.
+
+    Attributes:
+        by_host: rank -> its node, of ranks that say where they ran; empty where hosts are not known.
+        per_node: number of ranks per node, None where nothing tells. Counts only without hosts.
+    """
+
+    by_host: Mapping[int, int]
+    per_node: int | None = None
+
+    @classmethod
+    def of(
+        cls, ranks: Sequence[int], hosts: Sequence[str | None], devices: Sequence[int], per_node: int | None = None
+    ) -> Nodes:
+        """The nodes of the ranks of a job.
+
+        Args:
+            ranks: the ranks.
+            hosts: where each ran, as `host_of` tells.
+            devices: how many devices the recording of each lists.
+            per_node: number of ranks per node, if the user says so; it goes before what recordings say.
+
+        Raises:
+            AnalysisError: `per_node` is below 1.
+        """
+        if per_node is not None:
+            if type(per_node) is not int or per_node < 1:
+                raise AnalysisError(f"{per_node!r} ranks per node: a whole number from 1 on is wanted")
+            return cls({}, per_node)
+        host_by_rank = dict(sorted(zip(ranks, hosts, strict=True), key=lambda pair: pair[0]))
+        if host_by_rank and all(hosts):
+            numbers = {host: number for number, host in enumerate(dict.fromkeys(host_by_rank.values()))}
+            return cls({rank: numbers[host] for rank, host in host_by_rank.items()})
+        counts = set(devices)
+        told = counts.pop() if len(counts) == 1 else 0
+        # A process that sees one device may have been kept from seeing the others of its node.
+        return cls({}, told if told > 1 else None)
+
+    def node_of(self, rank: int) -> int | None:
+        """Number of the node of a rank; None if it is not known."""
+        if self.by_host:
+            return self.by_host.get(rank)
+        return None if self.per_node is None else rank // self.per_node
+
+    def span(self, ranks: Iterable[int] | None) -> str:
+        """Whether some ranks are on one node: `intra_node`, `inter_node`, or `unknown`."""
+        nodes = {self.node_of(rank) for rank in ranks or ()}
+        if len(nodes - {None}) > 1:
+            return INTER_NODE
+        return INTRA_NODE if nodes and None not in nodes else UNKNOWN_SPAN
+
+
+def host_of(trace: TraceMember) -> str | None:
+    """Where a rank ran: the label `host=...` of its trace, else what the recording says; None for nothing."""
+    told = trace.value_of("host") or trace.core.info.metadata.get("host")
+    return str(told) if told else None
+
+
+def devices_of(core: Core) -> int:
+    """How many devices a recording lists."""
+    properties = core.info.metadata.get("deviceProperties")
+    return len(properties) if isinstance(properties, list) else 0
+
+
+_NEVER: Intervals = (np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step on the device: it begins with the first GPU event that was launched in it. Without any, one on the host.
+
+    Attributes:
+        number: its number, None where it has none.
+        start_ns: first start of its GPU events.
+        end_ns: first start of those of the next step; of the last one the last end of its GPU events.
+    """
+
+    number: int | None
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, eq=False)
+class GpuTime:
+    """When the GPUs of a rank were at work, on the clock of its trace.
+
+    Attributes:
+        busy: when any GPU event ran.
+        computing: when computation ran.
+    """
+
+    busy: Intervals = _NEVER
+    computing: Intervals = _NEVER
+
+    @classmethod
+    def of(cls, w: Window) -> GpuTime:
+        """That of a window."""
+        c, rows = w.core.columns, w.gpu_rows
+        computes = rows[gpu_classes(w.core, rows) == COMPUTATION]
+        return cls(*(merge(c.start_ns[some], c.end_ns[some]) for some in (rows, computes)))
+
+
+@dataclass(frozen=True, eq=False)
+class Attendance:
+    """The collectives that one rank took part in.
+
+    Attributes:
+        name, rank: of the trace.
+        world_size: ranks of its job, None where not recorded.
+        host: what tells the host of the rank from others, None where not recorded.
+        devices: number of devices that the trace lists, 0 where it lists none.
+        offset_ns: what to add to its times to compare them with those of other ranks.
+        held: each with the first start and the last end of its kernels in the window, ns.
+        cut: keys of those of which the window holds none.
+        step_of: for each of `held` the place in `steps` of the step that launched it, -1 for none.
+        steps: the steps that launched GPU work, by start on the device; without GPU work those of the host.
+        gpu: when its GPUs were at work.
+        properties: what the trace tells of its devices.
+        part: what part of the trace was looked at; empty for all of it.
+    """
+
+    name: str
+    rank: int | None
+    world_size: int | None
+    host: str | None
+    devices: int
+    offset_ns: int
+    held: tuple[tuple[Collective, int, int], ...]
+    cut: frozenset[str] = frozenset()
+    step_of: tuple[int, ...] = ()
+    steps: tuple[Step, ...] = ()
+    gpu: GpuTime = field(default_factory=GpuTime)
+    properties: tuple[Mapping[str, Any], ...] = ()
+    part: str = ""
+
+    @property
+    def has_gpu_work(self) -> bool:
+        """Whether anything ran on a GPU."""
+        return len(self.gpu.busy[0]) > 0
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """When its GPU work began and ended; of a trace without any its steps, else its collectives. Else 0, 0."""
+        if self.has_gpu_work:
+            return int(self.gpu.busy[0][0]), int(self.gpu.busy[1][-1])
+        stretches = [(one.start_ns, one.end_ns) for one in self.steps] or [(start, end) for _, start, end in self.held]
+        return min((start for start, _ in stretches), default=0), max((end for _, end in stretches), default=0)
+
+    @property
+    def measured_ns(self) -> tuple[int, int]:
+        """From the start of its first step to the end of its last one; without steps as `span_ns`."""
+        return (self.steps[0].start_ns, self.steps[-1].end_ns) if self.steps else self.span_ns
+
+    @classmethod
+    def of(cls, trace: TraceMember) -> Attendance:
+        """That of a member of a set."""
+        w = trace.window
+        held = tuple(_held(w))
+        steps, step_of = _steps(w, [one for one, _, _ in held])
+        keys = {one.key for one, _, _ in held}
+        cut = frozenset(one.key for one in collectives_of(trace.core).nodes if one.key not in keys)
+        info = trace.core.info
+        properties = info.metadata.get("deviceProperties")
+        return cls(
+            trace.name,
+            trace.rank,
+            info.world_size,
+            host_of(trace),
+            devices_of(trace.core),
+            trace.offset_ns,
+            held,
+            cut,
+            step_of,
+            steps,
+            GpuTime.of(w),
+            tuple(properties) if isinstance(properties, list) else (),
+            w.title,
+        )
+
+
+def _steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+    """The steps of a window, and for each collective the place of its step."""
+    core, c, gpu = w.core, w.core.columns, w.gpu_rows
+    if not len(gpu):
+        return _host_steps(w, held)
+    of_gpu = core.gpu_step[gpu]
+    gpu, of_gpu = gpu[of_gpu >= 0], of_gpu[of_gpu >= 0]
+    rows, group = np.unique(of_gpu, return_inverse=True)
+    if not len(rows):
+        return (), (-1,) * len(held)
+    start = np.full(len(rows), np.iinfo(np.int64).max)
+    np.minimum.at(start, group, c.start_ns[gpu])
+    order = np.argsort(start, kind="stable")
+    rows, start = rows[order], start[order]
+    ends = [*start[1:].tolist(), int(c.end_ns[gpu].max())]
+    steps = zip(c.name[rows].tolist(), start.tolist(), ends, strict=True)
+    place = np.full(len(c) + 1, -1)
+    place[rows] = np.arange(len(rows))
+    of_held = place[core.gpu_step[[one.rows[0] for one in held]]] if held else place[:0]
+    return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), tuple(of_held.tolist())
+
+
+def _host_steps(w: Window, held: Sequence[Collective]) -> tuple[tuple[Step, ...], tuple[int, ...]]:
+    """As `_steps`, of a trace without GPU work: steps are as long as on the host."""
+    core, c, rows = w.core, w.core.columns, w.rows_of_kind(Kind.Step)
+    rows = rows[np.argsort(c.start_ns[rows], kind="stable")]
+    # Threads of a backend are in no step of their own: what counts is the time.
+    begun = np.searchsorted(c.start_ns[rows], [one.start_ns for one in held], "right") - 1
+    steps = zip(c.name[rows].tolist(), c.start_ns[rows].tolist(), c.end_ns[rows].tolist(), strict=True)
+    return tuple(Step(step_number(core.names[name]), *times) for name, *times in steps), tuple(begun.tolist())
+
+
+def _held(w: Window) -> Iterator[tuple[Collective, int, int]]:
+    """The collectives with kernels in a window, and the first start and last end of these kernels, ns."""
+    nodes = collectives_of(w.core).nodes
+    if not w.title:  # a whole graph
+        yield from ((one, one.start_ns, one.end_ns) for one in nodes)
+        return
+    c = w.core.columns
+    for one in nodes:
+        rows = np.array(one.rows)
+        rows = rows[w.holds(rows)]
+        if len(rows):
+            yield one, int(c.start_ns[rows].min()), int(c.end_ns[rows].max())
+
+
+def read_alone(trace: TraceMember) -> Attendance:
+    """What one rank took part in, where the other ranks are not known yet.
+
+    Its offset is the absolute time at which its clock is 0; `gathered` makes that one to the clock of the job.
+    """
+    return replace(Attendance.of(trace), offset_ns=trace.clock_ns or 0)
+
+
+def gathered(ranks: Sequence[Attendance]) -> list[Attendance]:
+    """Ranks that were read alone on one clock, as in a `TraceSet`, and in the order of their numbers.
+
+    A trace that does not tell when it began has the offset 0.
+    """
+    zero = min((one.offset_ns for one in ranks if one.offset_ns), default=0)
+    told = [replace(one, offset_ns=one.offset_ns - zero if one.offset_ns else 0) for one in ranks]
+    return sorted(told, key=lambda one: (one.rank is None, one.rank or 0, one.name))
+
+
+def read_together(ranks: TraceSet) -> list[Attendance]:
+    """What the ranks of a set took part in, on the clock of the job."""
+    return gathered([read_alone(one) for one in ranks])

@@ -1,0 +1,238 @@
+"""Why ranks came late to collectives: what each did since the one before that the median rank did not.
+
+A rank that comes late once comes late to whatever follows, until something makes it and the others wait for the same;
+so only lateness that was not there at the collective before counts. Between these two collectives all ranks run the
+same program, so the reason is the difference to the same stretch on the rank with the median start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.diagnosis.finding import percent
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.shared.grouping import first_rows
+from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP
+from tracelens_graph.analyses.stragglers.reasons import (
+    EARLIER,
+    EVEN,
+    EVEN_NS,
+    UNKNOWN,
+    UNNAMED,
+    Reason,
+    reason_of,
+)
+from tracelens_graph.analyses.stragglers.segments import Arrivals
+from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+LATE_ARRIVALS = TableSchema(
+    "late_arrivals",
+    "Who came late to each collective, and why.",
+    {
+        "collective": Column.key("number of the collective, by first start", heading="#"),
+        "kind": Column.text("kind of collective", heading="kind"),
+        "step": Column("number of the step in which most ranks launched it; absent outside of steps", heading="step"),
+        "trace": Column.text("name of the trace of the rank that came last"),
+        "rank": Column("number of that rank; absent where not recorded", heading="rank", drop_priority=0),
+        "late_us": Column(
+            "how much later it came than the median of the others", "us", heading="late us", drop_priority=0
+        ),
+        "new_us": Column.total("the part of it that was not there at the collective before", "us", heading="new us"),
+        "reason": Column.text("one word for the reason: see the docs", heading="reason", drop_priority=0),
+        "what": Column.text(
+            "what the rank did that the median rank did not, or did longer", heading="what", drop_priority=0, wraps=True
+        ),
+        "evidence": Column.text("its time against that of the median rank"),
+        "median_trace": Column.text("name of the trace of the rank with the median start, which it is compared with"),
+        "key": Column.text("key of the collective on the rank that came last"),
+        "uid": Column.instance(
+            "the call or GPU event on the late rank with most of the difference; without one, its kernel"
+        ),
+    },
+)
+
+LATE_RANKS = TableSchema(
+    "late_ranks",
+    "Which ranks come late to which collectives, how often, by how much, and why.",
+    {
+        "trace": Column.key("name of the rank's trace"),
+        "rank": Column("number of the rank; absent where not recorded", heading="rank", drop_priority=0),
+        "kind": Column.key("kind of collective", "kind"),
+        "times_late": Column.count(
+            "collectives of the kind to which it came last, and later than ranks differ anyhow", heading="late"
+        ),
+        "collectives": Column("collectives of the kind that it took part in together with others", heading="of"),
+        "percent_late": Column("share of these to which it came late", "%", heading="% late"),
+        "median_late_us": Column(
+            "median of how much later than the median of the others it came",
+            "us",
+            Role.spread,
+            heading="median late us",
+        ),
+        "late_ms": Column.total(f"sum of how much later it came; {DELAYS_ADD_UP}", "ms"),
+        "new_ms": Column.total(
+            "sum of the parts of it that were not there at the collective before", "ms", heading="new ms"
+        ),
+        "reason": Column.text("the reason with most of this new lateness", heading="reason", drop_priority=0),
+        "percent_reason": Column("its share of the new lateness", "%", heading="% of new"),
+        "times_reason": Column.count("late arrivals for this reason", heading="times", drop_priority=1),
+        "median_new_us": Column("median of their new lateness", "us", Role.spread, heading="median new us"),
+        "what": Column.text(
+            "what the rank did in the worst case of this reason", heading="what", drop_priority=0, wraps=True
+        ),
+        "evidence": Column.text("its time there against that of the median rank"),
+        "collective": Column("number of the collective of this case"),
+        "uid": Column.instance("the call or GPU event of this case"),
+    },
+)
+
+
+MOST_EXPLAINED = 2_000
+"""So many late arrivals are explained, the latest first."""
+
+
+def late_arrivals(figures: Figures, traces: TraceSet, top: int = 0, shown: Meetings | None = None) -> Table:
+    """One row per collective to which one rank came last, the most new lateness first; see `LATE_ARRIVALS`.
+
+    Args:
+        figures: what each collective cost.
+        traces: the same ranks, with whole graphs; those of ranks that are neither late nor median are not analysed.
+        top: number of rows; 0 for all.
+        shown: collectives of windows of the same ranks, such as of a step: these alone have rows, by number.
+
+    Raises:
+        AnalysisError: `top` is negative, or the traces are not those of the figures.
+    """
+    rows, notes = _explained(figures, traces, None if shown is None else _numbers_in(shown, figures.meetings))
+    rows.sort(key=lambda row: (-row["new_us"], -row["late_us"], row["collective"]))
+    first, more = first_rows(rows, top)
+    number = len(traces)
+    title = f"Late arrivals of {number:,} rank{'s' * (number != 1)}"
+    return LATE_ARRIVALS.of_records(first, title, [*more, *notes, *(shown or figures.meetings).notes])  # fmt: skip
+
+
+def _numbers_in(shown: Meetings, meetings: Meetings) -> dict[int, int]:
+    """For collectives of whole traces their numbers in windows of these; those that the windows lack are left out."""
+
+    def parts_of(one: Meetings, parts: np.ndarray) -> list[tuple[int, int]]:
+        return [(int(one.trace[part]), one.parts.collective(part).uids[0]) for part in parts.tolist()]
+
+    there = np.flatnonzero(shown.meeting >= 0)
+    number = dict(zip(parts_of(shown, there), shown.meeting[there].tolist(), strict=True))
+    last = enumerate(parts_of(meetings, meetings.last_part)) if len(meetings) else ()
+    return {meeting: number[part] for meeting, part in last if part in number}
+
+
+def _explained(
+    figures: Figures, traces: TraceSet, numbers: Mapping[int, int] | None
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows of late arrivals, of all collectives or of those that have a number, and what is left out."""
+    m = figures.meetings
+    if len(traces) != len(m.attendances):
+        raise AnalysisError(
+            f"there are {len(traces):,} traces, but the collectives are of {len(m.attendances):,} ranks"
+        )
+    last, later = figures.held_up_ns
+    order = np.lexsort((np.arange(len(m)), -later))
+    order = order[last[order] >= 0]
+    if numbers is not None:
+        order = order[np.isin(order, list(numbers))]
+    arrivals = Arrivals(figures, traces)
+    rows: list[dict[str, Any]] = []
+    beyond = 0
+    for meeting in order.tolist():
+        late_ns, ordinal = int(later[meeting]), int(last[meeting])
+        reason, median = Reason(EVEN if late_ns < EVEN_NS else UNKNOWN, 0), -1
+        if late_ns >= EVEN_NS and len(rows) >= MOST_EXPLAINED:
+            beyond += 1
+        elif late_ns >= EVEN_NS and arrivals.is_known(meeting, ordinal):
+            late = arrivals.stretch(meeting, ordinal, late_ns)
+            reason, median = reason_of(arrivals, late), late.median.rank.ordinal
+        row = _row(arrivals, meeting, ordinal, late_ns, median, reason)
+        rows.append(row if numbers is None else row | {"collective": numbers[meeting]})
+    if not beyond:
+        return rows, []
+    return rows, [f"{beyond:,} late arrivals are not explained, only the latest {MOST_EXPLAINED:,}"]
+
+
+def _row(arrivals: Arrivals, meeting: int, ordinal: int, late_ns: int, median: int, reason: Reason) -> dict[str, Any]:
+    m, trace = arrivals.figures.meetings, arrivals.traces[ordinal]
+    part = m.parts.collective(int(m.last_part[meeting]))
+    return {
+        "collective": meeting,
+        "kind": m.kind[meeting],
+        "step": arrivals.figures.step[meeting],
+        "trace": trace.name,
+        "rank": trace.rank,
+        "late_us": late_ns / 1e3,
+        "new_us": reason.new_ns / 1e3,
+        "reason": reason.word,
+        "what": reason.what,
+        "evidence": reason.evidence,
+        "median_trace": arrivals.traces[median].name if median >= 0 else "",
+        "key": part.key,
+        "uid": int(trace.core.columns.uid[reason.row]) if reason.row >= 0 else part.uids[0],
+    }
+
+
+def late_ranks(arrivals: Table, figures: Figures) -> Table:
+    """One row per rank and kind of collectives that it came late to, the most new lateness first; see `LATE_RANKS`.
+
+    Args:
+        arrivals: all late arrivals, see `late_arrivals`; those that are `even` do not count.
+        figures: what each collective cost.
+    """
+    m = figures.meetings
+    ordinal = {rank.name: at for at, rank in enumerate(m.attendances)}
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in arrivals.records():
+        if row["reason"] != EVEN:
+            groups.setdefault((row["trace"], row["kind"]), []).append(row)
+    kinds = np.array(m.kind)
+    rows = []
+    for (name, kind), late in groups.items():
+        took_part = m.meeting[(m.trace == ordinal[name]) & (m.meeting >= 0)]
+        together = int((kinds[took_part] == kind).sum())
+        new_us: dict[str, float] = {}
+        for row in late:
+            new_us[row["reason"]] = new_us.get(row["reason"], 0.0) + row["new_us"]
+        named = [one for one in new_us if one not in UNNAMED]
+        reason = max(named or new_us, key=lambda one: new_us[one])
+        of_reason = [row for row in late if row["reason"] == reason]
+        example = max(of_reason, key=_weight)
+        rows.append(
+            {
+                "trace": name,
+                "rank": example["rank"],
+                "kind": kind,
+                "times_late": len(late),
+                "collectives": together,
+                "percent_late": percent(len(late), together),
+                "median_late_us": float(np.median([row["late_us"] for row in late])),
+                "late_ms": sum(row["late_us"] for row in late) / 1e3,
+                "new_ms": sum(new_us.values()) / 1e3,
+                "reason": reason,
+                "percent_reason": percent(new_us[reason], sum(new_us.values())),
+                "times_reason": len(of_reason),
+                "median_new_us": float(np.median([row["new_us"] for row in of_reason])),
+                "what": example["what"],
+                "evidence": example["evidence"],
+                "collective": example["collective"],
+                "uid": example["uid"],
+            }
+        )
+    rows.sort(key=lambda row: (-row["new_ms"], -row["late_ms"], row["trace"], row["kind"]))
+    return LATE_RANKS.of_records(rows, "Late ranks", arrivals.notes)
+
+
+def _weight(row: dict[str, Any]) -> tuple[bool, float]:
+    """How well a late arrival stands for others of its reason: those that say more come first."""
+    return bool(row["what"]), row["late_us" if row["reason"] == EARLIER else "new_us"]

@@ -1,0 +1,291 @@
+"""One rank among others: its parts of collectives, what these had to wait for, and what host and GPU did meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracelens_graph.analyses.critical_path.path_nodes import innermost_calls
+from tracelens_graph.analyses.idle.host_states import ABSENT, STATES
+from tracelens_graph.analyses.idle.idle import calls_of
+from tracelens_graph.analyses.ranks.matched_collectives import Meetings
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.stragglers.chains import RankChains
+from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.classes import normal_name
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import Intervals, merge, sum_by_group
+from tracelens_graph.graph.window import whole_window
+from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
+
+UNRECORDED = STATES
+"""State in which no thread that launches GPU work has a call, or all wait for others."""
+
+_NOTHING = "nothing"
+
+
+@dataclass
+class Spent:
+    """Time that the host spent with one label: a state, and what its innermost calls are called.
+
+    Attributes:
+        ns: exclusive host time.
+        row: the call with most of it; -1 for none.
+    """
+
+    ns: int = 0
+    row: int = -1
+
+
+Label = tuple[int, str]
+
+
+class HostLabels:
+    """What the threads of a rank that launch GPU work did within spans.
+
+    Where nothing launches any, it is all threads.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._calls = calls = calls_of(core)
+        c = core.columns
+        self._rows = calls.rows if len(calls.rows) else np.flatnonzero(is_kind(c.kind, HOST_KINDS))
+        self._threads = []
+        for thread in np.unique(c.thread[self._rows]).tolist():
+            rows = self._rows[c.thread[self._rows] == thread]
+            times, inside = innermost_calls(core, rows[c.dur_ns[rows] > 0].astype(np.int64))
+            for mark in calls.marks:
+                times, inside = _covered(core, times, inside, calls.marked(mark, thread))
+            self._threads.append((times, inside))
+        self._of_mark = {int(row): mark for mark, rows in calls.marks.items() for row in rows.tolist()}
+        self._labels: dict[int, Label] = {}
+
+    @property
+    def first_ns(self) -> int:
+        """When the first of these threads did anything; 0 where none did."""
+        rows = self._rows
+        return int(self._core.columns.start_ns[rows].min()) if len(rows) else 0
+
+    def within(self, start_ns: int, end_ns: int) -> dict[Label, Spent]:
+        """Exclusive time by label within a span; what no thread has a call for counts once."""
+        found: dict[Label, Spent] = {}
+        begun, done = [], []
+        for row, length, start in self._segments(start_ns, end_ns):
+            there = [self._calls.state[one] != ABSENT or one in self._of_mark for one in row.tolist()]
+            row, length, start = row[there], length[there], start[there]
+            begun.append(start)
+            done.append(start + length)
+            rows, place = np.unique(row, return_inverse=True)
+            sums = np.zeros(len(rows), np.int64)
+            np.add.at(sums, place, length)
+            best: dict[Label, int] = {}
+            for one, ns in zip(rows.tolist(), sums.tolist(), strict=True):
+                spent = found.setdefault(label := self._label(one), Spent())
+                spent.ns += ns
+                if ns > best.get(label, 0):
+                    best[label], spent.row = ns, one
+        covered = merge(np.concatenate(begun), np.concatenate(done)) if begun else None
+        busy = int((covered[1] - covered[0]).sum()) if covered else 0
+        if end_ns - start_ns > busy:
+            found[UNRECORDED, _NOTHING] = Spent(end_ns - start_ns - busy)
+        return found
+
+    def _segments(self, start_ns: int, end_ns: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        for times, inside in self._threads:
+            low, high = np.searchsorted(times, (start_ns, end_ns))
+            low = max(int(low) - 1, 0)
+            begin = np.maximum(times[low:high], start_ns)
+            end = np.minimum(np.append(times[low + 1 : high + 1], end_ns)[: len(begin)], end_ns)
+            solid = (inside[low:high] >= 0) & (end > begin)
+            yield inside[low:high][solid], (end - begin)[solid], begin[solid]
+
+    def _label(self, row: int) -> Label:
+        if row not in self._labels:
+            c = self._core.columns
+            kind, name = Kind(int(c.kind[row])), self._core.names[c.name[row]]
+            state = self._of_mark.get(row, int(self._calls.state[row]))
+            self._labels[row] = state, name if kind is Kind.RuntimeCall else normal_name(kind, name)
+        return self._labels[row]
+
+
+def _covered(core: Core, times: np.ndarray, inside: np.ndarray, marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A timeline in which the outermost marks stand for all that is called within them."""
+    if not len(marks):
+        return times, inside
+    c = core.columns
+    marks = marks[np.lexsort((-c.dur_ns[marks], c.start_ns[marks]))]
+    spans: Intervals = merge(c.start_ns[marks], c.end_ns[marks])
+    start, end = spans
+    if not len(start):
+        return times, inside
+    first = marks[np.searchsorted(c.start_ns[marks], start)]
+    begun = np.searchsorted(start, times, "right")
+    outside = (begun == 0) | (times >= end[begun - 1])
+    before = np.searchsorted(times, end, "right") - 1
+    after = np.where(before >= 0, inside[np.maximum(before, 0)], -1) if len(inside) else np.full(len(end), -1)
+    every = np.concatenate((times[outside], start, end))
+    rows = np.concatenate((inside[outside], first, after))
+    order = np.argsort(every, kind="stable")
+    return every[order], rows[order]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """GPU work of one name: how often it ran, for how long in all, and the row of the longest."""
+
+    count: int
+    ns: int
+    row: int
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean duration; 0 of nothing."""
+        return self.ns / self.count if self.count else 0.0
+
+
+class Kernels:
+    """The GPU work of a rank that does not communicate, by when it was launched."""
+
+    def __init__(self, core: Core) -> None:
+        c = core.columns
+        rows = whole_window(core).linked_gpu_rows
+        rows = rows[gpu_classes(core, rows) != COMMUNICATION]
+        launched = c.start_ns[c.parent[rows]]
+        order = np.argsort(launched, kind="stable")
+        self._core, self._rows, self._launched = core, rows[order], launched[order]
+
+    def _rows_within(self, start_ns: int, end_ns: int) -> np.ndarray:
+        return self._rows[slice(*np.searchsorted(self._launched, (start_ns, end_ns)))]
+
+    def within(self, start_ns: int, end_ns: int) -> dict[str, Kernel]:
+        """The work that was launched within a span, by name."""
+        c, rows = self._core.columns, self._rows_within(start_ns, end_ns)
+        if not len(rows):
+            return {}
+        codes, place = np.unique(c.name[rows], return_inverse=True)
+        ns = sum_by_group(place, c.dur_ns[rows], len(codes))
+        count = np.bincount(place)
+        longest = rows[np.lexsort((c.dur_ns[rows], place))[np.cumsum(count) - 1]]
+        return {
+            self._core.names[code]: Kernel(*told)
+            for code, *told in zip(codes.tolist(), count.tolist(), ns.tolist(), longest.tolist(), strict=True)
+        }
+
+    def inputs(self, name: str, start_ns: int, end_ns: int) -> set[str]:
+        """Sizes of the inputs of the ops that own the work of one name within a span."""
+        core, c, rows = self._core, self._core.columns, self._rows_within(start_ns, end_ns)
+        owner = np.unique(c.owner[rows[[core.names[code] == name for code in c.name[rows].tolist()]]])
+        sets = np.unique(c.argset[owner[owner >= 0]])
+        return {core.argsets[one][0] for one in sets.tolist() if one >= 0}
+
+
+class RankWork:
+    """What is asked of one rank; times are on the clock of its trace, and what is costly is made when first wanted.
+
+    Attributes:
+        ordinal: its place in the set.
+        core: its graph.
+        on_gpu: whether collectives with kernels are meant, or those that ran on the host.
+        parts: its part of each of these that it took part in.
+    """
+
+    def __init__(self, meetings: Meetings, ordinal: int, core: Core, on_gpu: bool = True) -> None:
+        self._m, self.ordinal, self.core, self.on_gpu = meetings, ordinal, core, on_gpu
+        own = np.flatnonzero((meetings.trace == ordinal) & (meetings.meeting >= 0)).tolist()
+        kind = core.columns.kind
+        self.parts: dict[int, int] = {
+            int(meetings.meeting[part]): part
+            for part in own
+            if (kind[meetings.parts.collective(part).rows[0]] in GPU_KINDS) == on_gpu
+        }
+
+    @cached_property
+    def chains(self) -> RankChains:
+        """Its binding causes."""
+        return RankChains(self.core)
+
+    @cached_property
+    def host(self) -> HostLabels:
+        """Its host time."""
+        return HostLabels(self.core)
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """Its GPU work."""
+        return Kernels(self.core)
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Its collectives in the order in which it came to them."""
+        start = self._m.start_ns
+        return sorted(self.parts, key=lambda meeting: (start[self.parts[meeting]], meeting))
+
+    @cached_property
+    def place(self) -> dict[int, int]:
+        """The place of each collective in that order."""
+        return {meeting: at for at, meeting in enumerate(self.order)}
+
+    @cached_property
+    def ends(self) -> dict[int, int]:
+        """The points of its chains at which its parts of collectives end, and the collectives."""
+        end_ns = self.core.columns.end_ns
+        last = {
+            meeting: max(self._m.parts.collective(part).rows, key=lambda row: int(end_ns[row]))
+            for meeting, part in self.parts.items()
+        }
+        return {self.chains.end_of(row): meeting for meeting, row in last.items()}
+
+    @cached_property
+    def meeting_of(self) -> dict[int, int]:
+        """The collective that each kernel is of."""
+        return {row: meeting for meeting, part in self.parts.items() for row in self._m.parts.collective(part).rows}
+
+    def first_row(self, meeting: int) -> int:
+        """The first kernel of its part of a collective."""
+        start_ns = self.core.columns.start_ns
+        return min(self._m.parts.collective(self.parts[meeting]).rows, key=lambda row: int(start_ns[row]))
+
+    def point(self, meeting: int) -> int:
+        """The point of its chains at which its part of a collective starts."""
+        return self.chains.start_of(self.first_row(meeting))
+
+    def start_ns(self, meeting: int) -> int:
+        """When its part of a collective starts."""
+        return int(self._m.parts.start_ns[self.parts[meeting]] - self._m.parts.shift_ns[self.ordinal])
+
+    def end_ns(self, meeting: int) -> int:
+        """When its part of a collective ends."""
+        return int(self._m.parts.end_ns[self.parts[meeting]] - self._m.parts.shift_ns[self.ordinal])
+
+    def launched_ns(self, meeting: int, otherwise: int) -> int:
+        """When its part of a collective was launched; `otherwise` where that is not recorded."""
+        call = int(self.core.columns.parent[self.first_row(meeting)])
+        return int(self.core.columns.start_ns[call]) if call >= 0 else otherwise
+
+    def begin_ns(self, meeting: int) -> int:
+        """When the step of its part of a collective began on the host; without steps, when its first call did."""
+        row = self.first_row(meeting)
+        step = int(self.core.gpu_step[row] if self.on_gpu else self.core.step[row])
+        return int(self.core.columns.start_ns[step]) if step >= 0 else self.host.first_ns
+
+    def waited_for(self, row: int) -> tuple[int, int]:
+        """For which rank the kernel of a collective waited, -1 for none that is known, and how long, ns."""
+        meeting = self.meeting_of.get(row, -1)
+        wait = int(self._m.wait_ns[self.parts[meeting]]) if meeting >= 0 else 0
+        return (int(self._m.trace[self._m.last_part[meeting]]), wait) if wait else (-1, 0)
+
+
+@dataclass(frozen=True)
+class SharedEnds:
+    """The points at which those collectives of a rank end that another rank took part in, too."""
+
+    one: RankWork
+    other: RankWork
+
+    def __contains__(self, point: object) -> bool:
+        meeting = self.one.ends.get(point) if isinstance(point, int) else None
+        return meeting is not None and meeting in self.other.parts

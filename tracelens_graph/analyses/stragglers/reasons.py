@@ -1,0 +1,292 @@
+"""The reason of a late arrival: in what the stretch before it differs between the late rank and the median one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracelens_graph.analyses.diagnosis.finding import brief, shown_ms
+from tracelens_graph.analyses.idle.host_states import (
+    ALLOCATION,
+    COPY_TO_DEVICE,
+    DATA_LOADER,
+    LAUNCH,
+    PROFILER,
+    PYTHON,
+    SYNCHRONIZATION,
+)
+from tracelens_graph.analyses.places.python_lines import frames_with_line
+from tracelens_graph.analyses.stragglers.chains import Share
+from tracelens_graph.analyses.stragglers.rank_work import UNRECORDED, Kernel, Label, Spent
+from tracelens_graph.analyses.stragglers.segments import Arrivals, Late
+from tracelens_graph.graph.collectives import collectives_of
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import ancestors
+from tracelens_graph.graph.window import Window, whole_window
+from tracelens_graph.schema import Kind
+
+EVEN_NS = 20_000
+"""Ranks differ by this much without a reason worth a name."""
+EVEN_PERCENT = 1.0
+"""Or by this share of the time since the collective before."""
+NEW_PERCENT = 10.0
+"""Share of the lateness that must be new to be called a reason of it."""
+EXPLAINED_PERCENT = 30.0
+"""Share of the new lateness that a difference must account for to be called its reason."""
+JITTER_PERCENT = 3.0
+"""A difference below this share of what the median rank spent on the same is none."""
+
+COMMON_PERCENT, SAME_PERCENT = 50.0, 80.0
+"""Ranks run the same program where the late one ran at least the first share of the kernels of the median one; ranks
+that transfers join, where at least the second share of the kernels of either is common."""
+
+EARLIER, EVEN, UNKNOWN, OWN = "earlier", "even", "unknown", "own_work"
+SLOWER, LARGER, MORE, OTHERS = "slower_kernels", "other_inputs", "more_gpu_work", "other_collective"
+
+_OF_STATE: Mapping[int, str] = {
+    DATA_LOADER: "data_loader", PROFILER: "profiler", SYNCHRONIZATION: "synchronization",
+    COPY_TO_DEVICE: "host_to_device_copy", ALLOCATION: "allocation", LAUNCH: "op", PYTHON: "python",
+    UNRECORDED: "unrecorded",
+}  # fmt: skip
+
+_WAITS = (SYNCHRONIZATION, COPY_TO_DEVICE)
+
+_NEVER_WORK = ("data_loader", "allocation", "profiler")
+"""Reasons that hold whatever program a rank runs."""
+
+_DISTRIBUTED = "c10d::"
+"""How names of PyTorch's ops begin that communicate; without a GPU the host may wait in them."""
+
+UNNAMED = (EARLIER, EVEN, UNKNOWN, OWN)
+"""Words that give no reason."""
+
+REASONS: Mapping[str, str] = {
+    "data_loader": "waiting for the next batch, or making it",
+    "profiler": "the profiler's own code",
+    "synchronization": "calls that wait for the GPU",
+    "host_to_device_copy": "copies to the device that hold the host",
+    "allocation": "allocating or releasing memory",
+    "op": "host time in ops and launch calls",
+    "python": "Python, in no op and no call",
+    "unrecorded": "host time of which nothing is recorded",
+    SLOWER: "the same GPU work took longer",
+    LARGER: "the same kernels took longer, on inputs of other sizes",
+    MORE: "GPU work that the median rank did not have",
+    OTHERS: "a collective or transfer with other ranks",
+    OWN: "its own work: the two ranks run different programs, as two ends of a transfer do",
+    EARLIER: "it was late already: at the collective before, when its step began, or when its recording began",
+    EVEN: "no more than ranks differ anyhow",
+    UNKNOWN: "no difference between the traces accounts for it",
+}
+"""Reason of a late arrival -> what it means."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """The reason of a late arrival.
+
+    Attributes:
+        word: one of `REASONS`.
+        new_ns: how much of the lateness is new, ns.
+        what: the call or GPU work that differs most, and where it stands.
+        evidence: its time against that on the median rank.
+        row: its row on the late rank, -1 for none.
+    """
+
+    word: str
+    new_ns: int
+    what: str = ""
+    evidence: str = ""
+    row: int = -1
+
+
+def reason_of(arrivals: Arrivals, late: Late) -> Reason:
+    """The reason of a late arrival: the largest difference in what the starts of the two ranks had to wait for."""
+    blamed, median = late.blamed, late.median
+    least = max(EVEN_NS, EVEN_PERCENT / 100 * (median.end_ns - median.start_ns))
+    more = np.zeros(len(Share), np.int64)
+    if blamed.rank.on_gpu:
+        shares = [side.rank.chains.shares(side.chain, side.start_ns) for side in (blamed, median)]
+        more = shares[0] - shares[1]
+    new = late.new_ns
+    if blamed.rank.on_gpu and more.argmax() == Share.host and late.host_ran_on():
+        new = min(new, max(_host_excess(late), 0))
+    if new < max(least, NEW_PERCENT / 100 * late.late_ns):
+        return _earlier(arrivals, late, new) if late.late_ns - new >= least else Reason(EVEN, new)
+    order = [Share(share) for share in np.argsort(-more, kind="stable").tolist()]
+    if blamed.rank.on_gpu:
+        order = [share for share in order if more[share] >= EXPLAINED_PERCENT / 100 * new]
+    else:  # all that a collective without kernels waits for is the host
+        order = [Share.host]
+    found = [_of_share(arrivals, late, share, new) for share in order]
+    named = [one for one in found if one is not None]
+    reason = next((one for one in named if one.word != EVEN), Reason(EVEN if named else UNKNOWN, new))
+    if reason.word in (*_NEVER_WORK, *UNNAMED) or _same_program(arrivals, late):
+        return reason
+    return Reason(OWN, new, reason.what, reason.evidence, reason.row)
+
+
+def _same_program(arrivals: Arrivals, late: Late) -> bool:
+    """Whether the two ranks run the same program in the stretch, though the late one may run more.
+
+    The stages of a pipeline do not, though all run kernels of the same names, or wait while others do.
+    """
+    if not late.blamed.rank.on_gpu:
+        labels = [set(spent) for spent in _labels(late)]
+        return len(labels[0] & labels[1]) >= COMMON_PERCENT / 100 * len(labels[1])
+    mine, others = _kernels(late)
+    none = Kernel(0, 0, -1)
+    counts = [(mine.get(name, none).count, others.get(name, none).count) for name in {*mine, *others}]
+    common = sum(min(pair) for pair in counts)
+    one, other = (arrivals.pipeline[side.rank.ordinal] for side in (late.blamed, late.median))
+    if one == other:
+        return common > 0 and common >= SAME_PERCENT / 100 * sum(max(pair) for pair in counts)
+    return common >= COMMON_PERCENT / 100 * sum(other for _, other in counts)
+
+
+def _of_share(arrivals: Arrivals, late: Late, share: Share, new: int) -> Reason | None:
+    """The reason of which a share of the chain tells; `EVEN` where the difference is jitter, None without any."""
+    if share == Share.host:
+        return _host(arrivals, late, new)
+    if share in (Share.computation, Share.copy):
+        return _gpu(arrivals, late, new)
+    return _communication(arrivals, late, new) if share == Share.communication else None
+
+
+def _earlier(arrivals: Arrivals, late: Late, new: int) -> Reason:
+    name = arrivals.traces[late.median.rank.ordinal].name
+    if late.is_first and late.before_ns > 0:
+        if 2 * late.recorded_ns < late.before_ns:
+            return Reason(EARLIER, new, f"it began the step {shown_ms(late.before_ns)} later than {name}")
+        recorded = shown_ms(late.recorded_ns)
+        what = f"it began its recording {recorded} later than {name}: the reason lies before the recording"
+        return Reason(EARLIER, new, what)
+    return Reason(EARLIER, new)
+
+
+def _is_enough(ns: float, other_ns: float, new: int) -> bool | None:
+    """Whether a difference explains new lateness; None where it would, but is no more than jitter."""
+    if ns < EXPLAINED_PERCENT / 100 * new:
+        return False
+    return True if ns >= JITTER_PERCENT / 100 * other_ns else None
+
+
+# --- on the host -----------------------------------------------------------------------------------------------------
+
+
+def _labels(late: Late) -> tuple[dict[Label, Spent], dict[Label, Spent]]:
+    mine, other = (side.rank.host.within(*side.host_ns) for side in (late.blamed, late.median))
+    return mine, other
+
+
+def _by_state(spent: Mapping[Label, Spent]) -> dict[int, int]:
+    found = dict.fromkeys(_OF_STATE, 0)
+    for (state, _), one in spent.items():
+        found[state] = found.get(state, 0) + one.ns
+    return found
+
+
+def _host_excess(late: Late) -> int:
+    """How much more the host of the late rank did in the stretch; that others waited longer for the GPU is no less."""
+    mine, other = map(_by_state, _labels(late))
+    more = {state: ns - other.get(state, 0) for state, ns in mine.items()}
+    return sum(max(ns, 0) if state in _WAITS else ns for state, ns in more.items())
+
+
+def _host(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
+    """The state in which the host of the late rank spent more time than the other, and the call with most of that."""
+    mine, others = _labels(late)
+    sums, other_sums = _by_state(mine), _by_state(others)
+    state = max(_OF_STATE, key=lambda one: sums[one] - other_sums[one])
+    is_enough = _is_enough(sums[state] - other_sums[state], other_sums[state], new)
+    if not is_enough:
+        return None if is_enough is False else Reason(EVEN, new)
+    ours = [label for label in mine if label[0] == state]
+    label = max(ours, key=lambda one: mine[one].ns - others.get(one, Spent()).ns)
+    core = late.blamed.rank.core
+    spent = mine[label]
+    what = brief(core.names[core.columns.name[spent.row]]) + _around(core, spent.row) if spent.row >= 0 else ""
+    evidence = _compared(arrivals, late, sums[state], other_sums[state])
+    if len(ours) > 1:
+        evidence += f"; of this call {shown_ms(spent.ns)} against {shown_ms(others.get(label, Spent()).ns)}"
+    communicates = not late.blamed.rank.on_gpu and label[1].startswith(_DISTRIBUTED)
+    return Reason(OTHERS if communicates else _OF_STATE[state], new, what, evidence, spent.row)
+
+
+# --- on the GPU ------------------------------------------------------------------------------------------------------
+
+
+def _kernels(late: Late) -> tuple[dict[str, Kernel], dict[str, Kernel]]:
+    mine, others = (side.rank.kernels.within(*side.host_ns) for side in (late.blamed, late.median))
+    return mine, others
+
+
+def _gpu(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
+    """Whether the GPU work between took longer, or there was more of it; and the work that differs most."""
+    mine, others = _kernels(late)
+    none = Kernel(0, 0, -1)
+    slower: dict[str, float] = {}
+    extra: dict[str, float] = {}
+    for name in (*mine, *(one for one in others if one not in mine)):
+        one, other = mine.get(name, none), others.get(name, none)
+        slower[name] = min(one.count, other.count) * (one.mean_ns - other.mean_ns)
+        extra[name] = one.ns - other.ns - slower[name]
+    total, total_other = (sum(one.ns for one in side.values()) for side in (mine, others))
+    word, by = max(((SLOWER, slower), (MORE, extra)), key=lambda one: sum(one[1].values()))
+    is_enough = _is_enough(sum(by.values()), total_other, new)
+    if not mine or not is_enough:
+        return Reason(EVEN, new) if is_enough is None else None
+    name = max(mine, key=lambda one: by[one])
+    one, other = mine[name], others.get(name, none)
+    evidence = (
+        f"{_compared(arrivals, late, total, total_other)}; of this kernel {one.count:,} of {shown_ms(one.ns)} "
+        f"against {other.count:,} of {shown_ms(other.ns)}"
+    )
+    if word == SLOWER:
+        sizes = [side.rank.kernels.inputs(name, *side.host_ns) for side in (late.blamed, late.median)]
+        word = LARGER if sizes[0] != sizes[1] else SLOWER
+    return Reason(word, new, brief(name) + _around(late.blamed.rank.core, one.row), evidence, one.row)
+
+
+def _communication(arrivals: Arrivals, late: Late, new: int) -> Reason | None:
+    """The collective with other ranks that took most of the late rank's chain."""
+    blamed = late.blamed
+    core = blamed.rank.core
+    row = blamed.rank.chains.longest(blamed.chain, blamed.start_ns, Share.communication)
+    if row < 0:
+        return None
+    at = collectives_of(core).of_row.get(row)
+    what = brief(core.names[core.columns.name[row]])
+    if at is not None:
+        one = collectives_of(core).nodes[at]
+        group = one.group_description or one.group
+        what = one.kind + (f" of group {group}" if group else "")
+    evidence = f"it took {shown_ms(int(core.columns.dur_ns[row]))}"
+    rank, wait_ns = blamed.rank.waited_for(row)
+    if rank >= 0:
+        evidence += f", of which {shown_ms(wait_ns)} were waiting for {arrivals.traces[rank].name}"
+    return Reason(OTHERS, new, what, evidence, row)
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _compared(arrivals: Arrivals, late: Late, ns: int, other_ns: int) -> str:
+    return f"{shown_ms(ns)} against {shown_ms(other_ns)} on {arrivals.traces[late.median.rank.ordinal].name}"
+
+
+def _around(core: Core, row: int) -> str:
+    """The op, the module and the line of Python around a call or GPU event."""
+    c, lines = core.columns, whole_window(core).once(_lines)
+    above, found = ancestors(c, row), [core.names[c.name[row]]]
+    for fits in (c.kind == Kind.Op, c.kind == Kind.Module, lines):
+        one = next((one for one in above if fits[one]), -1)
+        if one >= 0 and (name := core.names[c.name[one]]) not in found:
+            found.append(name)
+    return "".join(f", in {brief(name.removeprefix('nn.Module: '))}" for name in found[1:])
+
+
+def _lines(everything: Window) -> np.ndarray:
+    return frames_with_line(everything.core, without="torch/")

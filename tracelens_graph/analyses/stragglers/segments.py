@@ -1,0 +1,192 @@
+"""The stretch before a late arrival on two ranks: the one that came last, and the one with the median start.
+
+The stretch begins at the collective that both ranks took part in before. Where what one of the two did afterwards had
+to wait for its end, both stood at the same place then, and all lateness is new. An all-reduce that runs beside
+computation makes nobody wait; then the stretch is from where the ranks could have come to it to where they could
+have come to the next one, and lateness that was there already is not new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.parts import POINT_TO_POINT
+from tracelens_graph.analyses.stragglers.chains import Chain
+from tracelens_graph.analyses.stragglers.rank_work import RankWork, SharedEnds
+from tracelens_graph.graph.trace_set import TraceSet
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one of the two ranks did in the stretch.
+
+    Attributes:
+        rank: the rank.
+        chain: what the start of its part of the collective had to wait for.
+        start_ns, end_ns: what of the chain counts; on the clock of its trace.
+        host_ns: from when to when the host launched what lies between; on the same clock.
+    """
+
+    rank: RankWork
+    chain: Chain
+    start_ns: int
+    end_ns: int
+    host_ns: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Late:
+    """A late arrival.
+
+    Attributes:
+        meeting: number of the collective.
+        late_ns: how much later than the median of the others the last rank came.
+        new_ns: the part of it that was not there at the collective before.
+        before_ns: how much later the last rank was where the stretch begins: at the collective before, or, without
+            one, at the beginning of the step.
+        recorded_ns: how much later the recording of the last rank began.
+        is_first: whether there is no collective before.
+        blamed, median: the two ranks.
+    """
+
+    meeting: int
+    late_ns: int
+    new_ns: int
+    before_ns: int
+    recorded_ns: int
+    is_first: bool
+    blamed: Side
+    median: Side
+
+    def host_ran_on(self) -> bool:
+        """Whether nothing held the last rank's host up since it launched its part of the collective before.
+
+        The others may have waited there meanwhile; then it was late before, though that did not show.
+        """
+        side, shared = self.blamed, SharedEnds(self.blamed.rank, self.median.rank)
+        return not self.is_first and side.rank.chains.reaches(side.chain, side.host_ns[0], shared)
+
+
+class Arrivals:
+    """Late arrivals of the ranks of a job.
+
+    Args:
+        figures: what each collective cost.
+        traces: the same ranks, with whole graphs.
+    """
+
+    def __init__(self, figures: Figures, traces: TraceSet) -> None:
+        self.figures, self.traces = figures, traces
+        self._m = figures.meetings
+        self.ranks = [RankWork(self._m, ordinal, one.core) for ordinal, one in enumerate(traces)]
+        self._host_ranks = [RankWork(self._m, ordinal, one.core, on_gpu=False) for ordinal, one in enumerate(traces)]
+
+    def is_known(self, meeting: int, last: int) -> bool:
+        """Whether the rank that came last and the median one both took part with a kernel, or both without."""
+        both = (last, self.median_of(meeting, last))
+        return any(all(meeting in kind[one].parts for one in both) for kind in (self.ranks, self._host_ranks))
+
+    def stretch(self, meeting: int, last: int, late_ns: int) -> Late:
+        """The stretch before a late arrival.
+
+        Args:
+            meeting: number of the collective.
+            last: place of the rank that came last.
+            late_ns: how much later than the median of the others it came.
+
+        Raises:
+            KeyError: the collective is not known of both ranks, see `is_known`.
+        """
+        median = self.median_of(meeting, last)
+        if meeting not in self.ranks[last].parts:
+            return self._stretch_on_host(meeting, self._host_ranks[last], self._host_ranks[median], late_ns)
+        ranks = (self.ranks[last], self.ranks[median])
+        stops = [SharedEnds(*ranks), SharedEnds(*ranks[::-1])]
+        before = self._before(meeting, *ranks)
+        chains = [
+            one.chains.to(one.point(meeting), None if before is None else one.start_ns(before), ends)
+            for one, ends in zip(ranks, stops, strict=True)
+        ]
+        passed = [one.ends[chain.passed] for one, chain in zip(ranks, chains, strict=True) if chain.passed >= 0]
+        if passed:
+            aligned = max(passed, key=lambda one: int(self._m.last_end_ns[one]))
+            reference: int | None = aligned
+            starts = [one.end_ns(aligned) for one in ranks]
+            ends = [one.start_ns(meeting) for one in ranks]
+            new = late_ns
+        else:
+            reference = before
+            starts = [
+                one.begin_ns(meeting) if before is None else one.chains.ready_ns(one.point(before), shared)
+                for one, shared in zip(ranks, stops, strict=True)
+            ]
+            ends = [chain.ready_ns for chain in chains]
+            new = min(max((ends[0] - starts[0]) - (ends[1] - starts[1]), 0), late_ns)
+        sides = [
+            Side(one, chain, start, end, self._launches(one, meeting, reference, start, end))
+            for one, chain, start, end in zip(ranks, chains, starts, ends, strict=True)
+        ]
+        return self._late(meeting, late_ns, new, reference is None, sides)
+
+    def _stretch_on_host(self, meeting: int, last: RankWork, median: RankWork, late_ns: int) -> Late:
+        """As `stretch`, of a collective without kernels, which the host waits for if it comes to the next one later."""
+        ranks = (last, median)
+        before = self._before(meeting, last, median)
+        ends = [one.start_ns(meeting) for one in ranks]
+        if before is None:
+            starts = [one.begin_ns(meeting) for one in ranks]
+        else:
+            starts = [one.end_ns(before) for one in ranks]
+            if any(start > end for start, end in zip(starts, ends, strict=True)):
+                starts = [one.start_ns(before) for one in ranks]
+        new = min(max((ends[0] - starts[0]) - (ends[1] - starts[1]), 0), late_ns)
+        sides = [
+            Side(one, Chain(end), start, end, (start, end)) for one, start, end in zip(ranks, starts, ends, strict=True)
+        ]
+        return self._late(meeting, late_ns, new, before is None, sides)
+
+    def _late(self, meeting: int, late_ns: int, new_ns: int, is_first: bool, sides: Sequence[Side]) -> Late:
+        # A trace's own clock is 0 at its first event.
+        moments = [self._m.clock_ns(side.rank.ordinal, np.array([side.start_ns, 0])) for side in sides]
+        before, recorded = (moments[0] - moments[1]).tolist()
+        return Late(meeting, late_ns, new_ns, before, recorded, is_first, *sides)
+
+    def median_of(self, meeting: int, last: int) -> int:
+        """The rank with the median start of those that were there before the last: the lower of two."""
+        parts = self._m.parts_of(meeting)
+        others = parts[self._m.trace[parts] != last]
+        order = others[np.argsort(self._m.start_ns[others], kind="stable")]
+        return int(self._m.trace[order[(len(order) - 1) // 2]])
+
+    def _before(self, meeting: int, last: RankWork, median: RankWork) -> int | None:
+        """The collective of both ranks to which the late one came last before this one; None without one."""
+        start = self._m.start_ns
+        own = start[median.parts[meeting]]
+        for at in range(last.place[meeting] - 1, -1, -1):
+            part = median.parts.get(last.order[at])
+            if part is not None and start[part] < own:
+                return last.order[at]
+        return None
+
+    def _launches(
+        self, rank: RankWork, meeting: int, reference: int | None, start_ns: int, end_ns: int
+    ) -> tuple[int, int]:
+        """When the host launched a rank's part of the reference, and of the collective; else the times on the GPU."""
+        until = rank.launched_ns(meeting, end_ns)
+        begun = start_ns if reference is None else rank.launched_ns(reference, start_ns)
+        return min(begun, until), until
+
+    @cached_property
+    def pipeline(self) -> list[int]:
+        """For each rank a number; those that transfers join, directly or over others, have the same one."""
+        number = list(range(len(self.ranks)))
+        transfers = [at for at, kind in enumerate(self._m.kind) if kind in POINT_TO_POINT]
+        for one, *others in {tuple(self._m.trace[self._m.parts_of(at)].tolist()) for at in transfers}:
+            joined = {number[other] for other in others}
+            number = [number[one] if at in joined else at for at in number]
+        return number
