@@ -20,6 +20,7 @@ from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked, text
 from tracelens_graph.analyses.timeline.collectives import KEYS
 from tracelens_graph.compat.ranks.instances import Instances, collective_id, spans_of_groups
 from tracelens_graph.compat.ranks.kernels import Arguments, RankKernels
+from tracelens_graph.compat.ranks.schemas import OF_RANK
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.info import MOST_RANKS
 from tracelens_graph.utils.arrays import Codes, Ns
@@ -219,14 +220,6 @@ def _tenths(ns: Ns) -> np.ndarray:
 
 
 _UNEVEN = ("Process Group Name", "Process Group Ranks", "Collective name", "Group size", "dtype")
-_OF_RANK = (
-    "In msg nelems",
-    "Out msg nelems",
-    "In msg size (MB)",
-    "Out msg size (MB)",
-    "In split size",
-    "Out split size",
-)
 
 
 def is_all2allv(one: Arguments) -> bool:
@@ -266,7 +259,7 @@ def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     }
     arguments = [kernels.arguments[at] for at in kernels.argument_codes.tolist()]
     ts, dur = kernels.ts(), kernels.dur_ns / 1e3
-    of_rank_cells = {name: _cells(arguments, name) for name in _OF_RANK}
+    of_rank_cells = {name: _cells(arguments, name) for name in OF_RANK}
     for place in found.places:
         rank = kernels.ranks[place]
         columns[f"rank_{rank}_ts"] = found.wide(ts, place)
