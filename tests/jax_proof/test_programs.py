@@ -33,7 +33,7 @@ def test_programs_make_what_was_traced(name: str, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (result,) = json.loads((tmp_path / "out.json").read_text())
-    assert (tuple(result["shape"]), result["calls"]) == (made.result.dims, 2)
+    assert (tuple(result["shape"]), result["calls"]) == (made.result.shape, 2)
 
 
 PROGRAM = """

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from tracelens_graph.cli.app import app
 from tracelens_graph.errors import CannotReplay
 from tracelens_graph.replay.folder import program_name
-from tracelens_graph.replay.instruction import Array
+from tracelens_graph.replay.replay_plan import TensorValue
 
 HOSTILE = "dot.3\"]}\n'''; import os; os.system('x') #\\"
 
@@ -30,8 +30,8 @@ def test_what_is_computed_is_planned_and_stands_in_its_program(name: str) -> Non
 
 def test_a_plan_has_shapes_types_and_dimensions() -> None:
     made = plan(profile_of(*CASES["dot"]))
-    assert made.operands == (Array((3, 5, 4), "bf16"), Array((3, 5, 6), "bf16"))
-    assert made.result == Array((3, 4, 6), "f32")
+    assert made.operands == (TensorValue((3, 5, 4), "bfloat16"), TensorValue((3, 5, 6), "bfloat16"))
+    assert made.result == TensorValue((3, 4, 6), "float32")
     assert made.call == {"dims": [[1], [1], [0], [0]]}
     made = plan(profile_of(*CASES["convolution"]))
     assert made.call["dims"] == [[0, 3, 1, 2], [3, 2, 0, 1], [0, 3, 1, 2]]

@@ -20,8 +20,9 @@ _AS_TRACED = ("equal", "equal but assumed", "equal arguments", "not filled", "ne
 """Outcomes that are no fault of a program."""
 _COMPARED = ("equal", "equal but assumed", "equal arguments")
 """Of these, those of programs that ran."""
-_HEAD = 1 << 20
-"""Bytes of a file in which a trace shows as one."""
+
+_HEAD = 1 << 16
+"""Bytes of a file in which results show as such."""
 
 
 def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequence[str], form: Format) -> None:
@@ -57,7 +58,8 @@ def compare_results(files: Sequence[str], form: Format) -> None:
     """Print the results that programs wrote on two machines side by side.
 
     Raises:
-        typer.BadParameter: more than two files are named, or one is a trace.
+        typer.BadParameter: not two files are named.
+        ResultsError: one cannot be read, or holds something else, such as a trace.
         AnalysisError: they have nothing in common.
     """
     if len(files) != 2:
@@ -67,15 +69,9 @@ def compare_results(files: Sequence[str], form: Format) -> None:
 
     try:
         table = compared_results(*files)
-    except ResultsError:
-        if not any(map(_is_trace, files)):
-            raise
-        raise typer.BadParameter(
-            "two files of results are compared here, and these are traces; "
-            f"they are compared by: {shlex.join(['tracelens-graph', 'compare', *files])}"
-            if all(map(_is_trace, files))
-            else f"{next(filter(_is_trace, files))}: is a trace; replay takes one trace, or two files of results"
-        ) from None
+    except ResultsError as error:
+        comparing = shlex.join(["tracelens-graph", "compare", *files])
+        raise ResultsError(f"{error}; results of programs are compared here, traces by: {comparing}") from None
     _print(table, form)
     if not table["op"]:
         raise AnalysisError("nothing was compared: no operation ran with the same arguments in both")
@@ -92,33 +88,11 @@ def check_is_no_folder(trace: str) -> None:
     if (Path(trace) / INDEX).is_file():
         verifying = shlex.join(["tracelens-graph", "replay", "--verify", trace])
         raise typer.BadParameter(f"{trace}: is a folder of programs; they are verified by: {verifying}")
-    if Path(trace).suffix == ".json" and Path(trace).is_file() and not _is_trace(trace) and _is_results(trace):
-        raise typer.BadParameter(f"{trace}: holds results of programs; name two such files to compare them")
-
-
-def _is_results(file: str) -> bool:
-    from tracelens_graph.errors import ResultsError
-    from tracelens_graph.replay.results import read_results
-
-    try:
-        return bool(read_results(file))
-    except ResultsError:
-        return False
-
-
-def _is_trace(file: str) -> bool:
-    """Whether a file begins as a trace does, or a saved graph."""
-    from tracelens_graph.errors import TraceLensGraphError
-    from tracelens_graph.loaders.sources import open_source
-
-    try:
-        source = open_source(file)
-        if source.packing != "plain":
-            return True
-        with source.open() as opened:
-            return b'"traceEvents"' in opened.read(_HEAD)
-    except (OSError, TraceLensGraphError):
-        return False
+    if Path(trace).suffix == ".json" and Path(trace).is_file():
+        with open(trace, "rb") as file:
+            head = file.read(_HEAD)
+        if b'"median_us"' in head and b'"traceEvents"' not in head:
+            raise typer.BadParameter(f"{trace}: holds results of programs; name two such files to compare them")
 
 
 def _print(table: Table, form: Format) -> None:

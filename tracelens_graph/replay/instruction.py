@@ -5,7 +5,6 @@ What is known of it stands beside its arguments (`hlo.facts`): the program it co
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,8 +15,9 @@ from tracelens_graph._version import __version__
 from tracelens_graph.errors import CannotReplay
 from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.core import Core
-from tracelens_graph.replay.program_text import HasProgram, ProgramKind, dense_strides, entry, identifier
-from tracelens_graph.replay.replay_plan import Traced, Work
+from tracelens_graph.replay.calls import recorded_at, sizes
+from tracelens_graph.replay.program_text import HasProgram, ProgramKind, dense_strides, entry, identifier, words
+from tracelens_graph.replay.replay_plan import TensorValue, Traced, Work
 
 _TYPES = {
     "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64", "u8": "uint8", "u16": "uint16",
@@ -63,26 +63,13 @@ _REASONS = (
 
 
 @dataclass(frozen=True)
-class Array:
-    """An operand or a result.
-
-    Attributes:
-        dims: sizes.
-        type: name of its type in XLA.
-    """
-
-    dims: tuple[int, ...]
-    type: str
-
-
-@dataclass(frozen=True)
 class InstructionPlan(HasProgram):
     """One instruction with operands, ready to be computed.
 
     Attributes:
         op: its name, such as `dot.3`.
         opcode: what is computed.
-        operands, result: shapes and types.
+        operands, result: arrays, of which shape and type count.
         call: dimensions and the like.
         assumed: what the profile does not tell and was chosen, in words.
         traced: what the profile says of the calls that it stands for.
@@ -93,8 +80,8 @@ class InstructionPlan(HasProgram):
 
     op: str
     opcode: str
-    operands: tuple[Array, ...]
-    result: Array
+    operands: tuple[TensorValue, ...]
+    result: TensorValue
     call: Mapping[str, Any]
     assumed: tuple[str, ...] = ()
     traced: Traced = field(default_factory=Traced)
@@ -116,9 +103,8 @@ class InstructionPlan(HasProgram):
     @property
     def about(self) -> str:
         """The heading of its program."""
-        shapes = ", ".join(f"{one.type}[{','.join(map(str, one.dims))}]" for one in self.operands)
         lines = [f"{identifier(self.op)}: one instruction of XLA, computed again by JAX.", ""]
-        lines += entry("computes", f"{self.opcode} of {shapes or 'nothing'}")
+        lines += entry("computes", f"{self.opcode} of {', '.join(map(words, self.operands)) or 'nothing'}")
         calls = f"{self.traced.calls:,} call{'s' * (self.traced.calls != 1)}"
         lines += entry("traced", f"{calls}, median {self.traced.median_us:,.2f} us of GPU time")
         for text in self.assumed:
@@ -133,77 +119,57 @@ def plan_instruction(core: Core, row: int) -> InstructionPlan:
     Raises:
         CannotReplay: the profile does not tell enough of it, or it is none that is replayed.
     """
-    code = int(core.columns.argset[row])
-    facts = instructions_of(core).get(code)
+    recorded = recorded_at(core, row)
+    facts = instructions_of(core).get(int(core.columns.argset[row]))
     if facts is None:
         raise CannotReplay("its instruction is not told", "a profile that holds the programs (/host:metadata)")
-    dims, types, strides, _ = core.argsets[code]
-    name = facts.kind
-    operands = _operands(dims, types)
-    result = _result(facts.result)
-    opcode = _OF_LIBRARIES.get(name, name)
-    call = facts.call if all(map(_is_plain, facts.call.values())) else {}
-    if opcode == "reduce" and call and call.get("by") in _REDUCTIONS:
-        operands = operands[:1]
-    elif opcode in ("dot", "convolution") and call:
-        operands = operands[:2]
-    elif name == "fusion(dot)" and facts.product is not None:
-        return _product(core, row, facts.product, facts.type, result)
-    elif not (opcode in _CALLS or opcode in _PLAIN or (opcode in _ALONG and call)):
-        reason = next((why for pattern, why in _REASONS if re.match(pattern, name)), f"no replay of {identifier(name)}")
-        raise CannotReplay(reason)
-    assumed = []
-    if any(
-        one and tuple(one) != dense_strides(array.dims) for one, array in zip(_list(strides), operands, strict=False)
-    ):
-        assumed.append("operands: lie row by row")
-    if name in _OF_LIBRARIES:
-        assumed.append("call: what the library is told beside shapes is left out")
-    return _checked(InstructionPlan(_name(core, row), opcode, operands, result, call, tuple(assumed)))
-
-
-def _product(core: Core, row: int, sizes: tuple[int, int, int, int], type: str, result: Array) -> InstructionPlan:
-    """The product in a fusion, without what else is in it."""
-    batch, m, n, k = sizes
-    operands = (Array((batch, m, k), type), Array((batch, k, n), type))
-    call = {"dims": [[2], [1], [0], [0]]}
-    assumed = ("fusion: the product alone, its operands row by row",)
-    made = Array((batch, m, n), result.type)
-    return _checked(InstructionPlan(_name(core, row), "dot", operands, made, call, assumed))
-
-
-def _checked(plan: InstructionPlan) -> InstructionPlan:
-    """The plan, if all its types are known and it fits into some memory."""
-    arrays = (*plan.operands, plan.result)
-    if unknown := [one.type for one in arrays if one.type not in _TYPES]:
-        raise CannotReplay(f"no array of JAX is of type {identifier(unknown[0])}")
-    if any(prod(one.dims) > _MOST_ELEMENTS for one in arrays):
-        raise CannotReplay("larger than any memory")
-    return plan
-
-
-def _name(core: Core, row: int) -> str:
-    return core.names[core.columns.name[row]]
-
-
-def _told(array: Array) -> dict[str, Any]:
-    return {"dims": list(array.dims), "dtype": _TYPES[array.type]}
-
-
-def _operands(dims: str, types: str) -> tuple[Array, ...]:
-    """The arrays that it takes."""
-    listed = list(zip(_list(dims), _list(types), strict=False))
-    if not all(_are_sizes(sizes) and isinstance(type, str) for sizes, type in listed):
-        raise CannotReplay("its operands cannot be read")
-    return tuple(Array(tuple(sizes), type) for sizes, type in listed)
-
-
-def _result(text: str) -> Array:
-    """The result; of several the first, for libraries give their workspace, too."""
-    found = _ARRAY.match(text)
+    kind, given = facts.kind, list(zip(recorded.dims, recorded.types, strict=True))
+    found = _ARRAY.match(facts.result)  # of several the first, for libraries give their workspace, too
     if found is None:
         raise CannotReplay("its result is not told")
-    return Array(tuple(int(size) for size in found[2].split(",") if size), found[1])
+    result = (tuple(int(size) for size in found[2].split(",") if size), found[1])
+    opcode = _OF_LIBRARIES.get(kind, kind)
+    call: Mapping[str, Any] = facts.call if all(map(_is_plain, facts.call.values())) else {}
+    assumed = []
+    if opcode == "reduce" and call and call.get("by") in _REDUCTIONS:
+        given = given[:1]
+    elif opcode in ("dot", "convolution") and call:
+        given = given[:2]
+    elif kind == "fusion(dot)" and facts.product is not None:
+        batch, m, n, k = facts.product
+        opcode, call = "dot", {"dims": [[2], [1], [0], [0]]}
+        given, result = [((batch, m, k), facts.type), ((batch, k, n), facts.type)], ((batch, m, n), result[1])
+        assumed.append("fusion: the product alone, its operands row by row")
+    elif not (opcode in _CALLS or opcode in _PLAIN or (opcode in _ALONG and call)):
+        reason = next((why for pattern, why in _REASONS if re.match(pattern, kind)), f"no replay of {identifier(kind)}")
+        raise CannotReplay(reason)
+    strides = zip(recorded.strides, given, strict=False)
+    if not assumed and any(one and one != dense_strides(dims) for one, (dims, _) in strides):
+        assumed.append("operands: lie row by row")
+    if kind in _OF_LIBRARIES:
+        assumed.append("call: what the library is told beside shapes is left out")
+    name, operands = core.names[core.columns.name[row]], tuple(_array(*one) for one in given)
+    return InstructionPlan(name, opcode, operands, _array(*result), call, tuple(assumed))
+
+
+def _array(dims: object, type: str) -> TensorValue:
+    """An operand or a result.
+
+    Raises:
+        CannotReplay: it cannot be read, is of no type of JAX, or fits into no memory.
+    """
+    shape = sizes(dims)
+    if shape is None:
+        raise CannotReplay("its operands cannot be read")
+    if type not in _TYPES:
+        raise CannotReplay(f"no array of JAX is of type {identifier(type)}")
+    if prod(shape) > _MOST_ELEMENTS:
+        raise CannotReplay("larger than any memory")
+    return TensorValue(shape, _TYPES[type])
+
+
+def _told(array: TensorValue) -> dict[str, Any]:
+    return {"dims": array.shape, "dtype": array.dtype}
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
@@ -211,15 +177,3 @@ def _is_plain(value: Any, depth: int = 0) -> bool:
     if isinstance(value, list) and depth < 3:
         return all(_is_plain(one, depth + 1) for one in value)
     return type(value) is int if depth else isinstance(value, str)
-
-
-def _are_sizes(value: Any) -> bool:
-    return isinstance(value, list) and all(type(one) is int and one >= 0 for one in value)
-
-
-def _list(text: str) -> list[Any]:
-    try:
-        found = json.loads(text or "[]")
-    except (ValueError, RecursionError):
-        return []
-    return found if isinstance(found, list) else []

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import msgspec
 
 from tracelens_graph.errors import NoTorchError
+from tracelens_graph.utils.texts import cut_end
 
 RUNNER = Path(__file__).with_name("runner.py")
 START_S = 300.0
@@ -103,9 +103,10 @@ class _Process:
             )  # fmt: skip
         except OSError as error:
             raise NoTorchError(f"{python}: {error.strerror or error}") from None
-        self._answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._reader = Thread(target=self._read, daemon=True)
-        self._reader.start()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in, self._out = self._process.stdin, self._process.stdout
+        self._reader = ThreadPoolExecutor(1)
         try:
             there, why = self._answer(START_S)
             if not there:
@@ -119,22 +120,15 @@ class _Process:
 
     def ask(self, order: Order, timeout_s: float) -> tuple[dict[str, Any], str]:
         """The answer to an order; without one, why there is none, and the process is of no more use."""
-        assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended; the answer says so
-            self._process.stdin.write(msgspec.json.encode(order) + b"\n")
-            self._process.stdin.flush()
+            self._in.write(msgspec.json.encode(order) + b"\n")
+            self._in.flush()
         return self._answer(timeout_s)
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._answers.put(line)
-        self._answers.put(b"")
 
     def _answer(self, timeout_s: float) -> tuple[dict[str, Any], str]:
         try:
-            line = self._answers.get(timeout=timeout_s)
-        except queue.Empty:
+            line = self._reader.submit(self._out.readline).result(timeout_s)
+        except TimeoutError:
             return {}, f"took longer than {timeout_s:g} s"
         with suppress(msgspec.DecodeError):
             if line:
@@ -154,9 +148,8 @@ class _Process:
     def end(self) -> None:
         """End the process, whatever it does, and all that it started."""
         self._kill()
-        self._reader.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
+        self._reader.shutdown()
+        for pipe in (self._in, self._out):
             with suppress(BrokenPipeError):
                 pipe.close()
 
@@ -169,5 +162,4 @@ def _ended(code: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+    return cut_end(" ".join(text.split()), _LONGEST)
