@@ -21,12 +21,12 @@ from measure import interleaved, medians
 
 from tracelens_graph.db.batches import SESSIONS, edge_stages, node_batches
 from tracelens_graph.db.catalog import drop_trace
-from tracelens_graph.db.connection import Connection
+from tracelens_graph.db.connection import Connection, OpenDatabase
 from tracelens_graph.db.database import image
 from tracelens_graph.db.image import Image, Placement
-from tracelens_graph.db.push import make_schema, push_image
+from tracelens_graph.db.push import make_schema, push_trace
 from tracelens_graph.db.server import jars, server
-from tracelens_graph.db.server.java import find_java
+from tracelens_graph.db.server.jars import find_java
 from tracelens_graph.db.server.settings import Memory
 from tracelens_graph.graph.core import Core
 
@@ -70,7 +70,7 @@ def speed(driver: Driver, core: Core, runs: int) -> Speed:
     start = time.perf_counter()
     made = image(core, Placement("bench", "trace"))
     image_s = time.perf_counter() - start
-    make_schema(driver, DATABASE)
+    make_schema(OpenDatabase(driver))
     rows = stages(made)
     measures = {"bare": partial(bare, driver, made, rows), "ours": partial(ours, driver, made)}
     if runs > 1:
@@ -89,8 +89,8 @@ def stages(made: Image) -> list[Stage]:
 
 def bare(driver: Driver, made: Image, rows: list[Stage]) -> float:
     """Seconds of a loop that does no more than sending."""
-    scope = {"trace": made.trace["id"], "run": made.trace["run"], "begun": 1}
-    driver.execute_query("CREATE (t:Trace) SET t = $t, t.state = 'loading', t.begun_ns = 1", t=made.trace)
+    scope = {"trace": made.properties["id"], "run": made.properties["run"], "begun": 1}
+    driver.execute_query("CREATE (t:Trace) SET t = $t, t.state = 'loading', t.begun_ns = 1", t=made.properties)
     start = time.perf_counter()
     for stage in rows:
         threads = [Thread(target=_send, args=(driver, queue, scope)) for queue in stage if queue]
@@ -99,7 +99,7 @@ def bare(driver: Driver, made: Image, rows: list[Stage]) -> float:
         for thread in threads:
             thread.join()
     seconds = time.perf_counter() - start
-    drop_trace(driver, DATABASE, made.trace["id"])
+    drop_trace(OpenDatabase(driver), made.properties["id"])
     return seconds
 
 
@@ -112,7 +112,7 @@ def _send(driver: Driver, queue: list[tuple[str, list[Any]]], scope: dict[str, A
 def ours(driver: Driver, made: Image) -> float:
     """Seconds of a push."""
     start = time.perf_counter()
-    push_image(driver, DATABASE, made)
+    push_trace(OpenDatabase(driver), made)
     seconds = time.perf_counter() - start
-    drop_trace(driver, DATABASE, made.trace["id"])
+    drop_trace(OpenDatabase(driver), made.properties["id"])
     return seconds

@@ -28,8 +28,8 @@ def page() -> str:
 def _tables(architectures: Sequence[Architecture]) -> Iterator[str]:
     groups = {
         "Memory": [name for name in FIGURES if not name.startswith(("matrix_", "vector_"))],
-        "Matrix units, TFLOPS": [name for name in FIGURES if name.startswith("matrix_")],
-        "Vector units, TFLOPS": [name for name in FIGURES if name.startswith("vector_")],
+        "Matrix units, TFLOP/s": [name for name in FIGURES if name.startswith("matrix_")],
+        "Vector units, TFLOP/s": [name for name in FIGURES if name.startswith("vector_")],
     }
     for title, names in groups.items():
         yield f"\n### {title}\n\n"

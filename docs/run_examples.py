@@ -90,7 +90,7 @@ def needs_database(page: str) -> bool:
 def server(folder: Path) -> Iterator[Connection]:
     """A Neo4j server of its own in a folder."""
     from tracelens_graph.db.server import jars
-    from tracelens_graph.db.server.java import find_java
+    from tracelens_graph.db.server.jars import find_java
     from tracelens_graph.db.server.server import start, stop
     from tracelens_graph.db.server.settings import Memory
 

@@ -17,7 +17,7 @@ import pytest
 from tracelens_graph.db.connection import DEFAULT_USER, Connection
 from tracelens_graph.db.image import Nodes
 from tracelens_graph.db.server import jars, process, server
-from tracelens_graph.db.server.java import Java, find_java
+from tracelens_graph.db.server.jars import Java, find_java
 from tracelens_graph.db.server.settings import Memory
 from tracelens_graph.errors import ServerError
 

@@ -14,8 +14,7 @@ from neo4j_server import PATIENCE_S, SMALL, free_ports
 
 from tracelens_graph.db.connection import DEFAULT_USER, Connection
 from tracelens_graph.db.server import server
-from tracelens_graph.db.server.jars import neo4j_version
-from tracelens_graph.db.server.java import Java
+from tracelens_graph.db.server.jars import Java, neo4j_version
 from tracelens_graph.db.server.settings import BROWSER
 
 CHECKOUT = Path(__file__).parent.parent

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from handmade import Run, small_trace
 
-from tracelens_graph.db import writer
+from tracelens_graph.db import push as pushing
 from tracelens_graph.db.connection import Connection
 from tracelens_graph.simulate import simulate, write
 
@@ -182,7 +182,7 @@ def test_interrupted(run: Run, folder: Path, name: str, monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(writer.Writer, "write", interrupt)
+        patched.setattr(pushing.Writer, "write", interrupt)
         code, out, err = run("db", "push", folder / "rank0", "--run", name)
     assert (code, out) == (130, "")
     assert "Traceback" not in err
@@ -196,11 +196,11 @@ import sys
 from neo4j.exceptions import TransientError
 from tracelens_graph.cli import main
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.db import writer
+from tracelens_graph.db import push
 
-calls, run = [], writer.Batch
+calls = []
 
-class Failing(writer.Writer):
+class Failing(push.Writer):
     def _commit(self, session, batch):
         execute = session.execute_write
         def execute_write(work):
@@ -216,7 +216,6 @@ class Failing(writer.Writer):
         finally:
             del session.execute_write
 
-import tracelens_graph.db.push as push
 push.Writer = Failing
 try:
     main()

@@ -9,10 +9,10 @@ import pytest
 from handmade import small_trace
 
 from tracelens_graph.cypher import library
-from tracelens_graph.db.asked import chosen, subject, why_empty
 from tracelens_graph.db.catalog import called, is_sound, resolve
-from tracelens_graph.db.connection import Connection
+from tracelens_graph.db.connection import Connection, OpenDatabase
 from tracelens_graph.db.database import Database
+from tracelens_graph.db.subject import chosen, subject, why_empty
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.loading.one import load_core
 
@@ -73,7 +73,7 @@ def test_what_is_no_trace_is_known() -> None:
 
 def test_no_rows_have_a_reason(neo4j: Connection) -> None:
     with neo4j.driver() as driver:
-        said = why_empty(driver, neo4j.database, library()["step_summary"], [], {})
+        said = why_empty(OpenDatabase(driver, neo4j.database), library()["step_summary"], [], {})
     assert said.startswith("the database holds no complete trace; `tracelens-graph db push")
     with pytest.raises(DatabaseError, match="it holds none: `tracelens-graph db push"):
         resolve([], "x")
@@ -93,11 +93,11 @@ def test_no_rows_have_a_reason(neo4j: Connection) -> None:
 def test_a_node_that_is_no_trace_is_not_asked(neo4j: Connection) -> None:
     with Database(neo4j) as graphs:
         graphs.push(load_core(json.dumps(small_trace() | {"mark": "foreign"}).encode()), run="asked", name="sound")
-        before = graphs.strange_traces()
+        before = graphs.invalid_traces()
         foreign = "{id: 'foreign', name: 'x', run: 'x', path: 'x/x', state: 'complete'}"
         graphs.ask(f"CREATE (:Trace {foreign})", write=True)
         try:
-            assert graphs.strange_traces() == before + 1
+            assert graphs.invalid_traces() == before + 1
             assert "foreign" not in {one["id"] for one in graphs.traces()}
             assert len(graphs.ask("gpu_timeline"))  # a null is the greatest of pushed_ns
         finally:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from handmade import NAMES, hostile_trace, small_trace
 from hypothesis import given
+from hypothesis import strategies as st
 from made_traces import traces
 from neo4j_server import rows
 from profiles import examples
 
 from tracelens_graph.db.database import image
-from tracelens_graph.db.image import Image, Options, Placement
+from tracelens_graph.db.image import Image, Options, Placement, ranges_by_size
 from tracelens_graph.db.statements import write_edges, write_nodes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
@@ -44,8 +46,8 @@ def texts(value: Any) -> list[str]:
 
 
 def assert_sound(found: Image) -> None:
-    assert_declared([found.trace], CONTEXT_PROPERTIES["Trace"])
-    keys: dict[str, set[Any]] = {"Trace": {found.trace["id"]}}
+    assert_declared([found.properties], CONTEXT_PROPERTIES["Trace"])
+    keys: dict[str, set[Any]] = {"Trace": {found.properties["id"]}}
     for nodes in found.nodes:
         label = nodes.labels[0]
         declared = EVENT_PROPERTIES if label == EVENT else (*CONTEXT_PROPERTIES[label], Stored("key", "str", ""))
@@ -73,13 +75,13 @@ def assert_sound(found: Image) -> None:
             edge = edges.type, edges.source, source, edges.target, target
             assert edge not in seen
             seen.add(edge)
-    assert len(seen) == found.trace["edges"]
+    assert len(seen) == found.properties["edges"]
     entered = {(label, key) for _, _, _, label, key in seen}
     for label in KNOWLEDGE:
         if label not in keys:
             continue
         assert {(label, key) for key in keys[label]} <= entered  # else the next drop of another trace would take it
-    assert found.trace["nodes"] == len(keys.get(EVENT, ()))
+    assert found.properties["nodes"] == len(keys.get(EVENT, ()))
 
 
 def assert_declared(found: list[dict[str, Any]], declared: tuple[Stored, ...]) -> None:
@@ -107,7 +109,7 @@ def test_hostile_names_and_numbers() -> None:
     assert_sound(found)
     there = {row["name"] for nodes in found.nodes if nodes.labels[0] == EVENT for row in rows(nodes)}
     assert {name.replace("\ud800", "\ufffd") for name in NAMES} <= there
-    assert found.trace["rank"] is None
+    assert found.properties["rank"] is None
 
 
 def test_nothing_of_a_trace_is_in_a_statement() -> None:
@@ -139,7 +141,7 @@ def test_knowledge_comes_first(simulated: Core) -> None:
 
 def test_two_images_are_equal(simulated: Core) -> None:
     one, other = image_of(simulated), image_of(simulated)
-    assert one.trace == other.trace
+    assert one.properties == other.properties
     for a, b in zip((*one.nodes, *one.edges), (*other.nodes, *other.edges), strict=True):
         assert a.rows(0, len(a)) == b.rows(0, len(b))
 
@@ -148,10 +150,10 @@ def test_lean_images_say_what_they_lack(simulated: Core) -> None:
     whole = image_of(simulated)
     lean = image_of(simulated, kinds=("Op", "Kernel", "Memcpy", "Memset"), min_gpu_time_ns=5000)
     assert_sound(lean)
-    assert lean.trace["lean"] is True
-    assert whole.trace["lean"] is None
-    assert lean.trace["nodes"] + lean.left_out_nodes == whole.trace["nodes"]
-    assert lean.trace["edges"] + lean.left_out_edges == whole.trace["edges"]
+    assert lean.properties["lean"] is True
+    assert whole.properties["lean"] is None
+    assert lean.properties["nodes"] + lean.left_out_nodes == whole.properties["nodes"]
+    assert lean.properties["edges"] + lean.left_out_edges == whole.properties["edges"]
     assert sum(map(len, lean.nodes)) + lean.left_out_nodes < sum(map(len, whole.nodes))  # nor knowledge of them
     kinds = {nodes.labels[1] for nodes in lean.nodes if nodes.labels[0] == EVENT}
     assert kinds == {"Op", "Kernel", "Memcpy", "Memset"}
@@ -178,3 +180,29 @@ def test_options_come_back_from_text() -> None:
     assert Options.of(options.text) == options
     assert options.words == "Op, Kernel; calls of 5 us GPU time or more; all arguments"
     assert Options().words == "all events"
+
+
+def ranges(first: int, sizes: list[int], most: int) -> list[tuple[int, int]]:
+    return list(ranges_by_size(first, np.array(sizes, np.int64), most))
+
+
+def test_a_range_is_filled_up_to_the_limit() -> None:
+    assert ranges(100, [3, 3, 4, 1, 9, 1], 10) == [(100, 103), (103, 105), (105, 106)]
+
+
+def test_a_row_that_is_too_large_is_a_range_of_its_own() -> None:
+    assert ranges(0, [1, 11, 1, 50, 60], 10) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+
+
+def test_no_rows_are_no_ranges() -> None:
+    assert ranges(7, [], 10) == []
+
+
+@given(st.integers(0, 1000), st.lists(st.integers(0, 30), min_size=1), st.integers(1, 40))
+def test_every_row_is_in_one_range_and_no_range_could_be_longer(first: int, sizes: list[int], most: int) -> None:
+    found = ranges(first, sizes, most)
+    assert [row for low, high in found for row in range(low, high)] == list(range(first, first + len(sizes)))
+    sums = [sum(sizes[low - first : high - first]) for low, high in found]
+    assert all(total <= most or high - low == 1 for total, (low, high) in zip(sums, found, strict=True))
+    heads = [sizes[low - first] for low, _ in found]
+    assert all(total + head > most for total, (_, head) in zip(sums, pairwise(heads), strict=False))

@@ -21,7 +21,7 @@ from tracelens_graph.db.bulk import ARGUMENTS, BulkExport
 from tracelens_graph.db.database import Database, image
 from tracelens_graph.db.image import Placement
 from tracelens_graph.db.server import offline, server
-from tracelens_graph.db.server.java import Java
+from tracelens_graph.db.server.jars import Java
 from tracelens_graph.errors import ServerError
 from tracelens_graph.loading.one import load_core
 
@@ -143,7 +143,7 @@ class TestRestore:
 _IMPORT = """
 import sys
 from pathlib import Path
-from tracelens_graph.db.server.java import Java
+from tracelens_graph.db.server.jars import Java
 from tracelens_graph.db.server.server import import_files
 folder, files, java = map(Path, sys.argv[1:])
 import_files(folder, files, Java(java, 17), folder)

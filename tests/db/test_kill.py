@@ -37,9 +37,8 @@ MOMENTS = ("before", "within", "after")
 CHILD = """
 import itertools, os, pickle, signal, sys
 from tracelens_graph.db import batches
-from tracelens_graph.db.connection import Connection
-from tracelens_graph.db.push import push_image
-from tracelens_graph.db.writer import Writer
+from tracelens_graph.db.connection import Connection, OpenDatabase
+from tracelens_graph.db.push import Writer, push_trace
 
 uri, password, file, rows, at, moment, *victims = sys.argv[1:]
 numbers, commit = itertools.count(), Writer._commit
@@ -73,7 +72,7 @@ batches.BATCH, Writer._commit = int(rows), killing
 with open(file, "rb") as opened:
     image = pickle.load(opened)
 with Connection(uri, password=password).driver() as driver:
-    print(push_image(driver, "neo4j", image))
+    print(push_trace(OpenDatabase(driver), image))
 """
 
 

@@ -53,7 +53,7 @@ def expected(*images: Image) -> Contents:
     nodes: dict[tuple[Any, ...], str] = {}
     edges = set()
     for found in images:
-        scopes = {"trace": found.trace["id"], "run": found.trace["run"]}
+        scopes = {"trace": found.properties["id"], "run": found.properties["run"]}
 
         def ends(label: str, key: Any, scopes: dict[str, str] = scopes) -> list[Any]:
             scope = KEYS[label].scope
@@ -68,8 +68,8 @@ def expected(*images: Image) -> Contents:
                 known |= {scope: scopes[scope]} if scope else {}
                 identity = (group.labels[0], *ends(group.labels[0], row[KEYS[group.labels[0]].name]))
                 nodes[identity] = repr((sorted(group.labels), sorted(known.items())))
-        trace = {name: value for name, value in found.trace.items() if value is not None} | {"state": "complete"}
-        nodes["Trace", found.trace["id"]] = repr((["Trace"], sorted(trace.items())))
+        trace = {name: value for name, value in found.properties.items() if value is not None} | {"state": "complete"}
+        nodes["Trace", found.properties["id"]] = repr((["Trace"], sorted(trace.items())))
         for group in found.edges:
             names = [prop.name for prop in group.properties]
             for source, target, *values in group.rows(0, len(group)):
@@ -157,7 +157,7 @@ def test_what_differs_is_said_and_replaced_when_wanted(
 
 def test_another_version_is_said(database: Database, other: Core) -> None:
     found = placed(other)
-    database.push_image(replace(found, trace=found.trace | {"tool_version": "0.0.1", "schema_version": 0}))
+    database.push_image(replace(found, properties=found.properties | {"tool_version": "0.0.1", "schema_version": 0}))
     with pytest.raises(
         DatabaseError, match=r"another version of the graph model \(0, not .*of tracelens_graph \(0.0.1"
     ):
@@ -181,13 +181,13 @@ def test_a_dropped_trace_leaves_nothing_behind(
     second = placed(ranks[1], "rank1") if same_run else placed(other, run="other")
     database.push_image(second)
     alone = contents(database.connection)
-    database.drop(second.trace["id"])
+    database.drop(second.properties["id"])
     database.push_image(first)
     database.push_image(second)
     assert sum(alone.nodes.values()) < sum(contents(database.connection).nodes.values())
     assert database.drop("run/rank0") == ["run/rank0"]
     assert_same(contents(database.connection), alone)
-    database.drop(second.trace["run"])
+    database.drop(second.properties["run"])
     assert_same(contents(database.connection), Contents(Counter(), Counter()))
 
 
@@ -273,7 +273,7 @@ def test_two_traces_at_the_same_time(database: Database, ranks: list[Core], othe
         database.push_image(one)
     expected_contents = contents(database.connection)
     for one in images:
-        database.drop(one.trace["id"])
+        database.drop(one.properties["id"])
     pushes = [lambda one=one: database.push_image(one) for one in images]
     assert together(*pushes) == ["pushed"] * 3
     assert_same(contents(database.connection), expected_contents)

@@ -12,11 +12,12 @@ from profiles import thorough
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.matches import kind_name
 from tracelens_graph.analyses.alignment.tables import places_table
-from tracelens_graph.db import writer
+from tracelens_graph.db import push
+from tracelens_graph.db.connection import OpenDatabase
 from tracelens_graph.db.database import Database
-from tracelens_graph.db.diff_image import diff_image
-from tracelens_graph.db.diff_push import push_diff_image
+from tracelens_graph.db.diffs import claim, diff_image
 from tracelens_graph.db.image import Options
+from tracelens_graph.db.statements import DIFF
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema.database import DIFF_EDGE_PROPERTIES, DIFF_PROPERTIES, EDGE_PROPERTIES
@@ -164,14 +165,14 @@ def test_cut_off_anywhere_the_next_one_completes_it(
     database: Database, difference: Diff, monkeypatch: pytest.MonkeyPatch, dropping: bool
 ) -> None:
     monkeypatch.setattr("tracelens_graph.db.batches.BATCH", 100)
-    commit = writer.Writer._commit
+    commit = push.Writer._commit
     done: list[int] = []
 
     def counted(*arguments: Any) -> int:
         done.append(1)
         return commit(*arguments)
 
-    monkeypatch.setattr(writer.Writer, "_commit", counted)
+    monkeypatch.setattr(push.Writer, "_commit", counted)
     for core in (difference.a.core, difference.b.core):
         database.push(core)
     done.clear()
@@ -187,7 +188,7 @@ def test_cut_off_anywhere_the_next_one_completes_it(
             return counted(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(writer.Writer, "_commit", cutting)
+            patch.setattr(push.Writer, "_commit", cutting)
             with pytest.raises(_CutError):
                 database.push_diff(difference, replace=True)
         assert [one["state"] for one in database.diffs()] == ["loading"]
@@ -205,7 +206,7 @@ def test_a_trace_that_is_being_dropped_is_pushed_anew(database: Database, differ
     known = {trace["id"]: trace for trace in database.traces()}
     image = diff_image(difference, [known[one.core.trace_id] for one in (difference.a, difference.b)])
     with database.connection.driver() as driver, pytest.raises(DatabaseError, match="is not complete in the database"):
-        push_diff_image(driver, "neo4j", image)
+        push.push_whole(OpenDatabase(driver), DIFF, image, claim=claim)
     # Its comparison goes with it.
     assert database.push_diff(difference) == "pushed"
     assert [trace["state"] for trace in database.traces()] == ["complete"] * 2

@@ -15,7 +15,7 @@ from profiles import thorough
 
 from tracelens_graph.analyses.critical_path.critical_path import critical_path, step_paths
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.db import writer
+from tracelens_graph.db import push
 from tracelens_graph.db.database import Database
 from tracelens_graph.db.image import Options
 from tracelens_graph.errors import DatabaseError
@@ -286,14 +286,14 @@ class _CutError(Exception):
 
 def test_cut_off_anywhere_the_next_one_completes_it(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tracelens_graph.db.batches.BATCH", 50)
-    commit = writer.Writer._commit
+    commit = push.Writer._commit
     done: list[int] = []
 
     def counted(*arguments: Any) -> int:
         done.append(1)
         return commit(*arguments)
 
-    monkeypatch.setattr(writer.Writer, "_commit", counted)
+    monkeypatch.setattr(push.Writer, "_commit", counted)
     database.push_run(pipeline(), run="r", options=GPU)
     expected = everything(database)
     with database.connection.driver() as driver, driver.session(database="neo4j") as session:
@@ -313,7 +313,7 @@ def test_cut_off_anywhere_the_next_one_completes_it(database: Database, monkeypa
             return counted(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(writer.Writer, "_commit", cutting)
+            patch.setattr(push.Writer, "_commit", cutting)
             with pytest.raises(_CutError):
                 database.match("r", pipeline(), options=GPU)
         assert [one["state"] for one in database.matchings()] == ["loading"]

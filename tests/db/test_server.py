@@ -24,9 +24,8 @@ from tracelens_graph.cli.db import app
 from tracelens_graph.db.check import check
 from tracelens_graph.db.connection import Connection, errors_in_words
 from tracelens_graph.db.server import jars, process, server
-from tracelens_graph.db.server.jars import locked
-from tracelens_graph.db.server.java import Java, find_java
-from tracelens_graph.db.server.last_words import reason_in
+from tracelens_graph.db.server.jars import Java, find_java, locked
+from tracelens_graph.db.server.process import reason_in
 from tracelens_graph.db.server.settings import Memory, configuration
 from tracelens_graph.db.server.settings import free_ports as chosen_ports
 from tracelens_graph.errors import DatabaseError, ServerError
@@ -470,7 +469,7 @@ def test_a_start_that_was_cut_off(neo4j_program: Program, tmp_path: Path) -> Non
 _CUT_OFF = """
 import sys
 from pathlib import Path
-from tracelens_graph.db.server.java import Java
+from tracelens_graph.db.server.jars import Java
 from tracelens_graph.db.server.server import start
 home, java, version, files, bolt, http = sys.argv[1:]
 start(Path(home), Java(Path(java), int(version)), Path(files), bolt_port=int(bolt), http_port=int(http))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tracelens_graph.cypher import Query, library
+from tracelens_graph.db.connection import OpenDatabase
 from tracelens_graph.db.database import Database
 from tracelens_graph.db.query import prepared
 from tracelens_graph.loading.one import load_core
@@ -37,7 +38,7 @@ def test_events_are_found_by_indexes(database: Database, traces: list[str], quer
     given: dict[str, Any] = {"trace": traces[0], "a": traces[0], "b": traces[1], "run": "plans"}
     given = {name: value for name, value in given.items() if name in query.defaults}
     with database.connection.driver() as driver, driver.session(database=database.connection.database) as session:
-        statement, values = prepared(driver, database.connection.database, query, given)
+        statement, values = prepared(OpenDatabase(driver, database.connection.database), query, given)
         plan = session.run(f"EXPLAIN {statement}", values).consume().plan
     for operator, details in steps(plan or {}):
         assert operator != "AllNodesScan"

@@ -1,4 +1,4 @@
-"""What operations and kernels are, told by their names: rules as data, and one engine."""
+"""What operations and kernels are, by their names: rules as data, and one engine."""
 
 from __future__ import annotations
 

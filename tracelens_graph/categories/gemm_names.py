@@ -27,7 +27,7 @@ class ParsedName:
         layout: order of the dimensions of a tensor, such as `nhwc`.
         instruction: M, N and K of the matrix instruction.
         cluster: thread blocks of a cluster, along M and N.
-        split_k: whether several thread blocks share a sum over K; a number where the name tells how many.
+        split_k: whether several thread blocks share a sum over K; a number where the name says how many.
         arch: architecture that the kernel was compiled for, such as `sm90` or `gfx942`.
         epilogue: what is fused behind the product, such as `relu` or `bias`.
         head_dim: size of an attention head.

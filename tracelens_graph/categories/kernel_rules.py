@@ -1,4 +1,4 @@
-r"""What GPU kernels do, told by their names: the categories, and the patterns in the order in which they are asked.
+r"""What GPU kernels do, by their names: the categories, and the patterns in the order in which they are asked.
 
 A pattern is a regular expression that is looked for anywhere in the name; case does not matter, and patterns are
 written in lower case because that is faster. The first rule that fits decides, so what is special stands before what

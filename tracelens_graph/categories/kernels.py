@@ -1,4 +1,4 @@
-"""The category of a kernel, told by its name and the op that launched it: the engine, and rules from a user's file.
+"""The category of a kernel, by its name and the op that launched it: the engine, and rules from a user's file.
 
 One table of rules serves every front end, whether ops are known (PyTorch), or a graph launch hides them, or names are
 those of a compiler (JAX). KernelRules are data that is passed along; nobody's rules change those of anybody else.
@@ -19,7 +19,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.utils.suggest import did_you_mean
 
 LONGEST = 8192
-"""Characters of a name that are looked at. Names of C++ templates can be megabytes long; what tells stands in front."""
+"""Characters of a name that are looked at. Names of C++ templates can be megabytes long; what counts stands first."""
 
 _MOST_KEPT, _LONGEST_KEPT = 1 << 17, 512
 """Names whose fitting rules are kept, and characters of one: several tables of a report ask for the same."""
@@ -57,7 +57,7 @@ class KernelRule:
 
 @dataclass(frozen=True, eq=False)
 class KernelRules:
-    """What categories of kernels are told by: the first rule that fits counts.
+    """What categories of kernels are found by: the first rule that fits counts.
 
     Attributes:
         rules: the rules, in order.
@@ -155,7 +155,7 @@ def kernel_category(name: str, op: str = "", rules: KernelRules = KERNEL_RULES) 
     Args:
         name: the kernel, as the profiler wrote it, mangled or not.
         op: name or category of the op that launched it, where known.
-        rules: what to tell it by; `KERNEL_RULES` by default.
+        rules: what to find it by; `KERNEL_RULES` by default.
     """
     return rules.category(rules.fitting(name), op)
 

@@ -22,7 +22,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class OpRules:
-    """What categories are told by.
+    """What categories are found by.
 
     Attributes:
         names: full name of an operation -> category; these come first.
@@ -49,10 +49,7 @@ class OpRules:
 
 OP_RULES = OpRules(
     names={name: entry.category for name, entry in OP_TABLE.items() if entry.category},
-    by_name=(
-        Rule(re.compile("triton"), "triton"),
-        Rule(re.compile("record_param_comms"), "record_param_comms"),
-    ),
+    by_name=(Rule(re.compile("triton"), "triton"), Rule(re.compile("record_param_comms"), "record_param_comms")),
     by_kernel=tuple(
         Rule(re.compile(rf"void at::native.*{word}", re.DOTALL), word)
         for word in ("elementwise", "reduce", "multi_tensor_apply")
@@ -68,7 +65,7 @@ def op_category(name: str, first_kernel: str, rules: OpRules = OP_RULES) -> str:
     Args:
         name: the operation.
         first_kernel: name of the first GPU event charged to it; "" if there is none.
-        rules: what to tell it by.
+        rules: what to find it by.
     """
     found = rules.names.get(name) or _first_match(rules.by_name, name) or _first_match(rules.by_kernel, first_kernel)
     if found is None and rules.behind:

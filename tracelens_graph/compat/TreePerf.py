@@ -15,6 +15,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import gpu_rows
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.utils.arrays import Rows
 
 
 class GPUEventAnalyser:
@@ -48,7 +49,7 @@ class GPUEventAnalyser:
         return pd.DataFrame({"type": list(times), "time ms": milliseconds, "percent": share})
 
 
-def _gpu_rows(events: list[Mapping[str, Any]]) -> tuple[Core, np.ndarray]:
+def _gpu_rows(events: list[Mapping[str, Any]]) -> tuple[Core, Rows]:
     cores: dict[int, Core] = {
         id(event.node.graph): event.node.graph for event in events if isinstance(event, TraceEvent)
     }

@@ -20,6 +20,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.traversals import launcher, nearest_above
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 _SHAPES = {
     "Input dims": "Input Dims",
@@ -30,21 +31,15 @@ _SHAPES = {
 """Column -> name of the argument in the file."""
 
 
-def file_times(tree: TraceToTree, rows: np.ndarray) -> np.ndarray:
+def file_times(tree: TraceToTree, rows: Rows) -> np.ndarray:
     """Starts of events on the clock of the file, us."""
     # Nanoseconds since 1970 have more digits than float64, microseconds have not.
     whole, rest = np.divmod(tree.graph.columns.start_ns[rows] + tree.clock_ns, 1000)
-    times: np.ndarray = whole + rest / 1000
-    return times
+    return whole + rest / 1000
 
 
 def kernel_columns(
-    tree: TraceToTree,
-    rows: np.ndarray,
-    launch: bool = False,
-    op: bool = True,
-    module: bool = False,
-    category: bool = False,
+    tree: TraceToTree, rows: Rows, launch: bool = False, op: bool = True, module: bool = False, category: bool = False
 ) -> dict[str, Any]:
     """Columns about kernels; what a kernel does not have is None or NaN.
 
@@ -54,7 +49,7 @@ def kernel_columns(
         launch: add the launch: UID, name, grid and block.
         op: add the op nearest above: UID, name, arguments, and the kernel's share of its GPU busy time.
         module: add the module nearest above: UID, name, and the kernel's share of its GPU busy time.
-        category: add what the kernel does, told by its name and the op that launched it.
+        category: add what the kernel does, by its name and the op that launched it.
     """
     core, c = tree.graph, tree.graph.columns
     columns: dict[str, Any] = {
@@ -101,7 +96,7 @@ def kernel_columns(
     return columns
 
 
-def _part(core: Core, rows: np.ndarray, above: np.ndarray) -> tuple[np.ndarray, Any, np.ndarray]:
+def _part(core: Core, rows: Rows, above: Rows) -> tuple[np.ndarray, Any, np.ndarray]:
     """GPU busy time in us and number of GPU events below nodes above kernels, and the kernels' shares of the time."""
     c, gpu = core.columns, core.gpu_rows
     known = above >= 0
@@ -114,15 +109,15 @@ def _part(core: Core, rows: np.ndarray, above: np.ndarray) -> tuple[np.ndarray, 
     return busy, _whole(count, known), share
 
 
-def _whole(values: np.ndarray, known: np.ndarray) -> Any:
+def _whole(values: np.ndarray, known: Mask) -> Any:
     return pd.arrays.IntegerArray(values.astype(np.int64), ~known)
 
 
-def _uids(core: Core, rows: np.ndarray) -> Any:
+def _uids(core: Core, rows: Rows) -> Any:
     return _whole(np.where(rows >= 0, core.columns.uid[rows], 0), rows >= 0)
 
 
-def _names(core: Core, rows: np.ndarray) -> list[str | None]:
+def _names(core: Core, rows: Rows) -> list[str | None]:
     return [core.names[core.columns.name[row]] if row >= 0 else None for row in rows.tolist()]
 
 
@@ -192,7 +187,7 @@ def kernel_names(found: OpCalls) -> list[list[str]]:
     return lists
 
 
-def _details(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int) -> list[Details]:
+def _details(core: Core, gpu: Rows, group: Codes, groups: int) -> list[Details]:
     c = core.columns
     lists: list[Details] = [[] for _ in range(groups)]
     names, durations = c.name[gpu].tolist(), (c.dur_ns[gpu] / 1000).tolist()
@@ -201,7 +196,7 @@ def _details(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int) -> lis
     return lists
 
 
-def argument_tuples(core: Core, rows: np.ndarray, names: Sequence[str]) -> dict[str, list[Any]]:
+def argument_tuples(core: Core, rows: Rows, names: Sequence[str]) -> dict[str, list[Any]]:
     """Arguments of events as tuples, one tuple for all events of one argument set."""
     c = core.columns
     _, first, back = np.unique(c.argset[rows], return_index=True, return_inverse=True)

@@ -16,10 +16,11 @@ from tracelens_graph.analyses.across.compare import Run, differences, join
 from tracelens_graph.analyses.across.outer_join import Joined, canonical
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Rows
 
 _CALL = ("name", "Input type", "Input Dims", "Input Strides", "Concrete Inputs")
 _SPLITS = ("is_recompute", "parent_module")
-"""Columns that split rows where a report was told to."""
+"""Columns that split rows where a report was asked to."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _sheet(name: str, sheet: Sheet, tables: Mapping[str, Table]) -> dict[str, Ta
     return found
 
 
-def _descending(joined: Joined, tag: str, column: str) -> np.ndarray:
+def _descending(joined: Joined, tag: str, column: str) -> Rows:
     return np.argsort(-joined.numbers(tag, column), kind="stable") if len(joined) else np.empty(0, np.int64)
 
 

@@ -144,10 +144,7 @@ _SOMETIMES: dict[str, tuple[Callable[[EventTree, int], bool], _Reader]] = {
     "gpu_events": (EventTree.has_gpu_below, lambda tree, row: tree.uids(tree.gpu_rows_below(row))),
     "nn_module_children": (EventTree.is_module, lambda tree, row: tree.uids(tree.module_rows_in(row))),
     "GPU Time": (EventTree.is_module, lambda tree, row: tree.module_us(row)),
-    "nn Parent GPU Time": (
-        EventTree.is_module,
-        lambda tree, row: tree.module_us(tree.module_around(row)),
-    ),
+    "nn Parent GPU Time": (EventTree.is_module, lambda tree, row: tree.module_us(tree.module_around(row))),
     "Non-nn.Module GPU Time": (
         lambda tree, row: tree.is_module(row) and len(tree.module_rows_in(row)) > 0,
         lambda tree, row: tree.own_module_us(row),

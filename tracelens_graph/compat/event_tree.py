@@ -14,6 +14,7 @@ from tracelens_graph.loaders.kineto.times import epoch_ns
 from tracelens_graph.reports.original import Head, heads
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, PYTHON_KINDS, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
+from tracelens_graph.utils.arrays import Mask, Rows
 
 
 class EventTree:
@@ -26,8 +27,8 @@ class EventTree:
             other op.
     """
 
-    in_tree: np.ndarray
-    is_root_op: np.ndarray
+    in_tree: Mask
+    is_root_op: Mask
 
     def __init__(self, graph: Core) -> None:
         self.graph = graph
@@ -50,7 +51,7 @@ class EventTree:
         """Row of the parent in the tree as built, -1 for none."""
         return int(self._parent[row])
 
-    def child_rows(self, row: int) -> np.ndarray:
+    def child_rows(self, row: int) -> Rows:
         """Rows of the children in the tree as built."""
         low, high = np.searchsorted(self._ordered_parents, (row, row + 1))
         return self._by_parent[low:high]
@@ -61,7 +62,7 @@ class EventTree:
             row = parent
         return row
 
-    def gpu_rows_below(self, row: int) -> np.ndarray:
+    def gpu_rows_below(self, row: int) -> Rows:
         """Rows of the GPU events that were launched below a call, in pre-order; none for a GPU event."""
         return self.graph.gpu_rows[slice(*self._gpu_below[row])]
 
@@ -71,15 +72,14 @@ class EventTree:
         return bool(low < high)
 
     @cached_property
-    def _gpu_below(self) -> np.ndarray:
+    def _gpu_below(self) -> Rows:
         """Per row the place of the first GPU event below it among all GPU events, and that behind the last."""
         gpu, last = self.graph.gpu_rows, self.graph.columns.last
         return np.stack((np.searchsorted(gpu, np.arange(len(last)), "right"), np.searchsorted(gpu, last, "right")), 1)
 
-    def uids(self, rows: np.ndarray) -> list[int]:
+    def uids(self, rows: Rows) -> list[int]:
         """UIDs of the events at some rows."""
-        found: list[int] = self.graph.columns.uid[rows].tolist()
-        return found
+        return self.graph.columns.uid[rows].tolist()
 
     # --- modules -----------------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class EventTree:
         """Row of the nn.Module around an event, -1 outside of modules."""
         return int(nearest_above(self.graph.columns, np.array([row]), (Kind.Module,))[0])
 
-    def module_rows_in(self, row: int) -> np.ndarray:
+    def module_rows_in(self, row: int) -> Rows:
         """Rows of the nn.Modules below an event, with no other module in between."""
         modules, around = self._modules
         inside = slice(*np.searchsorted(modules, (row + 1, int(self.graph.columns.last[row]) + 1)))
@@ -116,7 +116,7 @@ class EventTree:
         return dict(zip(modules.tolist(), times, strict=True))
 
     @cached_property
-    def _modules(self) -> tuple[np.ndarray, np.ndarray]:
+    def _modules(self) -> tuple[Rows, Rows]:
         modules = rows_of_kind(self.graph.columns, (Kind.Module,))
         return modules, nearest_above(self.graph.columns, modules, (Kind.Module,))
 

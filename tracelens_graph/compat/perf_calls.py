@@ -35,6 +35,7 @@ from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Mask
 
 _MOVES_DATA = ("direct_copy_kernel_cuda", "transpose_")
 """In the names of kernels that only move data."""
@@ -55,7 +56,7 @@ def calls_of(core: Core, rows: Sequence[int], backward: bool = False) -> OpCalls
     return OpCalls(whole_window(core), np.array(rows, np.int64), found[:, 1], found[:, 0], gpu[:0])
 
 
-def unified_perf_calls(w: Window, communication: bool = False) -> tuple[OpCalls, np.ndarray]:
+def unified_perf_calls(w: Window, communication: bool = False) -> tuple[OpCalls, Mask]:
     """The ops that GPU events are given to, by start, and events that stand for themselves.
 
     Args:
@@ -233,7 +234,7 @@ def perf_frame(
 def unified_frame(
     tree: TraceToTree,
     found: CostedCalls,
-    alone: np.ndarray,
+    alone: Mask,
     *,
     recompute: bool,
     details: bool,
@@ -280,7 +281,7 @@ COLUMNS = ("mt_m", "mt_n", "depth_u", "num_tiles", "tile_eff", "wq_eff", "dim_ef
 
 
 def tile_columns(found: CostedCalls, units: int) -> dict[str, Cells]:
-    """Columns `param: mt_m` and so on: one cell per call, None where no name of a kernel tells the tile.
+    """Columns `param: mt_m` and so on: one cell per call, None where no name of a kernel shows the tile.
 
     mt_m, mt_n and depth_u are the tile as the kernel's name says it, num_tiles the tiles of the result; tile_eff is the
     share of them that lies in the result, wq_eff the share of all waves that is filled, dim_eff the product of both.

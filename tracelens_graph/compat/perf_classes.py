@@ -6,7 +6,7 @@ A class is called with `(event)` and, if it takes them, `arch=None` and `python_
 
 Of the object these are asked: `flops()`, `bytes()`, and for the backward pass `flops_bwd()`, `bytes_bwd()`;
 `get_compute_precision()` and `get_maf_type()` if they are there, else precision is that of the first tensor and units
-are told by the table's name; `param_details` for the sizes that are shown. NotImplementedError, or None for the
+are known by the table's name; `param_details` for the sizes that are shown. NotImplementedError, or None for the
 operations, means that the model does not apply.
 """
 
@@ -105,8 +105,7 @@ def _is_known(value: Any) -> bool:
 def _unit(one: Any, table: str) -> Unit:
     asked = one.get_maf_type() if hasattr(one, "get_maf_type") else None
     if asked in ("matrix", "vector"):
-        unit: Unit = asked
-        return unit
+        return asked
     return "matrix" if table.startswith(_OF_MATRICES) else "vector"
 
 

@@ -95,13 +95,13 @@ def generate_perf_report_pytorch(
         gpu_arch_json_path, gpu_arch_platform, gpu_arch: the device, for columns of the roofline: TraceLens's
             description of one in a file, a name such as `MI300X` (of which the vendor's figures hold), or the
             description itself.
-        group_by_num_kernels: tell calls with different numbers of GPU events apart in ops_unique_args and in the
+        group_by_num_kernels: separate calls with different numbers of GPU events in ops_unique_args and in the
             sheets of families.
-        detect_recompute: tell recomputation of activations from the rest.
+        detect_recompute: separate recomputation of activations from the rest.
         include_call_stack: add where calls come from to unified_perf_summary.
-        group_by_parent_module: tell modules around ops apart.
+        group_by_parent_module: separate modules around ops.
         disable_coll_analysis, enable_kernel_summary: as the command spells `collective_analysis`, `kernel_summary`.
-        use_kernel_name_categories: tell by their names what kernels do: adds the sheets kernel_category_detail and
+        use_kernel_name_categories: name what kernels do: adds the sheets kernel_category_detail and
             kernel_category_summary, and the column kernel_category to kernel_summary.
         extension_file: a Python file of your own that adds to the report, with TraceLens's hooks or an `Extension`.
         models: op name -> performance model; None for all there are.
@@ -181,7 +181,7 @@ def workbook_for(
     """The workbook to write: the one named; if no folder is named either, one beside the trace.
 
     Raises:
-        OutputError: nothing tells where to.
+        OutputError: nothing says where to.
     """
     if xlsx is not None or folder is not None:
         return None if xlsx is None else Path(xlsx)

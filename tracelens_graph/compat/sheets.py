@@ -1,6 +1,6 @@
 """The sheets of TraceLens's reports, with its columns and cells, by front end.
 
-The graph tells which: a profile of JAX has other sheets than a trace of PyTorch. A table of ours becomes a sheet by its
+A profile of JAX has other sheets than a trace of PyTorch. A table of ours becomes a sheet by its
 cells (tuples for arguments and sizes) and the order of its columns; nothing is computed here.
 """
 

@@ -295,5 +295,4 @@ def _entry(kernel: dict[str, Any], times: np.ndarray, statistics: Sequence[str])
 
 
 def _total(entry: dict[str, Any]) -> float:
-    total: float = entry["total_duration_us"]
-    return total
+    return entry["total_duration_us"]

@@ -38,7 +38,7 @@ class TraceDiff:
 
     Args:
         tree1, tree2: each a `TraceToTree` or `TreePerfAnalyzer`, or whatever `tracelens_graph.load` takes, or a loaded
-            graph. Modules are told if Python frames are part of one of the trees, or it is no tree.
+            graph. Modules are shown if Python frames are part of one of the trees, or it is no tree.
 
     Attributes:
         baseline, variant: what was given.
@@ -164,8 +164,7 @@ def in_tuples(table: Table) -> Table:
 
 
 def _json(found: object) -> bytes:
-    text: bytes = msgspec.json.format(msgspec.json.encode(found), indent=2)
-    return text
+    return msgspec.json.format(msgspec.json.encode(found), indent=2)
 
 
 def _lines(lines: Iterable[str]) -> bytes:

@@ -85,8 +85,7 @@ class TraceToTree(EventTree):
     def cpu_root_nodes(self) -> list[int]:
         """UIDs of the ops under no other op, by start."""
         c, rows = self.graph.columns, np.flatnonzero(self.is_root_op)
-        found: list[int] = c.uid[rows[np.argsort(c.start_ns[rows], kind="stable")]].tolist()
-        return found
+        return c.uid[rows[np.argsort(c.start_ns[rows], kind="stable")]].tolist()
 
     def get_UID2event(self, UID: int) -> TraceEvent:  # noqa: N802, N803 (the name users know)
         """The event with this UID.
@@ -162,8 +161,7 @@ class TraceToTree(EventTree):
         """UIDs of the backward ops of the forward ops in the subtree of an event."""
         c, row, links = self.graph.columns, self.graph.row(event_UID), autograd_of(self.graph)
         inside = (links.forward >= row) & (links.forward <= int(c.last[row]))
-        found: list[int] = c.uid[np.unique(links.backward[inside])].tolist()
-        return found
+        return c.uid[np.unique(links.backward[inside])].tolist()
 
     def link_all_fwd_bwd_events(self) -> None:
         """Nothing to do: forward and backward ops are linked in the graph."""

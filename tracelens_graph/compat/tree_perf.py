@@ -44,11 +44,11 @@ class TreePerfAnalyzer(PerformanceMethods):
         include_unlinked_kernels: whether the timeline covers GPU events whose launch is not in the trace. Nothing
             else does, except `get_df_kernels`.
         rebuild_tree: build the tree as `add_python_func` says; with False it stays as it is.
-        detect_recompute: tell recomputation of activations from the rest; makes Python frames part of the tree.
+        detect_recompute: separate recomputation of activations from the rest; makes Python frames part of the tree.
         arch: the device, for the roofline: TraceLens's description of one (parsed, or the path of its file), or a name
             such as `h100-sxm`.
         models: op name -> performance model; None for all there are.
-        use_kernel_name_categories: tell by their names what kernels do, in `get_df_kernels`.
+        use_kernel_name_categories: show what kernels do by their names, in `get_df_kernels`.
         jax, python_path, enable_pseudo_ops, tree_postprocess_extension, enable_origami, inductor_cache_dir:
             not available.
 
@@ -240,9 +240,9 @@ class TreePerfAnalyzer(PerformanceMethods):
             event_name: only calls of this name.
             agg_metrics: statistics of the times of calls, named as pandas names them; the sum is always there.
             include_pct: add each row's share of the time, and the running share.
-            group_by_num_kernels: tell calls with different numbers of GPU events apart.
-            group_by_parent_module: tell modules around the op apart; needs the call stack in the frame.
-            include_overlapping_kernels: tell apart what ran beside; needs the kernel details in the frame.
+            group_by_num_kernels: separate calls with different numbers of GPU events.
+            group_by_parent_module: separate modules around the op; needs the call stack in the frame.
+            include_overlapping_kernels: separate by what ran beside; needs the kernel details in the frame.
 
         Raises:
             AnalysisError: the frame lacks a column that is needed.
@@ -314,10 +314,7 @@ class TreePerfAnalyzer(PerformanceMethods):
         return pd.DataFrame(kernel_columns(self.tree, rows, launcher_detail, cpu_op_detail, module, category))
 
     def agg_kernels_in_subtree(
-        self,
-        event: Mapping[str, Any],
-        filter_func: Callable[[TraceEvent], bool] | None = None,
-        verbose: bool = False,
+        self, event: Mapping[str, Any], filter_func: Callable[[TraceEvent], bool] | None = None, verbose: bool = False
     ) -> tuple[float, list[int]]:
         """Sum of durations (us) and UIDs of the GPU events in the subtree of an event, itself included.
 

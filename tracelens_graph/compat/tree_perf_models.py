@@ -43,7 +43,7 @@ class PerformanceMethods:
         tree: the tree of the trace.
         arch: the device, for the roofline; None for none.
         window: the whole trace; performance models are those of its extension.
-        detect_recompute: whether frames tell recomputation of activations from the rest.
+        detect_recompute: whether frames separate recomputation of activations from the rest.
     """
 
     tree: TraceToTree
@@ -135,8 +135,7 @@ class PerformanceMethods:
         costs, reasons = estimates(core, rows, self.models, bwd)
         if reasons:
             warnings.warn(
-                f"{len(reasons):,} of {len(rows):,} calls have no estimate and are left out: {reasons[0]}",
-                stacklevel=2,
+                f"{len(reasons):,} of {len(rows):,} calls have no estimate and are left out: {reasons[0]}", stacklevel=2
             )
         known = [(row, cost) for row, cost in zip(rows, costs, strict=True) if cost is not None]
         calls = calls_of(core, [row for row, _ in known], bwd)
@@ -167,16 +166,14 @@ class PerformanceMethods:
 
     @staticmethod
     def summarize_df_perf_metrics(
-        df_perf_metrics: pd.DataFrame,
-        agg_metrics: Sequence[str] = ("mean", "std"),
-        group_by_num_kernels: bool = False,
+        df_perf_metrics: pd.DataFrame, agg_metrics: Sequence[str] = ("mean", "std"), group_by_num_kernels: bool = False
     ) -> pd.DataFrame:
         """Calls of one op with the same sizes as one row, the greatest time first; of a family, its sheet.
 
         Args:
             df_perf_metrics: what `build_df_perf_metrics` gives, or rows of it.
             agg_metrics: statistics of rates and times, named as pandas names them; the sum of times is always there.
-            group_by_num_kernels: tell calls with different numbers of GPU events apart; needs the kernel details.
+            group_by_num_kernels: separate calls with different numbers of GPU events; needs the kernel details.
 
         Raises:
             AnalysisError: the frame lacks the kernel details that are needed.
@@ -254,7 +251,7 @@ class PerformanceMethods:
             agg_metrics: statistics, named as pandas names them; means, deviations and the sum of times are always
                 there.
             include_pct: add each row's share of the time, and the running share.
-            group_by_num_kernels: tell calls with different numbers of GPU events apart; needs the kernel details.
+            group_by_num_kernels: separate calls with different numbers of GPU events; needs the kernel details.
 
         Raises:
             AnalysisError: the frame lacks the kernel details that are needed.

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.db.batching import ranges_by_size
-from tracelens_graph.db.image import Edges, Nodes
+from tracelens_graph.db.image import Edges, Nodes, ranges_by_size
 from tracelens_graph.db.statements import write_edges, write_nodes
 from tracelens_graph.schema.database import EVENT, EVENT_PROPERTIES
+from tracelens_graph.utils.arrays import Codes, Rows
 
 BATCH = 5000
 """Rows of a transaction: less costs time, more brings none."""
@@ -148,7 +148,7 @@ def _apart(edges: Edges) -> Iterator[list[Edges]]:
         yield [_taken(edges, np.flatnonzero(left))]
 
 
-def _halves(edges: Edges) -> tuple[np.ndarray, np.ndarray]:
+def _halves(edges: Edges) -> tuple[Rows, Rows]:
     """Rows of two parts that share no node."""
     source, target = _numbered(edges)
     middle = _cut(source if edges.by_source else target)
@@ -165,7 +165,7 @@ def _halves(edges: Edges) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(middle), second
 
 
-def _numbered(edges: Edges) -> tuple[np.ndarray, np.ndarray]:
+def _numbered(edges: Edges) -> tuple[Codes, Codes]:
     """Both ends of all edges, as numbers that are equal where the nodes may be."""
     keys = [column if isinstance(column, list) else column.tolist() for column in edges.columns[:2]]
     known: dict[Any, int] = {}
@@ -185,7 +185,7 @@ def _cut(column: np.ndarray) -> int:
     return int(changes[np.argmin(np.abs(changes - middle))]) if len(changes) else middle
 
 
-def _taken(edges: Edges, rows: np.ndarray) -> Edges:
+def _taken(edges: Edges, rows: Rows) -> Edges:
     """Some of the edges."""
     columns = tuple(
         [column[row] for row in rows.tolist()] if isinstance(column, list) else column[rows] for column in edges.columns

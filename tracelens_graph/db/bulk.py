@@ -19,7 +19,7 @@ from typing import Any, Self, TextIO
 import numpy as np
 
 from tracelens_graph.db.connection import DEFAULT_DATABASE
-from tracelens_graph.db.image import Edges, Image, Nodes
+from tracelens_graph.db.image import Edges, Nodes, TraceImage
 from tracelens_graph.db.statements import schema
 from tracelens_graph.errors import OutputError
 from tracelens_graph.graph.arrays import distinct_pairs
@@ -27,6 +27,7 @@ from tracelens_graph.output.files import unwritable
 from tracelens_graph.output.folder import writing_folder
 from tracelens_graph.schema.database import CONTEXT_PROPERTIES, EVENT, EVENT_PROPERTIES, KEYS, Stored, Type
 from tracelens_graph.stores.frames import Texts
+from tracelens_graph.utils.arrays import Rows
 
 ARGUMENTS, SCHEMA, README = "import.args", "schema.cypher", "README.txt"
 
@@ -134,7 +135,7 @@ class BulkExport:
                 with suppress(OSError):  # of a full disk, which was noticed before
                     file.close()
 
-    def add(self, image: Image, progress: Callable[[int, int], None] | None = None) -> None:
+    def add(self, image: TraceImage, progress: Callable[[int, int], None] | None = None) -> None:
         """Write a trace.
 
         Args:
@@ -144,7 +145,7 @@ class BulkExport:
         Raises:
             OutputError: the same trace, or another one of its name, was added before; or a file cannot be written.
         """
-        trace = image.trace
+        trace = image.properties
         if ("Trace", "", trace["id"]) in self._context or trace["path"] in self._paths:
             raise OutputError(f"{trace['path']}: the same trace, or one of this name, is in the export already")
         if any(_BETWEEN in label for label in trace["labels"] or ()):
@@ -155,10 +156,10 @@ class BulkExport:
         except OSError as error:
             raise unwritable(self._folder, error) from None
 
-    def _add(self, image: Image, progress: Callable[[int, int], None]) -> None:
+    def _add(self, image: TraceImage, progress: Callable[[int, int], None]) -> None:
         now, done, uids = time.time_ns(), 0, [np.zeros(0, np.int64)]
-        scopes = {"trace": image.trace["id"], "run": image.trace["run"], "": ""}
-        self._merge("Trace", scopes, {**image.trace, "state": "complete", "begun_ns": now, "pushed_ns": now})
+        scopes = {"trace": image.properties["id"], "run": image.properties["run"], "": ""}
+        self._merge("Trace", scopes, {**image.properties, "state": "complete", "begun_ns": now, "pushed_ns": now})
         for nodes in image.nodes:
             if nodes.labels[0] != EVENT:
                 names = [prop.name for prop in nodes.properties]
@@ -268,14 +269,13 @@ class BulkExport:
 class _Numbers:
     """Numbers of the events of a trace by uid."""
 
-    def __init__(self, uids: np.ndarray, first: int) -> None:
+    def __init__(self, uids: Rows, first: int) -> None:
         self._order = np.argsort(uids)
         self._uids = uids[self._order]
         self._first = first
 
-    def of(self, uids: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self._first + self._order[np.searchsorted(self._uids, uids)]
-        return found
+    def of(self, uids: Rows) -> np.ndarray:
+        return self._first + self._order[np.searchsorted(self._uids, uids)]
 
 
 class _Fields:

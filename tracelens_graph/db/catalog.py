@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tracelens_graph.db.connection import reach
+from tracelens_graph.db.connection import OpenDatabase
 from tracelens_graph.db.statements import (
     DELETE_CONTEXT,
     DELETE_EVENTS,
@@ -22,7 +22,7 @@ from tracelens_graph.schema.database import CONTEXT_PROPERTIES, Type
 from tracelens_graph.utils.suggest import did_you_mean, there_are
 
 if TYPE_CHECKING:
-    from neo4j import Driver, ManagedTransaction
+    from neo4j import ManagedTransaction
 
 DELETED_AT_ONCE = 5000
 """Nodes of a transaction, with all their edges."""
@@ -43,21 +43,21 @@ _PATHS = "MATCH (c:CriticalPath) WHERE c.run = $run AND c.number >= 0 RETURN pro
 _MATCHINGS = "MATCH (m:Matching) RETURN properties(m) AS m ORDER BY m.run"
 
 
-def size(driver: Driver, database: str) -> tuple[int, int]:
+def size(db: OpenDatabase) -> tuple[int, int]:
     """Numbers of all nodes and of all edges."""
-    (nodes,) = _listed(driver, database, "MATCH (n) RETURN {number: count(n)}")
-    (edges,) = _listed(driver, database, "MATCH ()-[e]->() RETURN {number: count(e)}")
+    (nodes,) = _listed(db, "MATCH (n) RETURN {number: count(n)}")
+    (edges,) = _listed(db, "MATCH ()-[e]->() RETURN {number: count(e)}")
     return nodes["number"], edges["number"]
 
 
-def traces(driver: Driver, database: str) -> list[dict[str, Any]]:
+def traces(db: OpenDatabase) -> list[dict[str, Any]]:
     """Properties of all traces, by run, rank and name; also of those that are not complete."""
-    return [trace for trace in _listed(driver, database, _TRACES) if is_sound(trace)]
+    return [trace for trace in _listed(db, _TRACES) if is_sound(trace)]
 
 
-def strange(driver: Driver, database: str) -> int:
+def invalid(db: OpenDatabase) -> int:
     """How many nodes bear the label of traces and are none: others wrote or changed them."""
-    return sum(not is_sound(trace) for trace in _listed(driver, database, _TRACES))
+    return sum(not is_sound(trace) for trace in _listed(db, _TRACES))
 
 
 def is_sound(trace: Mapping[str, Any]) -> bool:
@@ -75,26 +75,25 @@ def _fits(value: Any, kind: Type) -> bool:
     return type(value).__name__ == kind
 
 
-def diffs(driver: Driver, database: str) -> list[dict[str, Any]]:
+def diffs(db: OpenDatabase) -> list[dict[str, Any]]:
     """Properties of all comparisons, by name; also of those that are not complete."""
-    return _listed(driver, database, _DIFFS)
+    return _listed(db, _DIFFS)
 
 
-def matchings(driver: Driver, database: str) -> list[dict[str, Any]]:
+def matchings(db: OpenDatabase) -> list[dict[str, Any]]:
     """Properties of the matchings of ranks, by run; also of those that are not complete."""
-    return _listed(driver, database, _MATCHINGS)
+    return _listed(db, _MATCHINGS)
 
 
-def paths(driver: Driver, database: str, run: str) -> list[dict[str, Any]]:
+def paths(db: OpenDatabase, run: str) -> list[dict[str, Any]]:
     """Properties of the critical paths of a run, by number."""
-    return _listed(driver, database, _PATHS, run=run)
+    return _listed(db, _PATHS, run=run)
 
 
-def _listed(driver: Driver, database: str, statement: str, **parameters: Any) -> list[dict[str, Any]]:
-    reach(driver)
-    with driver.session(database=database, default_access_mode="READ") as session:  # which does not try for long
-        found: list[dict[str, Any]] = session.run(statement, parameters).value()
-        return found
+def _listed(db: OpenDatabase, statement: str, **parameters: Any) -> list[dict[str, Any]]:
+    db.reach()
+    with db.session(reads=True) as session:  # which does not try for long
+        return session.run(statement, parameters).value()
 
 
 def meant(known: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[str, Any]]:
@@ -143,26 +142,25 @@ def _called_so(known: Sequence[Mapping[str, Any]], wanted: str) -> list[Mapping[
     )
 
 
-def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[int, int], None] | None = None) -> None:
+def drop_trace(db: OpenDatabase, trace: str, progress: Callable[[int, int], None] | None = None) -> None:
     """Delete a trace, its comparisons, the matching of its run, and knowledge that no other trace uses.
 
     In batches, and to be gone on with if it is cut off.
     Knowledge stays while another trace is being pushed, which may be about to use it.
 
     Args:
-        driver: a connection.
-        database: name of the database.
+        db: the database.
         trace: its id.
         progress: called with events deleted and events in all.
     """
-    with driver.session(database=database) as session:
+    with db.session() as session:
         began = session.execute_write(_begin, TRACE, trace)
         if began is None:
             return
         # From now on nobody begins to push a comparison of it, or to match it with other ranks.
         for diff in session.execute_read(_diffs_of, trace):
-            drop_whole(driver, database, DIFF, diff)
-        drop_whole(driver, database, MATCHING, began["run"])
+            drop_whole(db, DIFF, diff)
+        drop_whole(db, MATCHING, began["run"])
         scope, events, done = {"trace": trace, "begun": began["begun_ns"]}, began.get("nodes", 0), 0
         while deleted := session.execute_write(_delete, DELETE_EVENTS, {"limit": DELETED_AT_ONCE, **scope}):
             done += deleted
@@ -174,16 +172,15 @@ def drop_trace(driver: Driver, database: str, trace: str, progress: Callable[[in
                 pass
 
 
-def drop_whole(driver: Driver, database: str, whole: Whole, key: str) -> None:
+def drop_whole(db: OpenDatabase, whole: Whole, key: str) -> None:
     """Delete a comparison or a matching, in batches, and to be gone on with if it is cut off.
 
     Args:
-        driver: a connection.
-        database: name of the database.
+        db: the database.
         whole: which of the two it is.
         key: its key.
     """
-    with driver.session(database=database) as session:
+    with db.session() as session:
         began = session.execute_write(_begin, whole, key)
         if began is None:
             return
@@ -203,8 +200,7 @@ def _diffs_of(tx: ManagedTransaction, trace: str) -> list[str]:
 
 
 def _delete(tx: ManagedTransaction, statement: str, parameters: Mapping[str, Any]) -> int:
-    number: int = tx.run(statement, dict(parameters)).single(strict=True)["deleted"]
-    return number
+    return tx.run(statement, dict(parameters)).single(strict=True)["deleted"]
 
 
 def _delete_context(tx: ManagedTransaction, parameters: Mapping[str, Any]) -> None:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tracelens_graph.db.connection import LOOPBACK, Connection, errors_in_words, reach
+from tracelens_graph.db.connection import LOOPBACK, Connection, OpenDatabase, errors_in_words
 from tracelens_graph.db.server.server import is_up, running
 from tracelens_graph.db.server.settings import BOLT_PORT
 from tracelens_graph.errors import DatabaseError
-
-if TYPE_CHECKING:
-    from neo4j import Driver
 
 _EDITION = "CALL dbms.components() YIELD name, edition RETURN name, edition"
 _TRACES = "MATCH (t:Trace {state: 'complete'}) RETURN count(t)"
@@ -46,23 +42,22 @@ def check(connection: Connection, local: Path) -> Health:
     """
     try:
         with errors_in_words(connection), connection.driver() as driver:
-            return _health(driver, connection, reach(driver))
+            db = OpenDatabase(driver, connection.database)
+            version = db.reach()
+            with db.session(reads=True) as session, session.begin_transaction() as transaction:
+                editions = {record["name"]: record["edition"] for record in transaction.run(_EDITION)}
+                counted = transaction.run(_TRACES).single(strict=True)
+                transaction.rollback()  # nothing is to be committed
+        return Health(version, str(editions.get("Neo4j Kernel", "unknown")), int(counted[0]))
     except DatabaseError:
-        _say_if_starting(connection, local)
+        server, place = running(local), urlsplit(connection.uri)
+        if (
+            server
+            and place.hostname in LOOPBACK
+            and (place.port or BOLT_PORT) == server.bolt_port
+            and not is_up(server)
+        ):
+            raise DatabaseError(
+                f"the server at {connection.uri} is still starting: try again in a few seconds"
+            ) from None
         raise
-
-
-def _health(driver: Driver, connection: Connection, version: str) -> Health:
-    with driver.session(database=connection.database, default_access_mode="READ") as session:
-        found = [record for record in session.run(_EDITION) if record["name"] == "Neo4j Kernel"]
-        with session.begin_transaction() as transaction:
-            counted = transaction.run(_TRACES).single(strict=True)
-            transaction.rollback()  # nothing is to be committed
-    return Health(version, str(found[0]["edition"]) if found else "unknown", int(counted[0]))
-
-
-def _say_if_starting(connection: Connection, local: Path) -> None:
-    server = running(local)
-    place = urlsplit(connection.uri)
-    if server and place.hostname in LOOPBACK and (place.port or BOLT_PORT) == server.bolt_port and not is_up(server):
-        raise DatabaseError(f"the server at {connection.uri} is still starting: try again in a few seconds") from None

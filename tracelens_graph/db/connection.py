@@ -98,7 +98,7 @@ class Connection:
     def _driver(self, **settings: Any) -> neo4j.Driver:
         from neo4j import GraphDatabase
 
-        log = logging.getLogger("neo4j")  # what comes of what it warns of is told in words
+        log = logging.getLogger("neo4j")  # what comes of what it warns of is put in words
         if not log.handlers:
             log.addHandler(logging.NullHandler())
         return GraphDatabase.driver(
@@ -112,17 +112,33 @@ class Connection:
         )
 
 
-def reach(driver: neo4j.Driver) -> str:
-    """Connect, with no connection of a server that was started anew meanwhile; the version of the server.
+@dataclass(frozen=True)
+class OpenDatabase:
+    """A database that a driver is connected to.
 
-    Raises:
-        DatabaseError: it is older than `OLDEST`.
+    Attributes:
+        driver: the connection.
+        name: name of the database.
     """
-    server = driver.get_server_info()
-    version = _version(server.agent)
-    if not is_new_enough(version):
-        raise DatabaseError(_too_old(f"{server.address[0]}:{server.address[1]}", version))
-    return version
+
+    driver: neo4j.Driver
+    name: str = DEFAULT_DATABASE
+
+    def session(self, *, reads: bool = False, **settings: Any) -> neo4j.Session:
+        """A session; one that `reads` may not write, and does not try for long."""
+        return self.driver.session(database=self.name, default_access_mode="READ" if reads else "WRITE", **settings)
+
+    def reach(self) -> str:
+        """Connect, with no connection of a server that was started anew meanwhile; the version of the server.
+
+        Raises:
+            DatabaseError: it is older than `OLDEST`.
+        """
+        server = self.driver.get_server_info()
+        version = _version(server.agent)
+        if not is_new_enough(version):
+            raise DatabaseError(_too_old(f"{server.address[0]}:{server.address[1]}", version))
+        return version
 
 
 def _version(agent: str) -> str:
@@ -174,7 +190,7 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
 
 
 def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection, sent: str = "", meant: str = "") -> str:
-    """What a server says no to; with the beginning `sent` of the statement told as `meant`."""
+    """What a server says no to; with the beginning `sent` of the statement shown as `meant`."""
     kind = (error.code or "").rpartition(".")[2]
     where = connection.uri
     if kind == "AuthenticationRateLimit":
@@ -189,7 +205,7 @@ def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection, sent: s
         return f"{where} has no database {connection.database!r}"
     if kind == "DatabaseUnavailable":
         return f"{where}: the database {connection.database!r} is not available: it is starting, stopping or stopped"
-    if kind == "AccessMode":  # what no plan tells, such as to drop an index
+    if kind == "AccessMode":  # what no plan shows, such as to drop an index
         return f"refused: it writes; {WRITE_ALLOWS}"
     if kind.startswith("TransactionTimedOut"):
         return f"{where}: the answer took longer than --timeout allows (in Python timeout_s), and was given up"
@@ -197,7 +213,7 @@ def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection, sent: s
 
 
 def _placed(message: str, sent: str, meant: str) -> str:
-    """A message with places and the quoted line as in the user's own text, and without the mark below that line."""
+    """A message with places and the quoted line as in the user's own text, and without the arrow below that line."""
     more = len(sent) - len(meant)
 
     def moved(match: re.Match[str]) -> str:

@@ -17,22 +17,21 @@ from tracelens_graph.analyses.questions import STEP, parameters_of
 from tracelens_graph.analyses.report.knowledge import add_knowledge
 from tracelens_graph.analyses.shared.answers import with_lists
 from tracelens_graph.cypher import Query, library
-from tracelens_graph.db import catalog, query
+from tracelens_graph.db import catalog, diffs, query
+from tracelens_graph.db import ranks as run_ranks
 from tracelens_graph.db.connection import (
     DEFAULT_DATABASE,
     DEFAULT_URI,
     DEFAULT_USER,
     Connection,
+    OpenDatabase,
     errors_in_words,
 )
-from tracelens_graph.db.diff_image import diff_image
-from tracelens_graph.db.diff_push import push_diff_image
-from tracelens_graph.db.image import Image, Options, Placement
-from tracelens_graph.db.parameters import check_values
+from tracelens_graph.db.image import Options, Placement, TraceImage
 from tracelens_graph.db.pull import pull_trace
-from tracelens_graph.db.push import Outcome, make_schema, push_image
-from tracelens_graph.db.ranks_image import ranks_image
-from tracelens_graph.db.ranks_push import push_ranks_image
+from tracelens_graph.db.push import Outcome, make_schema, push_trace, push_whole
+from tracelens_graph.db.statements import DIFF, MATCHING
+from tracelens_graph.db.subject import check_values
 from tracelens_graph.db.trace_image import image_of
 from tracelens_graph.errors import AnalysisError, DatabaseError
 from tracelens_graph.execution.link import add_tensors
@@ -55,7 +54,9 @@ if TYPE_CHECKING:
 EVERYTHING = Options()
 
 
-def image(core: Core, placement: Placement, options: Options = EVERYTHING, arch: Architecture | None = None) -> Image:
+def image(
+    core: Core, placement: Placement, options: Options = EVERYTHING, arch: Architecture | None = None
+) -> TraceImage:
     """The nodes and edges that stand for a graph in a database, with what analyses know of it.
 
     Raises:
@@ -78,7 +79,7 @@ class Database:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         with self._in_words():
-            self._driver = connection.driver()
+            self._db = OpenDatabase(connection.driver(), connection.database)
 
     def __enter__(self) -> Database:
         return self
@@ -88,7 +89,7 @@ class Database:
 
     def close(self) -> None:
         """End the connection."""
-        self._driver.close()
+        self._db.driver.close()
 
     def __repr__(self) -> str:
         return f"<Database {self.connection.database} at {self.connection.uri}>"
@@ -114,7 +115,7 @@ class Database:
             labels: `key=value`, for queries that follow one of them over runs.
             options: what of the graph is taken.
             replace: whether the same trace, pushed with other options, gives way.
-            arch: its device; by default what the trace tells.
+            arch: its device; by default the one that the trace names.
             progress: called with rows written and rows in all.
 
         Returns:
@@ -130,11 +131,11 @@ class Database:
         return self.push_image(image(core, placement, options, arch), replace=replace, progress=progress)
 
     def push_image(
-        self, image: Image, *, replace: bool = False, progress: Callable[[int, int], None] | None = None
+        self, image: TraceImage, *, replace: bool = False, progress: Callable[[int, int], None] | None = None
     ) -> Outcome:
         """As `push`, of what `image` made."""
         with self._in_words():
-            return push_image(self._driver, self.connection.database, image, replace=replace, progress=progress)
+            return push_trace(self._db, image, replace=replace, progress=progress)
 
     def push_diff(
         self,
@@ -169,9 +170,9 @@ class Database:
             if known.get(core.trace_id, {}).get("state") != "complete":
                 self.push(core, run=run, name=name if run else "", progress=progress)
         known = {trace["id"]: trace for trace in self.traces()}
-        image = diff_image(difference, [known[core.trace_id] for core in cores])
+        image = diffs.diff_image(difference, [known[core.trace_id] for core in cores])
         with self._in_words():
-            return push_diff_image(self._driver, self.connection.database, image, replace=replace, progress=progress)
+            return push_whole(self._db, DIFF, image, claim=diffs.claim, replace=replace, progress=progress)
 
     def push_run(
         self,
@@ -210,12 +211,7 @@ class Database:
         return self.match(run, traces, options=options, progress=progress)
 
     def match(
-        self,
-        run: str,
-        ranks: Any,
-        *,
-        options: Options = EVERYTHING,
-        progress: Callable[[int, int], None] | None = None,
+        self, run: str, ranks: Any, *, options: Options = EVERYTHING, progress: Callable[[int, int], None] | None = None
     ) -> Outcome:
         """Write what the ranks of a run, which are in the database, have in common.
 
@@ -235,39 +231,39 @@ class Database:
         Raises:
             DatabaseError: the database cannot be reached or refuses; a rank is not complete, or the run has others.
         """
-        image = ranks_image(run, TraceSet.of(ranks), options)
+        image = run_ranks.ranks_image(run, TraceSet.of(ranks), options)
         with self._in_words():
-            return push_ranks_image(self._driver, self.connection.database, image, progress)
+            return push_whole(self._db, MATCHING, image, claim=run_ranks.claim, progress=progress)
 
     def matchings(self) -> list[dict[str, Any]]:
         """For each run whose ranks were matched the properties of its Matching node, complete or not."""
         with self._in_words():
-            return catalog.matchings(self._driver, self.connection.database)
+            return catalog.matchings(self._db)
 
     def diffs(self) -> list[dict[str, Any]]:
         """Properties of all comparisons, complete or not, by name."""
         with self._in_words():
-            return catalog.diffs(self._driver, self.connection.database)
+            return catalog.diffs(self._db)
 
     def traces(self) -> list[dict[str, Any]]:
         """Properties of all traces, complete or not, by run, rank and name."""
         with self._in_words():
-            return catalog.traces(self._driver, self.connection.database)
+            return catalog.traces(self._db)
 
-    def strange_traces(self) -> int:
+    def invalid_traces(self) -> int:
         """How many nodes are labelled as traces, and are none: others wrote or changed them."""
         with self._in_words():
-            return catalog.strange(self._driver, self.connection.database)
+            return catalog.invalid(self._db)
 
     def size(self) -> tuple[int, int]:
         """Numbers of all nodes and of all edges of the database, whoever wrote them."""
         with self._in_words():
-            return catalog.size(self._driver, self.connection.database)
+            return catalog.size(self._db)
 
     def make_schema(self) -> None:
         """Make constraints and indexes that are missing, as a push does; for what was imported offline."""
         with self._in_words():
-            make_schema(self._driver, self.connection.database)
+            make_schema(self._db)
 
     def drop(self, wanted: str, progress: Callable[[int, int], None] | None = None) -> list[str]:
         """Delete all traces of a run, or one trace, with the knowledge that no other trace uses.
@@ -285,7 +281,7 @@ class Database:
         found = catalog.meant(self.traces(), wanted)
         with self._in_words():
             for trace in found:
-                catalog.drop_trace(self._driver, self.connection.database, trace["id"], progress)
+                catalog.drop_trace(self._db, trace["id"], progress)
         return [trace["path"] for trace in found]
 
     def pull(self, trace: str, *, progress: Callable[[int, int], None] | None = None) -> TraceGraph:
@@ -304,13 +300,12 @@ class Database:
         """
         from tracelens_graph.nxview.trace_graph import TraceGraph
 
-        graph: TraceGraph = TraceGraph(self.pull_core(trace, progress=progress))
-        return graph
+        return TraceGraph(self.pull_core(trace, progress=progress))
 
     def pull_core(self, trace: str, *, progress: Callable[[int, int], None] | None = None) -> Core:
         """As `pull`, without the face of networkx."""
         with self._in_words():
-            return pull_trace(self._driver, self.connection.database, trace, progress)
+            return pull_trace(self._db, trace, progress)
 
     def ask(self, question: str, /, *, timeout_s: float = 60, write: bool = False, **parameters: Any) -> Table:
         """The answer to a query of the library by its name, or to a Cypher statement.
@@ -329,7 +324,6 @@ class Database:
         Raises:
             DatabaseError: the database cannot be reached or refuses; or there is no such query, parameter or trace.
         """
-        driver, database = self._driver, self.connection.database
         question = _in_library(question)
         with self._in_words():
             if question.isidentifier():
@@ -337,16 +331,16 @@ class Database:
                 named = query.named(current(question))
                 given = {name: value for name, value in (old.given if old else {}).items() if name in named.parameters}
                 _check_types(named, parameters)
-                answer = query.ask(driver, database, named, {**given, **parameters}, timeout_s)
+                answer = query.ask(self._db, named, {**given, **parameters}, timeout_s)
                 if not len(answer):
-                    answer.notes = [*answer.notes, *_older(catalog.traces(driver, database))]
+                    answer.notes = [*answer.notes, *_older(catalog.traces(self._db))]
                 answer = with_lists(answer, schema_of(question) if named.name in HOMES else {})
                 return old.as_before(question, answer) if old else answer
             own = query.statement_of(question)
             _check_types(own, parameters)
-            statement, given = query.prepared(driver, database, own, parameters)
-            check_values(driver, database, own, given)
-            answer = query.run(driver, database, statement, given, timeout_s, write)
+            statement, given = query.prepared(self._db, own, parameters)
+            check_values(self._db, own, given)
+            answer = query.run(self._db, statement, given, timeout_s, write)
             return replace(answer, about=query.declared(own, answer), title=own.title) if own.columns else answer
 
     def query(self, question: str, /, *, timeout_s: float = 60, write: bool = False, **parameters: Any) -> pd.DataFrame:
@@ -408,12 +402,12 @@ def connect(
     Raises:
         DatabaseError: the address is none.
     """
-    said = os.environ
+    env = os.environ
     return Database(
         Connection(
-            uri=uri or said.get("NEO4J_URI") or DEFAULT_URI,
-            user=user or said.get("NEO4J_USER") or DEFAULT_USER,
-            password=said.get("NEO4J_PASSWORD", "") if password is None else password,
-            database=database or said.get("NEO4J_DATABASE") or DEFAULT_DATABASE,
+            uri=uri or env.get("NEO4J_URI") or DEFAULT_URI,
+            user=user or env.get("NEO4J_USER") or DEFAULT_USER,
+            password=env.get("NEO4J_PASSWORD", "") if password is None else password,
+            database=database or env.get("NEO4J_DATABASE") or DEFAULT_DATABASE,
         )
     )

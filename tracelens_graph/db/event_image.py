@@ -20,6 +20,7 @@ from tracelens_graph.graph.traversals import climb, subtree_sums
 from tracelens_graph.schema import EVENT_EDGES, FOREST_KINDS, GPU_KINDS, HOST_KINDS, Flag, Kind, OwnerRule
 from tracelens_graph.schema.database import EDGE_PROPERTIES, EVENT, EVENT_PROPERTIES, HEAT, event_labels
 from tracelens_graph.stores.frames import Frame, Texts, recorded_columns, step_numbers
+from tracelens_graph.utils.arrays import Mask, Rows
 
 _DECODED_AT_ONCE = 65536
 
@@ -41,10 +42,10 @@ class _FlagNames:
         return [names[bits] for bits in self.bits.tolist()]
 
 
-def kept_rows(core: Core, options: Options) -> np.ndarray:
+def kept_rows(core: Core, options: Options) -> Mask:
     """Per row whether the event is taken."""
     kind = core.columns.kind
-    kept: np.ndarray = np.isin(kind, [Kind[name] for name in options.kinds])
+    kept: Mask = np.isin(kind, [Kind[name] for name in options.kinds])
     if options.min_gpu_time_ns:
         kept &= ~is_kind(kind, HOST_KINDS) | (core.gpu_sum_ns >= options.min_gpu_time_ns)
     return kept
@@ -92,7 +93,7 @@ def _classes(core: Core) -> Texts:
     )
 
 
-def _spread(length: int, rows: np.ndarray, values: np.ndarray, texts: Sequence[str] | None) -> Any:
+def _spread(length: int, rows: Rows, values: np.ndarray, texts: Sequence[str] | None) -> Any:
     """A column that has values in some rows only."""
     if texts is not None:
         codes = np.full(length, -1, np.int32)
@@ -109,8 +110,7 @@ def _texts_of(core: Core, texts: Mapping[int, str]) -> Texts:
     """A column from uid -> text."""
     rows = core.rows_of(texts)
     there = np.flatnonzero(rows >= 0)
-    found: Texts = _spread(len(core.columns), rows[there], there, list(texts.values()))
-    return found
+    return _spread(len(core.columns), rows[there], there, list(texts.values()))
 
 
 def _arrows(core: Core) -> dict[int, str]:
@@ -131,7 +131,7 @@ def _arguments(core: Core) -> Iterator[tuple[int, str]]:
                 yield uid, msgspec.json.encode(arguments).decode()
 
 
-def nodes(core: Core, columns: Mapping[str, Any], kept: np.ndarray) -> Iterator[Nodes]:
+def nodes(core: Core, columns: Mapping[str, Any], kept: Mask) -> Iterator[Nodes]:
     """Events by kind and heat, in pre-order each; columns without any value are left out."""
     kind, heat = core.columns.kind, _heat(core, kept)
     there = [prop for prop in EVENT_PROPERTIES if prop.name in columns]
@@ -156,7 +156,7 @@ def _sizes(column: Texts) -> np.ndarray:
     return lengths[column.codes]
 
 
-def _heat(core: Core, kept: np.ndarray) -> np.ndarray:
+def _heat(core: Core, kept: Mask) -> np.ndarray:
     """Per row the place of its label in HEAT, from 1 on; 0 for none."""
     kind, time = core.columns.kind, core.gpu_sum_ns
     heat = np.zeros(len(kind), np.int8)
@@ -180,7 +180,7 @@ def _has_values(column: Any) -> bool:
     return not np.ma.getmaskarray(column).all()
 
 
-def edges(core: Core, context: Context, kept: np.ndarray) -> tuple[list[Edges], int]:
+def edges(core: Core, context: Context, kept: Mask) -> tuple[list[Edges], int]:
     """Edges between events that are taken, and the number of those left out with one of their ends."""
     pairs: dict[str, EdgeRows] = {edge.name: edge_rows(core, edge.name) for edge in EVENT_EDGES}
     pairs |= context.between_events
@@ -198,7 +198,7 @@ def edges(core: Core, context: Context, kept: np.ndarray) -> tuple[list[Edges], 
     return found, left_out
 
 
-def _together(core: Core, name: str, taken: np.ndarray, pairs: EdgeRows, texts: EdgeTexts | None) -> Edges:
+def _together(core: Core, name: str, taken: Rows, pairs: EdgeRows, texts: EdgeTexts | None) -> Edges:
     """Edges with those of one node together, on the side that has fewer nodes."""
     source, target = pairs[0][taken], pairs[1][taken]
     by_source = bool(np.count_nonzero(np.bincount(source)) < np.count_nonzero(np.bincount(target)))
@@ -210,7 +210,7 @@ def _together(core: Core, name: str, taken: np.ndarray, pairs: EdgeRows, texts: 
     return Edges(name, EVENT, EVENT, columns, by_source, EDGE_PROPERTIES.get(name, ()))
 
 
-def _calls_among(core: Core, kept: np.ndarray) -> EdgeRows:
+def _calls_among(core: Core, kept: Mask) -> EdgeRows:
     """Calls that are taken, each with the nearest call above it that is taken."""
     c = core.columns
     callers = kept & is_kind(c.kind, HOST_KINDS)

@@ -1,13 +1,14 @@
-"""The image of a graph: its nodes and edges as a database holds them.
+"""Images: nodes and edges as a database holds them.
 
 Nodes with equal labels stand side by side in columns, edges of one type as pairs of keys. Pushes, exports for an
-offline import and comparisons with a database all work on the same image; `trace_image` makes it.
+offline import and comparisons with a database all work on the same images.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -44,8 +45,8 @@ class Options:
     @classmethod
     def of(cls, text: str) -> Options:
         """The options from JSON."""
-        said = json.loads(text)
-        return cls(tuple(said["kinds"]), said["min_gpu_time_ns"], said["with_args"])
+        options = json.loads(text)
+        return cls(tuple(options["kinds"]), options["min_gpu_time_ns"], options["with_args"])
 
     @property
     def words(self) -> str:
@@ -134,21 +135,35 @@ def _rows(columns: Sequence[Any], low: int, high: int) -> list[list[Any]]:
     return list(map(list, zip(*plain, strict=True)))
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Image:
+    """What stands for a trace, a comparison or the matching of a run, as nodes and edges of a database.
+
+    Attributes:
+        properties: of the node that stands for all of it, without `state` and times of the push.
+        nodes: all other nodes; of a trace knowledge first, then context, then events.
+        edges: by type.
+    """
+
+    properties: dict[str, Any]
+    nodes: list[Nodes] = field(default_factory=list)
+    edges: list[Edges] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Number of nodes and edges, the node that stands for all of it left out."""
+        return sum(map(len, self.nodes)) + sum(map(len, self.edges))
+
+
+@dataclass(kw_only=True)
+class TraceImage(Image):
     """A graph as nodes and edges of a database.
 
     Attributes:
-        trace: properties of its Trace node, without `state` and `pushed_ns`.
-        nodes: knowledge first, then context, then events.
-        edges: by type.
         left_out_nodes, left_out_edges: what a lean image has not.
         replaced: characters that no database can hold, and that are U+FFFD in the image.
     """
 
-    trace: dict[str, Any]
-    nodes: list[Nodes] = field(default_factory=list)
-    edges: list[Edges] = field(default_factory=list)
     left_out_nodes: int = 0
     left_out_edges: int = 0
     replaced: int = 0
@@ -158,7 +173,62 @@ class Image:
         """Number of events."""
         return sum(len(nodes) for nodes in self.nodes if nodes.labels[0] == EVENT)
 
-    @property
-    def size(self) -> int:
-        """Number of nodes and edges, the Trace node left out."""
-        return sum(map(len, self.nodes)) + sum(map(len, self.edges))
+
+# --- values and rows -------------------------------------------------------------------------------------------------
+
+SURROGATES = re.compile("[\ud800-\udfff]")
+"""Halves of characters, which no database can hold."""
+
+_CAST = {"int": int, "float": float, "bool": bool}
+
+
+def sound(text: str) -> str:
+    """A text without halves of characters."""
+    return SURROGATES.sub("\ufffd", text)
+
+
+def cast(prop: Stored, value: Any) -> Any:
+    """A value of the declared type; None for one that is not of that type, or that no database can hold."""
+    if value is None:
+        return None
+    if prop.type == "str":
+        return sound(str(value))
+    if prop.type == "strs":
+        return [sound(str(one)) for one in value]
+    try:
+        number = _CAST[prop.type](value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return None if isinstance(number, int) and not -(2**63) <= number < 2**63 else number
+
+
+def properties_of(properties: Iterable[Stored], known: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a node, as the types of its properties."""
+    return {prop.name: cast(prop, known[prop.name]) for prop in properties if prop.name in known}
+
+
+def nodes_of(label: str, properties: tuple[Stored, ...], known: Mapping[str, Sequence[Any]]) -> Nodes:
+    """Nodes of a label, from the values of their properties by name."""
+    columns = tuple([cast(prop, value) for value in known.get(prop.name, ())] for prop in properties)
+    sizes = [sum(len(value) for value in row if isinstance(value, str)) for row in zip(*columns, strict=True)]
+    return Nodes((label,), properties, columns, np.array(sizes, np.int64))
+
+
+def ranges_by_size(first: int, sizes: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+    """Consecutive ranges of rows, each with as many rows as fit; a row that is too large is a range of its own.
+
+    Args:
+        first: number of the first row.
+        sizes: one per row.
+        most: the sum of sizes that a range may have.
+
+    Yields:
+        Number of the first row of a range, and that of the first row behind it.
+    """
+    ends = np.cumsum(sizes)
+    low = 0
+    while low < len(ends):
+        before = ends[low - 1] if low else 0
+        high = max(low + 1, int(np.searchsorted(ends, before + most, "right")))
+        yield first + low, first + high
+        low = high

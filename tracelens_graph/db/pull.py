@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from tracelens_graph.db.batching import ranges_by_size
 from tracelens_graph.db.catalog import resolve, traces
+from tracelens_graph.db.connection import OpenDatabase
+from tracelens_graph.db.image import ranges_by_size
 from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.arguments import ARGSET_PARTS
 from tracelens_graph.graph.columns import Columns
@@ -30,7 +31,7 @@ from tracelens_graph.schema.database import DATABASE_VERSION, EVENT, PULLED_EDGE
 from tracelens_graph.stores.packed import PackedDetails
 
 if TYPE_CHECKING:
-    from neo4j import Driver, ManagedTransaction, Session
+    from neo4j import ManagedTransaction, Session
 
 Progress = Callable[[int, int], None]
 
@@ -75,15 +76,14 @@ _NO_TIME = -(2**62)
 """A time at which nothing begins: where arrows that lead nowhere end."""
 
 
-def pull_trace(driver: Driver, database: str, wanted: str, progress: Progress | None = None) -> Core:
+def pull_trace(db: OpenDatabase, wanted: str, progress: Progress | None = None) -> Core:
     """The graph of a trace in a database.
 
     It has the nodes, edges and facts of the graph that was pushed, and its id. The arguments of events are there if
     they were pushed. Halves of characters, which no database holds, come back as U+FFFD.
 
     Args:
-        driver: a connection.
-        database: name of the database.
+        db: the database.
         wanted: id, `run/name` or name of the trace.
         progress: called with events read and events in all.
 
@@ -93,14 +93,14 @@ def pull_trace(driver: Driver, database: str, wanted: str, progress: Progress | 
     """
     from neo4j.exceptions import CypherTypeError
 
-    trace = resolve(traces(driver, database), wanted)
+    trace = resolve(traces(db), wanted)
     _check(trace)
-    with driver.session(database=database, default_access_mode="READ") as session:
+    with db.session(reads=True) as session:
         try:
             core = _Reader(session, trace, progress).core()
         except (KeyError, IndexError, TypeError, ValueError, msgspec.MsgspecError, CypherTypeError) as error:
             raise _damaged(trace, "a property or a label is not what was pushed") from error
-    if trace not in traces(driver, database):
+    if trace not in traces(db):
         raise DatabaseError(f"{trace['path']} was changed by somebody else while it was read: pull it again")
     return core
 
@@ -210,8 +210,8 @@ class _Reader:
         """Compiled programs by key, in the order of the numbers by which the profile names them."""
         found = {}
         for key, properties, recorded, numbers in self._rows(_READ_PROGRAMS):
-            told = {**properties, "compiler_fingerprint": recorded or "", "numbers": list(map(int, numbers))}
-            found[key] = msgspec.convert(told, CompiledProgram)
+            facts = {**properties, "compiler_fingerprint": recorded or "", "numbers": list(map(int, numbers))}
+            found[key] = msgspec.convert(facts, CompiledProgram)
         return dict(sorted(found.items(), key=lambda one: one[1].numbers))
 
     def _add_edges(self, edge_type: str, pairs: np.ndarray) -> None:

@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tracelens_graph.cypher import Query, library, parse
 from tracelens_graph.cypher.clause import Asked
-from tracelens_graph.db.asked import chosen, subject, why_empty
 from tracelens_graph.db.catalog import resolve, traces
-from tracelens_graph.db.connection import WRITE_ALLOWS, reach
-from tracelens_graph.db.parameters import check_values
-from tracelens_graph.db.unknown import unknown_names
+from tracelens_graph.db.connection import WRITE_ALLOWS, OpenDatabase
+from tracelens_graph.db.subject import check_values, chosen, subject, why_empty
 from tracelens_graph.errors import DatabaseError, PrefixedError
 from tracelens_graph.registry import HOMES, schema_of
-from tracelens_graph.schema.database import EVENT, GPU_EVENT, HEAT
+from tracelens_graph.schema import CONTEXT_EDGES, DIFF_EDGES, EVENT_EDGES, RANK_EDGES, Kind
+from tracelens_graph.schema.database import (
+    CONTEXT_PROPERTIES,
+    DIFF_EDGE_PROPERTIES,
+    DIFF_PROPERTIES,
+    EDGE_PROPERTIES,
+    EVENT,
+    EVENT_PROPERTIES,
+    GPU_EVENT,
+    HEAT,
+    KEYS,
+    RANK_EDGE_PROPERTIES,
+    RANK_PROPERTIES,
+)
 from tracelens_graph.tables.table import Column, Table
 from tracelens_graph.utils.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from neo4j import Driver, ResultSummary, Session
+    from neo4j import ResultSummary, Session
+
 
 TRACE_PARAMETERS = ("trace", "a", "b")
 """Parameters that name a trace."""
@@ -31,10 +45,7 @@ _READING = (
 )  # fmt: skip
 """What the names of procedures begin with that only read."""
 
-_REFUSED = {
-    "LoadCSV": "LOAD CSV reads files and addresses",
-    "TerminateTransactions": "it ends transactions of others",
-}
+_REFUSED = {"LoadCSV": "LOAD CSV reads files and addresses", "TerminateTransactions": "it ends transactions of others"}
 """Steps of a plan that the server takes for reading."""
 
 
@@ -51,7 +62,7 @@ _OF_PLANS = {
 
 
 _SHARED = (EVENT, GPU_EVENT, *HEAT)
-"""Labels that stand behind the one that tells what a node is."""
+"""Labels that stand behind the one that says what a node is."""
 
 
 _NUMBERS = (int, float, bool)
@@ -84,12 +95,11 @@ def statement_of(text: str) -> Query:
     return own
 
 
-def prepared(driver: Driver, database: str, query: Query, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def prepared(db: OpenDatabase, query: Query, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The statement of a query with parameters in the place of defaults, and their values; traces by their ids.
 
     Args:
-        driver: a connection.
-        database: name of the database.
+        db: the database.
         query: the query.
         parameters: instead of its defaults; a trace by id, `run/name` or name.
 
@@ -104,7 +114,7 @@ def prepared(driver: Driver, database: str, query: Query, parameters: Mapping[st
             raise DatabaseError(f"{query.name} has no parameter {name!r}; {f'{meant} ({has})' if meant else has}")
     given = dict(parameters)
     if named_traces := [name for name in _traces_of(query) if given.get(name) is not None]:
-        complete = [trace for trace in traces(driver, database) if trace["state"] == "complete"]
+        complete = [trace for trace in traces(db) if trace["state"] == "complete"]
         given |= {name: resolve(complete, str(given[name]))["id"] for name in named_traces}
     return query.statement(given.keys()), given
 
@@ -117,12 +127,11 @@ def _traces_of(query: Query) -> Iterator[str]:
             yield name
 
 
-def ask(driver: Driver, database: str, query: Query, parameters: Mapping[str, Any], timeout_s: float) -> Table:
+def ask(db: OpenDatabase, query: Query, parameters: Mapping[str, Any], timeout_s: float) -> Table:
     """The answer to a question of the library.
 
     Args:
-        driver: a connection.
-        database: name of the database.
+        db: the database.
         query: the question.
         parameters: instead of its defaults; a trace by id, `run/name` or name.
         timeout_s: after how long the server gives up.
@@ -130,15 +139,15 @@ def ask(driver: Driver, database: str, query: Query, parameters: Mapping[str, An
     Raises:
         DatabaseError: as `prepared`, or a step, device or the like is not there, or the server refuses.
     """
-    reach(driver)
-    _, given = prepared(driver, database, query, parameters)
-    check_values(driver, database, query, given)
-    complete = [trace for trace in traces(driver, database) if trace["state"] == "complete"]
+    db.reach()
+    _, given = prepared(db, query, parameters)
+    check_values(db, query, given)
+    complete = [trace for trace in traces(db) if trace["state"] == "complete"]
     places = chosen(query, complete, given)
     given |= places
-    with _session(driver, database) as session:
+    with db.session(reads=True) as session:
         table, _ = _run(session, query.statement(given.keys()), given, timeout_s, write=False)
-    notes = [] if len(table) else [why_empty(driver, database, query, complete, given)]
+    notes = [] if len(table) else [why_empty(db, query, complete, given)]
     of = subject(complete, places)
     title = f"{query.title} Asked of {of}." if of else query.title
     return Table(query.name, table.columns, declared(query, table), title, notes)
@@ -155,7 +164,7 @@ def declared(query: Query, answer: Table) -> dict[str, Column]:
 
 
 def run(
-    driver: Driver, database: str, statement: str, parameters: Mapping[str, Any], timeout_s: float, write: bool = False
+    db: OpenDatabase, statement: str, parameters: Mapping[str, Any], timeout_s: float, write: bool = False
 ) -> Table:
     """The result of a statement; what it names and the database does not know stands in its notes.
 
@@ -163,8 +172,7 @@ def run(
     it makes of the statement, and refused: reading files or addresses, procedures that end the work of others.
 
     Args:
-        driver: a connection.
-        database: name of the database.
+        db: the database.
         statement: one statement in Cypher.
         parameters: what it calls `$name`.
         timeout_s: after how long the server gives up.
@@ -173,18 +181,18 @@ def run(
     Raises:
         DatabaseError: it is refused.
     """
-    reach(driver)
+    db.reach()
     if not write:
-        refused = _not_reading(driver, database, statement, parameters, timeout_s)
+        refused = _not_reading(db, statement, parameters, timeout_s)
         if refused:
             raise DatabaseError(f"refused: {refused}; {WRITE_ALLOWS}")
-    with _session(driver, database, write, notifications_min_severity="WARNING") as session:
+    with db.session(reads=not write, notifications_min_severity="WARNING") as session:
         table, summary = _run(session, statement, parameters, timeout_s, write)
     table.notes = unknown_names(summary)
     return table
 
 
-def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapping[str, Any], timeout_s: float) -> str:
+def _not_reading(db: OpenDatabase, statement: str, parameters: Mapping[str, Any], timeout_s: float) -> str:
     """Why a statement does more than read; empty if it only reads."""
     from neo4j.exceptions import Neo4jError
 
@@ -193,7 +201,7 @@ def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapp
     if plan:  # PROFILE would run it
         asked = f"{statement[: plan.start]}{_EXPLAIN}{statement[plan.end :]}"
         sent, meant = _EXPLAIN, plan.text
-    with _session(driver, database) as session, session.begin_transaction(timeout=timeout_s) as tx:
+    with db.session(reads=True) as session, session.begin_transaction(timeout=timeout_s) as tx:
         try:
             summary = tx.run(asked, dict(parameters)).consume()
         except Neo4jError as error:
@@ -207,12 +215,6 @@ def _not_reading(driver: Driver, database: str, statement: str, parameters: Mapp
         if operator == "AdministrationCommand":
             return "it is a command of administration"
     return "" if summary.query_type in ("r", "s") else "it writes"
-
-
-def _session(driver: Driver, database: str, write: bool = False, **settings: Any) -> Session:
-    """A session that reads, or writes."""
-    mode = "WRITE" if write else "READ"
-    return driver.session(database=database, default_access_mode=mode, **settings)
 
 
 def _steps(plan: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -247,15 +249,15 @@ def _plan(plan: Mapping[str, Any]) -> Table:
     todo = [(plan, 0)]
     while todo:  # only what joins with the operator before it is indented: a chain may be long
         step, depth = todo.pop()
-        told = step.get("args", {})
-        expected = told.get("EstimatedRows")
+        facts = step.get("args", {})
+        expected = facts.get("EstimatedRows")
         rows.append(
             {
                 "operator": "  " * depth + str(step["operatorType"]).partition("@")[0],
-                "details": told.get("Details"),
+                "details": facts.get("Details"),
                 "estimated rows": expected if expected is None else round(expected),
-                "rows": told.get("Rows"),
-                "db hits": told.get("DbHits"),
+                "rows": facts.get("Rows"),
+                "db hits": facts.get("DbHits"),
             }
         )
         todo += [(child, depth + (place > 0)) for place, child in enumerate(step.get("children", ()))]
@@ -281,3 +283,51 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Relationship):
         return {"type": value.type, **_plain(dict(value))}
     return str(value)
+
+
+_TABLES = (
+    {"": EVENT_PROPERTIES}, CONTEXT_PROPERTIES, EDGE_PROPERTIES, DIFF_PROPERTIES, DIFF_EDGE_PROPERTIES,
+    RANK_PROPERTIES, RANK_EDGE_PROPERTIES,
+)  # fmt: skip
+
+
+_SCHEMA_NAMES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "01N50": ("label", (*KEYS, GPU_EVENT, *HEAT, *Kind.__members__)),
+    "01N51": (
+        "relationship type",
+        tuple(edge.name for edge in (*EVENT_EDGES, *CONTEXT_EDGES, *DIFF_EDGES, *RANK_EDGES)),
+    ),
+    "01N52": (
+        "property",
+        (
+            *("trace", "run"),
+            *(key.name for key in KEYS.values()),
+            *(one.name for table in _TABLES for properties in table.values() for one in properties),
+        ),
+    ),
+}
+"""Status of GQL -> what sort of name it is about, and the names of that sort in the schema."""
+
+_CLOSE = 0.75
+"""How alike a name has to be that is suggested: of some hundred names one resembles anything a little."""
+
+_NAME = re.compile(r"`(.+?)` does not exist")
+
+
+def unknown_names(summary: ResultSummary) -> list[str]:
+    """A line for each label, type and property of a statement that nothing in the database has.
+
+    Properties of the schema are none of them: values that are absent are no property.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # drivers before version 6 call it a preview
+        objects = summary.gql_status_objects
+    lines = []
+    for one in objects:
+        sort, known = _SCHEMA_NAMES.get(one.gql_status, ("", ()))
+        name = _NAME.search(one.status_description)
+        if not sort or not name or (sort == "property" and name[1] in known):
+            continue
+        meant = "" if name[1] in known else did_you_mean(name[1], known, cutoff=_CLOSE)
+        lines.append(f"no {sort} {name[1]}; {meant}" if meant else f"nothing in the database has the {sort} {name[1]}")
+    return list(dict.fromkeys(lines))

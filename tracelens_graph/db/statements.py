@@ -5,8 +5,8 @@ Labels, types and names of properties come from `schema` alone; everything of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from tracelens_graph.db.image import Edges, Nodes
 from tracelens_graph.schema.database import EVENT, EVENT_PROPERTIES, INDEXES, KEYS, KNOWLEDGE, PATHS
@@ -34,18 +34,35 @@ def _properties(names: tuple[str, ...]) -> str:
     return ", ".join(f"n.{name}" for name in names)
 
 
-class Whole(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Whole:
     """A node that stands for all that is written for it, and by which writers and those who drop it agree.
 
     Attributes:
         label: its label.
         key: its key.
         parameter: the parameter that holds its key.
+        scope: further parameters of statements that write for it -> the properties that they hold.
+        compared: properties that must agree with what is there -> what to call them.
     """
 
     label: str
     key: str
     parameter: str
+    scope: Mapping[str, str]
+    compared: Mapping[str, str]
+
+    @property
+    def begin(self) -> str:
+        """Make the node, or find it: returns whether it is `new`, and its properties as `t`.
+
+        Parameters: the key, `properties` and `now`.
+        """
+        return (
+            f"MERGE (t:{self.label} {{{self.key}: ${self.parameter}}}) "
+            "ON CREATE SET t += $properties, t.state = 'loading', t.begun_ns = $now "
+            "RETURN t.begun_ns = $now AS new, properties(t) AS t"
+        )
 
     @property
     def guard(self) -> str:
@@ -93,9 +110,23 @@ class Whole(NamedTuple):
         )
 
 
-TRACE = Whole("Trace", "id", "trace")
-DIFF = Whole("Diff", "key", "diff")
-MATCHING = Whole("Matching", "run", "run")
+_VERSIONS = {
+    "schema_version": "another version of the graph model",
+    "database_version": "another version of what stands in the database",
+    "tool_version": "another version of tracelens_graph",
+}
+TRACE = Whole(
+    "Trace", "id", "trace", {"run": "run"},
+    {
+        "path": "another name", "labels": "other labels", "options": "other options",
+        "architecture": "another device", **_VERSIONS,
+    },
+)  # fmt: skip
+DIFF = Whole(
+    "Diff", "key", "diff", {"a": "a", "b": "b"},
+    {"window_a": "another part of the first trace", "window_b": "another part of the second trace", **_VERSIONS},
+)  # fmt: skip
+MATCHING = Whole("Matching", "run", "run", {}, {})
 
 
 def write_nodes(nodes: Nodes) -> str:

@@ -29,7 +29,7 @@ class OpEntry:
     """What is known of an op by its name.
 
     Attributes:
-        category: in TraceLens's vocabulary; None where the name alone does not tell it.
+        category: in TraceLens's vocabulary; None where the name alone does not show it.
         model: what a call should cost; None if there is no model.
         sheet: table by family in which calls are shown, such as `GEMM` or `CONV_bwd`; "" without a model.
         backward: what the backward pass of a call should cost; None if no formula is known.

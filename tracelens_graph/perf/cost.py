@@ -23,7 +23,7 @@ class Cost:
         params: the sizes that it follows from, by the names that users of TraceLens know.
         flops_range, bytes_range: least and greatest value where the arguments leave it open (routing of experts).
         link_bytes: bytes that cross the link between host and device; None for work on the device.
-        sheet: table by family that shows the call, where its arguments tell of another than the op's own; else "".
+        sheet: table by family that shows the call, where its arguments ask for another than the op's own; else "".
     """
 
     flops: int

@@ -32,11 +32,11 @@ FIGURES: Mapping[str, Column] = {
     ),
     "l2_mb": Column("size of the cache that all units share", "MB"),
     **{
-        f"matrix_{precision}": Column(f"rate of the matrix units in {precision}, without sparsity", "TFLOPS")
+        f"matrix_{precision}": Column(f"rate of the matrix units in {precision}, without sparsity", "TFLOP/s")
         for precision in ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
     },
     **{
-        f"vector_{precision}": Column(f"rate of the vector units in {precision}", "TFLOPS")
+        f"vector_{precision}": Column(f"rate of the vector units in {precision}", "TFLOP/s")
         for precision in ("fp64", "fp32", "fp16", "bf16")
     },
 }
@@ -83,7 +83,7 @@ class Figure(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """A compute rate: the figure's name and value in TFLOPS."""
+    """A compute rate: the figure's name and value in TFLOP/s."""
 
     figure: str
     tflops: float
@@ -224,7 +224,7 @@ def _detect_one(properties: Mapping[str, Any]) -> Architecture | str:
 
 
 def by_properties(device_properties: Iterable[Any] | None) -> list[Architecture]:
-    """Devices that have the properties of one of which a profile of JAX tells no name, by short name.
+    """Devices that have the properties of one for which a profile of JAX has no name, by short name.
 
     Vendor, number of multiprocessors and size of memory have to agree, and all devices of the profile to be alike.
     Editions that are not known here may have the same, so whoever takes the answer should say what it is taken from.
@@ -233,16 +233,16 @@ def by_properties(device_properties: Iterable[Any] | None) -> list[Architecture]
         device_properties: the profile's `deviceProperties`.
 
     Returns:
-        No device where there is a name, or where something is not told; several where they cannot be told apart.
+        No device where there is a name, or where something is missing; several where nothing separates them.
     """
-    told = {
+    recorded = {
         (one.get("vendor"), _recorded(one, "numSms"), _recorded(one, "totalGlobalMem"))
         for one in device_properties or ()
         if isinstance(one, Mapping) and "name" not in one and isinstance(one.get("vendor"), str)
     }
-    if len(told) != 1:
+    if len(recorded) != 1:
         return []
-    ((vendor, units, memory),) = told
+    ((vendor, units, memory),) = recorded
     if units is None or memory is None:
         return []
     alike = [one for one in shipped().values() if one.vendor.lower() == str(vendor).lower()]

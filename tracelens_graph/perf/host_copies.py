@@ -11,11 +11,11 @@ DIRECTIONS = (
     ("HtoH", ("HtoH", "HOST_TO_HOST", "HostToHost", "pyH2H")),
     ("PtoP", ("PtoP", "PeerToPeer", "pyP2P")),
 )
-"""Direction of a copy, and words in its name that tell it (XLA's are `MemcpyH2D`); the first that fits counts."""
+"""Direction of a copy, and words in its name that show it (XLA's are `MemcpyH2D`); the first that fits counts."""
 
 
 def copy_direction(name: str) -> str:
-    """Direction of a copy; "unknown" where its name does not tell."""
+    """Direction of a copy; "unknown" where its name does not show it."""
     return next((way for way, words in DIRECTIONS if any(word in name for word in words)), "unknown")
 
 

@@ -3,7 +3,7 @@
 The rules are those of the occupancy calculator that comes with CUDA, with the limits of each compute capability from
 the technical specifications in the CUDA C++ Programming Guide. The capacities themselves (threads, registers, shared
 memory) are those that the profiler wrote of the device. AMD's rules need the registers of a kernel, which no trace of
-an AMD device tells.
+an AMD device shows.
 """
 
 from __future__ import annotations

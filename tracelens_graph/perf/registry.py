@@ -66,8 +66,7 @@ def _estimate(spec: ModelSpec) -> Estimate:
     parameters: dict[str, Any] = dict(spec.parameters)
     if spec.tensors is not None:
         return partial(_of_tensors, reader, spec.tensors, **parameters)
-    made: Estimate = reader(**parameters) if isinstance(reader, type) else partial(reader, **parameters)
-    return made
+    return reader(**parameters) if isinstance(reader, type) else partial(reader, **parameters)
 
 
 def _of_tensors(

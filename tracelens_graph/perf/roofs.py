@@ -27,7 +27,7 @@ COST_COLUMNS: Mapping[str, Column] = {
 }
 ROOF_COLUMNS: Mapping[str, Column] = {
     "Architecture": Column("the device"),
-    "Rate (TFLOPS/s)": Column("rate of the device that holds for the work", "TFLOPS"),
+    "Rate (TFLOPS/s)": Column("rate of the device that holds for the work", "TFLOP/s", heading="Rate (TFLOP/s)"),
     "Ridge": Column("operations per byte from which on compute bounds", "FLOP/B"),
     "Compute (µs)": Column("operations / rate", "us"),
     "Memory (µs)": Column("bytes moved / memory bandwidth", "us"),
@@ -184,7 +184,7 @@ def _ranges(cost: Cost) -> list[str]:
         found.append(f"GFLOPS: {low:,.3f} to {high:,.3f}, as the arguments leave it open")
     if cost.bytes_range:
         low, high = (size / 2**20 for size in cost.bytes_range)
-        found.append(f"Data Moved: {low:,.3f} to {high:,.3f} MB, as the arguments leave it open")
+        found.append(f"Data Moved: {low:,.3f} to {high:,.3f} MiB, as the arguments leave it open")
     return found
 
 
@@ -218,10 +218,10 @@ DEVICE: Mapping[str, Column] = {
 
 
 def devices(architectures: Iterable[Architecture]) -> Table:
-    """Devices, one row each, with the figures that tell most."""
+    """Devices, one row each, with the most important figures."""
     rows = [(one.key, one.name, *map(one.value, _LISTED), one.ridge("matrix_fp16")) for one in architectures]
     columns = dict(zip(DEVICES, map(list, zip(*rows, strict=True)), strict=True))
-    return Table("architectures", columns, DEVICES, "Devices (rates in TFLOPS, without sparsity)")
+    return Table("architectures", columns, DEVICES, "Devices (rates in TFLOP/s, without sparsity)")
 
 
 def device(one: Architecture) -> Table:
@@ -231,7 +231,7 @@ def device(one: Architecture) -> Table:
         (
             name,
             one.figures[name].value,
-            FIGURES[name].unit if name in FIGURES else "TFLOPS",
+            FIGURES[name].unit if name in FIGURES else "TFLOP/s",
             one.ridge(name) if name.startswith(("matrix_", "vector_")) else None,
             *one.figures[name].source,
         )

@@ -185,7 +185,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("schema_version", "int", "version of the graph model"),
         Stored("database_version", "int", "version of what stands in the database beside the graph"),
         Stored("tool_version", "str", "version of tracelens_graph that pushed it"),
-        Stored("architecture", "str", "short name of the device, where the trace tells"),
+        Stored("architecture", "str", "short name of the device, where the trace shows it"),
         Stored("info", "str", "facts about the file, JSON"),
         Stored("threads", "str", "[pid, tid] of every thread number, JSON"),
     ),
@@ -205,7 +205,7 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("architecture", "str", "its short name among the known ones"),
         Stored("memory_bandwidth_gbps", "float", "rate of its memory", "GB/s"),
         Stored("host_link_gbps", "float", "rate of the link to the host, in one direction", "GB/s"),
-        *(Stored(f"{rate}_tflops", "float", f"rate that holds for {rate}, dense", "TFLOPS") for rate in RATES),
+        *(Stored(f"{rate}_tflops", "float", f"rate that holds for {rate}, dense", "TFLOP/s") for rate in RATES),
         Stored("properties", "str", "recorded properties, JSON"),
     ),
     "Stream": (
@@ -290,8 +290,8 @@ CONTEXT_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("name", "str", "name of the op"),
         *_ARGSET,
         *_INSTRUCTION,
-        Stored("flops", "float", "floating-point operations of a call, where the arguments alone tell"),
-        Stored("moved_bytes", "float", "least traffic of a call, where the arguments alone tell", "B"),
+        Stored("flops", "float", "floating-point operations of a call, where the arguments alone are enough"),
+        Stored("moved_bytes", "float", "least traffic of a call, where the arguments alone are enough", "B"),
         Stored("compute_spec", "str", "units and precision that compute it"),
         Stored("no_model", "str", "why no model applies"),
     ),
@@ -512,9 +512,7 @@ RANK_EDGE_PROPERTIES: Mapping[str, tuple[Stored, ...]] = {
         Stored("rank", "int", "number of the rank, by its metadata or the name of its file"),
         Stored("zero_ns", "int", "when the trace's time 0 is on the common clock", "ns"),
         Stored("offset_ns", "int", "what its clock showed too much there; 0 where clocks are taken as they are", "ns"),
-        Stored(
-            "estimate_ns", "int", "what the ends of collectives tell that it shows more than the first rank's", "ns"
-        ),
+        Stored("estimate_ns", "int", "how much it is ahead of the first rank's, by the ends of collectives", "ns"),
         Stored("error_ns", "float", "standard error of that estimate; absent where there is none", "ns"),
     ),
 }

@@ -50,13 +50,7 @@ class Run:
 
 @garbage_collection_paused()
 def simulate(
-    ranks: int = 1,
-    steps: int = 3,
-    layers: int = 2,
-    seed: int = 0,
-    *,
-    problem: str | None = None,
-    **settings: Any,
+    ranks: int = 1, steps: int = 3, layers: int = 2, seed: int = 0, *, problem: str | None = None, **settings: Any
 ) -> Run:
     """Simulate a training job.
 

@@ -16,17 +16,13 @@ ADD = "CUDAFunctor_add<c10::BFloat16>"
 def empty(t: Thread, shape: tuple[int, ...], dtype: str = "c10::BFloat16") -> Tensor:
     """`aten::empty` on the device."""
     with t.op("aten::empty", list(shape), SCALAR_TYPE[dtype], 0, None, False, None) as op:
-        out = t.new(shape, dtype)
-        op.outputs = (out,)
-    return out
+        return op.gives(t.new(shape, dtype))
 
 
 def empty_like(t: Thread, x: Tensor) -> Tensor:
     """`aten::empty_like`, which calls `aten::empty`."""
     with t.op("aten::empty_like", x, SCALAR_TYPE[x.dtype], 0, None, False, 0) as op:
-        out = empty(t, x.shape, x.dtype)
-        op.outputs = (out,)
-    return out
+        return op.gives(empty(t, x.shape, x.dtype))
 
 
 def view(t: Thread, x: Tensor, shape: Sequence[int], name: str = "aten::view") -> Tensor:
@@ -35,8 +31,7 @@ def view(t: Thread, x: Tensor, shape: Sequence[int], name: str = "aten::view") -
         out = x.view(shape)
         node = "UnsafeViewBackward0" if name == "aten::_unsafe_view" else "ViewBackward0"
         record(t, node, op, (x,), (out,), lambda b, g: (reshape(b, g, x.shape),), saves=False)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def reshape(t: Thread, x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -45,8 +40,7 @@ def reshape(t: Thread, x: Tensor, shape: Sequence[int]) -> Tensor:
         with t.op("aten::view", x, list(shape)) as inner:
             out = x.view(shape)
             inner.outputs = (out,)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def _strided(t: Thread, x: Tensor, out: Tensor) -> None:
@@ -62,8 +56,7 @@ def transpose(t: Thread, x: Tensor, a: int, b: int, differentiable: bool = True)
             back = "TransposeBackward0"
             record(t, back, op, (x,), (out,), lambda t2, g: (transpose(t2, g, a, b, False),), saves=False)
         _strided(t, x, out)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def transpose_matrix(t: Thread, x: Tensor, differentiable: bool = True) -> Tensor:
@@ -73,8 +66,7 @@ def transpose_matrix(t: Thread, x: Tensor, differentiable: bool = True) -> Tenso
         if differentiable:
             record(t, "TBackward0", op, (x,), (out,), lambda b, g: (transpose_matrix(b, g, False),), saves=False)
         transpose(t, x, 0, 1, False)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def _multiply(t: Thread, a: Tensor, b: Tensor, layout: str, split: bool = False) -> Tensor:
@@ -83,8 +75,7 @@ def _multiply(t: Thread, a: Tensor, b: Tensor, layout: str, split: bool = False)
         if split:  # a product split over the inner dimension clears its semaphores first
             t.memset(4)
         t.launch(kernels.gemm(a.shape[0], b.shape[1], a.shape[1], layout))
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def _matrix_gradients(t: Thread, grad: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,34 +93,26 @@ def linear(t: Thread, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
             w = transpose_matrix(t, weight)
             with t.grad_op("aten::matmul", x, w) as matmul:
                 flat = view(t, x, (rows, x.shape[-1]))
-                out = _mm(t, flat, w)
+                out = _product(t, None, flat, w)
                 out = view(t, out, shape, "aten::_unsafe_view")
                 matmul.outputs = (out,)
         else:
             flat = view(t, x, (rows, x.shape[-1]))
             w = transpose_matrix(t, weight)
-            out = _addmm(t, bias, flat, w)
+            out = _product(t, bias, flat, w)
             out = view(t, out, shape, "aten::_unsafe_view")
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
-def _mm(t: Thread, x: Tensor, w: Tensor) -> Tensor:
-    with t.grad_op("aten::mm", x, w) as op:
+def _product(t: Thread, bias: Tensor | None, x: Tensor, w: Tensor) -> Tensor:
+    name, node, inputs = ("mm", "MmBackward0", (x, w)) if bias is None else ("addmm", "AddmmBackward0", (bias, x, w))
+    scales = () if bias is None else (1, 1)
+    with t.grad_op(f"aten::{name}", *inputs, *scales) as op:
         out = t.new((x.shape[0], w.shape[1]))
-        record(t, "MmBackward0", op, (x, w), (out,), lambda b, g: _matrix_gradients(b, g, x, w))
+        of_bias = len(inputs) - 2
+        record(t, node, op, inputs, (out,), lambda b, g: (*(g,) * of_bias, *_matrix_gradients(b, g, x, w)))
         t.launch(kernels.gemm(x.shape[0], w.shape[1], x.shape[1], "tn"))
-        op.outputs = (out,)
-    return out
-
-
-def _addmm(t: Thread, bias: Tensor, x: Tensor, w: Tensor) -> Tensor:
-    with t.grad_op("aten::addmm", bias, x, w, 1, 1) as op:
-        out = t.new((x.shape[0], w.shape[1]))
-        record(t, "AddmmBackward0", op, (bias, x, w), (out,), lambda b, g: (g, *_matrix_gradients(b, g, x, w)))
-        t.launch(kernels.gemm(x.shape[0], w.shape[1], x.shape[1], "tn"))
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def add(t: Thread, a: Tensor, b: Tensor) -> Tensor:
@@ -138,8 +121,7 @@ def add(t: Thread, a: Tensor, b: Tensor) -> Tensor:
         out = t.new(a.shape)
         record(t, "AddBackward0", op, (a, b), (out,), lambda _, g: (g, g), saves=False)
         t.launch(kernels.elementwise(ADD, out.numel, 3))
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def gelu(t: Thread, x: Tensor) -> Tensor:
@@ -149,15 +131,13 @@ def gelu(t: Thread, x: Tensor) -> Tensor:
         with b.op("aten::gelu_backward", grad, x, "none") as op:
             out = b.new(x.shape)
             b.launch(kernels.elementwise("GeluBackwardCUDAKernelImpl", x.numel, 3))
-            op.outputs = (out,)
-        return (out,)
+            return (op.gives(out),)
 
     with t.frame("<built-in function gelu>"), t.grad_op("aten::gelu", x, "none") as op:
         out = t.new(x.shape)
         record(t, "GeluBackward0", op, (x,), (out,), backward)
         t.launch(kernels.elementwise("GeluCUDAKernelImpl", x.numel, 2))
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def layer_norm(t: Thread, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -183,8 +163,7 @@ def layer_norm(t: Thread, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
             record(t, "NativeLayerNormBackward0", native, (x, weight, bias), (out,), backward, (mean, rstd))
             t.launch(kernels.layer_norm(rows, width))
             native.outputs = (out, mean, rstd)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def embedding(t: Thread, weight: Tensor, indices: Tensor) -> Tensor:
@@ -199,8 +178,7 @@ def embedding(t: Thread, weight: Tensor, indices: Tensor) -> Tensor:
                 b.memset(out.bytes)
                 b.launch(kernels.embedding_backward(rows, width))
                 dense.outputs = (out,)
-            op.outputs = (out,)
-        return (out,)
+            return (op.gives(out),)
 
     with (
         t.frame("torch/nn/functional.py(2509): embedding"),
@@ -212,8 +190,7 @@ def embedding(t: Thread, weight: Tensor, indices: Tensor) -> Tensor:
         with t.op("aten::index_select", weight, 0, flat) as select:
             t.launch(kernels.embedding(rows, width))
             select.outputs = (out.view((rows, width)),)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def split_last(t: Thread, x: Tensor, parts: int) -> list[Tensor]:
@@ -224,8 +201,7 @@ def split_last(t: Thread, x: Tensor, parts: int) -> list[Tensor]:
         with b.op("aten::cat", list(grads), dim) as op:
             out = b.new(x.shape)
             b.launch(kernels.elementwise("CatArrayBatchedCopy<at::native::OpaqueType<2u> >", x.numel, 2))
-            op.outputs = (out,)
-        return (out,)
+            return (op.gives(out),)
 
     with t.frame("torch/_tensor.py(1056): split"), t.grad_op("aten::split", x, size, dim) as op:
         outs = [x.narrow(dim, i * size, size) for i in range(parts)]
@@ -273,8 +249,7 @@ def attention(t: Thread, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             name = "ScaledDotProductFlashAttentionBackward0"
             record(t, name, inner, (q, k, v), (out,), backward, (lse, seed))
             inner.outputs = (out, lse, seed)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def cross_entropy(t: Thread, logits: Tensor, target: Tensor) -> Tensor:
@@ -285,16 +260,14 @@ def cross_entropy(t: Thread, logits: Tensor, target: Tensor) -> Tensor:
         with b.op("aten::_log_softmax_backward_data", grad, log_probs, 1, 15) as op:
             out = b.new(logits.shape)
             b.launch(kernels.softmax(rows, classes, backward=True))
-            op.outputs = (out,)
-        return (out,)
+            return (op.gives(out),)
 
     def nll_backward(b: Thread, grad: Tensor) -> tuple[Tensor]:
         with b.op("aten::nll_loss_backward", grad, log_probs, target, None, 1, -100, weight) as op:
             out = b.new(logits.shape)
             fill(b, out, 0)
             b.launch(kernels.nll_loss(rows, backward=True))
-            op.outputs = (out,)
-        return (out,)
+            return (op.gives(out),)
 
     with (
         t.frame("torch/nn/functional.py(3452): cross_entropy"),
@@ -316,8 +289,7 @@ def cross_entropy(t: Thread, logits: Tensor, target: Tensor) -> Tensor:
                     inner.outputs = (loss, weight)
                 middle.outputs = (loss,)
             outer.outputs = (loss,)
-        op.outputs = (loss,)
-    return loss
+        return op.gives(loss)
 
 
 def fill(t: Thread, x: Tensor, value: int) -> None:
@@ -332,8 +304,7 @@ def ones_like(t: Thread, x: Tensor) -> Tensor:
     with t.op("aten::ones_like", x, SCALAR_TYPE[x.dtype], 0, None, False, 0) as op:
         out = empty_like(t, x)
         fill(t, out, 1)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def arange(t: Thread, count: int) -> Tensor:
@@ -344,5 +315,4 @@ def arange(t: Thread, count: int) -> Tensor:
     ):
         out = empty(t, (count,), "long int")
         t.launch(kernels.elementwise("arange_cuda_out<long>", count, 1, 8))
-        op.outputs = (out,)
-    return out
+        return op.gives(out)

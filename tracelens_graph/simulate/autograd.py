@@ -70,10 +70,7 @@ def run_backward(t: Thread, tape: list[AutogradNode], grads: Gradients, accumula
         number = node.forward.thread.number
         leaves: list[tuple[Tensor, Tensor]] = []
         with t.op(
-            f"autograd::engine::evaluate_function: {node.name}",
-            sequence=node.sequence,
-            forward_thread=number,
-            scope=1,
+            f"autograd::engine::evaluate_function: {node.name}", sequence=node.sequence, forward_thread=number, scope=1
         ) as node.evaluate:
             with t.op(node.name, *given, sequence=node.sequence, forward_thread=number, scope=1) as node.backward:
                 if node.unpack is not None:
@@ -108,9 +105,7 @@ def _sum_to_size(t: Thread, grad: Tensor, shape: tuple[int, ...]) -> Tensor:
         t.launch(reduce_sum(grad.numel, out.numel))
         op.outputs = (out,)
     with t.op("aten::view", out, list(shape)) as op:
-        view = out.view(shape)
-        op.outputs = (view,)
-    return view
+        return op.gives(out.view(shape))
 
 
 def _add_into(t: Thread, into: Tensor, grad: Tensor) -> None:
@@ -215,5 +210,4 @@ def reentrant(t: Thread, forward: Forward, x: Tensor, accumulated: Accumulated) 
             t.tape = tape
         out = result.view(result.shape)
         record(t, "CheckpointFunctionBackward", op, (x,), (out,), backward, saves=False)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)

@@ -59,12 +59,12 @@ def start(t: Thread, message: Message, *inputs: Any) -> GpuEvent:
 
 def wait_stream(t: Thread, waiting: int, awaited: int) -> None:
     """Record an event on one stream and let another wait for it."""
-    with t.runtime("cudaEventRecord") as mark:
+    with t.runtime("cudaEventRecord") as recorded:
         work = t.process.last_on(awaited)
     with t.runtime("cudaStreamWaitEvent") as wait:
         t.process.wait_for(waiting, work)
     found = () if work is None else (work,)
-    t.process.syncs.append(SyncEvent("Stream Wait Event", wait, waiting, awaited, mark, found))
+    t.process.syncs.append(SyncEvent("Stream Wait Event", wait, waiting, awaited, recorded, found))
 
 
 def _call(t: Thread, message: Message, inputs: tuple[Any, ...], alone: bool) -> GpuEvent:

@@ -26,8 +26,7 @@ def copy_to_group(t: Thread, group: Group, x: Tensor) -> Tensor:
     with t.grad_op("_CopyToModelParallelRegion", x) as op:
         out = x.view(x.shape)
         record(t, "_CopyToModelParallelRegionBackward", op, (x,), (out,), backward, saves=False)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def reduce_from_group(t: Thread, group: Group, x: Tensor) -> Tensor:
@@ -39,8 +38,7 @@ def reduce_from_group(t: Thread, group: Group, x: Tensor) -> Tensor:
         out = x.view(x.shape)
         name = "_ReduceFromModelParallelRegionBackward"
         record(t, name, op, (x,), (out,), lambda _, grad: (grad,), saves=False)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def to_experts(t: Thread, group: Group, x: Tensor, layer: int) -> tuple[Tensor, list[list[int]]]:
@@ -83,16 +81,14 @@ def _exchange(t: Thread, group: Group, x: Tensor, sent: list[list[int]], is_retu
     with t.grad_op("_AllToAll", x) as op:
         out = move(t, x, is_return)
         record(t, "_AllToAllBackward", op, (x,), (out,), lambda b, grad: (move(b, grad, not is_return),), saves=False)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def _reorder(t: Thread, x: Tensor) -> Tensor:
     with t.op("aten::index_select", x, 0) as op:
         out = t.new(x.shape)
         t.launch(kernels.embedding(*x.shape))
-        op.outputs = (out,)
-    return out
+        return op.gives(out)
 
 
 def rows_sent(
@@ -133,10 +129,7 @@ class Reducer:
             return
         index = self._of[parameter]
         bucket, group, flat = self._buckets[index]
-        with (
-            t.op("torch::distributed::reducer::mul_out", grad),
-            t.op("aten::mul", grad, 1 / len(group.ranks), grad),
-        ):
+        with t.op("torch::distributed::reducer::mul_out", grad), t.op("aten::mul", grad, 1 / len(group.ranks), grad):
             t.launch(kernels.elementwise("MulFunctor<float>", grad.numel, 2))
         self._left[index] -= 1
         if not self._left[index]:

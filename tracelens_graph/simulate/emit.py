@@ -18,7 +18,7 @@ def begin_late(process: Process) -> None:
 
     An event that began before is gone, also if it ended later; what it held hangs under the nearest event around it
     that is left. Work on the GPU that was launched before and began later is there, without a launch. A step of which
-    the mark is gone is no step.
+    the range is gone is no step.
 
     Raises:
         ValueError: nothing is left.
@@ -100,7 +100,7 @@ class Writer:
             self._sync_events()
         self._overheads()
         self._names()
-        self._marks()
+        self._span_of_trace()
         return {
             "schemaVersion": 1,
             "deviceProperties": [{"id": i, **DEVICE_PROPERTIES} for i in range(self._devices())],
@@ -168,16 +168,7 @@ class Writer:
     def _flow(self, phase: str, cat: str, number: int, pid: int, tid: int, time: int) -> None:
         end = {"bp": "e"} if phase == "f" else {}
         self._add(
-            {
-                "ph": phase,
-                "id": number,
-                "pid": pid,
-                "tid": tid,
-                "ts": self._time(time),
-                "cat": cat,
-                "name": cat,
-                **end,
-            }
+            {"ph": phase, "id": number, "pid": pid, "tid": tid, "ts": self._time(time), "cat": cat, "name": cat, **end}
         )
 
     def _index(self) -> Json:
@@ -229,10 +220,7 @@ class Writer:
                 "Device Type": 1,
                 **self._index(),
             }
-            thread, where = (
-                instant.thread,
-                {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]"},
-            )
+            thread, where = (instant.thread, {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]"})
             self._add(where | {"pid": thread.pid, "tid": thread.tid, "ts": self._time(instant.time), "args": args})
 
     def _python(self, frames: list[HostEvent]) -> None:
@@ -319,11 +307,7 @@ class Writer:
         for stream in sorted({gpu.stream for gpu in process.gpus}):
             name("thread_name", self._device, stream, name=f"stream {stream} ")
             name("thread_sort_index", self._device, stream, sort_index=stream)
-        for thread, label in (
-            (process.main, "python3"),
-            (process.autograd, "pt_autograd_0"),
-            *self._idle_threads(),
-        ):
+        for thread, label in ((process.main, "python3"), (process.autograd, "pt_autograd_0"), *self._idle_threads()):
             name("thread_name", thread.pid, thread.tid, name=f"thread {thread.tid} ({label})")
             name("thread_sort_index", thread.pid, thread.tid, sort_index=thread.tid)
 
@@ -333,17 +317,13 @@ class Writer:
             if thread not in known:
                 yield thread, "python3"
 
-    def _marks(self) -> None:
+    def _span_of_trace(self) -> None:
         start, end = self._process.start - 40_000, self._end + 250_000
         self._complete("Trace", "PyTorch Profiler (0)", "Spans", "PyTorch Profiler", start, end, {"Op count": 0})
         sort = {"name": "process_sort_index", "ph": "M", "ts": self._time(start), "pid": "Spans", "tid": 0}
         self._add(sort | {"args": {"sort_index": 536870912}})
         instant = {"ph": "i", "s": "g"}
-        begin = {
-            "name": "Iteration Start: PyTorch Profiler",
-            "pid": "Traces",
-            "tid": "Trace PyTorch Profiler",
-        }
+        begin = {"name": "Iteration Start: PyTorch Profiler", "pid": "Traces", "tid": "Trace PyTorch Profiler"}
         self._add(begin | instant | {"ts": self._time(start)})
         self._add({"name": "Record Window End", "pid": "", "tid": ""} | instant | {"ts": self._time(end)})
 

@@ -163,6 +163,11 @@ class HostEvent:
         """A frame of an nn.Module call."""
         return self.cat == "python_function" and self.name.startswith(MODULE_PREFIX)
 
+    def gives(self, out: Tensor) -> Tensor:
+        """The only output of the operator, which is noted."""
+        self.outputs = (out,)
+        return out
+
     def ancestors(self) -> list[HostEvent]:
         """The enclosing events, innermost first."""
         above = []

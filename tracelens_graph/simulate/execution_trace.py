@@ -158,7 +158,7 @@ class _FreeIds:
     """Ids of tensors and storages that are gone: whose last operator has ended, and whose memory was given back.
 
     A storage gets the id of one of its size, as its memory would be where that had been. Only results get used ids:
-    of what comes from elsewhere nobody could tell that it is another.
+    of what comes from elsewhere nobody could know that it is another.
     """
 
     def __init__(self, process: Process) -> None:

@@ -164,11 +164,7 @@ def _idle_thread(process: Process) -> None:
     """A helper thread of Python as the profiler writes it: under process 0, the GPU's number too."""
     thread = Thread(process, 0, 0, 3, sequence=0)
     end = max(event.end for event in process.hosts)
-    names = (
-        "threading.py(1032): _bootstrap",
-        "threading.py(1075): _bootstrap_inner",
-        "tqdm/_monitor.py(60): run",
-    )
+    names = ("threading.py(1032): _bootstrap", "threading.py(1075): _bootstrap_inner", "tqdm/_monitor.py(60): run")
     parent = None
     for i, name in enumerate(names):
         start = process.start - 20_000 + 900 * i

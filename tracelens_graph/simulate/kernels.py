@@ -125,20 +125,8 @@ def layer_norm_backward(rows: int, width: int) -> tuple[Kernel, Kernel]:
     types = "<c10::BFloat16, float>(c10::BFloat16 const*, c10::BFloat16 const*, float const*, float const*)"
     duration = roofline(14 * rows * width, 6 * rows * width)
     return (
-        Kernel(
-            space + "layer_norm_grad_input_kernel_vectorized" + types,
-            duration,
-            (rows, 1, 1),
-            (512, 1, 1),
-            40,
-            64,
-        ),
-        Kernel(
-            space + "GammaBetaBackwardCUDAKernelTemplate" + types,
-            duration,
-            (width // 32 or 1, 1, 1),
-            (32, 32, 1),
-        ),
+        Kernel(space + "layer_norm_grad_input_kernel_vectorized" + types, duration, (rows, 1, 1), (512, 1, 1), 40, 64),
+        Kernel(space + "GammaBetaBackwardCUDAKernelTemplate" + types, duration, (width // 32 or 1, 1, 1), (32, 32, 1)),
     )
 
 
@@ -159,13 +147,7 @@ def flash_backward(batch: int, heads: int, tokens: int, head: int) -> tuple[Kern
     main = 2 * roofline(5 * numel * tokens, 16 * numel)
     space = "void pytorch_flash::flash_bwd_"
     return (
-        Kernel(
-            f"{space}dot_do_o_kernel<true, {traits[1:]}",
-            roofline(2 * numel, 4 * numel),
-            grid,
-            (256, 1, 1),
-            48,
-        ),
+        Kernel(f"{space}dot_do_o_kernel<true, {traits[1:]}", roofline(2 * numel, 4 * numel), grid, (256, 1, 1), 48),
         Kernel(f"{space}dq_dk_dv_loop_seqk_parallel_kernel{traits}", main, grid, (256, 1, 1), 255, 147456),
         Kernel(f"{space}convert_dq_kernel{traits}", roofline(numel, 6 * numel), grid, (256, 1, 1), 38, 16384),
     )
@@ -176,9 +158,7 @@ def embedding(rows: int, width: int) -> Kernel:
     name = "indexSelectLargeIndex<c10::BFloat16, long, unsigned int, 2, 2, -2, true>"
     arguments = "(at::cuda::detail::TensorInfo<c10::BFloat16, unsigned int>, long)"
     return Kernel(
-        _NATIVE + name + arguments,
-        roofline(0, 4 * rows * width),
-        (min(rows * width // 128 or 1, SMS * 8), 1, 1),
+        _NATIVE + name + arguments, roofline(0, 4 * rows * width), (min(rows * width // 128 or 1, SMS * 8), 1, 1)
     )
 
 

@@ -244,7 +244,7 @@ class Options:
     extra_counts: bool = field(default=False, repr=False)
     """The sequence numbers of a rank count its extra collectives, so that they differ from those of other ranks."""
     collective_args: CollectiveArgs = field(default="all", repr=False)
-    """What is recorded about collectives; `none` as in old traces, where names alone tell."""
+    """What is recorded about collectives; `none` as in old traces, where names alone show it."""
     recording_begins_us: float = field(default=0.0, repr=False)
     """The recording begins so much later than the program, in mid-step, and lacks what began before."""
     recording_begins_rank: int | None = field(default=None, repr=False)

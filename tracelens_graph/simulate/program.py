@@ -24,10 +24,7 @@ def run_steps(process: Process, step: Callable[[Thread], Waits]) -> Waits:
     """Run `step` as often as the options say, each time under a range of the profiler."""
     t, options = process.main, process.options
     with t.frame("train.py(88): <module>"), t.frame("train.py(61): main"):
-        with (
-            t.frame("torch/profiler/profiler.py(821): step"),
-            t.frame("torch/profiler/profiler.py(199): start_trace"),
-        ):
+        with t.frame("torch/profiler/profiler.py(821): step"), t.frame("torch/profiler/profiler.py(199): start_trace"):
             t.spend(60_000, 90_000)
             _begin_step(t, FIRST_STEP)
         for number in range(FIRST_STEP, FIRST_STEP + options.steps):

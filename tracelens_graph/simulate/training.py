@@ -27,10 +27,7 @@ class Optimizer:
 
     def zero_grad(self, t: Thread) -> None:
         """Give back the gradients of the last step."""
-        with (
-            t.frame("torch/optim/optimizer.py(1065): zero_grad"),
-            t.annotation("Optimizer.zero_grad#AdamW.zero_grad"),
-        ):
+        with t.frame("torch/optim/optimizer.py(1065): zero_grad"), t.annotation("Optimizer.zero_grad#AdamW.zero_grad"):
             for grad in t.process.gradients.values():
                 t.process.release(t, grad.storage)
             t.process.gradients.clear()
@@ -239,6 +236,4 @@ def _step_of_stage(t: Thread, trainer: Trainer) -> Waits:
 
 def _part(t: Thread, x: Tensor, number: int, size: int) -> Tensor:
     with t.op("aten::slice", x, 0, number * size, (number + 1) * size, 1) as op:
-        out = x.narrow(0, number * size, size)
-        op.outputs = (out,)
-    return out
+        return op.gives(x.narrow(0, number * size, size))

@@ -291,16 +291,7 @@ def timeline(gpus: Iterable[GpuEvent], recorded: Callable[[int], int]) -> dict[s
     for gpu in gpus:
         edges += [(recorded(gpu.start), 1, _kind(gpu)), (recorded(gpu.end), -1, _kind(gpu))]
     edges.sort()
-    names = (
-        "computation",
-        "exposed_comm",
-        "exposed_memcpy",
-        "busy",
-        "idle",
-        "total",
-        "total_comm",
-        "total_memcpy",
-    )
+    names = ("computation", "exposed_comm", "exposed_memcpy", "busy", "idle", "total", "total_comm", "total_memcpy")
     result = dict.fromkeys(names, 0)
     open_events: Counter[str] = Counter()
     before = edges[0][0] if edges else 0

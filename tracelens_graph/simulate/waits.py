@@ -34,11 +34,11 @@ def synchronize_stream(t: Thread, work: GpuEvent) -> Waits:
 
 def synchronize_event(t: Thread) -> Waits:
     """Record an event behind the work of the compute stream, and wait for it."""
-    with t.runtime("cudaEventRecord") as mark:
+    with t.runtime("cudaEventRecord") as recorded:
         work = t.process.last_on(COMPUTE_STREAM)
     awaited = () if work is None else (work,)
     yield from _wait(t, "cudaEventSynchronize", "Event Sync", -1, awaited)
-    t.process.syncs[-1].waits_on_stream, t.process.syncs[-1].record = COMPUTE_STREAM, mark
+    t.process.syncs[-1].waits_on_stream, t.process.syncs[-1].record = COMPUTE_STREAM, recorded
 
 
 def read(t: Thread, scalar: Tensor) -> Waits:
@@ -131,5 +131,4 @@ def to_device(t: Thread, x: Tensor) -> Generator[tuple[GpuEvent, ...], None, Ten
                     yield from synchronize_stream(t, copy)
                 copied.outputs = (out,)
             inner.outputs = (out,)
-        op.outputs = (out,)
-    return out
+        return op.gives(out)

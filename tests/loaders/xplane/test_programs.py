@@ -260,4 +260,4 @@ def test_the_image_has_them(core: Core) -> None:
     of, ran_edges = (next(one for one in found.edges if one.type == name) for name in ("OF_PROGRAM", "RAN"))
     assert sorted(row[2] for row in of.rows(0, 9)) == ["any", "once", "once"]
     assert sorted(row[2] for row in ran_edges.rows(0, 9)) == [["2"], ["7"]]
-    assert json.loads(found.trace["pulled_edges"])["OF_PROGRAM"] == 3
+    assert json.loads(found.properties["pulled_edges"])["OF_PROGRAM"] == 3

@@ -43,7 +43,7 @@ def list_(*, outputs: OneTable) -> None:
     from tracelens_graph.db.database import Database as Graphs
 
     with Graphs(connection()) as graphs:
-        table = _listed(graphs.traces(), graphs.strange_traces())
+        table = _listed(graphs.traces(), graphs.invalid_traces())
     print_answer(Shown(table), outputs)
 
 

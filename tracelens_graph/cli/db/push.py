@@ -21,7 +21,7 @@ from tracelens_graph.utils.texts import distinct_names
 
 if TYPE_CHECKING:
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.db.image import Image, Options
+    from tracelens_graph.db.image import Options, TraceImage
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.perf.devices import Architecture
 
@@ -242,7 +242,7 @@ class Wanted:
         """The traces."""
         return load_set(self.files, self.run)
 
-    def images(self, traces: TraceSet) -> Iterator[Image]:
+    def images(self, traces: TraceSet) -> Iterator[TraceImage]:
         """How the traces stand in a database, one after the other."""
         from tracelens_graph.db.database import image
         from tracelens_graph.db.image import Placement
@@ -287,7 +287,7 @@ def wanted(
     )
 
 
-def counts(image: Image, seconds: float) -> str:
+def counts(image: TraceImage, seconds: float) -> str:
     """How much was written of a trace, for people; seconds 0 where nothing was to be done."""
     text = f"{image.trace['path']}: {image.trace['nodes']:,} events, {image.trace['edges']:,} edges"
     if seconds:

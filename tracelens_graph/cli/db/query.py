@@ -120,7 +120,7 @@ def _listed() -> Table:
 def _parameters(texts: Sequence[str], question: str) -> dict[str, Any]:
     """Values by name of texts `name=value`, as a query of the library or the map of a statement takes them.
 
-    What neither tells the type of is JSON if it is some, else text.
+    What has no type there is JSON if it is some, else text.
     """
     from tracelens_graph.analyses.questions import parameters_of
     from tracelens_graph.cypher import library, parse

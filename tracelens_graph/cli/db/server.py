@@ -15,7 +15,7 @@ from tracelens_graph.cli.options import ANYWHERE
 
 if TYPE_CHECKING:
     from tracelens_graph.db.connection import Connection
-    from tracelens_graph.db.server.java import Java
+    from tracelens_graph.db.server.jars import Java
     from tracelens_graph.db.server.server import Server
 
 _HOME = "SHOW SETTINGS 'server.directories.neo4j_home' YIELD value RETURN value AS home"
@@ -47,7 +47,7 @@ def start(
     """Start a Neo4j server, with Neo4j Browser, on this machine; needs Java 17 or 21. Reachable from here only."""
     from tracelens_graph.db.server import jars
     from tracelens_graph.db.server import server as local
-    from tracelens_graph.db.server.java import find_java
+    from tracelens_graph.db.server.jars import find_java
     from tracelens_graph.db.server.settings import Memory
 
     place = folder or local.standard_folder()
@@ -142,7 +142,7 @@ def import_(
     from tracelens_graph.db.database import Database
     from tracelens_graph.db.server import jars
     from tracelens_graph.db.server import server as local
-    from tracelens_graph.db.server.java import find_java
+    from tracelens_graph.db.server.jars import find_java
     from tracelens_graph.errors import ServerError, UnusableError
     from tracelens_graph.utils.texts import printable
 

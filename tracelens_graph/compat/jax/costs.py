@@ -28,6 +28,7 @@ from tracelens_graph.perf.families.hlo import instruction
 from tracelens_graph.perf.model import CallContext
 from tracelens_graph.perf.scalar_types import known
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Mask, Rows
 
 
 def sheet_of(category: str) -> str:
@@ -141,7 +142,7 @@ class _Work:
     bytes: np.ndarray
 
     @property
-    def is_done(self) -> np.ndarray:
+    def is_done(self) -> Mask:
         """Whether a kernel has work of its instruction."""
         return ~np.isnan(self.flops)
 
@@ -168,7 +169,7 @@ def _charged(kernels: Kernels, models: list[Cost | None]) -> _Work:
 # --- the tables --------------------------------------------------------------------------------------------------
 
 
-def _sheet(name: str, kernels: Kernels, places: np.ndarray, models: list[Cost | None], work: _Work) -> Table:
+def _sheet(name: str, kernels: Kernels, places: Rows, models: list[Cost | None], work: _Work) -> Table:
     chosen, flops, moved = kernels.take(places), work.flops[places], work.bytes[places]
     params = text_codes([json.dumps(one.params) if one else "" for one in models])
     group, first = group_by(text_codes(chosen.names), params[chosen.instruction], work.is_done[places])

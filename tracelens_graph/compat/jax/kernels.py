@@ -26,6 +26,7 @@ from tracelens_graph.hlo.facts import Facts
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
 STATISTICS = ("mean", "median", "std", "min", "max", "sum")
 
@@ -39,7 +40,7 @@ _ARRAY = re.compile(r"(\w+)\[([\d,]*)\]")
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction as its kernels are told of it.
+    """An instruction as its kernels name it.
 
     Attributes:
         name: such as `cudnn-conv.1`; "" for kernels of none.
@@ -158,9 +159,9 @@ class Kernels:
     """
 
     window: Window
-    rows: np.ndarray
+    rows: Rows
     instructions: Sequence[Instruction]
-    instruction: np.ndarray
+    instruction: Codes
 
     @staticmethod
     def of(w: Window) -> Kernels:
@@ -176,10 +177,9 @@ class Kernels:
         return self.window.core
 
     @cached_property
-    def dur_ns(self) -> np.ndarray:
+    def dur_ns(self) -> Ns:
         """Their durations."""
-        found: np.ndarray = self.core.columns.dur_ns[self.rows]
-        return found
+        return self.core.columns.dur_ns[self.rows]
 
     @cached_property
     def names(self) -> list[str]:
@@ -196,7 +196,7 @@ class Kernels:
         return [known[at] for at in of.reshape(-1).tolist()]
 
     @cached_property
-    def operands(self) -> np.ndarray:
+    def operands(self) -> Codes:
         """For each a number that is equal for equal operands."""
         return text_codes([key_of(one) for one in self.instructions])[self.instruction]
 
@@ -218,22 +218,21 @@ class Kernels:
         """Number of GPUs that they run on."""
         return len(np.unique(self.pids))
 
-    def take(self, places: np.ndarray) -> Kernels:
+    def take(self, places: Rows) -> Kernels:
         """Some of them."""
         return Kernels(self.window, self.rows[places], self.instructions, self.instruction[places])
 
 
-def pids(core: Core, rows: np.ndarray) -> np.ndarray:
+def pids(core: Core, rows: Rows) -> np.ndarray:
     """Numbers of the GPUs of some events, from 1 on."""
-    found: np.ndarray = core.columns.device[rows].astype(np.int64) + 1
-    return found
+    return core.columns.device[rows].astype(np.int64) + 1
 
 
 def _kernels(w: Window) -> Kernels:
     core, c = w.core, w.core.columns
     rows = w.gpu_rows
     fills = rows[c.kind[rows] == Kind.Memset].tolist()
-    # What is called a memset runs on the copy engine, or tells no more of itself; other fills are kernels.
+    # What is called a memset runs on the copy engine, or shows no more of itself; other fills are kernels.
     engine = {row for row in fills if core.names[c.name[row]].lower().startswith("memset")}
     is_kernel = (c.kind[rows] == Kind.Kernel) | (c.kind[rows] == Kind.Memset)
     is_kernel &= ~np.isin(rows, list(engine))

@@ -1,4 +1,4 @@
-"""TraceLens's categories of the kernels of JAX: rules for the engine that tells those of PyTorch.
+"""TraceLens's categories of the kernels of JAX: rules for the engine that finds those of PyTorch.
 
 The words are those that TraceLens publishes for its JAX reports (`JaxOpKeys`), looked for in the name of the kernel and
 in that of the HLO instruction that launched it. As there, a kernel of attention is one whatever launched it, and else

@@ -20,9 +20,10 @@ from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked, text
 from tracelens_graph.analyses.timeline.collectives import KEYS
 from tracelens_graph.compat.ranks.instances import Instances, collective_id, spans_of_groups
 from tracelens_graph.compat.ranks.kernels import Arguments, RankKernels
+from tracelens_graph.compat.ranks.schemas import OF_RANK
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.info import MOST_RANKS
-from tracelens_graph.utils.arrays import Codes
+from tracelens_graph.utils.arrays import Codes, Ns
 
 _ARGUMENTS = (
     "Process Group Name", "Process Group Ranks", "Collective name", "Group size", "dtype", "In msg nelems",
@@ -78,7 +79,7 @@ def _cells(arguments: Sequence[Arguments], name: str) -> Cells:
     return [one.cells[name] for one in arguments]
 
 
-def _streams(streams: np.ndarray) -> list[int | None]:
+def _streams(streams: Codes) -> list[int | None]:
     return [number if number >= 0 else None for number in streams.tolist()]
 
 
@@ -105,7 +106,7 @@ def full_megabytes(one: Arguments) -> float:
     return one.megabytes("Out" if rule and rule.message == "out" else "In")
 
 
-def waits(found: Instances) -> np.ndarray:
+def waits(found: Instances) -> Ns:
     """For each kernel the time from its start to the latest start, ns: longer than the kernel if it ended before."""
     return found.per_part(found.last_start_ns) - found.start_ns
 
@@ -213,20 +214,12 @@ def straggler_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     }
 
 
-def _tenths(ns: np.ndarray) -> np.ndarray:
+def _tenths(ns: Ns) -> np.ndarray:
     """Times in us, rounded to one digit; halves to the even one."""
     return np.rint(ns / 100) / 10
 
 
 _UNEVEN = ("Process Group Name", "Process Group Ranks", "Collective name", "Group size", "dtype")
-_OF_RANK = (
-    "In msg nelems",
-    "Out msg nelems",
-    "In msg size (MB)",
-    "Out msg size (MB)",
-    "In split size",
-    "Out split size",
-)
 
 
 def is_all2allv(one: Arguments) -> bool:
@@ -266,7 +259,7 @@ def all2allv_columns(found: Instances, nodes: Nodes) -> dict[str, Cells]:
     }
     arguments = [kernels.arguments[at] for at in kernels.argument_codes.tolist()]
     ts, dur = kernels.ts(), kernels.dur_ns / 1e3
-    of_rank_cells = {name: _cells(arguments, name) for name in _OF_RANK}
+    of_rank_cells = {name: _cells(arguments, name) for name in OF_RANK}
     for place in found.places:
         rank = kernels.ranks[place]
         columns[f"rank_{rank}_ts"] = found.wide(ts, place)
@@ -285,7 +278,7 @@ def _or_nan(count: int | None) -> float:
     return np.nan if count is None else float(count)
 
 
-def _rate(megabytes: np.ndarray, ns: np.ndarray) -> np.ndarray:
+def _rate(megabytes: np.ndarray, ns: Ns) -> np.ndarray:
     """GiB/s; NaN where no time has passed."""
     return np.divide(megabytes * GIB_PER_S, ns, out=np.full(len(ns), np.nan), where=ns > 0)
 
@@ -321,7 +314,7 @@ class Heatmap:
 
     Attributes:
         columns: those of `nccl_all2allv_heatmap`, by sending and receiving rank.
-        left_out: kernels that do not tell how much goes to which rank.
+        left_out: kernels that do not show how much goes to which rank.
     """
 
     columns: dict[str, Cells]
@@ -359,7 +352,7 @@ def heatmap(found: Instances) -> Heatmap:
 
 
 def _sent(one: Arguments, ranks: Sequence[int] | None) -> tuple[Sequence[int], np.ndarray] | None:
-    """What a kernel with some arguments sends to which rank, in units of 2^20 bytes; None where it does not tell."""
+    """What a kernel with some arguments sends to which rank, in units of 2^20 bytes; None where it does not show it."""
     split: Any = one.cells["In split size"]
     size = one.megabytes("In")
     if not isinstance(split, list) or not ranks or len(split) != len(ranks) or np.isnan(size):

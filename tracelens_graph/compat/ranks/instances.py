@@ -13,6 +13,7 @@ from tracelens_graph.analyses.ranks.rank_collectives import UNKNOWN_SPAN, Nodes
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.compat.ranks.kernels import Arguments, RankKernels
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 from tracelens_graph.utils.texts import printable
 
 
@@ -28,7 +29,7 @@ class Instances(PartsByCollective):
         mismatches: one line for each that members say different things of; empty in strict mode.
     """
 
-    def __init__(self, kernels: RankKernels, number: np.ndarray) -> None:
+    def __init__(self, kernels: RankKernels, number: Codes) -> None:
         self.kernels, self.number, self.trace = kernels, number, kernels.place
         self.start_ns, self.end_ns = kernels.start_ns, kernels.start_ns + kernels.dur_ns
         self.mismatches: Sequence[str] = ()
@@ -60,7 +61,7 @@ class Instances(PartsByCollective):
             raise AnalysisError(f"{found.mismatches[0]}{more}")
         return found
 
-    def only(self, kept: np.ndarray) -> Instances:
+    def only(self, kept: Mask) -> Instances:
         """Some of them.
 
         Args:
@@ -69,7 +70,7 @@ class Instances(PartsByCollective):
         return Instances(self.kernels, np.where(self.number >= 0, self.per_part(_counted(kept)), -1))
 
     @cached_property
-    def lowest(self) -> np.ndarray:
+    def lowest(self) -> Rows:
         """For each collective the kernel of its lowest rank."""
         return self.order[self.first]
 
@@ -124,8 +125,7 @@ class Instances(PartsByCollective):
     @cached_property
     def places(self) -> list[int]:
         """Positions of the ranks that take part in any of them."""
-        found: list[int] = np.unique(self.trace[self.order]).tolist()
-        return found
+        return np.unique(self.trace[self.order]).tolist()
 
     def wide(self, values: np.ndarray | list[Any], place: int) -> Cells:
         """For each collective the value of one rank's kernel: NaN, or None in a list, where it takes no part.
@@ -146,7 +146,7 @@ class Instances(PartsByCollective):
         return cells
 
 
-def _counted(kept: np.ndarray) -> np.ndarray:
+def _counted(kept: Mask) -> Rows:
     """Numbers of those that are kept, from 0 on; -1 for the others."""
     return np.where(kept, np.cumsum(kept) - 1, -1)
 

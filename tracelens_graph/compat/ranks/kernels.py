@@ -16,19 +16,14 @@ import numpy as np
 
 from tracelens_graph.analyses.ranks.matching import matched_by_position
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes
-from tracelens_graph.analyses.timeline.collectives import (
-    FIELDS,
-    KEYS,
-    argument_cell,
-    communication_kernels,
-    megabytes,
-)
+from tracelens_graph.analyses.timeline.collectives import FIELDS, KEYS, argument_cell, communication_kernels, megabytes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of, kind_of_kernel
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.info import MOST_RANKS
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
+from tracelens_graph.utils.arrays import Codes, Ns
 
 ALL = "all"
 """Name of the group of all ranks, where recordings name none."""
@@ -50,8 +45,7 @@ class Arguments:
     @property
     def group(self) -> str | None:
         """Name of the process group."""
-        name: str | None = self.cells["Process Group Name"]
-        return name
+        return self.cells["Process Group Name"]
 
     @property
     def ranks(self) -> list[int] | None:
@@ -61,7 +55,7 @@ class Arguments:
 
     @property
     def kind(self) -> str:
-        """Kind of the collective, one name for all of PyTorch's; `unknown` where nothing tells."""
+        """Kind of the collective, one name for all of PyTorch's; `unknown` where nothing shows it."""
         return kind_of(self.cells["Collective name"] or "")
 
     @property
@@ -141,7 +135,7 @@ class RankKernels:
         return list(ranks), list(ranks.values()), np.array([places[group] for group in named], np.int64)
 
     @cached_property
-    def group(self) -> np.ndarray:
+    def group(self) -> Codes:
         """Number of the group of processes of each kernel, -1 where none is known."""
         return self.by_arguments(self._groups[2], np.int64)
 
@@ -151,14 +145,14 @@ class RankKernels:
 
     @property
     def ranks_of_groups(self) -> list[list[int] | None]:
-        """For each group its ranks, None where nothing tells."""
+        """For each group its ranks, None where nothing shows it."""
         return self._groups[1]
 
     def _group_of(self, one: Arguments) -> tuple[str | None, str]:
         return (ALL, "") if self.is_simplified else (one.group, str(one.cells["Process Group Ranks"]))
 
     def ranks_of(self, one: Arguments) -> list[int] | None:
-        """Ranks of the group of a kernel with some arguments; None where nothing tells."""
+        """Ranks of the group of a kernel with some arguments; None where nothing shows it."""
         if self.is_simplified:
             return self.ranks
         return one.ranks or (list(range(self._world_size)) if one.group_size == self._world_size else None)
@@ -168,9 +162,9 @@ class RankKernels:
         return max((trace.core.info.world_size or 0 for trace in self.traces), default=0)
 
     @cached_property
-    def number(self) -> np.ndarray:
+    def number(self) -> Codes:
         """Place of each kernel in its group, from 0 on, equal for those of one collective; -1 without a group."""
-        # Without groups nothing tells a transfer from an all-to-all, which NCCL runs in kernels of the same name.
+        # Without groups nothing separates a transfer from an all-to-all, which NCCL runs in kernels of the same name.
         transfers_apart = not self.is_simplified
         is_transfer = self.by_arguments([transfers_apart and one.kind in TRANSFERS for one in self.arguments], bool)
         return matched_by_position(self.group, self.place, self._sequence, is_transfer)
@@ -189,10 +183,10 @@ class RankKernels:
 class _Part:
     """The kernels of one rank, by start."""
 
-    start_ns: np.ndarray
-    dur_ns: np.ndarray
-    stream: np.ndarray
-    sequence: np.ndarray
+    start_ns: Ns
+    dur_ns: Ns
+    stream: Codes
+    sequence: Codes
     arguments: list[tuple[Any, ...]]
     borrowed: int
 
@@ -247,7 +241,7 @@ def _arguments(raw: Sequence[Any]) -> Arguments:
 
 
 def _by_rank(traces: TraceSet, run: str | None) -> tuple[list[TraceMember], list[int]]:
-    """The traces of a run by rank, and their ranks: their places, unless all of them tell a rank."""
+    """The traces of a run by rank, and their ranks: their places, unless all of them have a rank."""
     members = list(traces.of_run(run)) if len(traces) else []
     ranks = [member.rank for member in members if member.rank is not None]
     if len(ranks) < len(members):
@@ -260,6 +254,6 @@ def _by_rank(traces: TraceSet, run: str | None) -> tuple[list[TraceMember], list
 
 
 def _base_ns(core: Core) -> int:
-    """What the file's times count from, ns since 1970; 0 where it does not tell."""
+    """What the file's times count from, ns since 1970; 0 where it does not say."""
     base = core.info.metadata.get("baseTimeNanoseconds")
     return int(base) if isinstance(base, int) or (isinstance(base, str) and base.isdecimal()) else 0

@@ -46,6 +46,11 @@ _SIZES: About = {
     "Out split size": Column("rows from each rank of the group, of an uneven all-to-all", cells="list"),
 }
 
+OF_RANK = (
+    "In msg nelems", "Out msg nelems", "In msg size (MB)", "Out msg size (MB)", "In split size", "Out split size",
+)  # fmt: skip
+"""Sizes of each rank in `nccl_all2allv`, in TraceLens's order."""
+
 _TS = Column.moment("start of the kernel, as the file of the first rank counts time", "us")
 
 _SKEW_START = Column("latest start less earliest start", "us", heading="start skew us")
@@ -76,10 +81,7 @@ NCCL_IMPLICIT_SYNC = TableSchema(
     {
         "collective_id": _ID,
         **_SHARED,
-        "In msg nelems": _SIZES["In msg nelems"],
-        "Out msg nelems": _SIZES["Out msg nelems"],
-        "In msg size (MB)": _SIZES["In msg size (MB)"],
-        "Out msg size (MB)": _SIZES["Out msg size (MB)"],
+        **{name: _SIZES[name] for name in OF_RANK[:4]},
         "Full msg size (MB)": Column("size of the whole message: got out of an all-gather, else put in", "MB"),
         "comm_latency": Column(
             "smallest duration over the ranks: that of the last to come, who waits for nobody",
@@ -186,17 +188,7 @@ NCCL_ALL2ALLV = TableSchema(
         "skew in end time": _SKEW_END,
         "rank_i_ts": _TS,
         "rank_i_dur": Column("duration of the kernel of the rank", "us"),
-        **{
-            f"rank_i_{name}": column
-            for name, column in (
-                ("In msg nelems", _SIZES["In msg nelems"]),
-                ("Out msg nelems", _SIZES["Out msg nelems"]),
-                ("In msg size (MB)", _SIZES["In msg size (MB)"]),
-                ("Out msg size (MB)", _SIZES["Out msg size (MB)"]),
-                ("In split size", _SIZES["In split size"]),
-                ("Out split size", _SIZES["Out split size"]),
-            )
-        },
+        **{f"rank_i_{name}": _SIZES[name] for name in OF_RANK},
         "rank_i_skew in start time": Column("start of the rank less earliest start", "us"),
         "rank_i_skew in end time": Column("latest end less end of the rank", "us"),
         "node_span": _NODE_SPAN,
@@ -268,6 +260,3 @@ STRAGGLER_SUMMARY = TableSchema(
     },
     counts="collective",
 )
-
-_NAMED = "TraceLens's table of all ranks: "
-"""In the order of TraceLens's report."""

@@ -66,7 +66,7 @@ def tracelens_tables(
         strict: whether it is an error that members of a collective disagree on its kind, type or size. If not, what the
             lowest rank says counts, and a note names such collectives.
         run: name of a run; by default that of the last trace.
-        ranks_per_node: ranks that run on one node, for `node_id` and `node_span`; by default what the recordings tell.
+        ranks_per_node: ranks that run on one node, for `node_id` and `node_span`; by default what the recordings show.
         statistics: those that summaries have, of `STATISTICS`.
 
     Raises:

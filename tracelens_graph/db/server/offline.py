@@ -15,8 +15,8 @@ from pathlib import Path
 from tracelens_graph.db.bulk import ARGUMENTS
 from tracelens_graph.db.connection import DEFAULT_DATABASE
 from tracelens_graph.db.server import process
-from tracelens_graph.db.server.java import Java
-from tracelens_graph.db.server.last_words import reason_in
+from tracelens_graph.db.server.jars import Java
+from tracelens_graph.db.server.process import reason_in
 from tracelens_graph.errors import ServerError
 
 ADMIN = "org.neo4j.cli.AdminTool"

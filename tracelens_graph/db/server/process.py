@@ -1,8 +1,9 @@
-"""A program that goes on when the one that started it has ended."""
+"""The process of a local server: begun, found again, ended, and why it ended."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -53,18 +54,56 @@ def arguments(pid: int) -> str:
             return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             return ""
-    told = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True)
-    return told.stdout
+    done = subprocess.run(["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True)
+    return done.stdout
 
 
-def end(pid: int, mark: str, patience_s: float) -> bool:
-    """Ask the process of this id to end, if `mark` is in its arguments; whether it is gone in time."""
+def end(pid: int, argument: str, patience_s: float) -> bool:
+    """Ask the process of this id to end, if `argument` is in its arguments; whether it is gone in time."""
     deadline = time.monotonic() + patience_s
-    if mark in arguments(pid):
+    if argument in arguments(pid):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-    while mark in arguments(pid):
+    while argument in arguments(pid):
         if time.monotonic() > deadline:
             return False
         time.sleep(_INTERVAL_S)
     return True
+
+
+_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)", re.MULTILINE)
+_EXCEPTION = re.compile(r"^(?:Exception in thread \S+ )?(?:[\w$]+\.)+\w*(?:Exception|Error)\w*: (.+)", re.MULTILINE)
+_COMPLAINT = re.compile(
+    r"^(?!.*warning)[# ]*(.*(?:ERROR|[Ee]rror|insufficient|Unrecognized|Invalid).*\n?.*)", re.MULTILINE
+)
+LOG = "neo4j.log"
+"""Name of the log of one start, of those of a server."""
+
+_LONGEST = 400
+
+
+def why_ended(logs: Path, output: str) -> str:
+    """Why a server ended: what Java printed, else the error in its log.
+
+    Args:
+        logs: folder of its logs.
+        output: name of the file among them that holds what it printed.
+    """
+    return reason_in(_text(logs / output)) or reason_in(_text(logs / LOG)) or f"it does not say why; look into {logs}"
+
+
+def reason_in(text: str) -> str:
+    """The innermost two causes of a stack trace, else its message, else the line that complains and its next."""
+    causes = _CAUSE.findall(text)[-2:]
+    if len(causes) == 2 and causes[1] in causes[0]:
+        causes.pop()
+    for pattern in (_EXCEPTION, _COMPLAINT):
+        causes = causes or pattern.findall(text)[:1]
+    return ": ".join(" ".join(cause.split()) for cause in causes)[:_LONGEST]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,8 +1,8 @@
 """A Neo4j server on this machine, for this user: set up, started, stopped.
 
-A server lives in a folder of its own: configuration, data, logs, import folder, and `server.json`, which tells the
+A server lives in a folder of its own: configuration, data, logs, import folder, and `server.json`, which holds the
 process and its ports. It listens on the loopback address only and always asks for a password. The password is known to
-Neo4j, hashed, and to whoever was told it when the server was set up; this module keeps it nowhere.
+Neo4j, hashed, and to whoever was shown it when the server was set up; this module keeps it nowhere.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 
 from tracelens_graph.db.connection import DEFAULT_DATABASE, DEFAULT_USER, Connection, errors_in_words
 from tracelens_graph.db.server import offline, process
-from tracelens_graph.db.server.java import Java
-from tracelens_graph.db.server.last_words import LOG, last_words, reason_in
+from tracelens_graph.db.server.jars import Java
+from tracelens_graph.db.server.process import LOG, reason_in, why_ended
 from tracelens_graph.db.server.settings import HOST, Memory, configuration, free_ports
 from tracelens_graph.errors import DatabaseError, ServerError, UnusableError
 from tracelens_graph.output.files import replacing
@@ -83,7 +83,7 @@ class Server:
         return f"http://{HOST}:{self.http_port}/browser/"
 
     @property
-    def mark(self) -> str:
+    def argument(self) -> str:
         """What the process of this server, and no other, has among its arguments."""
         return f"{_ENTRY} --home-dir={self.folder} "
 
@@ -92,7 +92,7 @@ def standard_folder() -> Path:
     """Where the server lives if the user names no folder.
 
     Raises:
-        OutputError: nothing tells the user's home folder.
+        OutputError: nothing shows the user's home folder.
     """
     return data_folder() / "neo4j"
 
@@ -100,7 +100,7 @@ def standard_folder() -> Path:
 def running(folder: Path) -> Server | None:
     """The server of a folder, if it runs; it may still be starting."""
     server = _state(folder)
-    return server if server and server.pid and server.mark in process.arguments(server.pid) else None
+    return server if server and server.pid and server.argument in process.arguments(server.pid) else None
 
 
 def start(
@@ -139,7 +139,7 @@ def start(
         if found := running(folder):
             if found.ready:
                 return found, None
-            process.end(found.pid, found.mark, patience_s)  # its start was cut off: nobody was told its password
+            process.end(found.pid, found.argument, patience_s)  # its start was cut off: nobody was shown its password
         set_up = _state(folder)
         if set_up is None and (folder / _STATE).exists():
             raise ServerError(f"{folder / _STATE} is damaged: put it right, or name another folder")
@@ -168,7 +168,7 @@ def start(
             server = replace(server, ready=True)
             _write_state(server)
         except BaseException:
-            process.end(server.pid, server.mark, patience_s=30)
+            process.end(server.pid, server.argument, patience_s=30)
             raise
     return server, chosen
 
@@ -183,7 +183,7 @@ def stop(folder: Path, patience_s: float = 60) -> Server | None:
     server = running(folder)
     if server is None:
         return None
-    if not process.end(server.pid, server.mark, patience_s):
+    if not process.end(server.pid, server.argument, patience_s):
         raise ServerError(
             f"the server (process {server.pid}) still runs after {patience_s:.0f} s; look into {folder}/logs"
         )
@@ -220,19 +220,19 @@ def import_files(folder: Path, files: Path, java: Java, jars: Path, patience_s: 
 def _state(folder: Path) -> Server | None:
     folder = folder.expanduser().resolve()
     try:
-        told = json.loads((folder / _STATE).read_text(encoding="ascii"))
+        state = json.loads((folder / _STATE).read_text(encoding="ascii"))
         return Server(
-            folder, int(told["pid"]), int(told["bolt_port"]), int(told["http_port"]), told["ready"] is True,
-            **asdict(Memory(**{name: told[name] for name in ("heap", "page_cache") if name in told})),
+            folder, int(state["pid"]), int(state["bolt_port"]), int(state["http_port"]), state["ready"] is True,
+            **asdict(Memory(**{name: state[name] for name in ("heap", "page_cache") if name in state})),
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError, ServerError):
         return None
 
 
 def _write_state(server: Server) -> None:
-    told = {name: value for name, value in asdict(server).items() if name != "folder"}
+    state = {name: value for name, value in asdict(server).items() if name != "folder"}
     with replacing(server.folder / _STATE, private=True) as file:
-        file.write(json.dumps(told).encode("ascii"))
+        file.write(json.dumps(state).encode("ascii"))
 
 
 @contextmanager
@@ -309,10 +309,10 @@ def _wait(server: Server, password: str | None, deadline: float) -> None:
             if up and password is not None:
                 _log_in(server, password)
         except DatabaseError:
-            if server.mark in process.arguments(server.pid):
+            if server.argument in process.arguments(server.pid):
                 raise
-        if server.mark not in process.arguments(server.pid):
-            raise ServerError(f"Neo4j ended while it started: {last_words(server.folder / 'logs', _OUTPUT)}")
+        if server.argument not in process.arguments(server.pid):
+            raise ServerError(f"Neo4j ended while it started: {why_ended(server.folder / 'logs', _OUTPUT)}")
         if up and (found := _NOT_STARTED.search(_details(server))):
             reason = reason_in(found[1]) or f"look into {server.folder / 'logs' / _DETAILS}"
             raise UnusableError(
@@ -333,7 +333,7 @@ def _details(server: Server) -> str:
 
 
 def is_up(server: Server) -> bool:
-    """Whether a server that runs has finished starting; its own log tells, as its ports may be those of another."""
+    """Whether a server that runs has finished starting; its own log shows it, as its ports may be those of another."""
     try:
         return _STARTED in (server.folder / "logs" / LOG).read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a local server is told in `neo4j.conf`, and the ports it gets."""
+"""The settings of a local server, in `neo4j.conf`, and the ports it gets."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def _dense(geometry: Geometry, dtype: str, dtype_w: str) -> dict[str, int | None
 
 
 def _recorded(cost: Cost, x: Tensor, w: Tensor, context: CallContext) -> Cost:
-    """A cost with what only a recorded call tells: strides, and whether float32 is computed as TF32."""
+    """A cost with what only a recorded call has: strides, and whether float32 is computed as TF32."""
     params = {**cost.params, "input_stride": x.strides, "weight_stride": w.strides}
     return replace(cost, precision=matrix_precision(x.dtype, context), params=params)
 
@@ -230,7 +230,7 @@ def forward_call(arguments: Arguments, context: CallContext) -> Cost:
 
 @looks_at_context
 def backward_of_forward_call(arguments: Arguments, context: CallContext) -> Cost:
-    """The backward pass of a call of `aten::convolution`: all gradients, for its arguments do not tell which."""
+    """The backward pass of a call of `aten::convolution`: all gradients, for its arguments do not say which."""
     x, w, bias = arguments.tensor(0), arguments.tensor(1), arguments.optional(2)
     return _gradients(_geometry(arguments, x, w, 3), x, w, (True, True, bias is not None), context)
 

@@ -95,7 +95,7 @@ class Product:
         out_type: position of the number of the result's type.
         result: type of the result where neither says it; "" for the rule of `gemm`.
         packed: whether a byte of both operands holds two 4-bit numbers though their type does not say so.
-        scale: position of a scale of b whose type tells NVFP4 from MXFP4.
+        scale: position of a scale of b whose type separates NVFP4 from MXFP4.
         raw: precision of operands that are recorded as bare bytes.
         compute: precision that the matrix units work in, where it is not that of a; "b" for that of b.
         third: what TraceLens shows as third type ("" for none, and then it shows the strides).
@@ -168,11 +168,7 @@ def _product(
         dtype_b=fp4 if values_b > 1 else b.dtype,
         dtype_out=out_type,
         scale_block=_scale_block(layout, arguments),
-        stored={
-            "a": stored_bytes(a),
-            "b": stored_bytes(b),
-            "bias": stored_bytes(bias) if bias is not None else 0,
-        },
+        stored={"a": stored_bytes(a), "b": stored_bytes(b), "bias": stored_bytes(bias) if bias is not None else 0},
     )
     deciding = b.dtype if layout.compute == "b" else a.dtype
     raw = layout.raw if deciding.lower() == "unsigned char" else ""

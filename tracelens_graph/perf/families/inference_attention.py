@@ -28,7 +28,7 @@ class Requests:
     """Sums over requests of one kind.
 
     Attributes:
-        count: number of requests; 0 if not told.
+        count: number of requests; 0 if not known.
         sq, sk: new tokens; keys.
         sqsq, sqsk: sums of q² and of q k.
     """
@@ -66,7 +66,7 @@ def read_batch(annotation: str) -> Batch:
 
     The forms are `execute_N_context_C(sq…sk…sqsq…sqsk…)_generation_G(sq…sk…sqsq…sqsk…)`,
     `step[EXTEND|DECODE|MIXED bs=… c_sq=… c_sk=… … g_sqsk=…]` and `prefill|decode[bs=… tok=… … sqsq=… sqsk=… sk=…]`. An
-    engine's short form (`step[DECODE bs=32]`) does not tell how many keys there are.
+    engine's short form (`step[DECODE bs=32]`) does not say how many keys there are.
 
     Raises:
         CannotModel: it is none of these, or its numbers contradict one another.
@@ -229,7 +229,7 @@ class PagedAttention:
         window: place of the sliding window; none or not positive: every key is seen.
         generation: whether the op works on generation requests only.
         latent: whether values are part of the keys.
-        packed: whether the op is read as aiter's attention over packed sequences where no annotation tells the lengths.
+        packed: whether the op is read as aiter's attention over packed sequences where no annotation has the lengths.
     """
 
     query: int = 0

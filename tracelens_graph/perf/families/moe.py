@@ -151,7 +151,7 @@ class Stage:
 
     Attributes:
         stage: what is computed: the whole layer ("fused"), its first stage ("up") or its second one ("down").
-        by_rows: whether the rows between the stages tell the width inside an expert; else both weights do.
+        by_rows: whether the rows between the stages show the width inside an expert; else both weights do.
         x: tokens, (M, K), or the rows that the first stage wrote, (M, k, N).
         w1: first weights, (E, N or 2 N, K).
         w2: second weights, (E, K, N); where the op gets but one of both, the other has the same position.
@@ -250,7 +250,7 @@ def _up_by_rows(layout: Stage, arguments: Arguments) -> Experts:
 
 
 def _down_by_rows(layout: Stage, arguments: Arguments) -> Experts:
-    """The second stage reads rows, (M, k, N); where the first weights are given too, they tell how N is packed."""
+    """The second stage reads rows, (M, k, N); where the first weights are given too, they show how N is packed."""
     x, w2 = _three(arguments, layout.x), _three(arguments, layout.w2)
     (tokens, topk, inter), (experts, hidden, stored) = x.shape, w2.shape
     if layout.w1 != layout.w2:

@@ -134,14 +134,7 @@ def into_cache_call(args: Arguments, context: CallContext, *, out: int | None = 
     target = args.optional(out) if out is not None else None
     written = target.dtype if target else query.dtype
     cost = rope_into_cache(
-        tokens,
-        heads_q,
-        heads_k,
-        dim_plain,
-        dim_rope,
-        dtype=query.dtype,
-        out_dtype=written,
-        cache_dtype=cache.dtype,
+        tokens, heads_q, heads_k, dim_plain, dim_rope, dtype=query.dtype, out_dtype=written, cache_dtype=cache.dtype
     )
     types = {"dtype_in": query.dtype, "dtype_kv": cache.dtype} | ({} if out is None else {"dtype_out": written})
     return replace(cost, params=dict(cost.params) | types)

@@ -1,4 +1,4 @@
-"""What models share: sizes in bytes, precisions, vector work, and what the name of a kernel tells of a call."""
+"""What models share: sizes in bytes, precisions, vector work, and what the name of a kernel shows of a call."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NVJET = re.compile(r"_([NT])([NT])[NT](?:_|$)")
 
 
 def transposed(kernels: tuple[str, ...]) -> tuple[bool, bool] | None:
-    """Whether a kernel transposes its two operands, by the first name that tells; None if none does.
+    """Whether a kernel transposes its two operands, by the first name that shows it; None if none does.
 
     In the column-major terms of BLAS: the kernel's first operand is the second one of PyTorch's row-major product.
     Names of Tensile (`Cijk_Alik_Bljk…`, index order of the operands) and of cuBLAS (`nvjet…_TNT`, both operands and the

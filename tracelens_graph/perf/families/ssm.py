@@ -83,13 +83,7 @@ class Scan:
         return self.inner + self.channels + self.heads
 
 
-def mamba2(
-    scan: Scan,
-    *,
-    out_features: int = 0,
-    dtype: str = "bf16",
-    backward: bool = False,
-) -> Cost:
+def mamba2(scan: Scan, *, out_features: int = 0, dtype: str = "bf16", backward: bool = False) -> Cost:
     """Cost of Mamba 2's fused convolution and scan (Dao and Gu, 2024, section 6), as mamba_ssm computes it.
 
     With T tokens in all and P = the sum of squares of the lengths of the chunks, FLOPs are those of: the convolution

@@ -107,7 +107,7 @@ def _has_result(operations: tuple[str, ...], tensors: list[Tensor], work: int, n
 def fused_operations(name: str) -> tuple[str, ...]:
     """The operations in the name of a kernel, cut so that the fewest words belong to none, then into the fewest.
 
-    Empty if the name is not of the compiler, or tells of none.
+    Empty if the name is not of the compiler, or shows none.
     """
     found = _NAME.fullmatch(name[:4096])
     words = found.group(2).split("_") if found else []
@@ -132,7 +132,7 @@ def fused_operations(name: str) -> tuple[str, ...]:
 
 
 def triton_model(name: str) -> OpModel | None:
-    """The model of a kernel of the compiler by its name; None if the name is none of those, or tells no operation."""
+    """The model of a kernel of the compiler by its name; None if the name is none of those, or shows no operation."""
     operations = fused_operations(name)
     if not operations:
         return None

@@ -46,7 +46,7 @@ class GpuSpan(Span):
     instruction: Instruction | None = None
     """What ran it; none for copies, and for what stands for a whole command buffer."""
     owner: Instruction | None = None
-    """What it can be charged to, by what the profile tells."""
+    """What it can be charged to, by what the profile shows."""
     rule: str = "no_op"
 
 
@@ -252,7 +252,7 @@ class Runner:
 
 
 def _annotation(named: str) -> dict[str, Value]:
-    """What XLA's annotations tell of a launch and of its work; "" for a launch without one."""
+    """What XLA's annotations say of a launch and of its work; "" for a launch without one."""
     if not named:
         return {}
     return {"tf_op": "&XlaModule:", "hlo_op": f"&{named}", "hlo_module": f"&{NAME}", "program_id": PROGRAM}

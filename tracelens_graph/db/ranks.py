@@ -1,9 +1,13 @@
-"""What stands for the matched collectives and the critical paths of a run in a database."""
+"""What the ranks of a run have in common, in a database that holds them: what stands for it, and writing that.
+
+A Matching node stands for the collectives and the critical paths of a run. There is one for a run, and it is about all
+of its traces: it goes when one of them is dropped, and another trace that is pushed into the run makes it invalid.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,17 +15,25 @@ from tracelens_graph._version import __version__
 from tracelens_graph.analyses.critical_path.critical_path import JobPaths, job_paths
 from tracelens_graph.analyses.ranks.figures import Figures, transfers
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.db.context_image import cast
 from tracelens_graph.db.event_image import kept_rows
-from tracelens_graph.db.image import Edges, Nodes, Options
-from tracelens_graph.db.ranks_push import RanksImage
+from tracelens_graph.db.image import Edges, Image, Options, nodes_of, properties_of
+from tracelens_graph.db.push import Claim, begun, hold, judged
+from tracelens_graph.db.statements import MATCHING
+from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import EVENT, RANK_EDGE_PROPERTIES, RANK_PROPERTIES
+from tracelens_graph.utils.arrays import Mask, Rows
+
+if TYPE_CHECKING:
+    from neo4j import ManagedTransaction
+
+_COMPARED = ("traces", "paths", "schema_version", "tool_version")
+"""Properties that a matching and one that is there have in common if they are the same."""
 
 
-def ranks_image(run: str, ranks: TraceSet, options: Options) -> RanksImage:
+def ranks_image(run: str, ranks: TraceSet, options: Options) -> Image:
     """The nodes and edges that stand for the matched collectives and the critical paths of a run.
 
     Args:
@@ -46,8 +58,14 @@ def ranks_image(run: str, ranks: TraceSet, options: Options) -> RanksImage:
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
     }
-    matching = {prop.name: cast(prop, found[prop.name]) for prop in RANK_PROPERTIES["Matching"] if prop.name in found}
-    nodes = [_matched(figures), _paths(paths), _segments(paths)]
+    matching = properties_of(RANK_PROPERTIES["Matching"], found)
+    about = [paths.about(number) for number in range(len(paths.paths))]
+    known: dict[str, Mapping[str, Sequence[Any]]] = {
+        "Meeting": {**figures.columns, "name": figures.columns["kind"]},
+        "CriticalPath": {name: [one[name] for one in about] for name in (about[0] if about else ())},
+        "PathSegment": paths.columns,
+    }
+    nodes = [nodes_of(label, RANK_PROPERTIES[label], values) for label, values in known.items()]
     edges = [
         _ranks(matching["run"], matched, traces),
         *(
@@ -58,49 +76,49 @@ def ranks_image(run: str, ranks: TraceSet, options: Options) -> RanksImage:
         _transfers(figures, traces, kept),
         *_path_edges(paths, whole, traces, kept),
     ]
-    return RanksImage(matching, [one for one in nodes if len(one)], [one for one in edges if len(one)])
+    some = [one for one in nodes if len(one)]
+    return Image(properties=matching, nodes=some, edges=[one for one in edges if len(one)])
 
 
-def _matched(figures: Figures) -> Nodes:
-    return _nodes("Meeting", {**figures.columns, "name": figures.columns["kind"]})
+def claim(tx: ManagedTransaction, matching: Mapping[str, Any], _: bool) -> Claim:
+    """Make the Matching node, or go on with the one that is there, while nobody drops one of the traces.
 
+    What other ranks of the run had is to be dropped.
 
-def _paths(paths: JobPaths) -> Nodes:
-    known = [paths.about(number) for number in range(len(paths.paths))]
-    return _nodes(
-        "CriticalPath", {prop.name: [one[prop.name] for one in known] for prop in RANK_PROPERTIES["CriticalPath"]}
-    )
-
-
-def _segments(paths: JobPaths) -> Nodes:
-    return _nodes("PathSegment", paths.columns)
-
-
-def _nodes(label: str, known: Mapping[str, Sequence[Any]]) -> Nodes:
-    """Nodes from their properties by name."""
-    properties = RANK_PROPERTIES[label]
-    columns = tuple([cast(prop, value) for value in known.get(prop.name, ())] for prop in properties)
-    sizes = [sum(len(value) for value in row if isinstance(value, str)) for row in zip(*columns, strict=True)]
-    return Nodes((label,), properties, columns, np.array(sizes, np.int64))
+    Raises:
+        DatabaseError: a trace is not complete, or the run has others.
+    """
+    hold(tx, sorted(matching["traces"]))
+    other = tx.run(
+        "MATCH (t:Trace {run: $run}) WHERE NOT t.id IN $traces RETURN t.path AS path ORDER BY path LIMIT 1",
+        run=matching["run"], traces=matching["traces"],
+    ).single()  # fmt: skip
+    if other:
+        raise DatabaseError(f"{other['path']} is of the run too: push all of its ranks together")
+    there, new = begun(tx, MATCHING, matching)
+    return judged(MATCHING, there, new, matching, any(there.get(name) != matching[name] for name in _COMPARED))
 
 
 def _ranks(run: str, matched: MatchedCollectives, traces: Sequence[str]) -> Edges:
     """The edges from the matching to its ranks, with their clocks."""
     zero = [int(matched.clock_ns(rank, np.zeros(1, np.int64))[0]) for rank in range(len(traces))]
-    told = np.isfinite(matched.estimated.error_ns).tolist()
+    estimated = matched.estimated
+    known = np.isfinite(estimated.error_ns).tolist()
     columns = (
         [run] * len(traces),
         list(traces),
         [one.rank for one in matched.ranks],
         zero,
         (matched.parts.shift_ns - np.array(zero, np.int64)).tolist(),
-        [ns if is_told else None for ns, is_told in zip(matched.estimated.offset_ns.tolist(), told, strict=True)],
-        [ns if is_told else None for ns, is_told in zip(matched.estimated.error_ns.tolist(), told, strict=True)],
+        *(
+            [value if is_known else None for value, is_known in zip(ns.tolist(), known, strict=True)]
+            for ns in (estimated.offset_ns, estimated.error_ns)
+        ),
     )
     return Edges("OF_RANK", "Matching", "Trace", columns, True, RANK_EDGE_PROPERTIES["OF_RANK"])
 
 
-def _members(m: MatchedCollectives, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Edges:
+def _members(m: MatchedCollectives, traces: Sequence[str], kept: Sequence[Mask]) -> Edges:
     """The edges from the first kernel of each part to its collective, by collective."""
     parts = m.order[_is_there(m, kept, m.order)]
     of = m.number[parts]
@@ -112,7 +130,7 @@ def _members(m: MatchedCollectives, traces: Sequence[str], kept: Sequence[np.nda
     return Edges("MEMBER_OF", EVENT, "Meeting", columns, False, RANK_EDGE_PROPERTIES["MEMBER_OF"], (8, ""))
 
 
-def _transfers(figures: Figures, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Edges:
+def _transfers(figures: Figures, traces: Sequence[str], kept: Sequence[Mask]) -> Edges:
     """The edges from the kernels that send to those that receive."""
     m = figures.matched
     at, source, target = transfers(m)
@@ -127,7 +145,7 @@ def _transfers(figures: Figures, traces: Sequence[str], kept: Sequence[np.ndarra
     return Edges("SENDS", EVENT, EVENT, columns, True, RANK_EDGE_PROPERTIES["SENDS"], (6, 7))
 
 
-def _path_edges(paths: JobPaths, ranks: TraceSet, traces: Sequence[str], kept: Sequence[np.ndarray]) -> Iterator[Edges]:
+def _path_edges(paths: JobPaths, ranks: TraceSet, traces: Sequence[str], kept: Sequence[Mask]) -> Iterator[Edges]:
     """The edges of segments: to their paths, to those that follow them, and from the events that account for them."""
     path = paths.path
     yield Edges("OF_PATH", "PathSegment", "CriticalPath", (np.arange(len(path)), path))
@@ -141,11 +159,11 @@ def _path_edges(paths: JobPaths, ranks: TraceSet, traces: Sequence[str], kept: S
     yield Edges("ON_PATH", EVENT, "PathSegment", columns, scopes=(2, ""))
 
 
-def _first_kernels(m: MatchedCollectives, parts: np.ndarray) -> list[int]:
+def _first_kernels(m: MatchedCollectives, parts: Rows) -> list[int]:
     return [m.parts.collective(part).uids[0] for part in parts.tolist()]
 
 
-def _is_there(m: MatchedCollectives, kept: Sequence[np.ndarray], parts: np.ndarray) -> np.ndarray:
+def _is_there(m: MatchedCollectives, kept: Sequence[Mask], parts: Rows) -> Mask:
     """Whether the first kernel of some parts is in the database."""
     first = (
         (trace, m.parts.collective(part).rows[0])

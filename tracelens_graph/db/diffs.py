@@ -1,9 +1,13 @@
-"""What stands for a comparison of two traces in a database."""
+"""A comparison of two traces in a database that holds them: what stands for it, and writing that as a trace is written.
+
+A comparison is a Diff node with its places, edges from these to GPU events of both traces, and MATCHES edges between
+the traces. Of two traces, in their order, there is one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,16 +15,20 @@ from tracelens_graph._version import __version__
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.matches import kind_name
 from tracelens_graph.analyses.alignment.tables import places_table
-from tracelens_graph.db.context_image import cast
-from tracelens_graph.db.diff_push import DiffImage, diff_key
 from tracelens_graph.db.event_image import kept_rows
-from tracelens_graph.db.image import Edges, Nodes, Options
+from tracelens_graph.db.image import Edges, Image, Nodes, Options, nodes_of, properties_of
+from tracelens_graph.db.push import Claim, begun, hold, judged
+from tracelens_graph.db.statements import DIFF
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.schema.database import DIFF_EDGE_PROPERTIES, DIFF_PROPERTIES, EVENT
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
+
+if TYPE_CHECKING:
+    from neo4j import ManagedTransaction
 
 
-def diff_image(difference: Diff, traces: Sequence[Mapping[str, Any]]) -> DiffImage:
+def diff_image(difference: Diff, traces: Sequence[Mapping[str, Any]]) -> Image:
     """The nodes and edges that stand for a comparison.
 
     Args:
@@ -38,7 +46,7 @@ def diff_image(difference: Diff, traces: Sequence[Mapping[str, Any]]) -> DiffIma
                   scopes=("diff", "ab"[side]))
         )  # fmt: skip
     places = _places(difference)
-    key = diff_key(traces[0]["id"], traces[1]["id"])
+    key = _key(traces)
     edges.append(Edges("OF_DIFF", "Divergence", "Diff", (places.columns[0], [key] * len(places)), scopes=("diff", "")))
     found = {
         "key": key,
@@ -55,11 +63,26 @@ def diff_image(difference: Diff, traces: Sequence[Mapping[str, Any]]) -> DiffIma
         "schema_version": SCHEMA_VERSION,
         "tool_version": __version__,
     }
-    diff = {prop.name: cast(prop, found[prop.name]) for prop in DIFF_PROPERTIES["Diff"] if prop.name in found}
-    return DiffImage(diff, places, [one for one in edges if len(one)])
+    diff = properties_of(DIFF_PROPERTIES["Diff"], found)
+    return Image(properties=diff, nodes=[places], edges=[one for one in edges if len(one)])
 
 
-def _matches(difference: Diff, kept: Sequence[np.ndarray]) -> Edges:
+def claim(tx: ManagedTransaction, diff: Mapping[str, Any], replace: bool) -> Claim:
+    """Make the Diff node, or go on with the one that is there, while nobody drops one of the traces.
+
+    Raises:
+        DatabaseError: a trace is not complete, or other parts of them are compared in the database.
+    """
+    hold(tx, dict.fromkeys((diff["a"], diff["b"])))
+    there, new = begun(tx, DIFF, diff)
+    tx.run(
+        "MATCH (d:Diff {key: $key}) MATCH (t:Trace) WHERE t.id IN [d.a, d.b] MERGE (d)-[:COMPARES]->(t)",
+        key=diff["key"],
+    ).consume()
+    return judged(DIFF, there, new, diff, replace)
+
+
+def _matches(difference: Diff, kept: Sequence[Mask]) -> Edges:
     found = difference.matches
     here = kept[0][found.rows[0]] & kept[1][found.rows[1]]
     uids = [side.core.columns.uid[rows[here]]
@@ -71,10 +94,10 @@ def _matches(difference: Diff, kept: Sequence[np.ndarray]) -> Edges:
 
 
 def _alone(
-    difference: Diff, cores: Sequence[Core], kept: Sequence[np.ndarray], traces: Sequence[Mapping[str, Any]]
+    difference: Diff, cores: Sequence[Core], kept: Sequence[Mask], traces: Sequence[Mapping[str, Any]]
 ) -> list[Edges]:
     found = difference.matches
-    key = diff_key(traces[0]["id"], traces[1]["id"])
+    key = _key(traces)
     edges = []
     for side, (rows, ns) in enumerate(zip(found.alone, found.alone_ns, strict=True)):
         here = kept[side][rows]
@@ -85,7 +108,7 @@ def _alone(
     return edges
 
 
-def _events_of_places(difference: Diff, side: int) -> tuple[np.ndarray, np.ndarray]:
+def _events_of_places(difference: Diff, side: int) -> tuple[Codes, Rows]:
     """The GPU events of one side: the number of the place that each lies in, and its row; by place."""
     forest = difference.alignment.sides[side]
     numbers, leaves = [], []
@@ -111,7 +134,9 @@ def _places(difference: Diff) -> Nodes:
         "a_ns": [place.ns[0] for place in difference.places],
         "b_ns": [place.ns[1] for place in difference.places],
     }
-    properties = DIFF_PROPERTIES["Divergence"]
-    columns = tuple([cast(prop, value) for value in known[prop.name]] for prop in properties)
-    sizes = [len(str(row)) for row in zip(*columns, strict=True)]
-    return Nodes(("Divergence",), properties, columns, np.array(sizes, np.int64))
+    return nodes_of("Divergence", DIFF_PROPERTIES["Divergence"], known)
+
+
+def _key(traces: Sequence[Mapping[str, Any]]) -> str:
+    """The key of the comparison of two traces, by their ids."""
+    return f"{traces[0]['id']} {traces[1]['id']}"
