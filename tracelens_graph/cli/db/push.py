@@ -93,7 +93,7 @@ def push(
         ranks = chosen.load()
         for image in chosen.images(ranks):
             start = time.monotonic()
-            called = shorten(printable(image.trace["name"]), 40)
+            called = shorten(printable(image.properties["name"]), 40)
             with progress_on_terminal(f"pushing {called}", unit="rows") as progress:
                 outcome = graphs.push_image(image, replace=replace, progress=progress)
             seconds = 0 if outcome == "unchanged" else time.monotonic() - start
@@ -204,7 +204,7 @@ def export(
         for image in chosen.images(loaded):
             start = time.monotonic()
             with progress_on_terminal(
-                f"writing {shorten(printable(image.trace['name']), 40)}", unit="rows"
+                f"writing {shorten(printable(image.properties['name']), 40)}", unit="rows"
             ) as progress:
                 exported.add(image, progress)
             typer.echo(printable(f"wrote {counts(image, time.monotonic() - start)}"))
@@ -289,7 +289,7 @@ def wanted(
 
 def counts(image: TraceImage, seconds: float) -> str:
     """How much was written of a trace, for people; seconds 0 where nothing was to be done."""
-    text = f"{image.trace['path']}: {image.trace['nodes']:,} events, {image.trace['edges']:,} edges"
+    text = f"{image.properties['path']}: {image.properties['nodes']:,} events, {image.properties['edges']:,} edges"
     if seconds:
         text += f" in {seconds:.1f} s"
     if image.left_out_nodes:
