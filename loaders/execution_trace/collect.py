@@ -18,7 +18,7 @@ from tracelens_graph.execution.sides import NO_FORM, Sides
 from tracelens_graph.graph.info import NOT_A_NODE
 from tracelens_graph.loaders.execution_trace.records import FACTS, SCHEMA, OldNode, decoders
 from tracelens_graph.loaders.execution_trace.repair import repair_nodes
-from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
+from tracelens_graph.loaders.kineto.repair_text import LARGEST_OBJECT, check_utf8
 from tracelens_graph.utils.arrays import Numbering
 
 NO_PARENT = -1

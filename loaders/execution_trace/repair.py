@@ -13,9 +13,8 @@ from typing import Any
 
 import msgspec
 
-from tracelens_graph.loaders.execution_trace.layout import NODE_BEGIN, NODE_KEYS
-from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT
-from tracelens_graph.loaders.kineto.repair_text import Reader, Reading
+from tracelens_graph.loaders.execution_trace.records import NODE_BEGIN, NODE_KEYS
+from tracelens_graph.loaders.kineto.repair_text import LARGEST_OBJECT, Reader, Reading
 
 _GAP = re.compile(rb"[\s,]*+")
 _LIST_END = re.compile(rb'\]\s*+(?:\}\s*+\Z|\Z|,\s*+"(?:finish_ts|start_ts|time|pid|schema)"\s*+:)')

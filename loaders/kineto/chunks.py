@@ -25,7 +25,7 @@ import msgspec
 from tracelens_graph.errors import TraceError
 from tracelens_graph.loaders.foreign import HEAD, not_a_trace, shows_trace, what_json_is
 from tracelens_graph.loaders.kineto.events import KEPT_METADATA
-from tracelens_graph.loaders.kineto.limits import LARGEST_EVENT, LARGEST_OBJECT
+from tracelens_graph.loaders.kineto.repair_text import LARGEST_EVENT, LARGEST_OBJECT
 from tracelens_graph.loaders.kineto.structure import Members, Structure
 from tracelens_graph.loaders.sources import check_is_json
 

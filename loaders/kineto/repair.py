@@ -17,9 +17,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
 from tracelens_graph.loaders.kineto.losses import LostTime, joined, remains, written_over
-from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN, EVENT_KEYS, QUOTED, TAIL_KEY, Reader, Reading
+from tracelens_graph.loaders.kineto.repair_text import (
+    EVENT_BEGIN,
+    EVENT_KEYS,
+    LARGEST_OBJECT,
+    QUOTED,
+    TAIL_KEY,
+    Reader,
+    Reading,
+    check_utf8,
+)
 
 _GAP = re.compile(rb"[\s,]*+")
 _SEPARATOR = re.compile(rb'\}[\s,]*+\{\s*+"[A-Za-z]')

@@ -8,10 +8,29 @@ one that leaves the brackets inside the string balanced, as in the name `{"devic
 
 from __future__ import annotations
 
+import codecs
 import re
 from dataclasses import dataclass
 
-from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT, check_utf8
+LARGEST_EVENT = 64 * 1024 * 1024
+"""Bytes of one event, or of what stands between two events; what is larger is lost."""
+
+LARGEST_OBJECT = 4 * 1024 * 1024
+"""Bytes of JSON that are made into objects or mended. A larger event is kept if nothing is wrong with it."""
+
+_PIECE = 1 << 20
+
+
+def check_utf8(text: bytes | memoryview) -> None:
+    """Raise UnicodeDecodeError where a text is no UTF-8, without making a string four times its size of it."""
+    if len(text) <= _PIECE:
+        str(text, "utf-8")
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for begin in range(0, len(text), _PIECE):
+        decoder.decode(text[begin : begin + _PIECE])
+    decoder.decode(b"", final=True)
+
 
 EVENT_KEYS = frozenset(
     (

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tracelens_graph.loaders.kineto.limits import LARGEST_OBJECT
+from tracelens_graph.loaders.kineto.repair_text import LARGEST_OBJECT
 
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _QUOTE, _OPEN, _CLOSE, _OTHER = 1, 2, 3, 4

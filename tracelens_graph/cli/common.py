@@ -139,7 +139,7 @@ def _one_file(named: str, what: str = "a trace", option: str = "") -> str:
 
 def _profiles_in(folder: Path) -> list[str]:
     """Profiles of JAX in a folder; none in one that cannot be read."""
-    from tracelens_graph.loaders.xplane.folder import profiles_in
+    from tracelens_graph.loaders.xplane.files import profiles_in
 
     try:
         return profiles_in(folder)

@@ -155,7 +155,7 @@ class Call:
             names: the operations that are shown.
             options: what chooses them, such as `--top 5`.
         """
-        from tracelens_graph.extensions.replayer import NAMESPACES
+        from tracelens_graph.extensions.extension import NAMESPACES
 
         if not any(name.startswith(NAMESPACES) for name in names):
             return []

@@ -36,7 +36,7 @@ def traces_named(arguments: Sequence[str]) -> list[str]:
 
 def say_copies(files: Sequence[str]) -> None:
     """Say of profiles of JAX that were found in a folder which copies beside them are left out."""
-    from tracelens_graph.loaders.xplane.folder import viewer_copies
+    from tracelens_graph.loaders.xplane.files import viewer_copies
 
     if copies := viewer_copies(files):
         more = f" and {len(copies) - 1:,} more" if len(copies) > 1 else ""

@@ -3,7 +3,6 @@
 Analyses ask it for the fact that they need, never which framework it is.
 """
 
-from tracelens_graph.frameworks.framework import Framework
-from tracelens_graph.frameworks.known import EXECUTION_TRACE, PYTORCH, XLA, framework_of
+from tracelens_graph.frameworks.framework import EXECUTION_TRACE, PYTORCH, XLA, Framework, framework_of
 
 __all__ = ["EXECUTION_TRACE", "PYTORCH", "XLA", "Framework", "framework_of"]

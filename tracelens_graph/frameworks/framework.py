@@ -1,12 +1,12 @@
-"""The facts that differ between frameworks."""
+"""The facts that differ between frameworks, and the frameworks whose traces are read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from tracelens_graph.schema import Kind, OwnerRule
+from tracelens_graph.schema import KIND_MEANING, OWNER_RULE_MEANING, Kind, OwnerRule
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,3 +66,116 @@ class Framework:
     compiles_programs: bool = False
     waits_in_functions: bool = False
     launches_from_pool: bool = False
+
+
+PYTORCH = Framework(
+    name="PyTorch",
+    profiler="",
+    has_times=True,
+    kind_meaning=KIND_MEANING,
+    owner_rule_meaning=OWNER_RULE_MEANING,
+    short_kinds={
+        Kind.Module: "python",
+        Kind.PythonFunction: "python",
+        Kind.Op: "cpu",
+        Kind.RuntimeCall: "runtime",
+        Kind.Kernel: "kernel",
+        Kind.Memcpy: "memcpy",
+        Kind.Memset: "memset",
+        Kind.Annotation: "annotation",
+        Kind.Step: "step",
+        Kind.DeviceAnnotation: "device annotation",
+        Kind.SyncEvent: "sync",
+        Kind.Overhead: "overhead",
+        Kind.MemoryEvent: "memory",
+    },
+    step_mark="ProfilerStep#n",
+    entries="entries in the file",
+    bytes="bytes of JSON",
+    missing_end="and GPU events usually stand last",
+    module="nn.Module",
+    modules="modules",
+    module_prefix="nn.Module: ",
+    outside_modules="Non-nn.Module GPU Ops",
+    no_modules="the trace has no nn.Module frames: record it with with_stack=True",
+    no_place="the trace has no modules and no lines of Python: record it with with_stack=True",
+    no_backward="",
+    no_allocations="no allocation is recorded: record with profile_memory=True",
+    no_programs="only profiles of JAX tell which compiled programs ran",
+    recording="profiler",
+    host_collective=Kind.Annotation,
+)
+
+EXECUTION_TRACE = replace(
+    PYTORCH,
+    has_times=False,
+    missing_end="and callers stand behind their calls",
+    recording="observer",
+)
+"""An execution trace of PyTorch alone."""
+
+XLA = Framework(
+    name="JAX",
+    profiler="XLA",
+    has_times=True,
+    kind_meaning=KIND_MEANING
+    | {
+        Kind.Module: "a named scope (`jax.named_scope`), which Flax opens for its modules",
+        Kind.PythonFunction: "a frame of the Python stack",
+        Kind.Op: "an instruction of a compiled program, run once (`fusion.12`)",
+        Kind.RuntimeCall: "a launch, or another step of XLA's runtime (`PjitFunction(f)`)",
+        Kind.Annotation: "a range that the program marked (`jax.profiler.TraceAnnotation`)",
+        Kind.Step: "a step (`jax.profiler.StepTraceAnnotation`)",
+    },
+    owner_rule_meaning=OWNER_RULE_MEANING
+    | {
+        OwnerRule.nearest_op: "charged to the instruction above its launch",
+        OwnerRule.no_op: "launched for no known instruction, as copies and command buffers can be: charged to nobody",
+    },
+    short_kinds={**PYTORCH.short_kinds, Kind.Module: "scope", Kind.Op: "hlo"},
+    step_mark="jax.profiler.StepTraceAnnotation",
+    entries="entries, derived ones too",
+    bytes="bytes",
+    missing_end="",
+    module="named scope",
+    modules="named scopes",
+    module_prefix="scope: ",
+    outside_modules="outside of these scopes",
+    no_modules="no instruction is in a named scope: open them with jax.named_scope, or use modules of Flax",
+    no_place="the trace has no named scopes and no lines of Python: record it with "
+    "ProfileOptions().python_tracer_level = 1",
+    no_backward="no backward instruction has a forward one in its named scope: open scopes with jax.named_scope, "
+    "or use Flax",
+    no_allocations="profiles of JAX and XLA record no allocations that are read",
+    no_programs="the profile holds no program that an event names",
+    recording="xla",
+    host_collective=Kind.Op,
+    uncharged=("a copy, or other work of no instruction", ""),
+    advice={
+        "cuda_graphs": "one_program",
+        "fewer_launches": "larger_programs",
+        "python_tuning": "less_python",
+        "data_loader": "batches_ahead",
+        "remove_sync": "read_later",
+        "pin_memory": "batches_ahead",
+        "allocator": "donate",
+        "warm_up": "run_before",
+        "record_stacks": "python_tracer",
+        "all_ranks": "devices",
+        "overlap": "latency_hiding",
+        "fusion": "own_kernels",
+        "channels_last": "layouts",
+    },
+    devices_are_ranks=True,
+    compiles_programs=True,
+    waits_in_functions=True,
+    launches_from_pool=True,
+)
+"""JAX, and whatever else runs on XLA: ops are instructions, and modules are named scopes."""
+
+
+def framework_of(metadata: Mapping[str, Any], has_times: bool = True) -> Framework:
+    """The framework that a trace comes from, by the metadata of its file and whether it has times."""
+    if not has_times:
+        return EXECUTION_TRACE
+    return XLA if metadata.get("profiler") == XLA.profiler else PYTORCH

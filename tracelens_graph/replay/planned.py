@@ -13,8 +13,7 @@ from msgspec.structs import replace
 
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.errors import CannotReplay
-from tracelens_graph.extensions.extension import extension_of
-from tracelens_graph.extensions.replayer import NAMESPACES
+from tracelens_graph.extensions.extension import NAMESPACES, extension_of
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.perf.roofs import Roof, roofline, traffic_us
 from tracelens_graph.replay.calls import around_at, gpu_below
@@ -25,7 +24,7 @@ from tracelens_graph.replay.signatures import Signatures
 from tracelens_graph.schema import Kind
 
 if TYPE_CHECKING:
-    from tracelens_graph.extensions.replayer import Replayer
+    from tracelens_graph.extensions.extension import Replayer
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.cost import Cost

@@ -17,8 +17,7 @@ import numpy as np
 from tracelens_graph.analyses.shared.call_columns import argument_codes
 from tracelens_graph.analyses.shared.grouping import Groups, group_by
 from tracelens_graph.errors import NodeNotFoundError
-from tracelens_graph.extensions.extension import extension_of
-from tracelens_graph.extensions.replayer import NAMESPACES
+from tracelens_graph.extensions.extension import NAMESPACES, extension_of
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window

@@ -30,9 +30,8 @@ from tracelens_graph._version import __version__
 from tracelens_graph.errors import OutputError, TraceError
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.details import NO_TEXT, Details
+from tracelens_graph.graph.details import NO_TEXT, Details, stream_id
 from tracelens_graph.graph.graph import Graph, changed
-from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.output.files import replacing, unwritable

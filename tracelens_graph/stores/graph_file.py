@@ -33,10 +33,15 @@ from tracelens_graph.loaders.sources import Source, open_source
 from tracelens_graph.output.files import replacing
 from tracelens_graph.schema import STORED
 from tracelens_graph.stores.checked_columns import CheckedColumns
-from tracelens_graph.stores.collective_sections import read_collectives, write_collectives
-from tracelens_graph.stores.link_sections import read_link, write_link
 from tracelens_graph.stores.packed import DeferredDict, DeferredList, PackedDetails
-from tracelens_graph.stores.program_sections import read_programs, write_programs
+from tracelens_graph.stores.parts import (
+    read_collectives,
+    read_link,
+    read_programs,
+    write_collectives,
+    write_link,
+    write_programs,
+)
 from tracelens_graph.stores.sections import Sections, SectionWriter
 from tracelens_graph.utils.arrays import Rows
 
