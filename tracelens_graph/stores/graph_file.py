@@ -123,6 +123,8 @@ def _packed(details: Details, progress: Callable[[int, int], None] | None) -> It
 def read_graph(
     source: Source | str | os.PathLike[str] | bytes,
     events_at: Callable[[np.ndarray, np.ndarray, np.ndarray], Details] | None = None,
+    *,
+    verified: bool = False,
 ) -> Graph:
     """The graph of a file that `write_graph` wrote.
 
@@ -130,6 +132,7 @@ def read_graph(
         source: a `Source`, or whatever `loaders.sources.open_source` takes.
         events_at: gives the original events where they stayed in the trace's file; called with the uid of the first
             event, the number of events and the place of each block.
+        verified: whether all of it is to be compared with its checksums now, and not when it is read.
 
     Raises:
         NotATraceError: it is no saved graph.
@@ -139,6 +142,8 @@ def read_graph(
     if source.packing != "graph":
         raise NotATraceError(f"{source.name}: is no saved graph")
     sections = Sections(_buffer(source), source.name)
+    if verified:
+        sections.verify()
     return _core(sections, source.name, events_at)
 
 
