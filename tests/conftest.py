@@ -12,6 +12,7 @@ from profiles import IN_CI
 
 from corpus import CHECKOUT, CORPUS, GOLDENS
 
+pytest.register_assert_rewrite("op_costs")
 pytest_plugins = ["lanes", "neo4j_server", "chromium"]
 
 

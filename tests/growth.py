@@ -1,4 +1,4 @@
-"""How work and memory grow when an input doubles, told by counting and not by a clock."""
+"""How work and memory grow when an input doubles, told by counting calls, elements and bytes, not by a clock."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import msgspec
+import numpy as np
+
+from tracelens_graph.graph.columns import Columns
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import changed
 
 
 class Cost(NamedTuple):
@@ -186,3 +191,24 @@ def _stand_in(value: Any, meter: _Meter) -> Any:
     if isinstance(value, dict) and any(isinstance(one, re.Pattern) for one in value.values()):
         return {key: _stand_in(one, meter) for key, one in value.items()}
     return value
+
+
+class Metered(np.ndarray):
+    """An array that counts itself, and all that is cut from it or computed with it."""
+
+    made = 0
+
+    def __array_finalize__(self, source: object) -> None:
+        Metered.made += self.size
+
+
+def elements(call: Callable[[], object]) -> int:
+    """How many elements the arrays have that a call makes of metered ones."""
+    Metered.made = 0
+    call()
+    return Metered.made
+
+
+def metered(core: Core) -> Core:
+    """A graph of its own with the same columns, all of them metered; nothing is known yet of what can be derived."""
+    return changed(core, columns=Columns({name: array.view(Metered) for name, array in core.columns}))

@@ -1,7 +1,8 @@
-"""A trace small enough to know by heart: one linear layer, one step, one kernel launched before the start."""
+"""Traces by hand: one small enough to know by heart, one by somebody who means no good."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,19 @@ def span(cat: str, name: str, ts: float, dur: float, pid: Any = 100, tid: Any = 
     """A complete event; underscores in the names of arguments become blanks."""
     named = {key.replace("_", " "): value for key, value in args.items()}
     return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": named}
+
+
+def gpu(
+    ts: float, dur: float, correlation: int, name: str = "gemm", cat: str = "kernel", **args: Any
+) -> dict[str, Any]:
+    """Work on a GPU: of device 0 and stream 7, unless others are named."""
+    place = {"device": 0, "stream": 7} | args
+    return span(cat, name, ts, dur, place["device"], place["stream"], **place, correlation=correlation)
+
+
+def call(ts: float, correlation: int, name: str = "cudaLaunchKernel", dur: float = 2, **where: Any) -> dict[str, Any]:
+    """A runtime call, which launches the work of its correlation id."""
+    return span("cuda_runtime", name, ts, dur, **where, correlation=correlation)
 
 
 def small_trace() -> dict[str, Any]:
@@ -53,3 +67,32 @@ def small_trace() -> dict[str, Any]:
             span("Trace", "PyTorch Profiler (0)", 1000.0, 900.0),
         ],
     }  # fmt: skip
+
+
+LONG = "x" * 1_000_000
+NAMES = (
+    "'; MATCH (n) DETACH DELETE n //", 'a"b`c\\', "line\nbreak\r\t", "nul\x00", "half \ud800", "`}) SET n:Admin", "",
+    LONG, HOSTILE,
+)  # fmt: skip
+
+
+def hostile_trace() -> bytes:
+    """Odd names of everything that has one, numbers beyond 64 bits, metadata of the wrong types."""
+    trace = small_trace()
+    trace["distributedInfo"]["rank"] = 2**70
+    trace["deviceProperties"] = [
+        {"id": 0, "device": 9, "key": "k", "self": 1, "kind": "Trace", "name": NAMES[0], "architecture": ["x"],
+         "memory_bandwidth_gbps": "much"},
+        {"id": [1]},
+    ]  # fmt: skip
+    for i, name in enumerate(NAMES):
+        ts, lane = 2000 + 100 * i, {"pid": f"{name}p", "tid": f"{name}t"}
+        shapes = {"Input_Dims": [[2**70, i]], "Input_type": [name]}
+        group = {"Process_Group_Name": name, "Collective_name": "allreduce", "In_msg_nelems": 2**70, "dtype": name}
+        gpu = {"device": 0, "stream": 7, "correlation": 1000 + i}
+        trace["traceEvents"] += [
+            span("cpu_op", name, ts, 50, **lane, External_id=2**70 + i, Sequence_number=2**65, **shapes),
+            span("cuda_runtime", "cudaLaunchKernel", ts + 5, 5, **lane, correlation=1000 + i),
+            span("kernel", f"ncclDevKernel_AllReduce {name}", ts + 20, 5, 0, 7, **gpu, **group),
+        ]
+    return json.dumps(trace).encode()

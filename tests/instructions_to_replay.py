@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from made_hlo import BF16, F32, S32, U8, computation, instruction, packed, program, shape, tuple_of
+from handmade_jax import BF16, F32, S32, U8, computation, instruction, packed, program, shape, tuple_of
 from plain_xplane import Plane, block, number, written
 
 from tracelens_graph.graph.core import Core

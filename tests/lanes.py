@@ -43,7 +43,7 @@ last ones end has served all others."""
 
 EVERYDAY_TWINS = (
     "tests/questions/test_structure.py::test_the_database_says_the_same[layered-",
-    "tests/questions/test_attribution.py::test_query_on_nested_ops[None-",
+    "tests/questions/test_attribution.py::test_the_database_says_the_same[nested-",
     "tests/questions/test_shapes.py::test_the_database_says_the_same[nested-",
 )
 """How the ids of the database's tests begin that `make test` runs: three small traces, about 15 questions on each."""

@@ -1,14 +1,19 @@
-"""Jobs of several ranks as what each took part in, without graphs: collectives with known partners and times."""
+"""Jobs of several ranks: what each took part in, without graphs, and simulated ones with the truth about them."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache, cached_property
 from typing import Any
 
+from tracelens_graph.analyses.critical_path.causes import Causes, causes
 from tracelens_graph.analyses.ranks.attendance import Attendance
 from tracelens_graph.graph.collectives import Collective
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.simulate import simulate
 
 Held = tuple[Collective, int, int]
 
@@ -104,3 +109,32 @@ def _shown(moment: int, place: int, offsets_ns: Sequence[int], drifts: Sequence[
     """What the clock of a rank shows at a true moment."""
     offset = offsets_ns[place] if offsets_ns else 0
     return moment + offset + round(moment * drifts[place] if drifts else 0)
+
+
+@dataclass(frozen=True)
+class SimulatedJob:
+    """The ranks of a job.
+
+    Attributes:
+        traces: their traces.
+        truth: what is true of each.
+    """
+
+    traces: TraceSet
+    truth: list[dict[str, Any]]
+
+    @cached_property
+    def causes(self) -> Causes:
+        """Its points and what bound them."""
+        return causes(self.traces)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+@cache
+def simulated_job(**settings: Any) -> SimulatedJob:
+    """The job that `simulate` makes with these settings."""
+    run = simulate(**settings)
+    traces = TraceSet.of({f"rank{one.rank}": load_core(one.trace) for one in run.ranks})
+    return SimulatedJob(traces, [one.truth for one in run.ranks])

@@ -11,9 +11,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import independent_join
 import numpy as np
 import pytest
+import recorded_pairs
 from recorded_pairs import OF_CORPUS, RECORDED, Pair, document, linked, parametrize_real
 
 from corpus import needs_corpus
@@ -47,7 +47,7 @@ def joined(core: Core) -> set[tuple[int, int]]:
 
 def check(trace: Any, execution_trace: Any) -> tuple[str, set[tuple[int, int]]]:
     """Join in both ways, and give what both say."""
-    method, expected = independent_join.join(trace, execution_trace)
+    method, expected = recorded_pairs.join(trace, execution_trace)
     core = load_core(trace, et=execution_trace)
     assert joined(core) == expected
     assert core.link is not None
@@ -59,16 +59,16 @@ def check(trace: Any, execution_trace: Any) -> tuple[str, set[tuple[int, int]]]:
 def test_real_pairs_join_as_the_second_implementation_joins_them(pair: Pair) -> None:
     trace, execution_trace = pair.documents()
     method, pairs = check(trace, execution_trace)
-    nodes = independent_join.nodes_of(execution_trace)
+    nodes = recorded_pairs.nodes_of(execution_trace)
     if method == "order":
         assert len(nodes) - 4 <= len(pairs) <= len(nodes)
     else:
-        assert len(pairs) == len(nodes) == len(independent_join.events_of(trace))
+        assert len(pairs) == len(nodes) == len(recorded_pairs.events_of(trace))
 
 
 @needs_corpus
 def test_counts_are_the_published_ones() -> None:
-    counts = {name: len(independent_join.join(*pair.documents())[1]) for name, pair in OF_CORPUS.items()}
+    counts = {name: len(recorded_pairs.join(*pair.documents())[1]) for name, pair in OF_CORPUS.items()}
     assert counts.pop("simple-add") == 36
     assert counts.pop("resnet-ddp") == 14_388
     assert len(counts) == 8
@@ -79,14 +79,14 @@ def test_recorded_pairs_join_as_the_second_implementation_joins_them(recorded: P
     trace, execution_trace = recorded.documents()
     method, pairs = check(trace, execution_trace)
     assert method == "record id"
-    assert len(pairs) == len(independent_join.nodes_of(execution_trace))
+    assert len(pairs) == len(recorded_pairs.nodes_of(execution_trace))
 
 
 def test_simulated_pairs_join_as_the_second_implementation_joins_them() -> None:
     for rank in simulate(ranks=2, steps=1, layers=1).ranks:
         method, pairs = check(rank.trace, rank.execution_trace)
         assert method == "record id"
-        assert len(pairs) == len(independent_join.nodes_of(rank.execution_trace))
+        assert len(pairs) == len(recorded_pairs.nodes_of(rank.execution_trace))
 
 
 def without_ids(trace: Any) -> Any:
@@ -100,7 +100,7 @@ def without_ids(trace: Any) -> Any:
 
 def test_order_joins_the_same_as_ids(recorded: Pair) -> None:
     trace, execution_trace = recorded.documents()
-    by_id = independent_join.join(trace, execution_trace)[1]
+    by_id = recorded_pairs.join(trace, execution_trace)[1]
     core = load_core(without_ids(trace), et=execution_trace)
     assert core.link is not None
     assert core.link.method.startswith(METHODS["order"])
@@ -113,9 +113,9 @@ def test_shifted_ids_join_the_same(recorded: Pair) -> None:
     for event in shifted["traceEvents"]:
         if "Record function id" in event.get("args", {}):
             event["args"]["Record function id"] += 17
-    method, pairs = independent_join.join(shifted, execution_trace)
+    method, pairs = recorded_pairs.join(shifted, execution_trace)
     assert method == "offset"
-    assert pairs == independent_join.join(trace, execution_trace)[1]
+    assert pairs == recorded_pairs.join(trace, execution_trace)[1]
     core = load_core(shifted, et=execution_trace)
     assert core.link is not None
     assert core.link.method == "Record function id = rf_id + 17"
@@ -127,7 +127,7 @@ def test_other_programs_do_not_join(pairs_folder: Path) -> None:
         for other in RECORDED:
             trace, execution_trace = linked(pairs_folder, name).trace, linked(pairs_folder, other).execution_trace
             if name != other:
-                assert independent_join.join(document(trace), document(execution_trace)) == ("none", set())
+                assert recorded_pairs.join(document(trace), document(execution_trace)) == ("none", set())
                 with pytest.raises(LinkError, match="not of one run"):
                     load_core(trace, et=execution_trace)
 

@@ -10,8 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from elements import elements, metered
-from growth import calls
+from growth import calls, elements, metered
 from shapes import SHAPES, trace
 
 from tracelens_graph.analyses.questions import QUESTIONS

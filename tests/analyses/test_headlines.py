@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from handmade import span
+from handmade import call, gpu, span
 from profiles import thorough
 
 from corpus import CORPUS, GOLDENS, NO_GOLDENS, cases, loaded
@@ -192,15 +192,6 @@ def test_a_healthy_run_has_no_losses(recompute: str) -> None:
 
 
 # -- stops, by hand -------------------------------------------------------------------------------------------
-
-
-def call(ts: float, correlation: int, name: str = "cudaLaunchKernel", dur: float = 2) -> dict[str, Any]:
-    return span("cuda_runtime", name, ts, dur, correlation=correlation)
-
-
-def gpu(ts: float, dur: float, correlation: int, name: str = "gemm", **args: Any) -> dict[str, Any]:
-    place = {"device": 0, "stream": 7} | args
-    return span("kernel", name, ts, dur, place["device"], place["stream"], **place, correlation=correlation)
 
 
 def kind(events: list[dict[str, Any]]) -> str:

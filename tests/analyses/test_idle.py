@@ -1,4 +1,4 @@
-"""Causes of idle GPU time: known answers, the rules applied instant by instant, and sums that must hold."""
+"""Causes of idle GPU time: known answers, the rules applied instant by instant, sums; of JAX, and gaps as nodes."""
 
 from __future__ import annotations
 
@@ -6,39 +6,41 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plain_xplane as plain
 import pytest
-from handmade import span
+from handmade import gpu, span
+from handmade_jax import mlp
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
+from plain_xplane import Plane
 from profiles import examples
 
-from corpus import chosen_traces, loaded, parametrize
+from corpus import chosen_traces, loaded, parametrize, xplane_files
+from tracelens_graph.analyses.diagnosis.finding import ADVICE
+from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle import idle
 from tracelens_graph.analyses.idle.host_states import (
     ABSENT,
+    COMPILATION,
     COPY_TO_DEVICE,
     DATA_LOADER,
     LAUNCH,
     PROFILER,
     SYNCHRONIZATION,
     row_states,
-)  # fmt: skip
+)
 from tracelens_graph.analyses.idle.idle import Cause, idle_causes, idle_parts
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
+from tracelens_graph.frameworks import XLA
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.nxview.trace_graph import TraceGraph
+from tracelens_graph.reports.views import view
 from tracelens_graph.schema import Flag, Kind
 
 Events = list[dict[str, Any]]
-
-
-def gpu(
-    ts: float, dur: float, correlation: int, name: str = "gemm", cat: str = "kernel", **args: Any
-) -> dict[str, Any]:
-    place = {"device": 0, "stream": 7} | args
-    return span(cat, name, ts, dur, place["device"], place["stream"], **place, correlation=correlation)
 
 
 def call(ts: float, dur: float, correlation: int, name: str = "cudaLaunchKernel", **where: Any) -> dict[str, Any]:
@@ -350,3 +352,123 @@ def test_the_corpus_has_calls_that_outlive_their_callers() -> None:
     crossing = load_core([op("a", 0, 10), op("b", 8, 30), *FIRST])
     assert (crossing.columns.flags & Flag.outlives_parent.value).any()
     assert (row_states(crossing) == LAUNCH).sum() == 3
+
+
+US = 1_000_000
+
+NAMES = {
+    "backend_compile_and_load": COMPILATION,
+    "PjRtCpuClient::Compile": COMPILATION,
+    "Wait for donation holds": SYNCHRONIZATION,
+    "PjRtBuffer::BlockHostUntilReady": SYNCHRONIZATION,
+    "PjRtFuture::Await": SYNCHRONIZATION,
+    "np.asarray(jax.Array)": SYNCHRONIZATION,
+    "PjRtStreamExecutorClient::BufferFromHostBuffer": COPY_TO_DEVICE,
+    "PjitFunction(f)": LAUNCH,
+    "$api.py:3105 block_until_ready": SYNCHRONIZATION,
+    "$pxla.py:1499 _cached_compilation": COMPILATION,
+}
+
+
+def profile(between: str, on_pool: bool) -> Core:
+    """Two kernels with a gap of 800 us, in which Python is in one call for 700 us, and a pool or itself launches."""
+    programs, host, device = Plane("/host:metadata"), Plane("/host:CPU"), Plane("/device:GPU:0")
+    programs.program(3, "jit_f(3)", mlp())
+    device.line(
+        7, "Stream #7", 0,
+        device.event("gemm", 110 * US, 90 * US, correlation_id=1, hlo_op="&dot.3", program_id=3),
+        device.event("gemm", 1000 * US, 100 * US, correlation_id=2, hlo_op="&dot.5", program_id=3),
+    )  # fmt: skip
+    launches = [host.event("cudaLaunchKernel", at * US, 5 * US, correlation_id=id) for id, at in ((1, 100), (2, 990))]
+    middle = host.event(between, 250 * US, 700 * US)
+    host.line(1, "python", 0, host.event("$main.py:1 train", 50 * US, 1100 * US), *([middle] if on_pool else
+              [launches[0], middle, launches[1]]))  # fmt: skip
+    if on_pool:
+        host.line(2, "tf_pjrt_thread_pool/1", 0, *launches)
+    return load_core(plain.written(programs, host, device))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_states_of_calls_of_jax(name: str) -> None:
+    core = profile(name, on_pool=False)
+    row = next(at for at in range(len(core.columns)) if core.columns.dur_ns[at] == 700_000)
+    assert row_states(core)[row] == NAMES[name]
+
+
+@pytest.mark.parametrize("on_pool", [False, True])
+@pytest.mark.parametrize(
+    ("between", "cause"),
+    [("backend_compile_and_load", "compilation"), ("$api.py:1 block_until_ready", "synchronization"),
+     ("PjRtStreamExecutorClient::BufferFromHostBuffer", "host_to_device_copy"), ("$data.py:3 next_batch", "python")],
+)  # fmt: skip
+def test_a_gap_is_due_to_what_python_did_also_where_a_pool_launches(between: str, cause: str, on_pool: bool) -> None:
+    core = profile(between, on_pool)
+    found = {row["cause"]: row for row in idle_causes(core).records()}
+    assert found[cause]["idle_ms"] >= 0.7
+    assert sum(row["idle_ms"] for row in found.values()) == pytest.approx(0.8)
+    assert found[cause]["because"] == core.names[core.columns.name[core.row(found[cause]["because_uid"])]]
+    assert "unknown_not_recorded" not in found
+
+
+def test_suggestions_for_jax_are_known_and_no_words_of_pytorch() -> None:
+    assert set(XLA.advice) | set(XLA.advice.values()) <= ADVICE.keys()
+    assert not any("torch" in ADVICE[name] or "with_stack" in ADVICE[name] for name in XLA.advice.values())
+
+
+@pytest.mark.parametrize("name", ["conv-legacy", "te-fused-attention"])
+def test_verdicts_of_profiles_of_jax_speak_of_jax(corpus: Path, name: str) -> None:
+    found = verdict(load_core(corpus / f"tracelens/jax/{name}.xplane.pb"))
+    text = " ".join(part for one in found for part in (one.text, *one.suggestions))
+    assert not any(word in text for word in ("torch", "with_stack", "DataLoader", ".item()", "not recorded"))
+    assert found[0].evidence["kind"] == {"conv-legacy": "too_little", "te-fused-attention": "compute.attention"}[name]
+
+
+@parametrize("path", xplane_files())
+def test_what_it_is_due_to_can_be_looked_at_on_a_narrow_terminal(path: Path) -> None:
+    table = view(idle_causes(loaded(path)))
+    shown = table.text(80)
+    uid = next(uid for uid in table["because uid"] if uid is not None and uid >= 0)
+    assert str(uid) in shown.split()
+
+
+def work_on(name: str, ts: float, dur: float, stream: int, correlation: int) -> dict[str, Any]:
+    return span("kernel", name, ts, dur, 0, stream, device=0, stream=stream, correlation=correlation)
+
+
+def overlapping() -> Core:
+    """All-reduce runs on when a short copy beside it is over; what follows is launched late, then early."""
+    return load_core([
+        call(0, 5, 1), call(10, 5, 2),
+        work_on("all_reduce", 20, 80, 8, 1),  # until 100
+        work_on("copy", 40, 10, 7, 2),
+        span("python_function", "train.py(3): step", 90, 60),
+        span("cpu_op", "aten::mm", 130, 20),
+        call(140, 5, 3), call(146, 2, 4),
+        work_on("mm", 150, 10, 7, 3),
+        work_on("add", 163, 2, 7, 4),
+    ])  # fmt: skip
+
+
+def test_a_gap_lies_between_what_ended_last_and_what_starts_next() -> None:
+    g = TraceGraph(overlapping())
+    gaps = {key: data for key, data in g.full.nodes(data=True) if data.get("kind") == "Gap"}
+    assert [(data["number"], data["dur_ns"], data["cause"]) for data in gaps.values()] == [
+        (1, 50_000, "python"), (2, 3_000, "queued"),
+    ]  # fmt: skip
+    for gap, (before, after, causes) in zip(
+        gaps,
+        [("all_reduce", "mm", {"train.py(3): step", "aten::mm", "cudaLaunchKernel"}), ("mm", "add", set())],
+        strict=True,
+    ):
+        into = {edge: g.full.nodes[one]["name"] for one, _, edge in g.full.in_edges(gap, keys=True)}
+        assert into == {"BEFORE": before, "AFTER": after}
+        assert {g.full.nodes[one]["name"] for _, one in g.full.out_edges(gap)} == causes
+
+
+@given(traces())
+def test_gaps_begin_where_an_event_ends(trace: dict[str, Any]) -> None:
+    core = load_core(trace)
+    idle, c = idle_parts(core), core.columns
+    assert c.end_ns[idle.ended].tolist() == idle.start.tolist()
+    assert c.start_ns[idle.row].tolist() == idle.end.tolist()
+    assert c.device[idle.ended].tolist() == c.device[idle.row].tolist()

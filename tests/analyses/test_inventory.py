@@ -1,17 +1,24 @@
-"""What the inventory says of traces with and without each recording option."""
+"""What a trace holds: with and without each recording option; calls without times; knowledge in the full graph."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from handmade import HOSTILE, small_trace, span
+from hypothesis import given
+from made_execution import Op, tensor, trace
+from made_traces import traces
 
-from corpus import CHECKOUT
+import tracelens_graph as tlg
+from corpus import CHECKOUT, chosen_traces, parametrize
 from tracelens_graph.analyses.report.inventory import OPTIONS, inventory
+from tracelens_graph.analyses.structure.calls import calls_by_arguments, calls_by_category, calls_by_op
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.schema import CONTEXT_EDGES, CONTEXT_KINDS
 
 
 def without(*what: str) -> dict[str, Any]:
@@ -180,3 +187,116 @@ def test_a_profile_of_jax_is_told_in_its_own_words() -> None:
     nodes = dict(zip(tables["nodes"]["kind"], tables["nodes"]["meaning"], strict=True))
     assert nodes["Step"] == "a step (`jax.profiler.StepTraceAnnotation`)"
     assert "instruction" in nodes["Op"]
+
+
+EXAMPLE = CHECKOUT / "examples/traces/tiny-transformer-cpu"
+
+TRACE = trace(
+    [
+        Op(4, "aten::mm", 3, [tensor(20), tensor(21)]),
+        Op(3, "aten::matmul", inputs=[tensor(20), tensor(21)]),
+        Op(5, "aten::mm", inputs=[tensor(22), tensor(23)]),
+        Op(6, "aten::mm", inputs=[tensor(22, (4, 4)), tensor(23)]),
+        Op(7, "my op"),
+        Op(8, "a range", facts={"scope": 7}),
+    ]
+)
+
+
+def test_calls_of_a_small_trace() -> None:
+    g = load_core(TRACE)
+    assert calls_by_op(g).records()[0] == {
+        "op": "aten::mm", "category": "GEMM", "calls": 3, "percent": 60.0, "outermost": 2, "argument_sets": 2,
+        "threads": 1, "uid": 1,
+    }  # fmt: skip
+    assert [(row["op"], row["calls"], row["argument_sets"]) for row in calls_by_op(g).records()] == [
+        ("aten::mm", 3, 2), ("aten::matmul", 1, 1), ("my op", 1, 0),
+    ]  # fmt: skip
+    by_category = {row["category"]: row for row in calls_by_category(g).records()}
+    assert (by_category["GEMM"]["calls"], by_category["GEMM"]["outermost"]) == (3, 2)
+    assert sum(row["calls"] for row in by_category.values()) == 5
+    first, *others = calls_by_arguments(g).records()
+    assert first == {
+        "op": "aten::mm", "input_dims": "[[2,3],[2,3]]", "input_types": '["float","float"]',
+        "input_strides": "[[3,1],[3,1]]", "concrete_inputs": '["",""]', "calls": 2, "percent": 50.0, "uid": 1,
+    }  # fmt: skip
+    assert [row["op"] for row in others] == ["aten::matmul", "aten::mm"]
+
+
+def test_windows_and_other_traces() -> None:
+    """A profile has the same calls of ops as the execution trace of its run, but for the ends of the recording."""
+    alone, profile = (load_core(f"{EXAMPLE}{end}.json.gz") for end in (".execution-trace", ""))
+    one, other = ({row["op"]: row["calls"] for row in calls_by_op(g).records()} for g in (alone, profile))
+    assert one == other
+    inside = calls_by_op(alone.window(under="aten::linear"))
+    assert 0 < np.sum(inside["calls"]) < sum(one.values())
+
+
+def test_a_trace_without_ops_has_empty_tables() -> None:
+    g = load_core(trace([]))
+    assert [len(make(g)) for make in (calls_by_op, calls_by_category, calls_by_arguments)] == [0, 0, 0]
+
+
+NVJET = "nvjet_tst_320x128_64x3_1x2_h_bz_coopB_TNT"
+
+
+@pytest.fixture(scope="module")
+def full() -> Any:
+    shapes = {"Input_Dims": [[8, 16], [16, 4]], "Input_type": ["c10::BFloat16", "c10::BFloat16"]}
+    return tlg.load(
+        [
+            span("cpu_op", "aten::linear", 0, 20),
+            span("cpu_op", "aten::mm", 1, 10, **shapes),
+            span("cuda_runtime", "cudaLaunchKernel", 2, 1, correlation=1),
+            span("kernel", NVJET, 50, 5, pid=0, tid=7, device=0, stream=7, correlation=1),
+            span("cpu_op", "aten::mm", 30, 10),
+            span("cuda_runtime", "cudaLaunchKernel", 31, 1, correlation=2),
+            span("kernel", "gemm", 60, 5, pid=0, tid=7, device=0, stream=7, correlation=2),
+        ]
+    ).full
+
+
+def test_categories(full: Any) -> None:
+    assert full.has_edge(1, "category:op:GEMM", "IN_CATEGORY")
+    assert not full.has_edge(0, "category:op:GEMM", "IN_CATEGORY")
+    (name,) = [end for _, end, kind in full.out_edges(3, keys=True) if kind == "NAMED"]
+    assert full.has_edge(name, "category:kernel:GEMM", "IN_CATEGORY")
+    assert full.nodes[name]["tile_m"] == 320
+
+
+def test_costs_stand_on_signatures(full: Any) -> None:
+    of = {op: end for op in (1, 4) for _, end, kind in full.out_edges(op, keys=True) if kind == "HAS_SIGNATURE"}
+    known, unknown = full.nodes[of[1]], full.nodes[of[4]]
+    assert (known["flops"], known["moved_bytes"], known["compute_spec"]) == (
+        2 * 8 * 16 * 4,
+        2 * (128 + 64 + 32),
+        "matrix_bf16",
+    )
+    assert "flops" not in unknown
+    assert "not recorded" in unknown["no_model"]
+
+
+def test_each_event_is_modelled_by_one_op(full: Any) -> None:
+    pairs = {(event, op) for event, op, kind in full.edges(keys=True) if kind == "MODELLED_BY"}
+    assert pairs == {(3, 1), (6, 4)}
+
+
+def check(graph: Any) -> None:
+    full = graph.full
+    ends = {edge.name: edge for edge in CONTEXT_EDGES}
+    modelled = [event for event, _, kind in full.edges(keys=True) if kind == "MODELLED_BY"]
+    assert len(modelled) == len(set(modelled))
+    for _, end, kind in full.edges(keys=True):
+        if kind in ("IN_CATEGORY", "MODELLED_BY"):
+            assert full.nodes[end]["kind"] == ends[kind].target
+    assert {data["kind"] for node, data in full.nodes(data=True) if isinstance(node, str)} <= CONTEXT_KINDS.keys()
+
+
+@given(traces())
+def test_made_traces(trace: dict[str, object]) -> None:
+    check(tlg.TraceGraph(load_core(trace)))
+
+
+@parametrize("path", chosen_traces())
+def test_real_traces(path: Path) -> None:
+    check(tlg.load(path))

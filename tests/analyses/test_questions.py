@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade import small_trace
+from handmade import small_trace, span
+from hypothesis import given
+from made_traces import traces
 
 from tracelens_graph.analyses.ops.ops import ops_summary
 from tracelens_graph.analyses.questions import QUESTIONS, Parameter
@@ -47,6 +49,27 @@ def test_every_question_is_answered_of_an_empty_trace(name: str) -> None:
     question(several if question.several else empty)
 
 
+@given(traces())
+def test_tables_of_any_trace_are_whole_and_described(trace: dict[str, Any]) -> None:
+    core = load_core(trace)
+    for name, question in QUESTIONS.items():
+        if question.query and not question.several:
+            table = question(core)
+            assert table.name == name
+            assert set(question.query.columns) - {"path"} <= set(table.columns) == set(table.about)
+            assert {len(cells) for cells in table.columns.values()} == {len(table)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gpu_timeline", "ops_summary", "ops_summary_by_category", "ops_unique_args", "kernel_category_summary",
+     "kernel_category_detail"],
+)  # fmt: skip
+def test_tables_of_gpu_events_say_that_there_are_none(name: str) -> None:
+    table = QUESTIONS[name](load_core([span("cpu_op", "aten::mm", 0, 5)]))
+    assert (len(table), list(table.notes)) == (0, ["the trace has no GPU events"])
+
+
 def test_queries_have_their_columns_and_parameters() -> None:
     for name, query in library().items():
         question = QUESTIONS[name]
@@ -63,8 +86,14 @@ def test_a_step_is_a_window(ranks: TraceSet) -> None:
         {column: row[column] for column in columns} for row in ops_summary(core.window(step=3)).records()
     ]
     assert QUESTIONS["ops_summary"](core.window(step=3)).records() == of_step.records()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, one in QUESTIONS.items() if "step" in one.parameters and not one.several]
+)
+def test_a_step_that_is_not_there(ranks: TraceSet, name: str) -> None:
     with pytest.raises(AnalysisError, match="the trace has no step 7"):
-        QUESTIONS["ops_summary"](core, step=7)
+        QUESTIONS[name](ranks[0], step=7)
 
 
 @pytest.mark.parametrize("name", [name for name, one in QUESTIONS.items() if one.several])

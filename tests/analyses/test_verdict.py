@@ -1,4 +1,4 @@
-"""The verdict: causes are found with their evidence, and nothing else; commands run."""
+"""The verdict: causes are found with their evidence, and nothing else; the account behind it; advice on single ops."""
 
 from __future__ import annotations
 
@@ -6,21 +6,25 @@ import json
 import math
 import re
 import shlex
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade import HOSTILE, span
+from growth import cost
+from handmade import HOSTILE, call, gpu, small_trace, span
 from hypothesis import given
 from made_traces import traces
 from typer.testing import CliRunner
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.diagnosis.account import account_of
-from tracelens_graph.analyses.diagnosis.finding import TOPICS, Finding
+from tracelens_graph.analyses.diagnosis.families import op_advice
+from tracelens_graph.analyses.diagnosis.finding import ADVICE, TOPICS, Finding
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import Cause, idle_causes
+from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.cli.app import app
 from tracelens_graph.graph.core import Core
@@ -96,17 +100,6 @@ def test_the_evidence_of_planted_problems() -> None:
 
 
 # -- facts ----------------------------------------------------------------------------------------------------
-
-
-def gpu(
-    ts: float, dur: float, correlation: int, name: str = "gemm", cat: str = "kernel", **args: Any
-) -> dict[str, Any]:
-    place = {"device": 0, "stream": 7} | args
-    return span(cat, name, ts, dur, place["device"], place["stream"], **place, correlation=correlation)
-
-
-def call(ts: float, correlation: int, name: str = "cudaLaunchKernel", dur: float = 2) -> dict[str, Any]:
-    return span("cuda_runtime", name, ts, dur, correlation=correlation)
 
 
 def test_facts_of_a_small_trace() -> None:
@@ -374,3 +367,83 @@ def test_a_replay_of_graphs_is_named() -> None:
         "Graph replay: 100.0 % of the GPU time comes from graph launches, matrix products take 100.0 % of the GPU time;"
         " the GPU computed 100.0 % of the GPU span of 9.00 ms"
     )
+
+
+def test_gaps_of_one_device_are_held_once() -> None:
+    """A gap has a time for each cause, 96 bytes, and every kernel may end one."""
+    count = 20_000
+    kernels = [span("kernel", "k", 10 * at, 1, device=0, stream=7) for at in range(count)]
+    account_of(load_core({"traceEvents": kernels}).everything)
+    window = load_core({"traceEvents": kernels}).everything
+    assert cost(lambda: account_of(window).parts(in_span=True)).peak < 320 * count
+
+
+def test_causes_in_the_span_leave_out_its_edges() -> None:
+    step = span("user_annotation", "ProfilerStep#1", 0, 100)
+    kernels = [span("kernel", "k", at, 10, device=0, stream=7) for at in (20, 50)]
+    account = account_of(load_core({"traceEvents": [step, *kernels]}).everything)
+    assert account.at_edges.tolist() == [False, True, True]
+    assert account.causes_in_span.sum() == 20_000
+    assert account.causes.sum() == 80_000
+
+
+COMPUTES = Finding("headline", "", {"kind": "compute.gemm", "computation_percent_of_span": 80.0})
+
+
+@cache
+def training() -> Core:
+    (rank,) = simulate(seed=0).ranks[:1]
+    return load_core(rank.trace)
+
+
+def advised(core: Core, *findings: Finding) -> dict[str, str]:
+    names = list(top_ops(core, top=99)["name"])
+    return dict(zip(names, op_advice(core, findings, names), strict=True))
+
+
+def test_an_op_gets_what_is_said_of_its_kernels() -> None:
+    found = advised(training(), COMPUTES)
+    assert found["aten::mm"] == ADVICE["gemm_tuning"]
+    assert found["aten::_foreach_mul_"] == ADVICE["fusion"]
+
+
+def test_a_finding_on_its_kernels_says_it_first() -> None:
+    about = Finding("kernels", "", {"kind": "compute.gemm", "ms": 1.0}, advice=("channels_last", "fusion"))
+    assert advised(training(), COMPUTES, about)["aten::mm"] == ADVICE["channels_last"]
+
+
+@pytest.mark.parametrize(
+    "evidence", [{}, {"kind": "host.launches", "computation_percent_of_span": 80.0}, {"kind": "compute.gemm"}]
+)
+def test_kernels_are_not_tuned_where_something_else_takes_the_time(evidence: dict[str, str | float]) -> None:
+    assert set(advised(training(), replace(COMPUTES, evidence=evidence)).values()) == {""}
+    assert set(advised(training()).values()) == {""}
+
+
+def test_communication_and_copies() -> None:
+    gpu = {"device": 0, "stream": 7}
+    events = []
+    for at, (op, kernel, cat) in enumerate(
+        [
+            ("c10d::allreduce_", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "kernel"),
+            ("aten::copy_", "Memcpy HtoD (Pageable -> Device)", "gpu_memcpy"),
+            ("aten::to", "Memcpy DtoH (Device -> Pageable)", "gpu_memcpy"),
+        ],
+        1,
+    ):
+        events += [
+            span("cpu_op", op, 100 * at, 50),
+            span("cuda_runtime", "cudaLaunchKernel", 100 * at + 1, 5, correlation=at),
+            span(cat, kernel, 100 * at + 20, 30, 0, 7, correlation=at, **gpu),
+        ]
+    topics = {"exposed_communication": "overlap", "host_to_device_copy": "pin_memory"}
+    findings = [Finding(topic, "", {"ms": 1.0}, advice=(name,)) for topic, name in topics.items()]
+    found = advised(load_core(events), COMPUTES, *findings)
+    assert found == {
+        "c10d::allreduce_": ADVICE["overlap"], "aten::copy_": ADVICE["pin_memory"], "aten::to": "",
+    }  # fmt: skip
+
+
+def test_what_no_op_owns_and_what_is_not_there() -> None:
+    core = load_core(small_trace())
+    assert op_advice(core, [COMPUTES], ["(no launch in trace)", "nothing of the kind"]) == ["", ""]

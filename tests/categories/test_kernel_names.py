@@ -1,4 +1,4 @@
-"""What names of kernels say, and short names: known answers, every name of the corpus, hostile names."""
+"""Names of kernels taken apart, and many of them at once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from growth import assert_growth, calls
+from growth import assert_growth, calls, cost
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelens_graph.categories.kernel_names import parse_name, properties
+from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.tables.names import LONGEST, fitted, short_name
 
 KNOWN: dict[str, dict[str, Any]] = {
@@ -281,3 +282,10 @@ def test_a_name_of_a_megabyte_is_no_more_work_than_what_is_read_of_it(part: str)
     read("", part, 1 << 16)  # what is done once
     collecting = 100  # calls that the garbage collector makes whenever it runs
     assert calls(lambda: read("", part, 1_000_000)) <= calls(lambda: read("", part, 1 << 16)) + collecting
+
+
+def test_names_that_the_same_rules_fit_share_the_list_of_them() -> None:
+    count = 5_000
+    kernels = [(f"{number}", "") for number in range(count)]
+    kernel_categories(kernels[:1])
+    assert cost(lambda: kernel_categories(kernels)).peak < 150 * count

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 
 import pytest
-from calls_to_replay import calls
 from handmade import HOSTILE, Run
+from recorded_calls import calls
 
 from corpus import CORPUS, needs_corpus, traces_named
 from tracelens_graph.registry import schema_of

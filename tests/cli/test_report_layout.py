@@ -10,7 +10,7 @@ from typing import Any
 import openpyxl
 import pytest
 from handmade import Run
-from made_profile import MIXED, profile
+from handmade_jax import MIXED, profile
 
 from tracelens_graph.compat.jax.tables import SHEETS
 from tracelens_graph.compat.report import generate_perf_report_pytorch

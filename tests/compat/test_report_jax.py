@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from handmade import small_trace
-from made_profile import MIXED, profile
+from handmade_jax import MIXED, profile
 
 from tracelens_graph.compat import generate_perf_report_jax
 from tracelens_graph.compat.jax.tables import SHEETS

@@ -7,11 +7,10 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from handmade import small_trace
-from hostile import NAMES, hostile_trace
+from handmade import NAMES, hostile_trace, small_trace
 from hypothesis import given
 from made_traces import traces
-from neo4j_contents import rows
+from neo4j_server import rows
 from profiles import examples
 
 from tracelens_graph.db.database import image

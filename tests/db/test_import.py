@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 from handmade import small_trace
-from neo4j_contents import assert_same, contents
-from neo4j_server import Home
+from neo4j_server import Home, assert_same, contents
 from typer.testing import CliRunner
 
 from tracelens_graph.cli.app import app

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from neo4j_contents import Contents, assert_same, contents
-from neo4j_server import Home
+from neo4j_server import Contents, Home, assert_same, contents
 from profiles import thorough
 
 from tracelens_graph.db import batches

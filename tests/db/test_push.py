@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hostile import hostile_trace
-from neo4j_contents import Contents, assert_same, contents, rows
-from neo4j_server import Home
+from handmade import hostile_trace
+from neo4j_server import Contents, Home, assert_same, contents, rows
 
 from tracelens_graph.db import batches, catalog
 from tracelens_graph.db.database import Database, image

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from neo4j_contents import Contents, assert_same, contents
-from neo4j_server import Home
+from neo4j_server import Contents, Home, assert_same, contents
 from profiles import thorough
 
 from tracelens_graph.analyses.alignment.difference import Diff, diff

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from neo4j_contents import Contents, assert_same, contents
-from neo4j_server import Home
+from neo4j_server import Contents, Home, assert_same, contents
 from profiles import thorough
 
 from tracelens_graph.analyses.critical_path.critical_path import critical_path, step_paths

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import make_reference
 import pytest
-from made_profile import MIXED, profile
+from handmade_jax import MIXED, profile
 from pages import DOCS
 from rank_traces import collective, job
 from typer.testing import CliRunner

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from independent_join import join as plain_join
 from linked_pairs import Call, calls, execution_trace, joined, kineto, pairs_of, renamed
+from recorded_pairs import join as plain_join
 
 import tracelens_graph as tlg
 from corpus import CORPUS, needs_corpus

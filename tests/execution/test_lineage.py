@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from execution_nodes import Node, T, execution_of
 from hypothesis import given
 from hypothesis import strategies as st
+from made_execution import Node, T, execution_of
 
 from corpus import CHECKOUT, CORPUS, needs_corpus
 from tracelens_graph.execution.lineage import Lineage, lineage

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from execution_nodes import Node, execution_of
+from made_execution import Node, execution_of
 
 from tracelens_graph.execution.sides import Sides, elements
 from tracelens_graph.execution.tensor_uses import TensorUses, describe, tensor_uses

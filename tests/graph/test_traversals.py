@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from elements import elements, metered
-from growth import calls
+from growth import calls, elements, metered
 from hypothesis import given
 from hypothesis import strategies as st
 from shapes import trace

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_hlo import BF16, F32, U8, computation, instruction, program, shape, tuple_of
+from handmade_jax import BF16, F32, U8, computation, instruction, program, shape, tuple_of
 from plain_xplane import block
 
 from tracelens_graph.hlo.attention import Attention, attention_flops, attention_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from made_hlo import BF16, F32, computation, dot_dims, instruction, packed, program, shape
+from handmade_jax import BF16, F32, computation, dot_dims, instruction, packed, program, shape
 from plain_xplane import block, number
 
 from tracelens_graph.hlo.fingerprint import fingerprint

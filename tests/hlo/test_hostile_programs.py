@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import process_time
 
 import pytest
-from made_hlo import F32, computation, dot_dims, instruction, packed, program, shape, tuple_of
+from handmade_jax import F32, computation, dot_dims, instruction, packed, program, shape, tuple_of
 from plain_xplane import block, number
 
 from tracelens_graph.hlo.attributes import facts, kind_of

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from made_hlo import BF16, F32, S32, U8, computation, dot_dims, instruction, mlp, packed, program, shape, tuple_of
+from handmade_jax import BF16, F32, S32, U8, computation, dot_dims, instruction, mlp, packed, program, shape, tuple_of
 from plain_xplane import block, number
 
 from corpus import loaded, parametrize, xplane_files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from execution_nodes import Node, T, execution_of
+from made_execution import Node, T, execution_of
 
 from tracelens_graph.linkage.metadata import metadata_of_row
 

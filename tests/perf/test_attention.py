@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP8, FP32, call, cost_of, differences, golden_cost, golden_rows, hostile, models_of
+from op_costs import BF16, FP8, FP32, Family, call
 
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.attention import (
@@ -20,7 +20,7 @@ from tracelens_graph.perf.families.attention import (
 )
 from tracelens_graph.perf.model import CallContext
 
-MODELS = models_of("attention")
+FAMILY = Family("attention")
 
 FLASH = "aten::_scaled_dot_product_flash_attention"
 EFFICIENT = "aten::_scaled_dot_product_efficient_attention"
@@ -50,20 +50,18 @@ KNOWN = [
     ("aiter::mha_varlen_bwd", (*[_PACKED] * 6, *_VARLEN, "False", "True", -1, -1)),
     ("EvoformerAttention", (*[(BF16, (1, 3, 5, 4, 8))] * 3, (BF16, (1, 3, 1, 1, 5)), (BF16, (1, 1, 4, 5, 5)))),
 ]
-test_hostile = hostile(MODELS, KNOWN)
+test_hostile = FAMILY.hostile(KNOWN)
 
 
 @pytest.mark.parametrize(("name", "arguments"), KNOWN)
 def test_known_calls(name: str, arguments: tuple[object, ...]) -> None:
-    cost = cost_of(MODELS, name, *arguments)
+    cost = FAMILY.cost(name, *arguments)
     assert cost.flops > 0
     assert cost.compute_spec == "matrix_bf16"
     assert cost.params["causal"] is (name not in (EFFICIENT, "EvoformerAttention"))
 
 
-@pytest.mark.parametrize("row", golden_rows("SDPA_fwd"))
-def test_rows_of_tracelens(row: dict[str, str]) -> None:
-    assert differences(golden_cost(MODELS, row), row) == set()
+test_rows_of_tracelens = FAMILY.reference_rows("SDPA_fwd")
 
 
 def counted(n_q: int, n_kv: int, causal: bool, left: int | None, right: int | None, alignment: Alignment) -> int:
@@ -118,21 +116,21 @@ def test_backward_by_hand() -> None:
 def test_element_sizes_are_those_of_the_types() -> None:
     shape = (1, 4, 16, 8)
     costs = {
-        dtype: cost_of(MODELS, FLASH, (dtype, shape), (dtype, shape), (dtype, shape), 0.0, "False", "False")
+        dtype: FAMILY.cost(FLASH, (dtype, shape), (dtype, shape), (dtype, shape), 0.0, "False", "False")
         for dtype in (BF16, FP32, FP8)
     }
     assert costs[FP32].bytes == 2 * (costs[BF16].bytes or 0) == 4 * 4 * 512
     assert costs[FP8].bytes == 3 * 512 + 2 * 512  # the output has 16 bits
     assert [cost.compute_spec for cost in costs.values()] == ["matrix_bf16", "matrix_fp32", "matrix_fp8"]
-    unknown = cost_of(MODELS, FLASH, ("x", shape), ("x", shape), ("x", shape), 0.0, "False", "False")
+    unknown = FAMILY.cost(FLASH, ("x", shape), ("x", shape), ("x", shape), 0.0, "False", "False")
     assert (unknown.flops, unknown.bytes, unknown.compute_spec) == (costs[BF16].flops, None, "")
 
 
 def test_expanded_keys_count_once_and_work_is_the_same() -> None:
     shape, one_head = (2, 4, 16, 8), (128, 0, 8, 1)
     query = (BF16, shape)
-    plain = cost_of(MODELS, FLASH, query, query, query, 0.0, "False", "False")
-    expanded = cost_of(MODELS, FLASH, query, (BF16, shape, one_head), (BF16, shape, one_head), 0.0, "False", "False")
+    plain = FAMILY.cost(FLASH, query, query, query, 0.0, "False", "False")
+    expanded = FAMILY.cost(FLASH, query, (BF16, shape, one_head), (BF16, shape, one_head), 0.0, "False", "False")
     assert expanded.flops == plain.flops
     assert expanded.bytes == 2 * (2 * 1024 + 2 * 256)
 
@@ -141,44 +139,40 @@ def test_masks_of_the_implementations() -> None:
     q, k = (BF16, (1, 4, 2, 8)), (BF16, (1, 4, 5, 8))
     rows_q, rows_k = (BF16, (1, 2, 4, 8)), (BF16, (1, 5, 4, 8))
     unit = 2 * 4 * 16
-    assert cost_of(MODELS, FLASH, q, k, k, 0.0, "True", "False").flops == 9 * unit
-    assert cost_of(MODELS, EFFICIENT, q, k, k, None, "False", 0.0, "True").flops == 3 * unit
-    flash = cost_of(MODELS, "flash_attn::_flash_attn_forward", rows_q, rows_k, rows_k, 0.1, 0.5, "True", -1, -1)
+    assert FAMILY.cost(FLASH, q, k, k, 0.0, "True", "False").flops == 9 * unit
+    assert FAMILY.cost(EFFICIENT, q, k, k, None, "False", 0.0, "True").flops == 3 * unit
+    flash = FAMILY.cost("flash_attn::_flash_attn_forward", rows_q, rows_k, rows_k, 0.1, 0.5, "True", -1, -1)
     assert flash.flops == 9 * unit
     assert flash.params["dropout"] == 0.1
     assert flash.params["q_stride"] == (64, 32, 8, 1)
-    window = cost_of(MODELS, "FlashAttnFunc", rows_q, rows_k, rows_k, 0.0, 0.5, "True", "[1, -1]", 0.0)
+    window = FAMILY.cost("FlashAttnFunc", rows_q, rows_k, rows_k, 0.0, 0.5, "True", "[1, -1]", 0.0)
     assert window.flops == 4 * unit  # two keys a query
-    assert cost_of(MODELS, "aiter::mha_fwd", rows_q, rows_k, rows_k, 0.0, 0.5, "False", 1, 0).flops == 4 * unit
+    assert FAMILY.cost("aiter::mha_fwd", rows_q, rows_k, rows_k, 0.0, 0.5, "False", 1, 0).flops == 4 * unit
 
 
 def test_a_bias_is_read() -> None:
     shape = (2, 4, 16, 8)
     operands = [(BF16, shape)] * 3
-    plain = cost_of(MODELS, EFFICIENT, *operands, None, "False", 0.0, "False")
+    plain = FAMILY.cost(EFFICIENT, *operands, None, "False", 0.0, "False")
     bias = (BF16, (2, 4, 16, 16), (256, 0, 16, 1))
-    biased = cost_of(MODELS, EFFICIENT, *operands, bias, "False", 0.0, "False")
+    biased = FAMILY.cost(EFFICIENT, *operands, bias, "False", 0.0, "False")
     assert (biased.flops, biased.bytes) == (plain.flops, (plain.bytes or 0) + 2 * 2 * 256)
 
 
 def test_old_cudnn_signature() -> None:
     operands = [(BF16, (1, 2, 8, 8))] * 3
-    cost = cost_of(MODELS, "aten::_scaled_dot_product_cudnn_attention", *operands, 0.25, "True", "False", 0.125)
+    cost = FAMILY.cost("aten::_scaled_dot_product_cudnn_attention", *operands, 0.25, "True", "False", 0.125)
     assert (cost.params["causal"], cost.params["dropout"]) == (True, 0.25)
 
 
 def test_grouped_queries_of_backward_ops() -> None:
     q, k = (BF16, (2, 6, 8, 16)), (BF16, (2, 6, 2, 16))
     expected = attention(2, 6, 6, 8, 16, heads_kv=2, backward=True)
-    flash = cost_of(
-        MODELS, "flash_attn::_flash_attn_backward", q, q, k, k, q, ("float", (2, 8, 6)), None, None, None, 0.0, 0.25,
-        "False", -1, -1, 0.0, None, "False",
-    )  # fmt: skip
-    aiter = cost_of(
-        MODELS, "aiter::_flash_attn_backward", q, q, k, k, q, ("float", (2, 8, 6)), None, None, None, None, 0.0, 0.25,
-        "False", -1, -1, None, None, "False",
-    )  # fmt: skip
-    forward = MODELS["FlashAttnFunc"].backward
+    gradients = (q, q, k, k, q, ("float", (2, 8, 6)))
+    windows = (0.0, 0.25, "False", -1, -1)
+    flash = FAMILY.cost("flash_attn::_flash_attn_backward", *gradients, None, None, None, *windows, 0.0, None, "False")
+    aiter = FAMILY.cost("aiter::_flash_attn_backward", *gradients, *[None] * 4, *windows, None, None, "False")
+    forward = FAMILY.models["FlashAttnFunc"].backward
     assert forward is not None
     of_forward = forward(call(q, k, k, 0.0, 0.25, "False"), CallContext())
     for cost in (flash, aiter, of_forward):
@@ -190,18 +184,18 @@ def test_packed_sequences() -> None:
     q, ends = (BF16, (10, 4, 8)), ("int", (4,))
     arguments = (q, q, q, ends, ends, 6, 6, 0.0, 0.25)
     unit = 4 * 16
-    full = cost_of(MODELS, "flash_attn::_flash_attn_varlen_forward", *arguments, "False", -1, -1)
+    full = FAMILY.cost("flash_attn::_flash_attn_varlen_forward", *arguments, "False", -1, -1)
     assert full.flops == 2 * (36 + 4 + 4) * unit  # three sequences, the longest 6 of 10
     assert full.flops_range == (2 * (16 + 9 + 9) * unit, 2 * (36 + 16) * unit)
     assert full.bytes == 4 * 2 * 10 * 4 * 8
-    causal = cost_of(MODELS, "flash_attn::_flash_attn_varlen_forward", *arguments, "True", -1, -1)
+    causal = FAMILY.cost("flash_attn::_flash_attn_varlen_forward", *arguments, "True", -1, -1)
     assert causal.flops == (36 + 4 + 4) * unit
     assert (full.params["num_seqs_q"], full.params["max_seqlen_kv"]) == (3, 6)
 
 
 def test_packed_decode_is_exact() -> None:
     q, k, ends = (BF16, (3, 4, 8)), (BF16, (30, 4, 8)), ("int", (4,))
-    cost = cost_of(MODELS, "flash_attn::_flash_attn_varlen_forward", q, k, k, ends, ends, 1, 17, 0.0, 1, "False")
+    cost = FAMILY.cost("flash_attn::_flash_attn_varlen_forward", q, k, k, ends, ends, 1, 17, 0.0, 1, "False")
     assert cost.flops == 2 * 30 * 4 * 16
     assert cost.flops_range is None
 
@@ -230,34 +224,30 @@ def test_contradicting_packed_sequences() -> None:
 def test_flash_attention_3() -> None:
     q, k = (BF16, (2, 4, 8, 16)), (BF16, (2, 6, 2, 16))
     absent = [None] * 20
-    cost = cost_of(MODELS, "flash_attn_3::fwd", q, k, k, *absent, 0.25, "True", -1, -1)
+    cost = FAMILY.cost("flash_attn_3::fwd", q, k, k, *absent, 0.25, "True", -1, -1)
     assert cost.flops == attention(2, 4, 6, 8, 16, heads_kv=2, causal=True).flops
     paged = absent.copy()
     paged[11] = ("int", (2, 4))  # type: ignore[call-overload]
     with pytest.raises(CannotModel, match="cache"):
-        cost_of(MODELS, "flash_attn_3::fwd", q, k, k, *paged, 0.25, "True", -1, -1)
+        FAMILY.cost("flash_attn_3::fwd", q, k, k, *paged, 0.25, "True", -1, -1)
 
 
 def test_evoformer() -> None:
     q = (BF16, (1, 3, 5, 4, 8))
-    cost = cost_of(MODELS, "EvoformerAttention", q, q, q, (BF16, (1, 3, 1, 1, 5)), (BF16, (1, 1, 4, 5, 5)))
+    cost = FAMILY.cost("EvoformerAttention", q, q, q, (BF16, (1, 3, 1, 1, 5)), (BF16, (1, 1, 4, 5, 5)))
     assert cost.flops == attention(3, 5, 5, 4, 8).flops
     assert cost.bytes == 2 * (4 * 480 + 15 + 100)
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
+test_what_cannot_be_modelled_says_why = FAMILY.reasons(
     [
-        ([(BF16, (1, 4, 8, 8))] * 2, "argument 2 is no tensor"),
-        ([(BF16, (1, 4, 8))] * 3, "dimensions"),
-        ([(BF16, (1, 4, 8, 8)), *[(BF16, (1, 3, 8, 8))] * 2, 0.0, "False"], "4 query heads cannot share 3"),
-        ([(BF16, (1, 4, 8, 8)), *[(BF16, (2, 4, 8, 8))] * 2, 0.0, "False"], "do not fit together"),
-        ([(BF16, (1, 4, 8, 8))] * 3, "causal is not recorded"),
+        (FLASH, [(BF16, (1, 4, 8, 8))] * 2, "argument 2 is no tensor"),
+        (FLASH, [(BF16, (1, 4, 8))] * 3, "dimensions"),
+        (FLASH, [(BF16, (1, 4, 8, 8)), *[(BF16, (1, 3, 8, 8))] * 2, 0.0, "False"], "4 query heads cannot share 3"),
+        (FLASH, [(BF16, (1, 4, 8, 8)), *[(BF16, (2, 4, 8, 8))] * 2, 0.0, "False"], "do not fit together"),
+        (FLASH, [(BF16, (1, 4, 8, 8))] * 3, "causal is not recorded"),
     ],
 )
-def test_reasons(given: list[object], reason: str) -> None:
-    with pytest.raises(CannotModel, match=reason):
-        cost_of(MODELS, FLASH, *given)
 
 
 sizes = st.integers(1, 40)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, Argument, cost_of, hostile, models_of
-from vector_calls import check_growth, scaled
+from op_costs import BF16, FP32, Family, Known
 
 from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.collective_ops import all_reduce_rms_norm, collective
 
-MODELS = models_of("collective_ops")
+FAMILY = Family("collective_ops")
 M, D = 32, 512
 X, WEIGHT = (BF16, (M, D)), (BF16, (D,))
 E = M * D
@@ -23,7 +18,7 @@ POST, MIX, ROWS, SPLIT = (FP32, (M, N, 1)), (FP32, (M, N, N)), N * N + 2 * N, 2
 OUT, SUMS, FN = (FP32, (SPLIT, M, ROWS)), (FP32, (SPLIT, M)), (FP32, (ROWS, N * C))
 S = M * N * C
 
-KNOWN: list[tuple[str, tuple[Argument, ...], int, int, str]] = [
+KNOWN: list[Known] = [
     ("_C_custom_ar::all_reduce", (7, X, X, 0, 0), 0, 4 * E, ""),
     ("sgl_kernel::qr_all_reduce", (7, X, X, 3, True), 0, 4 * E, ""),
     ("aiter::reduce_scatter", (7, X, (BF16, (8, D))), 0, 2 * E + 2 * 8 * D, ""),
@@ -32,41 +27,17 @@ KNOWN: list[tuple[str, tuple[Argument, ...], int, int, str]] = [
     ("symm_mem::multimem_all_reduce_", (X, "sum", "0"), 0, 4 * E, ""),
     ("aiter::fused_allreduce_rmsnorm", (7, 7, X, X, X, X, WEIGHT, 1e-5), E + RMS, 8 * E + 2 * D, "vector_bf16"),
     ("aiter::fused_allreduce_rmsnorm_", (X, X, WEIGHT, 1e-5), E + RMS, 8 * E + 2 * D, "vector_bf16"),
-    (
-        "aiter::mhc_post",
-        (STREAMS, LAYER, STREAMS, POST, MIX, 0),
-        2 * S * (N + 1),
-        4 * S + 2 * M * C + 4 * M * N * (N + 1),
-        "vector_bf16",
-    ),
-    (
-        "aiter::mhc_pre_gemm_sqrsum",
-        (OUT, SUMS, STREAMS, FN, 64),
-        2 * M * ROWS * N * C,
-        2 * S + 4 * ROWS * N * C + 4 * SPLIT * M * (ROWS + 1),
-        "matrix_bf16",
-    ),
-    (
-        "aiter::mhc_pre_big_fuse_rmsnorm",
-        (POST, MIX, LAYER, OUT, SUMS, (FP32, (3,)), (FP32, (ROWS,)), STREAMS, (BF16, (C,)), 1e-5),
-        2 * S + 5 * M * C,
-        2 * S + 4 * SPLIT * M * ROWS + 2 * C + 2 * M * C + 4 * M * N * (N + 1),
-        "vector_bf16",
-    ),
-    (
-        "aiter::mhc_fused_post_pre_gemm_sqrsum",
-        (OUT, SUMS, STREAMS, LAYER, STREAMS, POST, MIX, FN, 64),
-        2 * S * (N + 1) + 2 * M * ROWS * N * C,
-        2 * M * C + 3 * 2 * S + 4 * M * N * (N + 1) + 4 * ROWS * N * C + 4 * SPLIT * M * (ROWS + 1),
-        "matrix_bf16",
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "arguments", "flops", "moved", "spec"), KNOWN)
-def test_costs_computed_by_hand(name: str, arguments: tuple[Argument, ...], flops: int, moved: int, spec: str) -> None:
-    cost = cost_of(MODELS, name, *arguments)
-    assert (cost.flops, cost.bytes, cost.compute_spec) == (flops, moved, spec)
+    ("aiter::mhc_post", (STREAMS, LAYER, STREAMS, POST, MIX, 0), 2 * S * (N + 1),
+     4 * S + 2 * M * C + 4 * M * N * (N + 1), "vector_bf16"),
+    ("aiter::mhc_pre_gemm_sqrsum", (OUT, SUMS, STREAMS, FN, 64), 2 * M * ROWS * N * C,
+     2 * S + 4 * ROWS * N * C + 4 * SPLIT * M * (ROWS + 1), "matrix_bf16"),
+    ("aiter::mhc_pre_big_fuse_rmsnorm",
+     (POST, MIX, LAYER, OUT, SUMS, (FP32, (3,)), (FP32, (ROWS,)), STREAMS, (BF16, (C,)), 1e-5), 2 * S + 5 * M * C,
+     2 * S + 4 * SPLIT * M * ROWS + 2 * C + 2 * M * C + 4 * M * N * (N + 1), "vector_bf16"),
+    ("aiter::mhc_fused_post_pre_gemm_sqrsum", (OUT, SUMS, STREAMS, LAYER, STREAMS, POST, MIX, FN, 64),
+     2 * S * (N + 1) + 2 * M * ROWS * N * C,
+     2 * M * C + 3 * 2 * S + 4 * M * N * (N + 1) + 4 * ROWS * N * C + 4 * SPLIT * M * (ROWS + 1), "matrix_bf16"),
+]  # fmt: skip
 
 
 def test_formulas_without_a_trace() -> None:
@@ -75,17 +46,12 @@ def test_formulas_without_a_trace() -> None:
     assert all_reduce_rms_norm(sent, weight).bytes == 4 * 64 + 16
 
 
-def test_what_cannot_be_modelled_says_why() -> None:
-    with pytest.raises(CannotModel, match="residual is not"):
-        cost_of(MODELS, "aiter::mhc_post", X, X, X, X, X)
-    with pytest.raises(CannotModel, match="do not divide"):
-        cost_of(MODELS, "aiter::fused_allreduce_rmsnorm_", X, X, (BF16, (7,)))
-
-
-@given(st.sampled_from(KNOWN), st.sampled_from([M, C]), st.integers(0, 60))
-def test_more_work_costs_more(known: tuple[str, tuple[Argument, ...], int, int, str], size: int, more: int) -> None:
-    name, arguments, *_ = known
-    check_growth(MODELS, name, arguments, scaled(arguments, size, size + more))
-
-
-test_whatever_the_arguments = hostile(MODELS, [(name, arguments) for name, arguments, *_ in KNOWN])
+test_costs_computed_by_hand = FAMILY.known(KNOWN)
+test_more_work_costs_more = FAMILY.growing(KNOWN, M, C)
+test_whatever_the_arguments = FAMILY.hostile(KNOWN)
+test_what_cannot_be_modelled_says_why = FAMILY.reasons(
+    [
+        ("aiter::mhc_post", (X, X, X, X, X), "residual is not"),
+        ("aiter::fused_allreduce_rmsnorm_", (X, X, (BF16, (7,))), "do not divide"),
+    ],
+)

@@ -7,13 +7,13 @@ from math import prod
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, call, cost_of, differences, golden_cost, golden_rows, hostile, models_of
+from op_costs import BF16, FLOPS, FP32, MOVED, Family, Row, call, check_no_less, differing, golden_rows
 
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.convolution import Geometry, convolution, convolution_backward
 from tracelens_graph.perf.model import CallContext
 
-MODELS = models_of("convolution")
+FAMILY = Family("convolution")
 
 X, W, OUT = (4, 6, 9, 8), (10, 3, 3, 2), (4, 10, 5, 7)
 """Two groups, stride (2, 1), padding (1, 0): (9 + 2 - 3) // 2 + 1 = 5 by (8 - 2) // 1 + 1 = 7."""
@@ -23,11 +23,11 @@ XS, WS, OUTS = prod(X), prod(W), prod(OUT)
 
 
 def forward(*arguments: object, dtype: str = BF16):  # type: ignore[no-untyped-def]
-    return cost_of(MODELS, "aten::convolution", (dtype, X), (dtype, W), *arguments)
+    return FAMILY.cost("aten::convolution", (dtype, X), (dtype, W), *arguments)
 
 
 def backward(mask: str, grad: tuple[object, ...] = (BF16, OUT), bias_sizes: str | None = "[10]"):  # type: ignore[no-untyped-def]
-    return cost_of(MODELS, "aten::convolution_backward", grad, (BF16, X), (BF16, W), bias_sizes, *SETTINGS, mask)
+    return FAMILY.cost("aten::convolution_backward", grad, (BF16, X), (BF16, W), bias_sizes, *SETTINGS, mask)
 
 
 def test_forward() -> None:
@@ -72,7 +72,7 @@ def test_an_expanded_gradient_is_read_once() -> None:
 
 
 def test_backward_of_a_forward_call() -> None:
-    estimate = MODELS["aten::convolution"].backward
+    estimate = FAMILY.models["aten::convolution"].backward
     assert estimate is not None
     without = estimate(call((BF16, X), (BF16, W), None, *SETTINGS), CallContext())
     assert (without.flops, without.bytes) == (4 * MULTIPLY_ADDS, 4 * (XS + WS + OUTS))
@@ -83,9 +83,7 @@ def test_backward_of_a_forward_call() -> None:
 def test_transposed_with_groups() -> None:
     """Filters of a transposed convolution are (channels in, channels out / groups, …)."""
     x, w = (2, 6, 5), (6, 4, 3)
-    cost = cost_of(
-        MODELS, "aten::convolution", (FP32, x), (FP32, w), (FP32, (8,)), "[2]", "[1]", "[1]", "True", "[1]", "2"
-    )
+    cost = FAMILY.cost("aten::convolution", (FP32, x), (FP32, w), (FP32, (8,)), "[2]", "[1]", "[1]", "True", "[1]", "2")
     out = (2, 8, (5 - 1) * 2 - 2 + 2 + 1 + 1)
     assert Geometry(x, w, (2,), (1,), (1,), (1,), transposed=True, groups=2).out == out
     assert cost.flops == 2 * prod(x) * 4 * 3 + prod(out)
@@ -102,19 +100,21 @@ def test_three_dimensions_dilated_with_one_setting_for_all() -> None:
 def test_apex_takes_padding_before_stride() -> None:
     arguments = ((BF16, (1, 3, 8, 8)), (BF16, (4, 3, 3, 3)), (BF16, (1, 4, 1, 1)), 0, 2)
     out = 4 * 3 * 3
-    cost = cost_of(MODELS, "ConvBiasReLU_", *arguments)
+    cost = FAMILY.cost("ConvBiasReLU_", *arguments)
     assert (cost.flops, cost.bytes) == (2 * 27 * out + out, 2 * (192 + 108 + out + 4))
-    back = MODELS["ConvBiasReLU_Backward"].estimate(call((BF16, (1, 4, 3, 3))), CallContext(forward=call(*arguments)))
+    back = FAMILY.models["ConvBiasReLU_Backward"].estimate(
+        call((BF16, (1, 4, 3, 3))), CallContext(forward=call(*arguments))
+    )
     assert (back.flops, back.bytes) == (4 * 27 * out + out, 2 * (2 * (192 + 108 + out) + out + 4))
     with pytest.raises(CannotModel, match="forward op"):
-        MODELS["ConvBiasReLU_Backward"].estimate(call((BF16, (1, 4, 3, 3))), CallContext())
+        FAMILY.models["ConvBiasReLU_Backward"].estimate(call((BF16, (1, 4, 3, 3))), CallContext())
 
 
 def test_float32_runs_as_tf32_where_the_kernel_says_so() -> None:
     kernel = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw"
     arguments = ((FP32, X), (FP32, W), None, *SETTINGS)
-    assert cost_of(MODELS, "aten::convolution", *arguments, kernels=(kernel,)).compute_spec == "matrix_tf32"
-    assert cost_of(MODELS, "aten::convolution", *arguments).compute_spec == "matrix_fp32"
+    assert FAMILY.cost("aten::convolution", *arguments, kernels=(kernel,)).compute_spec == "matrix_tf32"
+    assert FAMILY.cost("aten::convolution", *arguments).compute_spec == "matrix_fp32"
 
 
 @pytest.mark.parametrize(
@@ -143,18 +143,18 @@ def test_shapes_that_do_not_fit_have_no_cost() -> None:
         backward("True")
 
 
-def departed(row: dict[str, str]) -> set[str]:
+def departed(row: Row) -> set[str]:
     """Columns where the reference is wrong: a bias that it does not see, a gradient that is not computed."""
     if row["name"] == "aten::convolution":
         biased = not row["Input Dims_first"].replace(" ", "").endswith("],[],[],[],[],[],[],[]]")
-        return {"GFLOPS_first", "Data Moved (MB)_first", "param: bias"} if biased else set()
+        return {FLOPS, MOVED, "param: bias"} if biased else set()
     unwanted = "[False, True, False]" in row["Concrete Inputs_first"]
-    return {"param: bias"} | ({"GFLOPS_first", "Data Moved (MB)_first"} if unwanted else set())
+    return {"param: bias"} | ({FLOPS, MOVED} if unwanted else set())
 
 
 @pytest.mark.parametrize("row", golden_rows("CONV_fwd", "CONV_bwd"))
-def test_the_rows_of_the_reference_tables(row: dict[str, str]) -> None:
-    assert differences(golden_cost(MODELS, row), row) == departed(row)
+def test_the_rows_of_the_reference_tables(row: Row) -> None:
+    assert differing(FAMILY.golden_cost(row), row) == departed(row)
 
 
 sides = st.integers(1, 12)
@@ -182,16 +182,12 @@ def test_the_result_has_a_number_per_position_of_the_filter(
 @given(st.tuples(*[st.integers(1, 8)] * 4), st.integers(0, 3), st.booleans())
 def test_more_is_never_cheaper(start: tuple[int, int, int, int], larger: int, transposed: bool) -> None:
     costs = []
-    for batch, inward, outward, side in (
-        start,
-        tuple(size + (index == larger) for index, size in enumerate(start)),
-    ):
+    for batch, inward, outward, side in (start, [size + (at == larger) for at, size in enumerate(start)]):
         w = (inward, outward, 3) if transposed else (outward, inward, 3)
         geometry = Geometry((batch, inward, side), w, padding=(1,), transposed=transposed)
-        for cost in (convolution(geometry, bias=True), convolution_backward(geometry, wanted=(True, True, True))):
-            assert cost.bytes is not None
-            costs.append((cost.flops, cost.bytes))
-    assert all(0 <= less <= more for pair in (0, 1) for less, more in zip(costs[pair], costs[pair + 2], strict=True))
+        costs.append((convolution(geometry, bias=True), convolution_backward(geometry, wanted=(True, True, True))))
+    for less, more in zip(*costs, strict=True):
+        check_no_less(less, more)
 
 
 @given(st.integers(1, 5))
@@ -202,8 +198,7 @@ def test_groups_divide_the_work(groups: int) -> None:
     assert convolution_backward(part).flops * groups == convolution_backward(whole).flops
 
 
-test_hostile_arguments = hostile(
-    MODELS,
+test_hostile_arguments = FAMILY.hostile(
     [
         ("aten::convolution", ((BF16, X), (BF16, W), (BF16, (10,)), *SETTINGS)),
         ("aten::convolution_backward", ((BF16, OUT), (BF16, X), (BF16, W), "[10]", *SETTINGS, "[True, True, True]")),

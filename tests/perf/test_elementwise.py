@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-from math import prod
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, Argument, call, cost_of, golden_rows, hostile, models_of
-from vector_calls import BYTES, SPEC, Departure, Row, check_growth, check_row, expanded, scaled
+from op_costs import BF16, FP32, MOVED, SPEC, Departure, Family, Known, Row
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel
@@ -25,7 +23,7 @@ from tracelens_graph.perf.families.elementwise import (
 )
 from tracelens_graph.perf.model import CallContext
 
-MODELS = models_of("elementwise")
+FAMILY = Family("elementwise")
 
 FP16, LONG, BOOL, UINT8 = "c10::Half", "long int", "bool", "unsigned char"
 B, C, H = 8, 16, 10
@@ -46,19 +44,14 @@ DEPARTURES: list[Departure] = [
             for sizes, strides in zip(first_column(row, "Input Dims"), first_column(row, "Input Strides"), strict=True)
             for size, stride in zip(sizes, strides, strict=True)
         ),
-        {BYTES},
+        {MOVED},
     ),
-    ("the size of booleans is known", lambda row: "'bool'" in row["Input type_first"], {BYTES}),
+    ("the size of booleans is known", lambda row: "'bool'" in row["Input type_first"], {MOVED}),
     ("bytes are no fp8", lambda row: "'unsigned char'" in row["Input type_first"], {SPEC}),
 ]
 
 
-@pytest.mark.parametrize("row", golden_rows("UnaryElementwise", "BinaryElementwise"))
-def test_the_rows_of_the_reference_tables(row: Row) -> None:
-    check_row(MODELS, row, DEPARTURES)
-
-
-KNOWN: list[tuple[str, tuple[Argument, ...], int, int, str]] = [
+KNOWN: list[Known] = [
     ("aten::copy_", (X, X32, False), E, 2 * E + 4 * E, "bf16"),
     ("aten::copy_", (X, (FP32, (C, 1)), False), E, 2 * E + 4 * C, "bf16"),
     ("aten::sigmoid", (X,), E, 4 * E, "bf16"),
@@ -102,22 +95,14 @@ KNOWN: list[tuple[str, tuple[Argument, ...], int, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "arguments", "flops", "moved", "precision"), KNOWN)
-def test_costs_computed_by_hand(
-    name: str, arguments: tuple[Argument, ...], flops: int, moved: int, precision: str
-) -> None:
-    cost = cost_of(MODELS, name, *arguments)
-    assert (cost.flops, cost.bytes, cost.precision) == (flops, moved, precision)
-
-
 def test_a_join_takes_its_type_from_the_kernel() -> None:
     dims, types = "[[[4, 1, 768], [4, 196, 768]], []]", '["TensorList", "Scalar"]'
     arguments = Arguments(dims, types)
     kernel = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::OpaqueType<2u>, unsigned int>"
-    cost = MODELS["aten::cat"].estimate(arguments, CallContext((kernel,)))
+    cost = FAMILY.models["aten::cat"].estimate(arguments, CallContext((kernel,)))
     assert (cost.flops, cost.bytes) == (0, 2 * 2 * 4 * 197 * 768)
     with pytest.raises(CannotModel, match="no kernel names one"):
-        MODELS["aten::cat"].estimate(arguments, CallContext(("kernel",)))
+        FAMILY.models["aten::cat"].estimate(arguments, CallContext(("kernel",)))
 
 
 def test_formulas_without_a_trace() -> None:
@@ -162,22 +147,22 @@ def test_promotion(first: Tensor, second: Tensor, result: str) -> None:
     assert promoted(first, second) == result
 
 
-@given(st.sampled_from([one for one in KNOWN if "pad" not in one[0]]), st.sampled_from([B, C, H]), st.integers(0, 60))
-def test_more_work_costs_more(known: tuple[str, tuple[Argument, ...], int, int, str], size: int, more: int) -> None:
-    name, arguments, *_ = known
-    check_growth(MODELS, name, arguments, scaled(arguments, size, size + more))
+def test_upsampling_gives_the_types_of_both_ends() -> None:
+    params = FAMILY.cost("aten::upsample_nearest1d", X, "[30]", None).params
+    assert params["dtype_in_out"] == (BF16, BF16)
+    assert params["output_shape"] == (B, C, 30)
 
 
-@pytest.mark.parametrize("name", ["aten::mul", "aten::sigmoid", "aten::gelu_backward"])
-def test_an_expanded_dimension_counts_once_and_strides_change_no_flops(name: str) -> None:
-    dense, thin = (cost_of(MODELS, name, X, one) for one in (X, expanded(X)))
-    assert dense.flops == thin.flops
-    assert dense.bytes is not None
-    assert thin.bytes == dense.bytes - 2 * (E - prod((C, H)))
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "why"),
+test_costs_computed_by_hand = FAMILY.known(KNOWN)
+test_the_rows_of_the_reference_tables = FAMILY.reference_rows(
+    "UnaryElementwise", "BinaryElementwise", departures=DEPARTURES
+)
+test_more_work_costs_more = FAMILY.growing([one for one in KNOWN if "pad" not in one[0]], B, C, H)
+test_whatever_the_arguments = FAMILY.hostile(KNOWN)
+test_an_expanded_dimension_counts_once = FAMILY.expanded_once(
+    [(name, (X, X), 1, 2 * (E - C * H)) for name in ("aten::mul", "aten::sigmoid", "aten::gelu_backward")]
+)
+test_what_cannot_be_modelled_says_why = FAMILY.reasons(
     [
         ("aten::mul", (X, (BF16, (7, 1))), "do not broadcast"),
         ("aten::mul", (1, 2), "neither operand is a tensor"),
@@ -189,21 +174,3 @@ def test_an_expanded_dimension_counts_once_and_strides_change_no_flops(name: str
         ("aten::arange", (0, 10, 0, (LONG, (0,))), "range is not recorded"),
     ],
 )
-def test_what_cannot_be_modelled_says_why(name: str, arguments: tuple[Argument, ...], why: str) -> None:
-    with pytest.raises(CannotModel, match=why):
-        cost_of(MODELS, name, *arguments)
-
-
-def test_upsampling_gives_the_types_of_both_ends() -> None:
-    params = cost_of(MODELS, "aten::upsample_nearest1d", X, "[30]", None).params
-    assert params["dtype_in_out"] == (BF16, BF16)
-    assert params["output_shape"] == (B, C, 30)
-
-
-def test_every_op_says_why_without_shapes() -> None:
-    for model in MODELS.values():
-        with pytest.raises(CannotModel):
-            model.estimate(call(), CallContext())
-
-
-test_whatever_the_arguments = hostile(MODELS, [(name, arguments) for name, arguments, *_ in KNOWN])

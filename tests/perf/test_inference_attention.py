@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP8, call, differences, golden_rows, hostile, models_of
+from op_costs import BF16, FP8, Family, Row, call, differing, golden_rows
 
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
@@ -22,9 +22,9 @@ from tracelens_graph.perf.families.inference_attention import (
     read_batch,
     sparse_attention,
 )
-from tracelens_graph.perf.model import CallContext, Estimate
+from tracelens_graph.perf.model import CallContext, OpModel
 
-MODELS = models_of("inference_attention")
+FAMILY = Family("inference_attention")
 
 DECODE = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)"
 MIXED = "execute_6147_context_2(sq6144sk7144sqsq20971520sqsk23019520)_generation_3(sq3sk6144sqsq3sqsk6144)"
@@ -38,11 +38,15 @@ def annotation(context: tuple[int, ...] = (0, 0, 0, 0, 0), generation: tuple[int
 
 def cost_of(name: str, *given: object, of: str = "") -> Cost:
     """What the model of an op says of a call under an annotation."""
-    return MODELS[name].estimate(call(*given), CallContext(annotation=of))
+    return FAMILY.models[name].estimate(call(*given), CallContext(annotation=of))
 
 
-def _under(text: str, estimate: Estimate) -> Estimate:
-    return lambda args, context: estimate(args, replace(context, annotation=text))
+def _under_mixed(model: OpModel) -> OpModel:
+    return replace(
+        model,
+        estimate=lambda args, context: model.estimate(args, replace(context, annotation=MIXED)),
+        uses_context=True,
+    )
 
 
 QUERY, KEY = (BF16, (32, 64, 64)), (BF16, (32, 8, 64))
@@ -62,11 +66,8 @@ KNOWN = [
     ("vllm::gdn_attention_core", ((BF16, (12, 128)), (BF16, (12, 4)), (BF16, (12, 4)), (BF16, (12, 4, 16)))),
     ("sglang::store_cache", (KEY, KEY, _PAGES, _PAGES, _INDICES)),
 ]
-test_hostile_without_annotation = hostile(MODELS, KNOWN)
-test_hostile = hostile(
-    {name: replace(model, estimate=_under(MIXED, model.estimate), uses_context=True) for name, model in MODELS.items()},
-    KNOWN,
-)
+test_hostile_without_annotation = FAMILY.hostile(KNOWN)
+test_hostile = Family("inference_attention", changed=_under_mixed).hostile(KNOWN)
 
 
 @pytest.mark.parametrize(("name", "arguments"), KNOWN)
@@ -77,13 +78,13 @@ def test_known_calls(name: str, arguments: tuple[object, ...]) -> None:
 
 
 @pytest.mark.parametrize("row", golden_rows("InferenceAttention_fwd"))
-def test_rows_of_tracelens(row: dict[str, str]) -> None:
+def test_rows_of_tracelens(row: Row) -> None:
     recorded = (ast.literal_eval(row[f"Input {part}_first"]) for part in ("Dims", "type", "Strides"))
     arguments = Arguments(*map(json.dumps, (*recorded, ast.literal_eval(row["Concrete Inputs_first"]))))
     names = ("sq", "sk", "sqsq", "sqsk")
     sums = {kind: tuple(int(row.get(f"param: {kind}_{name}") or 0) for name in names) for kind in "cg"}
     text = annotation((sums["c"][0], *sums["c"]), (sums["g"][0], *sums["g"]))
-    assert differences(MODELS[row["name"]].estimate(arguments, CallContext(annotation=text)), row) == set()
+    assert differing(FAMILY.models[row["name"]].estimate(arguments, CallContext(annotation=text)), row) == set()
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import ast
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, Argument, call, cost_of, golden_rows, hostile, models_of
-from vector_calls import BYTES, FLOPS, Departure, Row, check_growth, check_row, expanded, scaled
+from op_costs import BF16, FLOPS, FP32, MOVED, Departure, Family, Known, Row
 
 from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.normalization import Norm, normalization, rms_norm
-from tracelens_graph.perf.model import CallContext
 
-MODELS = models_of("normalization")
+FAMILY = Family("normalization")
 
 B, C, H, W = 8, 16, 10, 12
 E = B * C * H * W
@@ -39,47 +33,21 @@ def weight_is_absent(row: Row) -> bool:
 
 
 DEPARTURES: list[Departure] = [
-    (
-        "layer and group norms have no training state and no running statistics",
-        lambda row: "layer_norm" in row["name"] or "group_norm" in row["name"],
-        {BYTES, "param: is_training"},
-    ),
-    (
-        "without weight they are not affine; RMS norm then has fewer FLOPs",
-        lambda row: weight_is_absent(row) and "layer_norm_backward" not in row["name"],
-        {BYTES, FLOPS, "param: is_affine", "param: has_bias"},
-    ),
-    (
-        "running statistics that are not there are neither read nor written",
-        lambda row: row["name"].endswith(("batch_norm", "instance_norm")) and not types(row)[3],
-        {BYTES},
-    ),
-    (
-        "both statistics are read, in their own types, and the mask of wanted gradients counts",
-        lambda row: row["name"].endswith("batch_norm_backward"),
-        {BYTES, "param: output_mask"},
-    ),
-    (
-        "the libraries' backward pass is that of training",
-        lambda row: row["name"] == "aten::miopen_batch_norm_backward",
-        {FLOPS, BYTES, "param: is_training"},
-    ),
-    (
-        "channels are those of the source, not per group",
-        lambda row: row["name"] == "aten::native_group_norm_backward",
-        {"param: num_channels"},
-    ),
-    (
-        "the inverse deviation is read",
-        lambda row: row["name"] == "aten::_fused_rms_norm_backward",
-        {BYTES},
-    ),
-]
-
-
-@pytest.mark.parametrize("row", golden_rows("Normalization", "RMSNorm_fwd"))
-def test_the_rows_of_the_reference_tables(row: Row) -> None:
-    check_row(MODELS, row, DEPARTURES)
+    ("layer and group norms have no training state and no running statistics",
+     lambda row: "layer_norm" in row["name"] or "group_norm" in row["name"], {MOVED, "param: is_training"}),
+    ("without weight they are not affine; RMS norm then has fewer FLOPs",
+     lambda row: weight_is_absent(row) and "layer_norm_backward" not in row["name"],
+     {MOVED, FLOPS, "param: is_affine", "param: has_bias"}),
+    ("running statistics that are not there are neither read nor written",
+     lambda row: row["name"].endswith(("batch_norm", "instance_norm")) and not types(row)[3], {MOVED}),
+    ("both statistics are read, in their own types, and the mask of wanted gradients counts",
+     lambda row: row["name"].endswith("batch_norm_backward"), {MOVED, "param: output_mask"}),
+    ("the libraries' backward pass is that of training",
+     lambda row: row["name"] == "aten::miopen_batch_norm_backward", {FLOPS, MOVED, "param: is_training"}),
+    ("channels are those of the source, not per group", lambda row: row["name"] == "aten::native_group_norm_backward",
+     {"param: num_channels"}),
+    ("the inverse deviation is read", lambda row: row["name"] == "aten::_fused_rms_norm_backward", {MOVED}),
+]  # fmt: skip
 
 
 BATCH = (X, WEIGHT, WEIGHT, RUNNING, RUNNING)
@@ -88,7 +56,7 @@ LAYER_BACK = (TOKENS, TOKENS, "[64]", (FP32, (T, 1)), (FP32, (T, 1)), SCALE, SCA
 GROUP_BACK = (X, X, (FP32, (B, 4)), (FP32, (B, 4)), WEIGHT, B, C, H * W, 4)
 RMS_BACK = (TOKENS, TOKENS, "[64]", (FP32, (T, 1)), SCALE)
 
-KNOWN: list[tuple[str, tuple[Argument, ...], int, int]] = [
+KNOWN: list[Known] = [
     ("aten::batch_norm", (*BATCH, True, 0.1, 1e-5, True), 5 * E + 6 * C, ACTIVATIONS + 4 * C * (2 + 4)),
     ("aten::batch_norm", (*BATCH, False, 0.1, 1e-5, True), 2 * E + 6 * C, ACTIVATIONS + 4 * C * (2 + 2)),
     ("aten::native_batch_norm", (X, None, None, RUNNING, RUNNING, True), 5 * E + 6 * C, ACTIVATIONS + 4 * C * 4),
@@ -106,25 +74,12 @@ KNOWN: list[tuple[str, tuple[Argument, ...], int, int]] = [
     ("aten::native_batch_norm_backward", (*BACK, True, 1e-5, "[True, True, True]"), 9 * E, 12 * E + 4 * C * 5),
     ("aten::native_batch_norm_backward", (*BACK, True, 1e-5, "[True, False, False]"), 9 * E, 12 * E + 4 * C * 3),
     ("aten::native_batch_norm_backward", (*BACK, True, 1e-5, "[False, True, True]"), 4 * E, 8 * E + 4 * C * 5),
-    (
-        "aten::native_batch_norm_backward",
-        (*BACK, False, 1e-5, "[True, True, True]"),
-        6 * E + 3 * C,
-        12 * E + 4 * C * 5,
-    ),
-    (
-        "aten::native_batch_norm_backward",
-        (*BACK, False, 1e-5, "[True, False, False]"),
-        2 * E + 3 * C,
-        12 * E + 4 * C * 3,
-    ),
+    ("aten::native_batch_norm_backward", (*BACK, False, 1e-5, "[True, True, True]"), 6 * E + 3 * C,
+     12 * E + 4 * C * 5),
+    ("aten::native_batch_norm_backward", (*BACK, False, 1e-5, "[True, False, False]"), 2 * E + 3 * C,
+     12 * E + 4 * C * 3),
     ("aten::miopen_batch_norm_backward", (*BACK, 1e-5), 9 * E, 12 * E + 4 * C * 5),
-    (
-        "aten::native_layer_norm_backward",
-        (*LAYER_BACK, "[True, True, True]"),
-        9 * N,
-        6 * N + 2 * 4 * T + 3 * 2 * D,
-    ),
+    ("aten::native_layer_norm_backward", (*LAYER_BACK, "[True, True, True]"), 9 * N, 6 * N + 2 * 4 * T + 3 * 2 * D),
     ("aten::native_layer_norm_backward", LAYER_BACK, 9 * N, 6 * N + 2 * 4 * T + 3 * 2 * D),
     ("aten::native_group_norm_backward", (*GROUP_BACK, "[True, True, True]"), 9 * E, 12 * E + 4 * (2 * B * 4 + 3 * C)),
     ("aten::_fused_rms_norm", (TOKENS, "[64]", SCALE, None), RMS, 4 * N + 2 * D),
@@ -132,72 +87,34 @@ KNOWN: list[tuple[str, tuple[Argument, ...], int, int]] = [
     ("aten::_fused_rms_norm_backward", (*RMS_BACK, "[True, True]"), 10 * N, 6 * N + 4 * T + 2 * 2 * D),
     ("aten::_fused_rms_norm_backward", (*RMS_BACK, "[True, False]"), 8 * N, 6 * N + 4 * T + 2 * D),
     ("aten::_fused_rms_norm_backward", (*RMS_BACK[:4], None, "[True, False]"), 7 * N, 6 * N + 4 * T),
-    (
-        "primus::fused_ln_modulate",
-        ((BF16, (7, 3, D)), (BF16, (3, D)), (BF16, (3, D)), 1e-5),
-        12 * 21 * D,
-        2 * 2 * 21 * D + 2 * 2 * 3 * D + 2 * 4 * 21,
-    ),
-    (
-        "primus::fused_ln_modulate_backward",
-        ((BF16, (7, 3, D)), (BF16, (7, 3, D)), (FP32, (21,)), (FP32, (21,)), (BF16, (3, D))),
-        15 * 21 * D,
-        3 * 2 * 21 * D + 3 * 2 * 3 * D + 2 * 4 * 21,
-    ),
+    ("primus::fused_ln_modulate", ((BF16, (7, 3, D)), (BF16, (3, D)), (BF16, (3, D)), 1e-5), 12 * 21 * D,
+     2 * 2 * 21 * D + 2 * 2 * 3 * D + 2 * 4 * 21),
+    ("primus::fused_ln_modulate_backward",
+     ((BF16, (7, 3, D)), (BF16, (7, 3, D)), (FP32, (21,)), (FP32, (21,)), (BF16, (3, D))), 15 * 21 * D,
+     3 * 2 * 21 * D + 3 * 2 * 3 * D + 2 * 4 * 21),
     ("aiter::rms_norm", (TOKENS, SCALE, 1e-5, 0), RMS, 4 * N + 2 * D),
     ("_C::rms_norm", (TOKENS, TOKENS, SCALE, 1e-5), RMS, 4 * N + 2 * D),
     ("aiter::add_rmsnorm", (TOKENS, TOKENS, TOKENS, TOKENS, SCALE, 1e-5), RMS + N, 8 * N + 2 * D),
     ("_C::fused_add_rms_norm", (TOKENS, TOKENS, SCALE, 1e-5), RMS + N, 8 * N + 2 * D),
-    (
-        "aiter::rmsnorm2d_fwd_with_dynamicquant_ck",
-        (("c10::Float8_e4m3fn", (T, D)), TOKENS, (FP32, (T, 1)), SCALE, 1e-5, 0),
-        RMS + 2 * N,
-        3 * N + 2 * D + 4 * T,
-    ),
-    (
-        "aiter::rmsnorm_quant",
-        (("c10::Float8_e4m3fn", (T, D)), TOKENS, (FP32, (T, 4)), SCALE, 1e-5, 16, False),
-        RMS + 2 * N,
-        3 * N + 2 * D + 4 * T * 4,
-    ),
-    (
-        "vllm::rocm_aiter_rmsnorm_with_add_fp8_group_quant",
-        (TOKENS, TOKENS, SCALE, 1e-5, 48),
-        RMS + 3 * N,
-        7 * N + 2 * D + 4 * T * 2,
-    ),
-    (
-        "vllm::rocm_aiter_triton_add_rmsnorm_pad",
-        (TOKENS, SCALE, 1e-5, TOKENS, 48),
-        RMS + N,
-        6 * N + 2 * T * 96 + 2 * D,
-    ),
-    (
-        "aiter::_fuse_rmsnorm_fp4_quant",
-        (TOKENS, SCALE, 1e-5, (BF16, (T, 8)), (BF16, (8,)), 1e-5, TOKENS),
-        RMS + 3 * N + T * 18 + 2 * T * 8,
-        6 * N + N // 2 + N // 32 + 2 * D + 2 * (2 * T * 8 + 8),
-    ),
-    (
-        "aiter::_fused_qk_rmsnorm_kernel",
-        (TOKENS, SCALE, 1e-5, (BF16, (T, 8)), (BF16, (8,)), 1e-5),
-        RMS + T * 18 + 2 * T * 8,
-        4 * N + 2 * D + 2 * (2 * T * 8 + 8),
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "arguments", "flops", "moved"), KNOWN)
-def test_costs_computed_by_hand(name: str, arguments: tuple[Argument, ...], flops: int, moved: int) -> None:
-    cost = cost_of(MODELS, name, *arguments)
-    assert (cost.flops, cost.bytes, cost.unit) == (flops, moved, "vector")
-    assert cost.precision == ("fp32" if arguments[0] == X else "bf16")
+    ("aiter::rmsnorm2d_fwd_with_dynamicquant_ck",
+     (("c10::Float8_e4m3fn", (T, D)), TOKENS, (FP32, (T, 1)), SCALE, 1e-5, 0), RMS + 2 * N, 3 * N + 2 * D + 4 * T),
+    ("aiter::rmsnorm_quant", (("c10::Float8_e4m3fn", (T, D)), TOKENS, (FP32, (T, 4)), SCALE, 1e-5, 16, False),
+     RMS + 2 * N, 3 * N + 2 * D + 4 * T * 4),
+    ("vllm::rocm_aiter_rmsnorm_with_add_fp8_group_quant", (TOKENS, TOKENS, SCALE, 1e-5, 48), RMS + 3 * N,
+     7 * N + 2 * D + 4 * T * 2),
+    ("vllm::rocm_aiter_triton_add_rmsnorm_pad", (TOKENS, SCALE, 1e-5, TOKENS, 48), RMS + N,
+     6 * N + 2 * T * 96 + 2 * D),
+    ("aiter::_fuse_rmsnorm_fp4_quant", (TOKENS, SCALE, 1e-5, (BF16, (T, 8)), (BF16, (8,)), 1e-5, TOKENS),
+     RMS + 3 * N + T * 18 + 2 * T * 8, 6 * N + N // 2 + N // 32 + 2 * D + 2 * (2 * T * 8 + 8)),
+    ("aiter::_fused_qk_rmsnorm_kernel", (TOKENS, SCALE, 1e-5, (BF16, (T, 8)), (BF16, (8,)), 1e-5),
+     RMS + T * 18 + 2 * T * 8, 4 * N + 2 * D + 2 * (2 * T * 8 + 8)),
+]  # fmt: skip
 
 
 def test_parameters_say_what_is_there() -> None:
-    said = cost_of(MODELS, "aten::batch_norm", X, None, None, RUNNING, RUNNING, False).params
+    said = FAMILY.cost("aten::batch_norm", X, None, None, RUNNING, RUNNING, False).params
     assert (said["has_bias"], said["is_affine"], said["is_training"], said["num_channels"]) == (False, False, False, C)
-    said = cost_of(MODELS, "aten::native_layer_norm", TOKENS, "[64]", SCALE, None, 1e-5).params
+    said = FAMILY.cost("aten::native_layer_norm", TOKENS, "[64]", SCALE, None, 1e-5).params
     assert (said["has_bias"], said["is_affine"], said["is_training"], said["num_channels"]) == (False, True, False, D)
 
 
@@ -207,8 +124,16 @@ def test_formulas_without_a_trace() -> None:
     assert normalization(Norm(source, 8, weight, weight)).bytes == 2 * (32 + 32 + 8 + 8)
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "why"),
+test_costs_computed_by_hand = FAMILY.known(
+    [(*one, "vector_fp32" if one[1][0] == X else "vector_bf16") for one in KNOWN]
+)
+test_the_rows_of_the_reference_tables = FAMILY.reference_rows("Normalization", "RMSNorm_fwd", departures=DEPARTURES)
+test_more_work_costs_more = FAMILY.growing(KNOWN, B, T, H)
+test_whatever_the_arguments = FAMILY.hostile(KNOWN)
+test_an_expanded_dimension_counts_once = FAMILY.expanded_once(
+    [("aten::batch_norm", (*BATCH, True), 0, 4 * (E - E // B))]
+)
+test_what_cannot_be_modelled_says_why = FAMILY.reasons(
     [
         ("aten::batch_norm", (X, WEIGHT, WEIGHT, RUNNING, RUNNING), "whether it trains is not recorded"),
         ("aten::batch_norm", ((FP32, (8,)), WEIGHT, WEIGHT, None, None, True), "no dimension of channels"),
@@ -217,28 +142,3 @@ def test_formulas_without_a_trace() -> None:
         ("aten::layer_norm", (None, "[64]"), "argument 0 is no tensor"),
     ],
 )
-def test_what_cannot_be_modelled_says_why(name: str, arguments: tuple[Argument, ...], why: str) -> None:
-    with pytest.raises(CannotModel, match=why):
-        cost_of(MODELS, name, *arguments)
-
-
-@given(st.sampled_from(KNOWN), st.sampled_from([B, T, H]), st.integers(0, 60))
-def test_more_work_costs_more(known: tuple[str, tuple[Argument, ...], int, int], size: int, more: int) -> None:
-    name, arguments, _, _ = known
-    check_growth(MODELS, name, arguments, scaled(arguments, size, size + more))
-
-
-def test_an_expanded_dimension_counts_once() -> None:
-    dense, thin = (cost_of(MODELS, "aten::batch_norm", one, *BATCH[1:], True) for one in (X, expanded(X)))
-    assert dense.flops == thin.flops
-    assert dense.bytes is not None
-    assert thin.bytes == dense.bytes - 4 * (E - E // B)
-
-
-def test_every_op_says_why_without_shapes() -> None:
-    for model in MODELS.values():
-        with pytest.raises(CannotModel):
-            model.estimate(call(), CallContext())
-
-
-test_whatever_the_arguments = hostile(MODELS, [(name, arguments) for name, arguments, _, _ in KNOWN])

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, Argument, call, cost_of, golden_rows, hostile, models_of
-from vector_calls import BYTES, Departure, Row, check_growth, check_row, differing, expanded, scaled
+from op_costs import BF16, FP32, MOVED, Argument, Departure, Family, Known, Row, call, differing, golden_rows
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.reduction import pooling, reduction, remaining, softmax
 from tracelens_graph.perf.model import CallContext
 
-MODELS = models_of("reduction")
+FAMILY = Family("reduction")
 
 B, C, H = 8, 16, 10
 E = B * C * H
@@ -33,23 +32,18 @@ def keeps_some(row: Row) -> bool:
 
 
 DEPARTURES: list[Departure] = [
-    ("the reduced dimensions are read", keeps_some, {BYTES, "param: num_output_elems"}),
-    ("integers are added up in 64 bits", lambda row: row["name"] == "aten::cumsum", {BYTES}),
+    ("the reduced dimensions are read", keeps_some, {MOVED, "param: num_output_elems"}),
+    ("integers are added up in 64 bits", lambda row: row["name"] == "aten::cumsum", {MOVED}),
 ]
-
-
-@pytest.mark.parametrize("row", golden_rows("Reduce_fwd"))
-def test_the_rows_of_the_reference_tables(row: Row) -> None:
-    check_row(MODELS, row, DEPARTURES)
 
 
 @pytest.mark.parametrize("row", golden_rows("Reduce_bwd"))
 def test_the_backward_pass_costs_the_same(row: Row) -> None:
     parts = (ast.literal_eval(row[f"Input {part}_first"]) for part in ("Dims", "type", "Strides"))
     arguments = Arguments(*map(json.dumps, parts), json.dumps(ast.literal_eval(row["Concrete Inputs_first"])))
-    backward = MODELS[row["name"]].backward
+    backward = FAMILY.models[row["name"]].backward
     assert backward is not None
-    assert differing(backward(arguments, CallContext()), row) == {BYTES, "param: num_output_elems"}
+    assert differing(backward(arguments, CallContext()), row) == {MOVED, "param: num_output_elems"}
 
 
 def listed(source: Argument, *rest: Argument) -> Arguments:
@@ -59,7 +53,7 @@ def listed(source: Argument, *rest: Argument) -> Arguments:
     return arguments
 
 
-KNOWN: list[tuple[str, tuple[Argument, ...], int, int]] = [
+KNOWN: list[Known] = [
     ("aten::sum", (X, None), E, 4 * E + 4),
     ("aten::sum", (X, "[1]", False, None), E, 4 * E + 4 * B * H),
     ("aten::sum", (X, "[1]", True, None), E, 4 * E + 4 * B * H),
@@ -90,26 +84,13 @@ KNOWN: list[tuple[str, tuple[Argument, ...], int, int]] = [
     ("aten::_softmax", (X, -1, False), 5 * E, 8 * E),
     ("aten::_log_softmax", ((BF16, (B, C, H)), -1, True), 5 * E, 2 * E + 4 * E),
     ("aten::_softmax_backward_data", (X, X, -1, 6), 4 * E, 12 * E),
-    (
-        "aten::max_pool2d_with_indices",
-        (IMAGE, "[3, 3]", "[2, 2]", "[1, 1]", "[1, 1]", False),
-        9 * 12 * 6 * 10,
-        2 * 12 * 240 + (2 + 8) * 12 * 60,
-    ),
+    ("aten::max_pool2d_with_indices", (IMAGE, "[3, 3]", "[2, 2]", "[1, 1]", "[1, 1]", False), 9 * 12 * 6 * 10,
+     2 * 12 * 240 + (2 + 8) * 12 * 60),
     ("aten::avg_pool2d", (IMAGE, "[4, 5]", "[]", "[0]", True), 20 * 12 * 12, 2 * 12 * (240 + 12)),
-    (
-        "aten::max_pool2d_with_indices_backward",
-        ((BF16, (3, 4, 6, 10)), IMAGE, "[3, 3]", "[2, 2]", "[1, 1]", "[1, 1]", False, (LONG, (3, 4, 6, 10))),
-        12 * 60,
-        (2 + 8) * 12 * 60 + 2 * 12 * 240,
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "arguments", "flops", "moved"), KNOWN)
-def test_costs_computed_by_hand(name: str, arguments: tuple[Argument, ...], flops: int, moved: int) -> None:
-    cost = cost_of(MODELS, name, *arguments)
-    assert (cost.flops, cost.bytes, cost.unit) == (flops, moved, "vector")
+    ("aten::max_pool2d_with_indices_backward",
+     ((BF16, (3, 4, 6, 10)), IMAGE, "[3, 3]", "[2, 2]", "[1, 1]", "[1, 1]", False, (LONG, (3, 4, 6, 10))), 12 * 60,
+     (2 + 8) * 12 * 60 + 2 * 12 * 240),
+]  # fmt: skip
 
 
 @given(st.lists(st.integers(0, 4), max_size=4), st.data())
@@ -126,7 +107,7 @@ def test_what_remains_is_as_numpy_says(shape: list[int], data: st.DataObject) ->
 def test_windows_rounded_up_do_not_begin_behind_the_source() -> None:
     def pooled(size: int, ceil: bool) -> object:
         image = (BF16, (1, 1, size, size))
-        return cost_of(MODELS, "aten::avg_pool2d", image, "[2, 2]", "[2, 2]", "[1, 1]", ceil).params["output_shape"]
+        return FAMILY.cost("aten::avg_pool2d", image, "[2, 2]", "[2, 2]", "[1, 1]", ceil).params["output_shape"]
 
     assert pooled(4, False) == (1, 1, 3, 3)
     assert pooled(5, False) == (1, 1, 3, 3)
@@ -151,27 +132,20 @@ def test_formulas_without_a_trace() -> None:
 )
 def test_what_cannot_be_modelled_says_why(arguments: Arguments, why: str) -> None:
     with pytest.raises(CannotModel, match=why):
-        MODELS["aten::sum"].estimate(arguments, CallContext())
+        FAMILY.models["aten::sum"].estimate(arguments, CallContext())
 
 
 def test_an_elementwise_maximum_has_no_backward_pass_of_a_reduction() -> None:
-    backward = MODELS["aten::max"].backward
+    backward = FAMILY.models["aten::max"].backward
     assert backward is not None
     with pytest.raises(CannotModel):
         backward(call(X, X), CallContext())
 
 
-@given(st.sampled_from(KNOWN), st.sampled_from([B, C, H]), st.integers(0, 60))
-def test_more_work_costs_more(known: tuple[str, tuple[Argument, ...], int, int], size: int, more: int) -> None:
-    name, arguments, _, _ = known
-    check_growth(MODELS, name, arguments, scaled(arguments, size, size + more))
-
-
-def test_an_expanded_dimension_counts_once() -> None:
-    dense, thin = (cost_of(MODELS, "aten::sum", one, "[1]", False, None) for one in (X, expanded(X)))
-    assert dense.flops == thin.flops
-    assert dense.bytes is not None
-    assert thin.bytes == dense.bytes - 4 * (E - C * H)
-
-
-test_whatever_the_arguments = hostile(MODELS, [(name, arguments) for name, arguments, *_ in KNOWN])
+test_costs_computed_by_hand = FAMILY.known(KNOWN, "vector")
+test_the_rows_of_the_reference_tables = FAMILY.reference_rows("Reduce_fwd", departures=DEPARTURES)
+test_more_work_costs_more = FAMILY.growing(KNOWN, B, C, H)
+test_whatever_the_arguments = FAMILY.hostile(KNOWN)
+test_an_expanded_dimension_counts_once = FAMILY.expanded_once(
+    [("aten::sum", (X, "[1]", False, None), 0, 4 * (E - C * H))]
+)

@@ -45,6 +45,12 @@ def test_models_are_those_of_the_table() -> None:
         _ = MODELS["aten::no_such_op"]
 
 
+def test_every_model_says_why_without_shapes() -> None:
+    for name in MODELS:
+        with pytest.raises(CannotModel):
+            MODELS[name].estimate(Arguments("", ""), CallContext())
+
+
 def test_models_of_tracelens_claim_events_and_others_do_not() -> None:
     assert {name for name in MODELS if MODELS[name].claims} == set(TRACELENS_MODELS)
     assert 0 < len(TRACELENS_MODELS) < len(MODELS)

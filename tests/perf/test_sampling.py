@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from matrix_calls import BF16, FP32, cost_of, hostile, models_of
-from vector_calls import check_growth, scaled
+from op_costs import BF16, FP32, Family
 
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.elementwise import random_numbers, sampled_by_noise
 
-MODELS = models_of("elementwise")
+FAMILY = Family("elementwise")
 T, V = 6, 1000
 CALL = (("int", (T,)), (BF16, (T, V)), (FP32, (T, V)), 1.0, 1e-9)
 
 
 def test_costs_computed_by_hand() -> None:
-    cost = cost_of(MODELS, "aiter::mixed_sample_outer_exponential", *CALL)
+    cost = FAMILY.cost("aiter::mixed_sample_outer_exponential", *CALL)
     assert (cost.flops, cost.bytes, cost.compute_spec) == (2 * T * V, 6 * T * V + 4 * T, "vector_bf16")
     assert (cost.params["T"], cost.params["V"]) == (T, V)
-    cost = cost_of(MODELS, "aten::normal_", (FP32, (T, V)), 0.0, 1.0, None)
+    cost = FAMILY.cost("aten::normal_", (FP32, (T, V)), 0.0, 1.0, None)
     assert (cost.flops, cost.bytes) == (T * V, 4 * T * V)
 
 
@@ -33,11 +30,6 @@ def test_formulas_without_a_trace() -> None:
         sampled_by_noise(Tensor((), "bf16"), logits)
 
 
-@given(st.sampled_from([T, V]), st.integers(0, 99))
-def test_more_work_costs_more(size: int, more: int) -> None:
-    check_growth(MODELS, "aiter::mixed_sample_outer_exponential", CALL, scaled(CALL, size, size + more))
-
-
-test_whatever_the_arguments = hostile(
-    MODELS, [("aiter::mixed_sample_outer_exponential", CALL), ("aten::normal_", CALL)]
-)
+EXPONENTIAL = "aiter::mixed_sample_outer_exponential"
+test_more_work_costs_more = FAMILY.growing([(EXPONENTIAL, CALL)], T, V)
+test_whatever_the_arguments = FAMILY.hostile([(EXPONENTIAL, CALL), ("aten::normal_", CALL)])

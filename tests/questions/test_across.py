@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from handmade import HOSTILE
 from hypothesis import given
 from made_traces import traces
 from placed_traces import OLD, chain, dlrm, graph_of, pair_of, placed, simulated, two
-from same_tables import assert_same
+from same_tables import Ask, assert_same
 
 from corpus import needs_corpus
 from tracelens_graph.analyses.questions import QUESTIONS
@@ -18,9 +17,6 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
-from tracelens_graph.tables.table import Table
-
-Ask = Callable[..., tuple[Table, Table]]
 
 PAIR = {"a": "across/old", "b": "across/new"}
 

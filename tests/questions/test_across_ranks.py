@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from placed_traces import dlrm, marked, on_host, placed, ranks_of, simulated
-from same_tables import assert_same
+from same_tables import Ask, assert_same
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.tables.table import Table
 
-Ask = Callable[..., tuple[Table, Table]]
 NAMES = ("collective_spread", "slowest_ranks", "waits_by_group")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from handmade import span
 from placed_traces import pair_of, placed
-from same_tables import assert_same
+from same_tables import Ask, assert_same
 
 from corpus import needs_corpus
 from tracelens_graph.analyses.alignment.difference import Diff
@@ -22,7 +22,6 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
-Ask = Callable[..., tuple[Table, Table]]
 Pair = tuple[TraceMember, TraceMember]
 NAMES = ("diff_places", "kernel_replacements", "layer_differences")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from handmade_jax import US, looping_profile, training_profile
 from placed_traces import placed
 from plain_xplane import Plane, written
-from same_tables import assert_same
+from same_tables import Ask, assert_same
 
 from corpus import loaded, parametrize, xplane_files
 from tracelens_graph.analyses.alignment.difference import Diff
@@ -25,9 +24,6 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.frames import edge_columns, node_columns
-from tracelens_graph.tables.table import Table
-
-Ask = Callable[..., tuple[Table, Table]]
 
 OF_ONE = [name for name, question in QUESTIONS.items() if question.query and not question.several]
 OF_TWO = [name for name, question in QUESTIONS.items() if question.query and {"a", "b"} <= set(question.parameters)]

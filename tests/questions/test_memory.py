@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from functools import cache
 
 import pytest
 from handmade import span
 from memory_traces import instant, training
-from same_tables import assert_same, twins
+from same_tables import Ask, twins, with_queries
 
-from corpus import loaded, parametrize, traces_named
+from corpus import traces_named
 from tracelens_graph.db.database import Database
 from tracelens_graph.db.image import Options
+from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
-from tracelens_graph.tables.table import Table
 
-QUERIES = twins("allocations_by_module memory_peak")
-Ask = Callable[..., tuple[Table, Table]]
-
+QUERIES = with_queries("allocations_by_module memory_peak")
 UNSEEN = [
     instant(1, 100, 1, 1100, reserved=2000), instant(2, 50, 1, 1050), instant(2, -50, 1, 1000), instant(2, 70, 2, 1070),
     instant(3, -30, 9, 1040), instant(4, 60, 2, 1100), instant(4, -1000, 8, 100), instant(5, 5, 3, kind=0, device=-1),
@@ -30,29 +26,18 @@ UNSEEN = [
 """Releases that are not recorded, several changes of one moment, totals that are missing, several devices."""
 
 
-@pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.parametrize("events", [training(), UNSEEN], ids=["training", "unseen"])
-def test_both_say_the_same_of_traces_made_by_hand(ask: Ask, name: str, events: list[dict[str, Any]]) -> None:
-    query, twin = ask(load_core(events), name)
-    assert len(twin)
-    assert_same(query, twin)
+@cache
+def simulated() -> Core:
+    return load_core(simulate(ranks=1, steps=2, layers=1).ranks[0].trace)
 
 
-@pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.parametrize("step", [None, 4])
-def test_both_say_the_same_of_a_training_run(ask: Ask, name: str, step: int | None) -> None:
-    (rank,) = simulate(ranks=1, steps=2, layers=1).ranks
-    query, twin = ask(load_core(rank.trace), name, **({} if step is None else {"step": step}))
-    assert len(twin)
-    assert_same(query, twin)
-
-
-@pytest.mark.parametrize("name", QUERIES)
-@parametrize("path", traces_named("tracelens/h100/bert-small", "tracelens/mi300/normalization-layers"))
-def test_both_say_the_same_of_real_traces(ask: Ask, name: str, path: Path) -> None:
-    query, twin = ask(loaded(path), name)
-    assert len(twin) >= 5
-    assert_same(query, twin)
+test_both_say_the_same, test_both_say_the_same_of_real_traces = twins(
+    QUERIES,
+    {"training": lambda: load_core(training()), "unseen": lambda: load_core(UNSEEN), "simulated": simulated},
+    also=[("simulated", name, {"step": 4}) for name in QUERIES],
+    files=traces_named("tracelens/h100/bert-small", "tracelens/mi300/normalization-layers"),
+    rows=1,
+)
 
 
 @pytest.mark.parametrize("name", QUERIES)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 
 import pytest
 from handmade import span
+from lockstep import PRODUCT, call, gpu, trace
+from made_jobs import SimulatedJob, simulated_job
 from placed_traces import dlrm, on_host, placed
-from same_tables import assert_same
-from simulated_jobs import SimulatedJob, simulated_job
-from two_ranks import PRODUCT, call, gpu, trace
+from same_tables import Ask, assert_same
 
 from corpus import needs_corpus
 from tracelens_graph.analyses.critical_path.critical_path import critical_path
@@ -19,9 +18,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceMember
 from tracelens_graph.graph.window import step_number
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.tables.table import Table
 
-Ask = Callable[..., tuple[Table, Table]]
 RUN = "path of step"
 FIRST_STEP = 3
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,29 +13,26 @@ from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from made_traces import traces
 from placed_traces import placed
-from same_tables import assert_same, twins
+from same_tables import Ask, assert_same, twins, with_queries
 
-from corpus import loaded, parametrize, traces_named
+from corpus import traces_named
 from tracelens_graph.analyses.performance.roofline_summary import unmodelled
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cypher import library
 from tracelens_graph.db.database import Database
 from tracelens_graph.db.image import Options
-from tracelens_graph.errors import AnalysisError, DatabaseError
+from tracelens_graph.errors import DatabaseError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Flag
 from tracelens_graph.simulate import simulate
-from tracelens_graph.tables.table import Table
 
-QUERIES = twins("incomplete_traces outliving_events unlinked unmodelled")
+QUERIES = with_queries("incomplete_traces outliving_events unlinked unmodelled")
 
 incomplete_traces = QUESTIONS["incomplete_traces"]
 outliving_events = QUESTIONS["outliving_events"]
 unlinked = QUESTIONS["unlinked"]
 unmodelled_time = QUESTIONS["unmodelled"]
-
-Ask = Callable[..., tuple[Table, Table]]
 
 FILES = traces_named(
     "tracelens/b200/eager-serving",
@@ -185,12 +181,6 @@ def test_damaged_traces_are_incomplete() -> None:
     assert [row["run"] for row in incomplete_traces(found, run="b").records()] == ["b"]
 
 
-@pytest.mark.parametrize("name", ["unlinked", "unmodelled"])
-def test_a_step_that_is_not_there(name: str) -> None:
-    with pytest.raises(AnalysisError, match="no step 9"):
-        QUESTIONS[name](work(), step=9)
-
-
 # --- what must hold ---------------------------------------------------------------------------------------------
 
 
@@ -215,22 +205,16 @@ def test_nothing_is_lost_and_nothing_counts_twice(trace: dict[str, Any]) -> None
 # --- the database -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", OF_A_TRACE)
-@pytest.mark.parametrize("trace", list(MADE))
-def test_the_database_says_the_same(ask: Ask, trace: str, name: str) -> None:
-    assert_same(*ask(MADE[trace](), name))
-
-
-@pytest.mark.parametrize("name", OF_A_TRACE)
-@parametrize("path", FILES)
-def test_the_database_says_the_same_of_real_traces(ask: Ask, path: Path, name: str) -> None:
-    assert_same(*ask(loaded(path), name))
-
-
-@pytest.mark.parametrize("name", ["unlinked", "unmodelled"])
-@pytest.mark.parametrize(("trace", "number"), [("work", 1), ("simulated", 4)])
-def test_the_database_says_the_same_of_a_step(ask: Ask, trace: str, number: int, name: str) -> None:
-    assert_same(*ask(MADE[trace](), name, step=number))
+test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces = twins(
+    QUERIES,
+    MADE,
+    also=[
+        (trace, name, {"step": number})
+        for trace, number in [("work", 1), ("simulated", 4)]
+        for name in ("unlinked", "unmodelled")
+    ],
+    files=FILES,
+)
 
 
 def test_the_database_knows_damaged_traces(ask: Ask) -> None:

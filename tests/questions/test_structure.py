@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,9 @@ from call_trees import BACKWARD, FORWARD, Call, annotation, frame, launch, load,
 from handmade import small_trace, span
 from hypothesis import given
 from made_traces import traces
-from same_tables import assert_same, twins
+from same_tables import Ask, assert_same, twins, with_queries
 
-from corpus import loaded, needs_corpus, parametrize, traces_named
+from corpus import loaded, needs_corpus, traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
@@ -23,15 +22,13 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
-QUERIES = twins("odd_layers path_to_python recomputed_share repeated_subtrees unusual_kernels")
+QUERIES = with_queries("odd_layers path_to_python recomputed_share repeated_subtrees unusual_kernels")
 
 odd_layers = QUESTIONS["odd_layers"]
 path_to_python = QUESTIONS["path_to_python"]
 recomputed_share = QUESTIONS["recomputed_share"]
 repeated_subtrees = QUESTIONS["repeated_subtrees"]
 unusual_kernels = QUESTIONS["unusual_kernels"]
-
-Ask = Callable[..., tuple[Table, Table]]
 
 QWEN = "tracelens/h100/qwen1.5-0.5b"
 FILES = traces_named(
@@ -279,37 +276,26 @@ def test_recomputation_of_a_simulated_job(core: Callable[[], Core]) -> None:
 # --- all of them ------------------------------------------------------------------------------------------------
 
 
-@given(traces())
-def test_tables_are_described_whatever_the_trace(made: dict[str, Any]) -> None:
-    core = load_core(made)
-    for name, question in QUERIES.items():
-        table = question(core)
-        assert table.name == name
-        assert set(table.columns) == set(table.about)
-
-
-CASES: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in QUERIES),
-    ("repeated_subtrees", {"kind": "Op"}),
-    ("repeated_subtrees", {"kind": "Module", "min_count": 1}),
-    ("odd_layers", {"min_layers": 5}),
-    ("odd_layers", {"kernels": False}),
-    ("unusual_kernels", {"min_calls": 1}),
-]
-NAMED = [pytest.param(*case, id="-".join(map(str, (case[0], *case[1].values())))) for case in CASES]
-
-
-@pytest.mark.parametrize(("name", "parameters"), NAMED)
-@pytest.mark.parametrize("core", [layered, trained, chosen, simulated, reentrant])
-def test_the_database_says_the_same(ask: Ask, core: Callable[[], Core], name: str, parameters: dict[str, Any]) -> None:
-    assert_same(*ask(core(), name, **parameters))
-
-
-def test_the_database_says_the_same_of_a_step(ask: Ask) -> None:
-    step = int(simulated().steps()[-1].name.partition("#")[2])
-    for name in ("unusual_kernels", "recomputed_share"):
-        assert_same(*ask(simulated(), name, step=step))
-        assert_same(*ask(chosen(), name, step=1))
+test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces = twins(
+    QUERIES,
+    {
+        "layered": layered, "trained": trained, "chosen": chosen, "simulated": simulated, "reentrant": reentrant,
+        "hostile": lambda: load_core(small_trace()),
+    },
+    [
+        ("repeated_subtrees", {"kind": "Op"}),
+        ("repeated_subtrees", {"kind": "Module", "min_count": 1}),
+        ("odd_layers", {"min_layers": 5}),
+        ("odd_layers", {"kernels": False}),
+        ("unusual_kernels", {"min_calls": 1}),
+    ],
+    also=[
+        (trace, name, {"step": step})
+        for trace, step in (("simulated", 4), ("chosen", 1))
+        for name in ("unusual_kernels", "recomputed_share")
+    ],
+    files=FILES,
+)  # fmt: skip
 
 
 def test_the_database_says_the_same_of_every_kernel(ask: Ask) -> None:
@@ -329,14 +315,3 @@ def test_what_leads_to_python_can_be_drawn(ask: Ask) -> None:
     paths = list(query["path"])
     assert paths[0] is None
     assert all(path is not None for path in paths[1:])
-
-
-@pytest.mark.parametrize("name", QUERIES)
-def test_the_database_says_the_same_of_hostile_names(ask: Ask, name: str) -> None:
-    assert_same(*ask(load_core(small_trace()), name))
-
-
-@pytest.mark.parametrize(("name", "parameters"), NAMED)
-@parametrize("path", FILES)
-def test_the_database_says_the_same_of_real_traces(ask: Ask, path: Path, name: str, parameters: dict[str, Any]) -> None:
-    assert_same(*ask(loaded(path), name, **parameters))

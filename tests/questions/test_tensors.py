@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from same_tables import assert_same, twins
+from same_tables import twins, with_queries
 
 from corpus import CHECKOUT
 from tracelens_graph.analyses.questions import QUESTIONS
@@ -16,12 +15,9 @@ from tracelens_graph.errors import NoTimesError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
-from tracelens_graph.tables.table import Table
 
-QUERIES = twins("bytes_alive copy_chains peak_bytes_by_module shared_reads storage_kernels tensor_makers")
+QUERIES = with_queries("bytes_alive copy_chains peak_bytes_by_module shared_reads storage_kernels tensor_makers")
 SMALL: dict[str, Any] = {"batch": 2, "tokens": 16, "width": 32, "heads": 2, "vocabulary": 64}
-
-Ask = Callable[..., tuple[Table, Table]]
 
 
 @cache
@@ -192,23 +188,18 @@ def test_what_an_execution_trace_alone_answers() -> None:
     assert held == also > 0, "modules are those of the profiler's trace, the peak is not"
 
 
-PARAMETERS: list[tuple[str, dict[str, Any]]] = [
-    ("copy_chains", {"min_copies": 1, "top": 0}), ("copy_chains", {"min_copies": 1, "top": 3}),
-    ("bytes_alive", {"points": 7}), ("shared_reads", {"top": 1}), ("storage_kernels", {"storage": "s31"}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.parametrize("make", [
-    small, recorded, lambda: simulated(steps=2, ranks=2, reuse_ids=True), lambda: simulated(recompute="non_reentrant"),
-], ids=["small", "recorded", "two ranks", "recomputed"])  # fmt: skip
-def test_the_database_says_the_same(ask: Ask, name: str, make: Callable[[], Core]) -> None:
-    assert_same(*ask(make(), name))
-
-
-@pytest.mark.parametrize(("name", "parameters"), PARAMETERS)
-def test_with_parameters(ask: Ask, name: str, parameters: dict[str, Any]) -> None:
-    core = small() if name in ("storage_kernels", "shared_reads") else recorded()
-    query, twin = ask(core, name, **parameters)
-    assert len(twin)
-    assert_same(query, twin)
+test_the_database_says_the_same, _ = twins(
+    QUERIES,
+    {
+        "small": small, "recorded": recorded,
+        "two ranks": lambda: simulated(steps=2, ranks=2, reuse_ids=True),
+        "recomputed": lambda: simulated(recompute="non_reentrant"),
+    },
+    also=[
+        ("recorded", "copy_chains", {"min_copies": 1, "top": 0}),
+        ("recorded", "copy_chains", {"min_copies": 1, "top": 3}),
+        ("recorded", "bytes_alive", {"points": 7}),
+        ("small", "shared_reads", {"top": 1}),
+        ("small", "storage_kernels", {"storage": "s31"}),
+    ],
+)  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,29 +11,22 @@ import pytest
 from handmade import HOSTILE, small_trace, span
 from hypothesis import given
 from hypothesis import strategies as st
-from made_traces import traces
-from same_tables import assert_same, twins
+from same_tables import twins, with_queries
 
-from corpus import loaded, parametrize, traces_named
+from corpus import traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.analyses.timeline.steps import OUTSIDE
-from tracelens_graph.cypher import library
-from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 from tracelens_graph.simulate import simulate
-from tracelens_graph.tables.table import Table
 
-QUERIES = twins("exposed_communication gpu_timeline idle_gaps step_summary stream_overlap")
+QUERIES = with_queries("exposed_communication gpu_timeline idle_gaps step_summary stream_overlap")
 
 exposed_communication = QUESTIONS["exposed_communication"]
 gpu_timeline = QUESTIONS["gpu_timeline"]
 idle_gaps = QUESTIONS["idle_gaps"]
 steps = QUESTIONS["step_summary"]
 stream_overlap = QUESTIONS["stream_overlap"]
-
-Ask = Callable[..., tuple[Table, Table]]
 
 FILES = traces_named(
     "tracelens/h100/bert-small", "tracelens/mi300/resnet-ddp-checkpointing", "hta/two-of-128-ranks/rank-0"
@@ -134,25 +126,6 @@ MADE: dict[str, Callable[[], Core]] = {
 # --- known answers ----------------------------------------------------------------------------------------------
 
 
-def test_the_timeline_is_that_of_the_report() -> None:
-    times = dict(zip(gpu_timeline(two_steps())["type"], gpu_timeline(two_steps())["time ms"], strict=True))
-    assert times == {
-        "computation_time": 0.048, "exposed_comm_time": 0.03, "exposed_memcpy_time": 0, "busy_time": 0.078,
-        "idle_time": 0.12, "total_time": 0.198, "total_comm_time": 0.04, "total_memcpy_time": 0,
-    }  # fmt: skip
-    in_step = dict(zip(*(gpu_timeline(two_steps(), step=2)[name] for name in ("type", "time ms")), strict=True))
-    assert (in_step["computation_time"], in_step["total_time"]) == (0.013, 0.088)
-
-
-def test_steps_are_those_of_the_report() -> None:
-    first, second, outside = steps(two_steps()).records()
-    assert [row["name"] for row in (first, second, outside)] == ["ProfilerStep#1", "ProfilerStep#2", OUTSIDE]
-    assert (first["gpu_events"], first["computation_time_ms"], first["device_step_ms"]) == (1, 0.03, 0.08)
-    assert (second["gpu_sum_ms"], second["busy_time_ms"], second["idle_time_ms"]) == (0.053, 0.043, 0.045)
-    assert (outside["gpu_events"], outside["uid"]) == (1, None)
-    assert "top_ops" not in QUESTIONS["steps"](two_steps()).columns
-
-
 def test_exposed_is_what_no_computation_covers() -> None:
     (row,) = exposed_communication(two_steps()).records()
     assert row == {
@@ -223,12 +196,6 @@ def test_a_gap_before_work_without_a_launch_has_no_host() -> None:
     assert np.isnan(row["launch_end_us"])
 
 
-@pytest.mark.parametrize("name", BY_STEP)
-def test_a_step_that_is_not_there(name: str) -> None:
-    with pytest.raises(AnalysisError, match="no step 9"):
-        QUESTIONS[name](two_steps(), step=9)
-
-
 # --- what must hold ---------------------------------------------------------------------------------------------
 
 SPANS = st.lists(
@@ -283,15 +250,6 @@ def test_gaps_are_counted_by_the_nanosecond(spans: list[tuple[bool, int, int, in
         assert sum(gaps["gap_us"]) * 1000 == pytest.approx(len(idle))
 
 
-@given(traces())
-def test_any_trace_is_answered(trace: dict[str, Any]) -> None:
-    g = load_core(trace)
-    for name, question in QUERIES.items():
-        table = question(g)
-        assert set(library()[name].columns) <= set(table.columns)
-        assert {len(cells) for cells in table.columns.values()} == {len(table)}
-
-
 def test_no_call_of_the_thread_has_a_longer_part_in_a_gap() -> None:
     g = simulated()
     c = g.columns
@@ -312,28 +270,12 @@ def test_no_call_of_the_thread_has_a_longer_part_in_a_gap() -> None:
 
 # --- the database -----------------------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.parametrize("trace", list(MADE))
-def test_the_database_says_the_same(ask: Ask, trace: str, name: str) -> None:
-    assert_same(*ask(MADE[trace](), name))
-
-
-@pytest.mark.parametrize("name", QUERIES)
-@parametrize("path", FILES)
-def test_the_database_says_the_same_of_real_traces(ask: Ask, path: Path, name: str) -> None:
-    assert_same(*ask(loaded(path), name))
-
-
-@pytest.mark.parametrize("name", BY_STEP)
-@pytest.mark.parametrize(("trace", "number"), [("two steps", 2), ("two processes", 1), ("simulated", 4)])
-def test_the_database_says_the_same_of_a_step(ask: Ask, trace: str, number: int, name: str) -> None:
-    assert_same(*ask(MADE[trace](), name, step=number))
-
-
-@pytest.mark.parametrize(
-    ("trace", "name", "parameters"),
-    [
+STEPPED = [("two steps", 2), ("two processes", 1), ("simulated", 4)]
+test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces = twins(
+    QUERIES,
+    MADE,
+    also=[
+        *((trace, name, {"step": number}) for trace, number in STEPPED for name in BY_STEP),
         ("many gaps", "idle_gaps", {"top": 6, "min_us": 0}),
         ("many gaps", "idle_gaps", {"top": 6, "min_us": 7.5}),
         ("many gaps", "idle_gaps", {"top": 1000}),
@@ -343,6 +285,5 @@ def test_the_database_says_the_same_of_a_step(ask: Ask, trace: str, number: int,
         ("two steps", "stream_overlap", {"stream_b": 7, "device": 0}),
         ("two steps", "stream_overlap", {"stream_a": 7, "stream_b": 7}),
     ],
+    files=FILES,
 )
-def test_the_database_takes_the_parameters(ask: Ask, trace: str, name: str, parameters: dict[str, Any]) -> None:
-    assert_same(*ask(MADE[trace](), name, **parameters))

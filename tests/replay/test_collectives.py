@@ -117,7 +117,7 @@ def test_what_is_not_recorded_is_left_out(event: dict[str, Any], reason: str) ->
     [lost] = collective_plan(rank(event, launch, collective(100, 30, "broadcast", group="1"))).left_out
     assert lost.reason == reason
     assert lost.remedy
-    assert f"1 x allreduce, 25.0 % of the time: {reason}; " in lost.line
+    assert f"25.0 %: 1 x allreduce: {reason}; " in lost.line
     with pytest.raises(AnalysisError, match=f"none of the 1 collectives can be replayed: allreduce: {reason}; "):
         collective_plan(rank(event, launch))
 

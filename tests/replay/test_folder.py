@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from calls_to_replay import calls
 from msgspec.structs import replace
+from recorded_calls import calls
 
 from tracelens_graph.errors import FolderError, NotAPlanError, OutputError, TraceLensGraphError
 from tracelens_graph.loading.one import load_core

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from handmade_jax import training_profile
+from handmade_jax import F32, dot_dims, shape, training_profile
 from instructions_to_replay import CASES, SQUARE, plan, profile_of
-from made_hlo import F32, dot_dims, shape
 from plain_xplane import block
 from replay_plans import plan_in
 from typer.testing import CliRunner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from calls_to_replay import GPU_US, calls
+from recorded_calls import GPU_US, calls
 
 from corpus import kineto_traces, loaded, parametrize, trace_id
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from calls_to_replay import MM, calls
 from handmade import span
+from recorded_calls import MM, calls
 
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture

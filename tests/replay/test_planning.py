@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calls_to_replay import MM, calls
 from msgspec.structs import replace
-from recorded_calls import NOTHING, Around, call, listed, scalar, tensor, tensors
+from recorded_calls import MM, NOTHING, Around, call, calls, listed, scalar, tensor, tensors
 from replay_plans import plan_in
 
 from corpus import kineto_traces, loaded, parametrize

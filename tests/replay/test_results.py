@@ -46,8 +46,8 @@ def test_what_only_one_has_is_told(tmp_path: Path) -> None:
     assert table["median_us_b"] == [2.0]
     assert list(table.notes) == [
         "only in a: 1: x",
-        "only in b: 1: x",
         "failed in a: 1: z (out of memory)",
+        "only in b: 1: x",
         "in b 1 results are of an operation and arguments that a later one is of, too: the last counts",
     ]
 

@@ -6,10 +6,10 @@ from dataclasses import replace as with_field
 from typing import Any
 
 import pytest
-from calls_to_replay import MM, calls
-from execution_nodes import Node, T, linked_core
 from handmade import small_trace, span
+from made_execution import Node, T, linked_core
 from msgspec.structs import replace
+from recorded_calls import MM, calls
 from replay_plans import plan_in
 
 from corpus import CHECKOUT
@@ -59,7 +59,7 @@ def test_outermost_operations_are_taken_in_their_order() -> None:
     g = module(op("aten::mm", 300), op("aten::matmul", 100, 50), op("aten::mm", 110), op("aten::view", 2000))
     found = sequence(g, "Net_0")
     assert [plan.op for plan in found.plans] == ["aten::matmul", "aten::mm"]
-    assert [step.traced_us for step in found.steps] == [50, 10]
+    assert [step.plan.traced.host_us for step in found.steps] == [50, 10]
     assert (found.is_gpu, found.linked, found.left_out) == (False, None, ())
     assert found.sharing == "no execution trace was given: each operation has arguments of its own"
 
@@ -118,7 +118,7 @@ def test_given_tokens_are_in_the_bounds_of_the_embedding_that_gets_a_copy_of_the
         Node("aten::embedding", [weight, copied, -1, 0, 0], [T(4, 14, (6, 4))], embedding),
     ]
     found = sequence(linked_core(Node("my::block", inside=calls)), "my::block")
-    [given] = found.steps[0].call.uses
+    [given] = found.steps[0].uses
     assert (given.tensor.fill.rule, given.tensor.fill.options["high"]) == ("integers", 50)
 
 
@@ -150,7 +150,7 @@ def test_results_that_no_operation_needs_are_not_kept() -> None:
     x, y = T(1, 11), T(2, 12)
     core = linked_core(Node("aten::relu", [x], [y], RELU))
     found = sequence(core, 0)
-    assert found.steps[0].call.makes == ()
+    assert found.steps[0].makes == ()
     assert found.sharing == "0 results are passed on, 1 tensor is given"
 
 
@@ -163,16 +163,13 @@ def test_strides_of_results_that_are_passed_on_are_not_assumed() -> None:
     )
     found = sequence(core, "my::block")
     first, second = (
-        replace(step.call.plan, positional=tuple(replace(one, assumed=text) for one in step.call.plan.positional))
+        replace(step.plan, positional=tuple(replace(one, assumed=text) for one in step.plan.positional))
         for step, text in zip(found.steps, ("first", "second"), strict=True)
     )
-    steps = (
-        with_field(step, call=with_field(step.call, plan=plan))
-        for step, plan in zip(found.steps, (first, second), strict=True)
-    )
+    steps = (with_field(step, plan=plan) for step, plan in zip(found.steps, (first, second), strict=True))
     assert with_field(found, steps=tuple(steps)).assumed == ("aten::relu self: first",)
-    [given], [passed_on] = (step.call.uses for step in found.steps)
-    made = {found.steps[0].call.makes[0][0]}
+    [given], [passed_on] = (step.uses for step in found.steps)
+    made = {found.steps[0].makes[0][0]}
     assert not _is_passed_on(given, made)
     assert _is_passed_on(passed_on, made)
     assert _is_passed_on((passed_on, passed_on), made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from execution_nodes import Node, T, linked_core
+from made_execution import Node, T, linked_core
 
 from tracelens_graph.graph.core import Core
 from tracelens_graph.replay.planning import plan_call

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calls_to_replay import GPU_US, calls
+from recorded_calls import GPU_US, calls
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.errors import NodeNotFoundError

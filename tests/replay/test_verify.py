@@ -13,9 +13,9 @@ from typing import Any
 
 import fake_torch
 import pytest
-from calls_to_replay import calls
 from fake_torch import call, profile, writing
 from msgspec.structs import replace
+from recorded_calls import calls
 from replay_plans import converted, mm, scaled
 
 from tracelens_graph.errors import ForeignProgramError, NotAPlanError, TraceLensGraphError

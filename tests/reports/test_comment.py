@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from github_markdown import Page, read
 from handmade import HOSTILE, small_trace
-from verdict_lines import Line
+from to_draw import Line
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.across.compare import compare

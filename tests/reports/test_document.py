@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from handmade import small_trace
-from verdict_lines import Line
+from to_draw import Line
 
 import tracelens_graph
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category

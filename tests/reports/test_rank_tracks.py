@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from lockstep import two_ranks
 from rank_traces import collective, job, kernel
-from two_ranks import two_ranks
 
 from tracelens_graph.analyses.critical_path.critical_path import critical_path
 from tracelens_graph.analyses.ranks.meetings import APART, Meetings

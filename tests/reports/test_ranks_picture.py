@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from jobs_to_draw import HOSTILE, hostile, large, late_job
 from made_jobs import collective, rank
+from to_draw import HOSTILE, hostile, large, late_job
 
 from tracelens_graph.analyses.rank_pictures import bandwidth_points, step_lanes, wait_map
 from tracelens_graph.analyses.ranks.attendance import GpuTime

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jobs_to_draw import late_job
 from made_jobs import collective, rank
+from to_draw import late_job
 
 from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
 from tracelens_graph.analyses.ranks.job import Job

@@ -7,7 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from roofs import HOSTILE, TOY, calls_of
+from extended import HOSTILE, TOY, calls_of
 
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.performance.roofline_points import RooflinePoints

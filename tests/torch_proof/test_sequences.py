@@ -89,7 +89,7 @@ def agreement(core: Core, plan: SequencePlan, folder: Path) -> tuple[Counter[str
     rows = rows[np.argsort(again.columns.start_ns[rows], kind="stable")].tolist()
     ran = [step for at, step in enumerate(plan.steps) if at + 1 not in {one["step"] for one in result["failed"]}]
     assert len(rows) == len(ran)
-    wanted = told(core, [core.row(step.call.plan.traced.uid) for step in ran])
+    wanted = told(core, [core.row(step.plan.traced.uid) for step in ran])
     same: Counter[str] = Counter()
     for before, after in zip(wanted, told(again, rows), strict=True):
         for what, one, other in zip(("signature", "ops", "tensors", "storages"), before, after, strict=True):

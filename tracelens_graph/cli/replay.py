@@ -21,11 +21,13 @@ from tracelens_graph.cli.options import (
     TableName,
     name_wanted,
 )
-from tracelens_graph.cli.replay_asked import ROWS, TABLES, Asked
+from tracelens_graph.cli.replay_asked import ROWS, Asked
 from tracelens_graph.cli.replay_results import check_is_no_folder, compare_results, verify_folder
 from tracelens_graph.cli.replay_work import replay_trace
 from tracelens_graph.cli.windows import WindowChoice, with_window_options
 from tracelens_graph.utils.suggest import hint
+
+_TABLES = ("replay_signatures", "replay_coverage")
 
 
 class By(StrEnum):
@@ -145,8 +147,8 @@ def replay(
     """
     if arch == NO_ARCH:
         raise typer.BadParameter("--arch: replay needs no device; leave it out")
-    if table is not None and table not in TABLES:
-        raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, TABLES)}")
+    if table is not None and table not in _TABLES:
+        raise typer.BadParameter(f"--table: there is no table {table!r}; {hint(table, _TABLES)}")
     asked = Asked(
         trace=given[0],
         window=window,

@@ -14,7 +14,6 @@ from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import Format, as_written
 from tracelens_graph.cli.windows import WindowChoice
 
-TABLES = ("replay_signatures", "replay_coverage")
 ROWS = 10
 """Operations that are taken where nothing else is asked for."""
 
@@ -53,12 +52,8 @@ class Asked:
             raise typer.BadParameter("--by below-roof chooses operations itself: leave out --op and --uid")
         if self.table is not None and self.output is not None:
             raise typer.BadParameter("--table goes without -o")
-        given = {
-            "--full": self.full, "--batch": self.batch, "--collectives": self.collectives,
-            "--kernel-source": bool(self.kernel_sources),
-        }  # fmt: skip
-        for option, is_given in given.items():
-            if is_given and self.output is None:
+        for option in ("--full", "--batch", "--collectives", "--kernel-source"):
+            if option in self.given and self.output is None:
                 raise typer.BadParameter(f"{option} needs -o DIR")
         if self.collectives and (self.words or self.batch):
             raise typer.BadParameter("--collectives takes all of them: leave out --batch and what chooses operations")
@@ -69,21 +64,31 @@ class Asked:
         Raises:
             typer.BadParameter: one was given.
         """
-        chosen = {
-            "--op": self.op, "--uid": self.uid, "--top": self.top, "-o": self.output, "--et": self.et,
-            "--arch": self.arch, "--by": self.by_roof or None,
-            "--cache": self.cache or None, "--full": self.full or None, "--batch": self.batch or None,
-            "--collectives": self.collectives or None,
-            "--table": self.table, "--kernel-source": self.kernel_sources or None,
+        if self.given or self.window != WindowChoice():
+            named = ", ".join(self.given) or "the options of windows"
+            raise typer.BadParameter(f"{what} takes no trace; leave out {named}")
+
+    @property
+    def given(self) -> list[str]:
+        """The options for a trace that were given."""
+        values = {
+            "--op": self.op is not None, "--uid": self.uid is not None, "--top": self.top is not None,
+            "-o": self.output, "--et": self.et, "--arch": self.arch, "--by": self.by_roof, "--cache": self.cache,
+            "--full": self.full, "--batch": self.batch, "--collectives": self.collectives, "--table": self.table,
+            "--kernel-source": self.kernel_sources,
         }  # fmt: skip
-        given = [option for option, value in chosen.items() if value is not None]
-        if given or self.window != WindowChoice():
-            raise typer.BadParameter(f"{what} takes no trace; leave out {', '.join(given) or 'the options of windows'}")
+        return [option for option, value in values.items() if value]
 
     @cached_property
     def call(self) -> Call:
         """What hints keep to."""
         return Call(self.trace, self.window, self.extensions, et=self.et)
+
+    @property
+    def under(self) -> int | str:
+        """The node that a sequence is below."""
+        assert isinstance(self.window.under, int | str)
+        return self.window.under
 
     @property
     def is_sequence(self) -> bool:
@@ -92,17 +97,17 @@ class Asked:
         return isinstance(under, int | str) and self.window == WindowChoice(under=under) and not self.words
 
     @property
+    def rows(self) -> int:
+        """How many operations are taken; 0 for all."""
+        if self.top is not None:
+            return self.top
+        return ROWS if self.op is None and self.uid is None else 0
+
+    @property
     def words(self) -> str:
         """The options that choose operations, as they were given."""
-        said = []
-        if self.op is not None:
-            said += ["--op", as_written(self.op)]
-        if self.uid is not None:
-            said += ["--uid", str(self.uid)]
-        if self.by_roof:
-            said += ["--by", "below-roof"]
-        if self.top is not None:
-            said += ["--top", str(self.top)]
-        if self.arch is not None:
-            said += ["--arch", self.arch]
-        return shlex.join(said)
+        words = {
+            "--op": None if self.op is None else as_written(self.op), "--uid": self.uid,
+            "--by": "below-roof" if self.by_roof else None, "--top": self.top, "--arch": self.arch,
+        }  # fmt: skip
+        return shlex.join(str(word) for option in words.items() if option[1] is not None for word in option)

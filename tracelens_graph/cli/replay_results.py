@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,10 +36,9 @@ def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequen
     """
     if len(folders) != 1:
         raise typer.BadParameter(f"--verify takes one folder, not {len(folders)}")
+    from tracelens_graph.cli.replay_screens import print_failures
     from tracelens_graph.replay.verify.verify import verify
     from tracelens_graph.reports.progress import progress_on_terminal
-    from tracelens_graph.reports.replay_text import verify_lines
-    from tracelens_graph.reports.terminal import terminal_width
 
     extension = extension_of(list(extensions))
     replayers = list(extension.replayers.values()) if extension else []
@@ -48,8 +46,7 @@ def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequen
         table = verify(folders[0], python=python, replayers=replayers, progress=progress)
     _print(table, form)
     if form in (Format.table, Format.md):
-        for line in verify_lines(table, terminal_width(sys.stdout)):
-            print(line)
+        print_failures(table)
     if not set(table["outcome"]) <= set(_AS_TRACED):
         raise typer.Exit(1)
     if not set(table["outcome"]) & set(_COMPARED):

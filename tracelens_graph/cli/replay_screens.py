@@ -2,60 +2,178 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tracelens_graph.cli.common import write_with_way_out
 from tracelens_graph.cli.outputs import say_written
-from tracelens_graph.cli.replay_asked import ROWS, Asked
-from tracelens_graph.utils.texts import cut_end, printable, wrapped
+from tracelens_graph.reports.terminal import terminal_width
+from tracelens_graph.reports.views import told
+from tracelens_graph.tables.names import short_name
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.texts import cut_end, printable, told_name, wrapped
 
 if TYPE_CHECKING:
+    from tracelens_graph.cli.replay_asked import Asked
     from tracelens_graph.graph.window import Window
     from tracelens_graph.replay.collectives import CollectivePlan
     from tracelens_graph.replay.sequence import SequencePlan
-    from tracelens_graph.tables.table import Table
 
 _WIDEST = 110
 _LONGEST = 300
 """Characters of a line before it is wrapped."""
-_MOST = 3
-"""Reasons and assumptions that are told."""
+_MOST_REASONS, _MOST_FILES, _MOST_LINES, _MOST_NAMES = 3, 3, 10, 12
+"""Reasons with their shares, files of a reason, reasons of programs that lack something, and operations of each."""
+_ASSUMED = re.compile(r"(?:^|; )(\w+): ", re.ASCII)
+"""Names of arguments in what is said of those that are assumed."""
+_BY_ROOF, _LESS_BY_ROOF = ("could_be_won_us", "percent_of_roof"), ("calls", "percent")
+"""Columns that are shown only where operations are ordered by the first, and those that make room for these."""
+_SMALL = 0.05
+"""Percent below which a share is not worth a word."""
+
+
+def shown(table: Table) -> Table:
+    """A table of what can be replayed as people see it: short names of kernels, whether there is a plan and why not."""
+    columns = {**table.columns, "plan": [_in_short(row) for row in table.records()]}
+    about = dict(table.about)
+    if "kernel" in columns:
+        columns["kernel"] = [short_name(name) for name in table["kernel"]]
+    if not any(table["input_dims"] if "input_dims" in columns else [True]):
+        del columns["input_dims"]
+    if _BY_ROOF[0] in columns:
+        if np.isnan(np.asarray(table[_BY_ROOF[0]], float)).all():
+            columns = {name: cells for name, cells in columns.items() if name not in _BY_ROOF}
+        else:
+            about |= {name: replace(about[name], drop_priority=1) for name in _LESS_BY_ROOF}
+    return told(replace(table, columns=columns, about=about))
+
+
+def _in_short(row: dict[str, Any]) -> str:
+    """Whether there is a plan; why not, unless the name says it, or the names of what is assumed."""
+    if row["plan"] == "assumed" and row["why"]:
+        return f"assumed: {', '.join(_ASSUMED.findall(row['why']))}"
+    stands_for_itself = row["op"].startswith("(")
+    return f"{row['plan']}: {row['why']}" if row["why"] and not stands_for_itself else row["plan"]
 
 
 def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
     """Print what can be replayed, how much of the GPU time that is, and the command that writes it."""
     from tracelens_graph.replay.planned import COLLECTIVE
-    from tracelens_graph.reports.replay_text import coverage_lines, shown
-    from tracelens_graph.reports.terminal import terminal_width
 
-    width = terminal_width(sys.stdout)
     write_with_way_out(shown(table))
-    for line in coverage_lines(covered, width):
-        print(line)
+    _print_coverage(covered)
     if any(state != "no" for state in table["plan"]):
-        words = _words_of_sequence(asked, w) if asked.is_sequence else asked.words
-        _ask_next(asked, words, "replay/")
+        _ask_next(asked, _words_of_sequence(asked, w) if asked.is_sequence else asked.words, "replay/")
     if COLLECTIVE in table["why"] and _has_collectives(w):
         _ask_next(asked, "--collectives", "collectives/")
     if asked.is_sequence:
-        _tell_of_sequence(asked, w, width)
+        _tell_of_sequence(asked, w)
+
+
+def print_written(folder: Path, table: Table, covered: Table, can_be_verified: bool) -> None:
+    """Say what was written, how to run it, and what was left out."""
+    files = list(dict.fromkeys(name for name in table["file"] if name))
+    share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
+    programs = "program" if len(files) == 1 else "programs"
+    say_written(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time", folder)
+    _print_left_out(table)
+    _print_coverage(covered)
+    print(f"run {'it' if len(files) == 1 else 'the first'}: python {shlex.quote(str(folder / files[0]))}")
+    if can_be_verified:
+        print(f"verify them: tracelens-graph replay --verify {shlex.quote(str(folder))}")
+
+
+def print_sequence(found: SequencePlan, file: Path) -> None:
+    """Say of a program of several operations what it holds, and how to run it."""
+    say_written(f"wrote {_operations(len(found.steps))} as {file}", file)
+    _print_lines(_sequence_lines(found))
+    print(f"run it: python {shlex.quote(str(file))}")
+
+
+def print_collectives(found: CollectivePlan, file: Path) -> None:
+    """Say of a program of collectives what it assumes and leaves out, and how to run it."""
+    count = sum(call.calls for call in found.calls)
+    say_written(f"wrote {count:,} collective{'s' * (count != 1)} as {file}", file)
+    _print_lines([f"assumed: {text}" for text in found.assumed] + [f"left out: {one.line}" for one in found.left_out])
+    print(f"run it: torchrun --nproc-per-node {found.world_size} {shlex.quote(str(file))}")
+
+
+def print_failures(table: Table) -> None:
+    """Say why programs failed, or are not as in the trace, each reason of `replay_verify` once with its programs."""
+    reasons: dict[str, list[str]] = {}
+    for row in table.records():
+        if row["why"] and row["outcome"] != "no torch":  # which a note says
+            reasons.setdefault(row["why"], []).append(row["file"])
+    for why, files in reasons.items():
+        more = f" and {len(files) - _MOST_FILES:,} more" if len(files) > _MOST_FILES else ""
+        _print_lines([f"{', '.join(files[:_MOST_FILES])}{more}: {cut_end(why, _LONGEST)}"], indent="")
+
+
+def _print_lines(lines: Iterable[str], indent: str = "  ", behind: int = 2) -> None:
+    """Print lines, the parts of one that is too long further in by some columns."""
+    width = min(terminal_width(sys.stdout), _WIDEST)
+    for line in lines:
+        for part in wrapped(printable(f"{indent}{line}"), width, indent + " " * behind):
+            print(part)
 
 
 def _ask_next(asked: Asked, words: str, folder: str) -> None:
     print(f"ask next: {asked.call.complete(f'tracelens-graph replay TRACE {words} -o {folder}')}")
 
 
-def _words_of_sequence(asked: Asked, w: Window) -> str:
-    """Options that choose the operations of a list below a node one by one."""
-    from tracelens_graph.replay.sequence import place
+def _print_coverage(covered: Table) -> None:
+    """Say how much of the GPU time can be replayed, and of the rest the greatest parts with what would help."""
+    rows = covered.records()
+    if not rows:
+        return
+    share = {state: sum(row["percent"] for row in rows if row["plan"] == state) for state in ("yes", "assumed", "no")}
+    text = f"Can be replayed: {share['yes'] + share['assumed']:.1f} % of the GPU time"
+    if share["assumed"] >= _SMALL:
+        text += f", {share['assumed']:.1f} % with arguments that are assumed"
+    _print_lines([f"{text}."], indent="")
+    if share["no"] < _SMALL:
+        return
+    parts: dict[tuple[str, str], float] = {}
+    for row in rows:
+        if row["plan"] == "no":
+            parts[row["why"], row["remedy"]] = parts.get((row["why"], row["remedy"]), 0.0) + row["percent"]
+    greatest = sorted(parts.items(), key=lambda part: -part[1])
+    print("Not replayable:")
+    for (why, remedy), percent in greatest[:_MOST_REASONS]:
+        if percent >= _SMALL:
+            text = cut_end(f"{why}; what helps: {remedy}" if remedy else why, _LONGEST)
+            for line in wrapped(
+                printable(f"  {percent:5.1f} %  {text}"), min(terminal_width(sys.stdout), _WIDEST), " " * 11
+            ):
+                print(line)
+    if (rest := sum(percent for _, percent in greatest[_MOST_REASONS:])) >= _SMALL:
+        print(f"  {rest:5.1f} %  other reasons")
 
-    assert isinstance(asked.window.under, int | str)
-    uid = int(w.core.columns.uid[place(w.core, asked.window.under).row])
-    return f"--top {ROWS} --under {uid}"
+
+def _print_left_out(table: Table) -> None:
+    """Say which operations of `replay_signatures` have no program, or one that lacks something, and why."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for row in table.records():
+        if row["plan"] == "no":
+            reasons.setdefault(("to be filled in" if row["file"] else "left out", row["why"]), []).append(row["op"])
+    for (what, why), names in list(reasons.items())[:_MOST_LINES]:
+        counts = Counter(names)
+        listed = ", ".join(
+            f"{told_name(name)} ({count:,} argument sets)" if count > 1 else told_name(name)
+            for name, count in counts.most_common(_MOST_NAMES)
+        )
+        more = f" and {len(counts) - _MOST_NAMES:,} more" if len(counts) > _MOST_NAMES else ""
+        _print_lines([f"{what}: {listed}{more}: {cut_end(why, _LONGEST)}"], indent="")
+    if len(reasons) > _MOST_LINES:
+        print(f"left out: for {len(reasons) - _MOST_LINES:,} other reasons")
 
 
 def _has_collectives(w: Window) -> bool:
@@ -64,76 +182,51 @@ def _has_collectives(w: Window) -> bool:
     from tracelens_graph.replay.collectives import collective_plan
 
     try:
-        collective_plan(w)
+        return bool(collective_plan(w).calls)
     except AnalysisError:
         return False
-    return True
 
 
-def _tell_of_sequence(asked: Asked, w: Window, width: int) -> None:
+# --- operations below a node ---------------------------------------------------------------------------------------
+
+
+def _words_of_sequence(asked: Asked, w: Window) -> str:
+    """Options that choose the operations of a list below a node one by one."""
+    from tracelens_graph.replay.sequence import place
+
+    return f"--top {asked.rows} --under {int(w.core.columns.uid[place(w.core, asked.under).row])}"
+
+
+def _tell_of_sequence(asked: Asked, w: Window) -> None:
     """Say what one program of all operations is like, and how it is written, or why there is none."""
     from tracelens_graph.errors import AnalysisError
     from tracelens_graph.replay.sequence import sequence
 
-    assert isinstance(asked.window.under, int | str)
     try:
-        found = sequence(w.core, asked.window.under)
+        found = sequence(w.core, asked.under)
     except AnalysisError as error:
-        for line in wrapped(printable(f"As one program: {cut_end(str(error), _LONGEST)}"), width, "  "):
-            print(line)
+        _print_lines([f"As one program: {cut_end(str(error), _LONGEST)}"], indent="")
         return
     print(f"As one program: {_operations(len(found.steps))}")
-    for line in _sequence_lines(found, width):
-        print(line)
+    _print_lines(_sequence_lines(found))
     _ask_next(asked, "", "replay/")
-
-
-def tell_sequence(found: SequencePlan, file: Path) -> None:
-    """Say of a program of several operations what it holds, and how to run it."""
-    from tracelens_graph.reports.terminal import terminal_width
-
-    say_written(f"wrote {_operations(len(found.steps))} as {file}", file)
-    for line in _sequence_lines(found, terminal_width(sys.stdout)):
-        print(line)
-    _say_how_to_run(file, True)
-
-
-def tell_collectives(found: CollectivePlan, file: Path) -> None:
-    """Say of a program of collectives what it assumes and leaves out, and how to run it."""
-    from tracelens_graph.reports.terminal import terminal_width
-
-    count = sum(call.calls for call in found.calls)
-    say_written(f"wrote {count:,} collective{'s' * (count != 1)} as {file}", file)
-    told = [f"assumed: {text}" for text in found.assumed] + [f"left out: {one.line}" for one in found.left_out]
-    for line in told:
-        for part in wrapped(printable(f"  {line}"), min(terminal_width(sys.stdout), _WIDEST), "    "):
-            print(part)
-    print(f"run it: torchrun --nproc-per-node {found.world_size} {shlex.quote(str(file))}")
-
-
-def tell_written(folder: Path, table: Table, covered: Table, can_be_verified: bool) -> None:
-    """Say what was written, how to run it, and what was left out."""
-    from tracelens_graph.reports.replay_text import coverage_lines, left_out_lines
-    from tracelens_graph.reports.terminal import terminal_width
-
-    width = terminal_width(sys.stdout)
-    files = list(dict.fromkeys(name for name in table["file"] if name))
-    share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
-    programs = "program" if len(files) == 1 else "programs"
-    say_written(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time", folder)
-    for line in (*left_out_lines(table, width), *coverage_lines(covered, width)):
-        print(line)
-    _say_how_to_run(folder / files[0], len(files) == 1)
-    if can_be_verified:
-        print(f"verify them: tracelens-graph replay --verify {shlex.quote(str(folder))}")
-
-
-def _say_how_to_run(file: Path, is_only: bool) -> None:
-    print(f"run {'it' if is_only else 'the first'}: python {shlex.quote(str(file))}")
 
 
 def _operations(count: int) -> str:
     return "1 operation" if count == 1 else f"{count:,} operations in their order"
+
+
+def _sequence_lines(found: SequencePlan) -> Iterator[str]:
+    """What a program of several operations shares, assumes and leaves out."""
+    unit = "of GPU time" if found.is_gpu else "on the host"
+    lines = [f"{found.traced_us:,.1f} us {unit} in the trace; {found.sharing}"]
+    lines += [found.note] if found.note else []
+    assumed = _assumed(found)
+    lines += [f"assumed: {text}" for text in assumed[:_MOST_REASONS]]
+    if (more := len(assumed) - _MOST_REASONS) > 0:
+        lines += [f"assumed: {more:,} more, which the program lists"]
+    lines += [f"left out: {one.line}" for one in found.left_out[:_MOST_REASONS]]
+    return (cut_end(line, _LONGEST) for line in lines)
 
 
 def _assumed(found: SequencePlan) -> list[str]:
@@ -144,22 +237,7 @@ def _assumed(found: SequencePlan) -> list[str]:
             texts.setdefault(text, {}).setdefault(plan.op, {})[name] = None
     lines = []
     for text, ops in texts.items():
-        said = [f"{op} {', '.join(names)}" for op, names in ops.items()]
-        more = f"; {len(said) - _MOST:,} more operations" if len(said) > _MOST else ""
-        lines.append(f"{'; '.join(said[:_MOST])}{more}: {text}")
+        of = [f"{op} {', '.join(names)}" for op, names in ops.items()]
+        more = f"; {len(of) - _MOST_REASONS:,} more operations" if len(of) > _MOST_REASONS else ""
+        lines.append(f"{'; '.join(of[:_MOST_REASONS])}{more}: {text}")
     return lines
-
-
-def _sequence_lines(found: SequencePlan, width: int) -> Iterator[str]:
-    """What a program of several operations shares, assumes and leaves out."""
-    narrow = min(width, _WIDEST)
-    unit = "of GPU time" if found.is_gpu else "on the host"
-    told = [f"{found.traced_us:,.1f} us {unit} in the trace; {found.sharing}"]
-    told += [found.note] if found.note else []
-    assumed = _assumed(found)
-    told += [f"assumed: {text}" for text in assumed[:_MOST]]
-    if (more := len(assumed) - _MOST) > 0:
-        told += [f"assumed: {more:,} more, which the program lists"]
-    told += [f"left out: {one.line}" for one in found.left_out[:_MOST]]
-    for line in told:
-        yield from wrapped(printable(f"  {cut_end(line, _LONGEST)}"), narrow, "    ")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracelens_graph.cli.common import load, write_table, write_with_way_out
 from tracelens_graph.cli.options import Format, architecture_named, architecture_of, as_written, extension_of
 from tracelens_graph.cli.replay_asked import ROWS, Asked
-from tracelens_graph.cli.replay_screens import print_screen, tell_collectives, tell_sequence, tell_written
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.devices import Architecture
-    from tracelens_graph.replay.planned import Estimates, Plans
+    from tracelens_graph.replay.planned import Plans
     from tracelens_graph.replay.signatures import Signatures
     from tracelens_graph.tables.table import Table
 
@@ -27,25 +27,31 @@ def replay_trace(asked: Asked) -> None:
     if asked.by_roof:
         device = architecture_of(core, device)
     w = _part(asked, core, added)
-    _check_programs(asked, core)
+    is_several = asked.batch or asked.collectives or asked.is_sequence
+    if core.framework.compiles_programs and asked.output is not None and is_several:
+        from tracelens_graph.errors import AnalysisError
+
+        raise AnalysisError(f"{asked.trace}: of profiles of JAX there are programs of one instruction each")
+    if asked.output is not None and (asked.collectives or asked.is_sequence):
+        _write_one(asked, asked.output, w)
+        return
+    _list_or_write(asked, w, device)
+
+
+def _list_or_write(asked: Asked, w: Window, device: Architecture | None) -> None:
+    from tracelens_graph.cli.replay_screens import print_screen, print_written
     from tracelens_graph.replay.listing import coverage, listing
-    from tracelens_graph.replay.planned import Estimates, Plans
+    from tracelens_graph.replay.planned import Plans
     from tracelens_graph.replay.signatures import charge_all, signatures
 
-    if asked.collectives:
-        _write_collectives(asked, w)
-        return
-    if asked.is_sequence and asked.output is not None:
-        _write_sequence(asked, w)
-        return
     charged = charge_all(w)
     every = Plans(signatures(charged))
     if asked.table == "replay_coverage":
         _print_table(coverage(charged, every), asked)
         return
-    plans, most, files = Plans(_chosen(asked, w, every.signatures, device)), _most(asked), {}
+    plans, most, files = Plans(_chosen(asked, w, every.signatures, device)), asked.rows, dict[int, str]()
     if asked.output is not None:
-        files = _write(asked, plans, Estimates(w, device or _device(w.core)), most)
+        files = _write(asked, asked.output, plans, device)
         most = max(files) + 1 if len(files) == most else 0  # those between are said to be left out
     table = listing(plans.first(most), files)
     if asked.op is not None:
@@ -55,29 +61,12 @@ def replay_trace(asked: Asked) -> None:
     elif asked.output is None:
         print_screen(asked, w, table, coverage(charged, every))
     else:
-        tell_written(
-            asked.output, table, coverage(charged, every), not asked.batch and not core.framework.compiles_programs
-        )
-
-
-def _check_programs(asked: Asked, core: Core) -> None:
-    """Refuse programs of several operations of a profile of JAX.
-
-    Raises:
-        AnalysisError: such a program was asked for.
-    """
-    from tracelens_graph.errors import AnalysisError
-
-    if (
-        core.framework.compiles_programs
-        and asked.output is not None
-        and (asked.batch or asked.collectives or asked.is_sequence)
-    ):
-        raise AnalysisError(f"{asked.trace}: of profiles of JAX there are programs of one instruction each")
+        can_be_verified = not asked.batch and not w.core.framework.compiles_programs
+        print_written(asked.output, table, coverage(charged, every), can_be_verified)
 
 
 def _print_table(table: Table, asked: Asked) -> None:
-    from tracelens_graph.reports.replay_text import shown
+    from tracelens_graph.cli.replay_screens import shown
     from tracelens_graph.reports.views import top
 
     rows = (ROWS if asked.format is Format.table else 0) if asked.top is None else asked.top
@@ -95,8 +84,7 @@ def _part(asked: Asked, core: Core, added: Extension | None) -> Window:
     from tracelens_graph.replay.sequence import place
 
     w = WindowChoice().of(core, added)
-    assert isinstance(asked.window.under, int | str)
-    where = place(w.core, asked.window.under)
+    where = place(w.core, asked.under)
     return w.narrowed(where.holds, f"under {where.name}, uid {int(w.core.columns.uid[where.row])}")
 
 
@@ -125,67 +113,48 @@ def _chosen(asked: Asked, w: Window, every: Signatures, device: Architecture | N
     return every
 
 
-def _most(asked: Asked) -> int:
-    """How many signatures are taken; 0 for all."""
-    if asked.top is not None:
-        return asked.top
-    return ROWS if asked.op is None and asked.uid is None else 0
-
-
-def _device(core: Core) -> Architecture | None:
-    """The device of the trace, for the roofs of programs; None where it is not known."""
-    from tracelens_graph.errors import AnalysisError
-
-    try:
-        return architecture_of(core, None)
-    except AnalysisError:
-        return None
-
-
-def _write(asked: Asked, plans: Plans, estimates: Estimates, most: int) -> dict[int, str]:
+def _write(asked: Asked, folder: Path, plans: Plans, device: Architecture | None) -> dict[int, str]:
     """Write programs of the first signatures that have a plan; names of their files by place.
 
     Raises:
         AnalysisError: none has, or a file with the source of kernels cannot be read, or has none of them.
     """
+    from tracelens_graph.errors import AnalysisError
     from tracelens_graph.replay.folder import batch_program, single_programs, write_folder
+    from tracelens_graph.replay.planned import Estimates
     from tracelens_graph.replay.triton import kernel_sources
+    from tracelens_graph.utils.texts import file_name
 
-    assert asked.output is not None
+    w = plans.signatures.window
+    try:
+        device = architecture_of(w.core, device)
+    except AnalysisError:  # programs name no roof then
+        device = None
+    estimates = Estimates(w, device)
     if asked.batch:
-        programs = batch_program(plans, estimates, most)
+        programs = batch_program(plans, estimates, asked.rows)
     else:
-        programs = single_programs(plans, estimates, most, asked.full)
+        programs = single_programs(plans, estimates, asked.rows, asked.full)
     kernels = [one.plans[0] for one in programs.values() if one.kind == "triton"]
     distinct = list({one.file: one for one in programs.values()}.values())
-    sources = kernel_sources(kernels, asked.kernel_sources)
-    write_folder(asked.output, distinct, _trace(plans.signatures.core), sources)
+    write_folder(folder, distinct, file_name(w.core.info.source), kernel_sources(kernels, asked.kernel_sources))
     return {place: program.file for place, program in programs.items()}
 
 
-def _write_sequence(asked: Asked, w: Window) -> None:
-    from tracelens_graph.replay.folder import Program, write_folder
-    from tracelens_graph.replay.sequence import sequence
-
-    assert asked.output is not None
-    assert isinstance(asked.window.under, int | str)
-    found = sequence(w, asked.window.under)
-    (file,) = write_folder(asked.output, [Program.of(found, found.file_name)], _trace(w.core))
-    tell_sequence(found, file)
-
-
-def _write_collectives(asked: Asked, w: Window) -> None:
+def _write_one(asked: Asked, folder: Path, w: Window) -> None:
+    """Write the program of all collectives, or of all operations below a node."""
+    from tracelens_graph.cli.replay_screens import print_collectives, print_sequence
     from tracelens_graph.replay.collectives import collective_plan
     from tracelens_graph.replay.folder import COLLECTIVES, Program, write_folder
-
-    assert asked.output is not None
-    found = collective_plan(w)
-    (file,) = write_folder(asked.output, [Program.of(found, COLLECTIVES)], _trace(w.core))
-    tell_collectives(found, file)
-
-
-def _trace(core: Core) -> str:
-    """Name of the trace's file."""
+    from tracelens_graph.replay.sequence import sequence
     from tracelens_graph.utils.texts import file_name
 
-    return file_name(core.info.source)
+    trace = file_name(w.core.info.source)
+    if asked.collectives:
+        plan = collective_plan(w)
+        (file,) = write_folder(folder, [Program.of(plan, COLLECTIVES)], trace)
+        print_collectives(plan, file)
+    else:
+        found = sequence(w, asked.under)
+        (file,) = write_folder(folder, [Program.of(found, found.file_name)], trace)
+        print_sequence(found, file)

@@ -87,39 +87,97 @@ def sizes(value: object) -> tuple[int, ...] | None:
 
 
 class Surroundings:
-    """What a trace has around a call; of a call by itself, nothing.
+    """What stands around the call at a row of a graph; around a call by itself, nothing."""
 
-    Attributes:
-        children: names of the ops below it, in order, at all depths.
-        kernels: names of the GPU work below it.
-        is_traced: whether there is a trace, so that what is not below a call was not called by it.
-        is_followed: whether autograd followed the call: some argument needed a gradient, and gradients were on.
-        is_without_gradients: whether gradients were off during the call, as far as the trace tells.
-        common_dtype: the floating dtype that most calls of the trace have.
-    """
+    _core: Core | None = None
+    _row = -1
 
-    children: Sequence[str] = ()
-    kernels: Sequence[str] = ()
-    is_traced = False
-    is_followed = False
-    is_without_gradients = False
-    common_dtype = "float32"
+    def __init__(self, core: Core | None = None, row: int = -1) -> None:
+        self._core, self._row = core, row
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether there is a trace, so that what is not below a call was not called by it."""
+        return self._core is not None
+
+    @cached_property
+    def _ops(self) -> list[int]:
+        """Rows of the ops below."""
+        if self._core is None:
+            return []
+        c = self._core.columns
+        below = np.arange(self._row + 1, int(c.last[self._row]) + 1)
+        found: list[int] = below[c.kind[below] == Kind.Op].tolist()
+        return found
+
+    @cached_property
+    def children(self) -> Sequence[str]:
+        """Names of the ops below the call, in order, at all depths."""
+        return _names(self._core, self._ops) if self._core is not None else ()
+
+    @cached_property
+    def kernels(self) -> Sequence[str]:
+        """Names of the GPU work below it, in order of launch."""
+        return _names(self._core, gpu_below(self._core, self._row)) if self._core is not None else ()
 
     def recorded_of(self, child: str) -> Recorded | None:
         """What was recorded of the first op of a name below the call."""
-        return None
+        if self._core is None:
+            return None
+        rows = (row for row, name in zip(self._ops, self.children, strict=True) if name == child)
+        return next((found for row in rows if (found := recorded_at(self._core, row)).types), None)
 
     def calls_below(self, under: str = "") -> Sequence[tuple[str, Recorded]]:
         """Names and arguments of the ops that the call itself calls, or the first op of a name below it does."""
-        return ()
+        if self._core is None:
+            return ()
+        named, parent = list(zip(self._ops, self.children, strict=True)), self._core.columns.parent
+        above = next((row for row, name in named if name == under), -1) if under else self._row
+        return [(name, recorded_at(self._core, row)) for row, name in named if parent[row] == above]
 
     def dtype_near(self, shape: tuple[int, ...]) -> str:
-        """The dtype of tensors of some sizes among the arguments of ops nearby; empty if there are none."""
-        return ""
+        """The dtype of tensors of some sizes among the arguments of ops nearby, the nearest first; empty for none."""
+        if self._core is None:
+            return ""
+        c, at = self._core.columns, self._row
+        rows = np.arange(max(at - _NEAR, 0), min(at + _NEAR, len(c)))
+        rows = rows[(c.argset[rows] >= 0) & (c.thread[rows] == c.thread[at]) & (rows != at)]
+        rows = rows[np.argsort(np.abs(rows - at), kind="stable")]
+        near = (_dtypes(*self._core.argsets[code]).get(shape) for code in dict.fromkeys(c.argset[rows].tolist()))
+        return next(filter(None, near), "")
 
     def sparse_made(self, shape: tuple[int, ...]) -> tuple[int, int] | None:
         """Sparse dimensions and entries of the last sparse tensor of some sizes that was made before the call."""
-        return None
+        known = _sparse_made(self._core).get(shape, ()) if self._core is not None else ()
+        return next((form for row, form in reversed(known) if row < self._row), None)
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether autograd followed the call: some argument needed a gradient, and gradients were on.
+
+        The profiler notes the number that autograd's next node will have, on ops that run with gradients. It has grown
+        by the time of the next such op of the thread if a node was made.
+        """
+        if self._core is None:
+            return False
+        c, at = self._core.columns, self._row
+        rows = np.arange(int(c.last[at]) + 1, min(int(c.last[at]) + 1 + _NEAR, len(c)))
+        rows = rows[(c.sequence[rows] >= 0) & (c.thread[rows] == c.thread[at]) & (c.kind[rows] == Kind.Op)]
+        return 0 <= int(c.sequence[at]) < (int(c.sequence[rows[0]]) if len(rows) else 0)
+
+    @property
+    def is_without_gradients(self) -> bool:
+        """Whether gradients were off: others of its thread have a number of autograd, and it has none."""
+        if self._core is None:
+            return False
+        c, at = self._core.columns, self._row
+        rows = slice(max(at - _NEAR, 0), at + _NEAR)
+        return bool(c.sequence[at] < 0 and ((c.sequence[rows] >= 0) & (c.thread[rows] == c.thread[at])).any())
+
+    @property
+    def common_dtype(self) -> str:
+        """The floating dtype that most calls of the trace have."""
+        return "float32" if self._core is None else _common_dtype(self._core)
 
 
 @dataclass(frozen=True)
@@ -162,7 +220,7 @@ def traced_call(core: Core, row: int) -> Call:
     c = core.columns
     if c.kind[row] != Kind.Op:
         raise CannotReplay("not an operator")
-    name, recorded, around = core.names[c.name[row]], recorded_at(core, row), around_at(core, row)
+    name, recorded, around = core.names[c.name[row]], recorded_at(core, row), Surroundings(core, row)
     link = link_of(core)
     node = int(link.node_of_row[row]) if link is not None else -1
     if link is None or node < 0:
@@ -196,86 +254,6 @@ def _entries(text: str) -> list[Any]:
 
 def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
-def around_at(core: Core, row: int) -> Surroundings:
-    """What stands around the call at a row."""
-    return _Traced(core, row)
-
-
-class _Traced(Surroundings):
-    """What stands around the call at a row of a graph."""
-
-    is_traced = True
-
-    def __init__(self, core: Core, row: int) -> None:
-        self._core, self._row = core, row
-
-    @cached_property
-    def _ops(self) -> list[int]:
-        """Rows of the ops below."""
-        c = self._core.columns
-        below = np.arange(self._row + 1, int(c.last[self._row]) + 1)
-        found: list[int] = below[c.kind[below] == Kind.Op].tolist()
-        return found
-
-    @cached_property
-    def children(self) -> list[str]:  # type: ignore[override]
-        return _names(self._core, self._ops)
-
-    @cached_property
-    def kernels(self) -> list[str]:  # type: ignore[override]
-        return _names(self._core, gpu_below(self._core, self._row))
-
-    def recorded_of(self, child: str) -> Recorded | None:
-        for row, name in zip(self._ops, self.children, strict=True):
-            if name == child and self._core.columns.argset[row] >= 0:
-                return recorded_at(self._core, row)
-        return None
-
-    def calls_below(self, under: str = "") -> list[tuple[str, Recorded]]:
-        named = list(zip(self._ops, self.children, strict=True))
-        above = next((row for row, name in named if name == under), -1) if under else self._row
-        parent = self._core.columns.parent
-        return [(name, recorded_at(self._core, row)) for row, name in named if parent[row] == above]
-
-    def dtype_near(self, shape: tuple[int, ...]) -> str:
-        """As above, the nearest first."""
-        c, at = self._core.columns, self._row
-        rows = np.arange(max(at - _NEAR, 0), min(at + _NEAR, len(c)))
-        rows = rows[(c.argset[rows] >= 0) & (c.thread[rows] == c.thread[at]) & (rows != at)]
-        rows = rows[np.argsort(np.abs(rows - at), kind="stable")]
-        for code in dict.fromkeys(c.argset[rows].tolist()):
-            if dtype := _dtypes(*self._core.argsets[code]).get(shape):
-                return dtype
-        return ""
-
-    def sparse_made(self, shape: tuple[int, ...]) -> tuple[int, int] | None:
-        known = _sparse_made(self._core).get(shape, ())
-        return next((form for row, form in reversed(known) if row < self._row), None)
-
-    @property
-    def is_followed(self) -> bool:  # type: ignore[override]
-        """As above.
-
-        The profiler notes the number that autograd's next node will have, on ops that run with gradients. It has grown
-        by the time of the next such op of the thread if a node was made.
-        """
-        c, at = self._core.columns, self._row
-        rows = np.arange(int(c.last[at]) + 1, min(int(c.last[at]) + 1 + _NEAR, len(c)))
-        rows = rows[(c.sequence[rows] >= 0) & (c.thread[rows] == c.thread[at]) & (c.kind[rows] == Kind.Op)]
-        return 0 <= int(c.sequence[at]) < (int(c.sequence[rows[0]]) if len(rows) else 0)
-
-    @property
-    def is_without_gradients(self) -> bool:  # type: ignore[override]
-        """As above: others of its thread have a number of autograd, and it has none."""
-        c, at = self._core.columns, self._row
-        rows = slice(max(at - _NEAR, 0), at + _NEAR)
-        return bool(c.sequence[at] < 0 and ((c.sequence[rows] >= 0) & (c.thread[rows] == c.thread[at])).any())
-
-    @property
-    def common_dtype(self) -> str:  # type: ignore[override]
-        return _common_dtype(self._core)
 
 
 def _names(core: Core, rows: Rows | list[int]) -> list[str]:

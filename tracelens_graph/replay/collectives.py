@@ -6,7 +6,7 @@ Equal collectives are one entry of the program. What they move and how bandwidth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
@@ -25,7 +25,7 @@ from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.scalar_types import DTYPES, torch_dtype
-from tracelens_graph.replay.program_text import HasProgram, ProgramKind
+from tracelens_graph.replay.program_text import HasProgram, LeftOut, ProgramKind, left_out
 from tracelens_graph.schema import Kind
 
 _CALLS: Mapping[str, str] = {
@@ -106,31 +106,6 @@ class CollectiveCall:
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """Collectives that cannot be run again.
-
-    Attributes:
-        what: kind, or name of the kernel.
-        reason, remedy: why, and what would help.
-        calls: how many there are.
-        total_us: sum of their durations, in us.
-        percent: share in the time of all collectives.
-    """
-
-    what: str
-    reason: str
-    remedy: str
-    calls: int
-    total_us: float
-    percent: float
-
-    @property
-    def line(self) -> str:
-        """In words."""
-        return f"{self.calls:,} x {self.what}, {self.percent:.1f} % of the time: {self.reason}; {self.remedy}"
-
-
-@dataclass(frozen=True)
 class CollectivePlan(HasProgram):
     """The collectives of a trace, those with the most time first.
 
@@ -194,22 +169,21 @@ def collective_plan(graph: Core | Window) -> CollectivePlan:
     found: dict[Any, list[Collective]] = {}
     for one in _with_groups(w.core, nodes):
         found.setdefault(_identity(one), []).append(one)
-    calls, left_out, total = [], [], sum(_us(w.core, one) for one in nodes)
+    calls: list[CollectiveCall] = []
+    lost: dict[tuple[str, str, str], list[float]] = {}
     for same in found.values():
         us = np.array([_us(w.core, one) for one in same])
         longest = same[int(us.argmax())]
         made = _call(w.core, longest, world)
         if isinstance(made, CollectiveCall):
-            measured = {"calls": len(same), "traced_us": float(np.median(us)), "total_us": float(us.sum())}
-            calls.append(CollectiveCall(**{**vars(made), **measured, "uid": longest.uids[0]}))
+            median, total = float(np.median(us)), float(us.sum())
+            calls.append(replace(made, calls=len(same), traced_us=median, total_us=total, uid=longest.uids[0]))
         else:
-            share = 100 * float(us.sum()) / total if total else 0.0
-            left_out.append(LeftOut(_what(w.core, longest), *made, len(same), float(us.sum()), share))
+            lost.setdefault((_what(w.core, longest), *made), []).extend(us.tolist())
     if not calls:
-        raise AnalysisError(f"none of the {len(nodes):,} collectives can be replayed: {_reasons(left_out)}")
+        raise AnalysisError(f"none of the {len(nodes):,} collectives can be replayed: {_reasons(lost)}")
     calls.sort(key=lambda one: one.total_us, reverse=True)
-    left_out.sort(key=lambda one: one.total_us, reverse=True)
-    return CollectivePlan(tuple(calls), tuple(_merged(left_out)), rank, world)
+    return CollectivePlan(tuple(calls), left_out(lost, sum(_us(w.core, one) for one in nodes)), rank, world)
 
 
 def _with_groups(core: Core, nodes: Iterable[Collective]) -> Iterator[Collective]:
@@ -246,21 +220,11 @@ def _what(core: Core, one: Collective) -> str:
     return one.kind if one.kind != UNKNOWN else name[:40]
 
 
-def _merged(found: Sequence[LeftOut]) -> Iterator[LeftOut]:
-    """One line for all of a kind and reason."""
-    by_reason: dict[tuple[str, str, str], list[LeftOut]] = {}
-    for one in found:
-        by_reason.setdefault((one.what, one.reason, one.remedy), []).append(one)
-    for (what, reason, remedy), same in by_reason.items():
-        calls, us, percent = (sum(getattr(one, name) for one in same) for name in ("calls", "total_us", "percent"))
-        yield LeftOut(what, reason, remedy, calls, us, percent)
-
-
-def _reasons(found: Sequence[LeftOut]) -> str:
+def _reasons(lost: Iterable[tuple[str, str, str]]) -> str:
     """Why collectives are left out, each reason with all that it holds for."""
-    by_reason: dict[str, dict[str, None]] = {}
-    for one in found:
-        by_reason.setdefault(f"{one.reason}; {one.remedy}", {})[one.what] = None
+    by_reason: dict[str, list[str]] = {}
+    for what, reason, remedy in lost:
+        by_reason.setdefault(f"{reason}; {remedy}", []).append(what)
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
 
 

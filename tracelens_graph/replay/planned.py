@@ -16,7 +16,7 @@ from tracelens_graph.errors import CannotReplay
 from tracelens_graph.extensions.extension import NAMESPACES, extension_of
 from tracelens_graph.graph.traversals import ancestors
 from tracelens_graph.perf.roofs import Roof, roofline, traffic_us
-from tracelens_graph.replay.calls import around_at, gpu_below
+from tracelens_graph.replay.calls import Surroundings, gpu_below
 from tracelens_graph.replay.instruction import InstructionPlan, plan_instruction
 from tracelens_graph.replay.planning import plan_call, plan_custom
 from tracelens_graph.replay.replay_plan import ReplayPlan, Traced, Work
@@ -174,7 +174,7 @@ def _least_us(cost: Cost, arch: Architecture) -> float | None:
 
 def traced_at(core: Core, row: int, gpu: str = "") -> Traced:
     """What the trace says of the call of a row, as if it were the only one; `gpu` is the name of the GPU."""
-    c, around = core.columns, around_at(core, row)
+    c, around = core.columns, Surroundings(core, row)
     return Traced(
         uid=int(c.uid[row]),
         kernels=tuple(around.kernels),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import keyword
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from textwrap import wrap
@@ -75,6 +76,36 @@ class HasProgram:
         return program(self.kind, self.about, self.json())
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """What a program of several calls does not run.
+
+    Attributes:
+        what: name of the operation, or kind of the collective.
+        reason, remedy: why, and what would help; the latter may be empty.
+        calls: how many there are.
+        percent: share of the time of all.
+    """
+
+    what: str
+    reason: str
+    remedy: str
+    calls: int
+    percent: float
+
+    @property
+    def line(self) -> str:
+        """In words."""
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{self.percent:.1f} %: {self.calls:,} x {self.what}: {self.reason}{remedy}"
+
+
+def left_out(found: Mapping[tuple[str, str, str], Sequence[float]], total: float) -> tuple[LeftOut, ...]:
+    """What, reason and remedy -> times of the calls, as entries, by their share of a total."""
+    order = sorted(found.items(), key=lambda one: -sum(one[1]))
+    return tuple(LeftOut(*key, len(times), 100 * sum(times) / total if total else 0.0) for key, times in order)
+
+
 def program(kind: str, about: str, plan: Any) -> str:
     """A program: one file, which needs a framework and nothing of this package.
 
@@ -132,8 +163,8 @@ def laid_out(value: Any, text: Callable[[Any], str], indent: str = "") -> str:
 
 
 def unquoted(text: str) -> str:
-    """A text that can stand in a docstring: printable ASCII, without what ends one."""
-    return re.sub(r"[^\n !#-[\]-~]", "'", text.rstrip("\n"))
+    """A text that can stand in a docstring: printable ASCII, without what ends one, or what argparse fills in."""
+    return re.sub(r"[^\n !#-[\]-~]", "'", text.rstrip("\n")).replace("%(", "% (")
 
 
 def identifier(text: str) -> str:
@@ -225,7 +256,7 @@ def entry(label: str, text: str, longest: int = _LONGEST, width: int = _HEADING_
         longest: characters from which on it is cut, with a mark.
         width: characters of a line.
     """
-    body = ascii_text(text).replace("%(", "% (").strip()  # argparse fills in what stands behind that
+    body = ascii_text(text).strip()
     body = body if len(body) <= longest else f"{body[: longest - 3]}..."
     behind = " " * _LABEL
     return wrap(body, width, initial_indent=f"{label:<{_LABEL}}", subsequent_indent=behind, break_on_hyphens=False)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
 from tracelens_graph.errors import ResultsError
+from tracelens_graph.replay.folder import INDEX
+from tracelens_graph.replay.replay_plan import Recorded
 from tracelens_graph.replay.tables import REPLAY_RESULTS
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import cut_end, distinct_names, told_name
@@ -22,17 +24,10 @@ _NAMED = 5
 """Operations that a note names."""
 _LONGEST_NAME = 100
 """Characters of each."""
+_OTHERS = ("operations.json", INDEX)
+"""Files of a folder that hold something else."""
 _LONGEST = 300
 """Characters of an error."""
-
-
-class Signature(msgspec.Struct):
-    """Arguments as recorded, in a result."""
-
-    dims: list[Any] = []
-    types: list[str] = []
-    strides: list[Any] = []
-    values: list[str] = []
 
 
 class Result(msgspec.Struct):
@@ -46,7 +41,7 @@ class Result(msgspec.Struct):
     """
 
     op: str
-    signature: Signature | None = None
+    signature: Recorded | None = None
     device: str = ""
     torch: str = ""
     median_us: Annotated[float, msgspec.Meta(ge=0)] = math.nan
@@ -63,6 +58,11 @@ class Result(msgspec.Struct):
         """What tells it from others of its file: operation, arguments, and how far they were shrunk."""
         return json.dumps([self.op, msgspec.to_builtins(self.signature), self.largest_size])
 
+    @property
+    def machine(self) -> str:
+        """Where it is from."""
+        return cut_end(f"{self.device}, torch {self.torch}", _LONGEST_NAME)
+
 
 def read_results(path: str | os.PathLike[str]) -> list[Result]:
     """Results in a file, or in all files of results in a folder, by name.
@@ -70,34 +70,30 @@ def read_results(path: str | os.PathLike[str]) -> list[Result]:
     Raises:
         ResultsError: it cannot be read, or holds something else.
     """
-    return _read_all(path)[0]
+    return _read_all(Path(path))[0]
 
 
-def _read_all(path: str | os.PathLike[str]) -> tuple[list[Result], list[ResultsError]]:
+def _read_all(where: Path) -> tuple[list[Result], list[str]]:
     """Results, and why others cannot be read.
 
     Raises:
         ResultsError: none can; the first reason.
     """
-    where = Path(path)
-    files = [where]
-    if where.is_dir():
-        files = [one for one in sorted(where.glob("*.json")) if not _is_ours_otherwise(one)]
     results: list[Result] = []
-    errors: list[ResultsError] = []
-    for file in files:
-        try:
-            entries = _entries(file)
-        except ResultsError as error:
-            errors.append(error)
+    errors: list[str] = []
+    for file in sorted(where.glob("*.json")) if where.is_dir() else [where]:
+        if where.is_dir() and (file.name in _OTHERS or file.name.endswith(".trace.json") or file.name.startswith(".")):
             continue
-        for at, entry in enumerate(entries):
-            try:
-                results.append(_result(file, at, entry))
-            except ResultsError as error:
-                errors.append(error)
+        try:
+            for at, entry in enumerate(_entries(file)):
+                try:
+                    results.append(_result(file, at, entry))
+                except ResultsError as error:
+                    errors.append(str(error))
+        except ResultsError as error:
+            errors.append(str(error))
     if not results:
-        raise errors[0] if errors else ResultsError(f"{where}: holds no results; write them with --json")
+        raise ResultsError([*errors, f"{where}: holds no results; write them with --json"][0])
     return results, errors
 
 
@@ -115,19 +111,33 @@ def compared_results(first: str | os.PathLike[str], second: str | os.PathLike[st
         ResultsError: a file cannot be read, or holds something else.
     """
     names = distinct_names([os.fspath(first), os.fspath(second)])
-    (of_first, bad), (of_second, more_bad) = _read_all(first), _read_all(second)
+    (of_first, bad), (of_second, more_bad) = _read_all(Path(first)), _read_all(Path(second))
     sides = [of_first, of_second]
     found = [{one.identity: one for one in side if not one.error} for side in sides]
     both = [(found[0][key], found[1][key]) for key in found[0] if key in found[1]]
     both.sort(key=lambda pair: -abs(pair[1].median_us - pair[0].median_us))
-    devices = ["; ".join(sorted({_machine(one) for one in side.values()})) or "nothing" for side in found]
+    devices = ["; ".join(sorted({one.machine for one in side.values()})) or "nothing" for side in found]
     title = f"Results of {names[0]} (A: {devices[0]}) and {names[1]} (B: {devices[1]})"
-    notes = [*_alone(names, found), *_failed(names, sides), *_twice(names, sides, found), *_unread([*bad, *more_bad])]
+    notes = [note for at, name in enumerate(names) for note in _notes(name, sides[at], found[at], found[1 - at])]
+    if unread := [*bad, *more_bad]:
+        rest = f", and {len(unread) - 1} more" if len(unread) > 1 else ""
+        notes.append(f"cannot be read: {cut_end(unread[0], _LONGEST)}{rest}")
     return REPLAY_RESULTS.of_records([_row(*pair) for pair in both], title, notes)
 
 
+def _notes(name: str, side: list[Result], own: dict[str, Result], other: dict[str, Result]) -> Iterator[str]:
+    """What is in one side alone, failed there, or is there twice."""
+    if ops := [one.op for key, one in own.items() if key not in other]:
+        yield f"only in {name}: {_listed(ops)}"
+    if ops := [f"{one.op} ({one.error})" for one in side if one.error]:
+        yield f"failed in {name}: {_listed(ops)}"
+    if number := sum(not one.error for one in side) - len(own):
+        twice = "are of an operation and arguments that a later one is of, too: the last counts"
+        yield f"in {name} {number} results {twice}"
+
+
 def _row(a: Result, b: Result) -> dict[str, Any]:
-    arguments = a.signature or Signature()
+    arguments = a.signature or Recorded()
     return {
         "op": a.op,
         "input_dims": json.dumps(arguments.dims),
@@ -145,40 +155,6 @@ def _row(a: Result, b: Result) -> dict[str, Any]:
         "same_kernels": a.kernels == b.kernels if a.kernels and b.kernels else None,
         "largest_size": a.largest_size,
     }
-
-
-def _machine(result: Result) -> str:
-    return cut_end(f"{result.device}, torch {result.torch}", _LONGEST_NAME)
-
-
-def _alone(names: Sequence[str], found: Sequence[dict[str, Result]]) -> list[str]:
-    notes = []
-    for name, own, other in zip(names, found, found[::-1], strict=True):
-        if ops := [one.op for key, one in own.items() if key not in other]:
-            notes.append(f"only in {name}: {_listed(ops)}")
-    return notes
-
-
-def _failed(names: Sequence[str], sides: Sequence[list[Result]]) -> list[str]:
-    notes = []
-    for name, side in zip(names, sides, strict=True):
-        if ops := [f"{one.op} ({one.error})" for one in side if one.error]:
-            notes.append(f"failed in {name}: {_listed(ops)}")
-    return notes
-
-
-def _twice(names: Sequence[str], sides: Sequence[list[Result]], found: Sequence[dict[str, Result]]) -> list[str]:
-    more = [sum(not one.error for one in side) - len(own) for side, own in zip(sides, found, strict=True)]
-    return [
-        f"in {name} {number} results are of an operation and arguments that a later one is of, too: the last counts"
-        for name, number in zip(names, more, strict=True)
-        if number
-    ]
-
-
-def _unread(errors: Sequence[ResultsError]) -> list[str]:
-    rest = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-    return [f"cannot be read: {cut_end(str(errors[0]), _LONGEST)}{rest}"] if errors else []
 
 
 def _listed(ops: Sequence[str]) -> str:
@@ -211,9 +187,3 @@ def _result(path: Path, at: int, entry: Any) -> Result:
     if math.isnan(found.median_us) and not found.error:
         raise ResultsError(f"{path}: holds no results: [{at}] has neither a median_us nor an error")
     return found
-
-
-def _is_ours_otherwise(path: Path) -> bool:
-    from tracelens_graph.replay.folder import INDEX
-
-    return path.name in ("operations.json", INDEX) or path.name.endswith(".trace.json") or path.name.startswith(".")

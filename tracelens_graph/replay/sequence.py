@@ -6,7 +6,7 @@ GPU work; else it is left out, with its share of time. What the host does betwee
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_field
 from typing import Any, ClassVar
@@ -23,7 +23,16 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.replay.contents import Site, fill
 from tracelens_graph.replay.planned import planned, traced_at
-from tracelens_graph.replay.program_text import HasProgram, ProgramKind, entry, identifier, written_by
+from tracelens_graph.replay.program_text import (
+    HasProgram,
+    LeftOut,
+    ProgramKind,
+    ascii_text,
+    entry,
+    identifier,
+    left_out,
+    written_by,
+)
 from tracelens_graph.replay.replay_plan import Fill, ReplayPlan, Use, Value
 from tracelens_graph.replay.shared_tensors import LinkedCall, Sharing, link
 from tracelens_graph.schema import HOST_KINDS, Kind
@@ -38,43 +47,6 @@ _NO_OP = "work under no op"
 
 
 @dataclass(frozen=True)
-class Step:
-    """An operation of a sequence.
-
-    Attributes:
-        call: the call, its tensors linked.
-        traced_us: time of its GPU work, in a trace without any its duration on the host, in us.
-    """
-
-    call: LinkedCall
-    traced_us: float
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Operations that are not replayed.
-
-    Attributes:
-        what: name of the operation.
-        reason, remedy: why, and what would help; the latter may be empty.
-        calls: how many there are.
-        percent: share of the sequence's time.
-    """
-
-    what: str
-    reason: str
-    remedy: str
-    calls: int
-    percent: float
-
-    @property
-    def line(self) -> str:
-        """In words."""
-        remedy = f"; {self.remedy}" if self.remedy else ""
-        return f"{self.percent:.1f} %: {self.calls:,} x {self.what}: {self.reason}{remedy}"
-
-
-@dataclass(frozen=True)
 class SequencePlan(HasProgram):
     """Operations of a part of a trace.
 
@@ -82,7 +54,7 @@ class SequencePlan(HasProgram):
         title: name of the node that they are below.
         uid: the node.
         others: nodes of the same name that were not taken.
-        steps: the operations, in order of their begin.
+        steps: the operations with their tensors linked, in order of their begin.
         left_out: what is not replayed, by share.
         written: numbers of given tensors that an operation changes.
         linked: how many of the operations are in the execution trace, which tells what tensors they share; None
@@ -95,7 +67,7 @@ class SequencePlan(HasProgram):
     title: str
     uid: int
     others: int
-    steps: tuple[Step, ...]
+    steps: tuple[LinkedCall, ...]
     left_out: tuple[LeftOut, ...]
     written: tuple[int, ...]
     linked: int | None
@@ -104,28 +76,28 @@ class SequencePlan(HasProgram):
     @property
     def plans(self) -> tuple[ReplayPlan, ...]:
         """Plans of the operations, in order."""
-        return tuple(step.call.plan for step in self.steps)
+        return tuple(step.plan for step in self.steps)
 
     @property
     def passed_on(self) -> int:
         """Number of results that are arguments of later operations."""
-        return sum(len(step.call.makes) for step in self.steps)
+        return sum(len(step.makes) for step in self.steps)
 
     @property
     def given(self) -> int:
         """Number of tensors that no operation of the sequence makes."""
-        made = {one[0] for step in self.steps for one in step.call.makes}
-        return len({use.number for step in self.steps for use in step.call.uses if use.of is None} - made)
+        made = {one[0] for step in self.steps for one in step.makes}
+        return len({use.number for step in self.steps for use in step.uses if use.of is None} - made)
 
     @property
     def assumed(self) -> tuple[str, ...]:
         """What the trace does not tell of given arguments, each once: results that are passed on are as they come."""
-        made = {one[0] for step in self.steps for one in step.call.makes}
+        made = {one[0] for step in self.steps for one in step.makes}
         return tuple(
             dict.fromkeys(
-                f"{step.call.plan.op} {one.name}: {one.assumed}"
+                f"{step.plan.op} {one.name}: {one.assumed}"
                 for step in self.steps
-                for one in step.call.plan.arguments
+                for one in step.plan.arguments
                 if one.assumed and not _is_passed_on(one.value, made)
             )
         )
@@ -148,7 +120,7 @@ class SequencePlan(HasProgram):
     @property
     def traced_us(self) -> float:
         """Sum of the times of the operations, in us."""
-        return sum(step.traced_us for step in self.steps)
+        return sum(plan.traced.kernel_us if self.is_gpu else plan.traced.host_us for plan in self.plans)
 
     @property
     def note(self) -> str:
@@ -171,26 +143,21 @@ class SequencePlan(HasProgram):
             "written": self.written,
             "left_out": [one.line for one in self.left_out],
             "assumed": self.assumed,
-            "steps": [
-                {"makes": step.call.makes, "frees": step.call.frees, "plan": step.call.plan.json()}
-                for step in self.steps
-            ],
+            "steps": [{"makes": step.makes, "frees": step.frees, "plan": step.plan.json()} for step in self.steps],
         }
 
     @property
     def about(self) -> str:
         """The heading of its program."""
         count = len(self.steps)
-        lines = entry("", f"{count:,} operation{'s' * (count != 1)} below {self.title}, called again in order.")
-        lines = [line.strip() for line in lines] + [""]
+        lines = [f"{count:,} operation{'s' * (count != 1)} below {ascii_text(self.title)}, called again in order.", ""]
         unit = "GPU time" if self.is_gpu else "time on the host"
-        lines += entry("traced", f"{self.traced_us:,.1f} us of {unit}") + entry("tensors", self.sharing)
-        for one in self.left_out:
-            lines += entry("left out", one.line)
-        for text in self.assumed:
-            lines += entry("assumed", text)
-        lines += ["", written_by(self.imports)]
-        return "\n".join(lines) + "\n"
+        for label, texts in {
+            "traced": [f"{self.traced_us:,.1f} us of {unit}"], "tensors": [self.sharing],
+            "left out": [one.line for one in self.left_out], "assumed": self.assumed,
+        }.items():  # fmt: skip
+            lines += [line for text in texts for line in entry(label, text)]
+        return "\n".join([*lines, "", written_by(self.imports)]) + "\n"
 
 
 def _are(count: int, what: str) -> str:
@@ -224,18 +191,17 @@ def sequence(graph: Core | Window, under: int | str) -> SequencePlan:
         found.look_at(row)
     order = sorted(range(len(found.rows)), key=lambda at: (int(core.columns.start_ns[found.rows[at]]), at))
     rows, plans = [found.rows[at] for at in order], [found.plans[at] for at in order]
-    left_out = tuple(found.left_out(rows))
+    lost = found.left_out(rows)
     if not rows:
-        why = f": {left_out[0].what}: {left_out[0].reason}" if left_out else ", as there are no operations"
+        why = f": {lost[0].what}: {lost[0].reason}" if lost else ", as there are no operations"
         raise AnalysisError(f"nothing below {cut_end(where.name, 100)} can be replayed{cut_end(why, 200)}")
     sharing = _sensible(link(core, rows, plans))
-    steps = tuple(Step(call, found.ns(row) / 1e3) for call, row in zip(sharing.calls, rows, strict=True))
     return SequencePlan(
         title=where.name,
         uid=int(core.columns.uid[where.row]),
         others=where.others,
-        steps=steps,
-        left_out=left_out,
+        steps=sharing.calls,
+        left_out=lost,
         written=sharing.written,
         linked=None if (known := link_of(core)) is None else int((known.node_of_row[rows] >= 0).sum()),
         is_gpu=found.is_gpu,
@@ -302,14 +268,12 @@ class _Found:
         own = self._core.names[c.name[row]]
         return own in names and own != _CAST and set(names) <= {own, _CAST}
 
-    def left_out(self, rows: Sequence[int]) -> Iterator[LeftOut]:
+    def left_out(self, rows: Sequence[int]) -> tuple[LeftOut, ...]:
         """What is not replayed, by share of the time of all."""
         if len(self._no_op):
             times = self._core.columns.dur_ns[self._no_op].astype(float).tolist()
             self._skipped[_NO_OP, "its launch is in no operation", "record CPU activities, too"] = times
-        whole = sum(map(self.ns, rows)) + sum(map(sum, self._skipped.values()))
-        for (what, reason, remedy), times in sorted(self._skipped.items(), key=lambda one: -sum(one[1])):
-            yield LeftOut(what, reason, remedy, len(times), 100 * sum(times) / whole if whole else 0.0)
+        return left_out(self._skipped, sum(map(self.ns, rows)) + sum(map(sum, self._skipped.values())))
 
 
 def _sensible(sharing: Sharing) -> Sharing:

@@ -22,6 +22,7 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 from tracelens_graph.utils.suggest import did_you_mean
 from tracelens_graph.utils.texts import told_name
 
@@ -43,13 +44,20 @@ class Charged:
     """
 
     window: Window
-    op: np.ndarray
+    op: Rows
 
     @property
-    def uncharged(self) -> np.ndarray:
+    def uncharged(self) -> Rows:
         """Rows of the GPU events that are charged to no call."""
-        found: np.ndarray = self.window.gpu_rows[self.op < 0]
+        found: Rows = self.window.gpu_rows[self.op < 0]
         return found
+
+    def work_of(self, rows: Rows) -> tuple[Codes, Ns]:
+        """Number of GPU events that are charged to each of some calls, and the sum of their durations."""
+        inside = np.isin(self.op, rows)
+        place = np.searchsorted(rows, self.op[inside])
+        time = self.window.core.columns.dur_ns[self.window.gpu_rows[inside]]
+        return np.bincount(place, minlength=len(rows)), sum_by_group(place, time, len(rows))
 
 
 @dataclass(frozen=True)
@@ -67,12 +75,12 @@ class Signatures:
     """
 
     window: Window
-    rows: np.ndarray
-    calls: np.ndarray
-    gpu_events: np.ndarray
-    charged_ns: np.ndarray
+    rows: Rows
+    calls: Codes
+    gpu_events: Codes
+    charged_ns: Ns
     median_ns: np.ndarray
-    total_ns: np.ndarray
+    total_ns: Ns
     won_ns: np.ndarray
 
     def __len__(self) -> int:
@@ -88,7 +96,7 @@ class Signatures:
         """Name of the operation of each."""
         return [self.core.names[code] for code in self.core.columns.name[self.rows].tolist()]
 
-    def at(self, places: np.ndarray) -> Signatures:
+    def at(self, places: Codes) -> Signatures:
         """Some of them, in the order of the places."""
         arrays = ("rows", "calls", "gpu_events", "charged_ns", "median_ns", "total_ns", "won_ns")
         return replace(self, **{name: getattr(self, name)[places] for name in arrays})
@@ -98,13 +106,13 @@ class Signatures:
         return self.at(np.arange(len(self))[: number or None])
 
 
-def with_schema(w: Window) -> np.ndarray:
+def with_schema(w: Window) -> Mask:
     """For each name of a graph whether it is that of an operation of PyTorch, or has a replayer in the extension."""
     replayers = extension_of(w).replayers
     return np.array([name.startswith(NAMESPACES) or name in replayers for name in w.core.names], bool)
 
 
-def charge(w: Window, names: np.ndarray) -> Charged:
+def charge(w: Window, names: Mask) -> Charged:
     """Charge each GPU event of a window to the innermost operation around its launch that has one of some names.
 
     Args:
@@ -125,13 +133,7 @@ def charge_all(w: Window) -> Charged:
 
 def signatures(charged: Charged) -> Signatures:
     """What GPU work is charged to, by name and arguments, the most GPU time first."""
-    c = charged.window.core.columns
-    inside = charged.op >= 0
-    gpu = charged.window.gpu_rows[inside]
-    rows, of = np.unique(charged.op[inside], return_inverse=True)
-    return _grouped(
-        charged.window, rows, np.bincount(of, minlength=len(rows)), sum_by_group(of, c.dur_ns[gpu], len(rows))
-    )
+    return _grouped(charged, np.unique(charged.op[charged.op >= 0]))
 
 
 def named(w: Window, name: str | re.Pattern[str]) -> Signatures:
@@ -154,12 +156,8 @@ def named(w: Window, name: str | re.Pattern[str]) -> Signatures:
     called = np.union1d(rows[fits[c.name[rows]]], charged.op[charged.op >= 0]).astype(np.int64)
     if not len(called):
         raise NodeNotFoundError(_no_op(w, name))
-    place = np.searchsorted(called, charged.op[charged.op >= 0])
-    events = np.bincount(place, minlength=len(called))
-    time = sum_by_group(place, c.dur_ns[w.gpu_rows[charged.op >= 0]], len(called))
     holds_another = np.append(called[1:] <= c.last[called[:-1]], False)
-    kept = (events > 0) | ~holds_another
-    return _grouped(w, called[kept], events[kept], time[kept])
+    return _grouped(charged, called[(charged.work_of(called)[0] > 0) | ~holds_another])
 
 
 def of_event(w: Window, uid: int) -> Signatures:
@@ -187,15 +185,10 @@ def of_event(w: Window, uid: int) -> Signatures:
     if row < 0:
         raise NodeNotFoundError(f"uid {uid} ({kind.name}) belongs to no operation that the trace records")
     name = np.arange(len(core.names)) == c.name[row]
-    charged = charge(w, name)
     rows = w.rows_of_kind(Kind.Op)
     codes = argument_codes(core)
     alike = rows[name[c.name[rows]] & (codes[c.argset[rows]] == codes[c.argset[row]])]
-    alike = np.union1d(alike, [row]).astype(np.int64)
-    inside = np.isin(charged.op, alike)
-    place = np.searchsorted(alike, charged.op[inside])
-    time = sum_by_group(place, c.dur_ns[w.gpu_rows[inside]], len(alike))
-    found = _grouped(w, alike, np.bincount(place, minlength=len(alike)), time)
+    found = _grouped(charge(w, name), np.union1d(alike, [row]).astype(np.int64))
     return replace(found, rows=np.array([row], np.int64))
 
 
@@ -215,12 +208,11 @@ def below_roof(w: Window, arch: Architecture) -> Signatures:
     core, c = w.core, w.core.columns
     found = signatures(Charged(w, unified(w).owner[np.searchsorted(core.gpu_rows, w.gpu_rows)]))
     table = table_of(unified_perf_summary(w, arch=arch))
-    won: dict[tuple[int, int], float] = {}
+    won: Counter[tuple[int, int]] = Counter()
     codes = argument_codes(core)
     for uid, us in zip(table["uid"], table["could_be_won_ms"], strict=True):
         row = core.row(int(uid))
-        key = (int(c.name[row]), int(codes[c.argset[row]]))
-        won[key] = won.get(key, 0.0) + us * 1e6
+        won[int(c.name[row]), int(codes[c.argset[row]])] += us * 1e6
     keys = zip(c.name[found.rows].tolist(), codes[c.argset[found.rows]].tolist(), strict=True)
     won_ns = np.array([won.get(key, np.nan) for key in keys], float)
     found = replace(found, won_ns=won_ns)
@@ -237,35 +229,30 @@ def _op_around(w: Window, row: int) -> int:
     return best if best >= 0 else int(climb(c.parent, start, is_op)[0])
 
 
-def _grouped(w: Window, rows: np.ndarray, events: np.ndarray, time: np.ndarray) -> Signatures:
-    """Calls by name and arguments, the most GPU time first, then the longest on the host.
-
-    Args:
-        w: the window.
-        rows: rows of the calls, ascending.
-        events: GPU events charged to each.
-        time: sum of their durations, ns.
-    """
+def _grouped(charged: Charged, rows: Rows) -> Signatures:
+    """Calls, by ascending rows, grouped by name and arguments: the most GPU time first, then the longest on hosts."""
+    w = charged.window
     core, c = w.core, w.core.columns
+    events, time = charged.work_of(rows)
     below = core.gpu_sum_ns[rows]
     largest = np.lexsort((c.uid[rows], -c.dur_ns[rows], -below))
     group, first = group_by(c.name[rows[largest]], argument_codes(core)[c.argset[rows[largest]]])
     chosen = rows[largest[first]]
-    charged = sum_by_group(group, time[largest], len(first))
+    count = len(first)
     has_work = events[largest] > 0
-    counted = has_work | ~np.bincount(group, has_work, minlength=len(first)).astype(bool)[group]
-    host = sum_by_group(group, c.dur_ns[rows[largest]], len(first))
+    counted = has_work | ~np.bincount(group, has_work, minlength=count).astype(bool)[group]
     found = Signatures(
         w,
         chosen,
-        np.bincount(group[counted], minlength=len(first)),
-        sum_by_group(group, events[largest], len(first)),
-        charged,
-        Groups(group[counted], below[largest][counted], len(first)).median,
-        sum_by_group(group, below[largest], len(first)),
-        np.full(len(first), np.nan),
+        np.bincount(group[counted], minlength=count),
+        sum_by_group(group, events[largest], count),
+        sum_by_group(group, time[largest], count),
+        Groups(group[counted], below[largest][counted], count).median,
+        sum_by_group(group, below[largest], count),
+        np.full(count, np.nan),
     )
-    return found.at(np.lexsort((c.uid[chosen], -host, -charged)))
+    host = sum_by_group(group, c.dur_ns[rows[largest]], count)
+    return found.at(np.lexsort((c.uid[chosen], -host, -found.charged_ns)))
 
 
 def _no_op(w: Window, name: str | re.Pattern[str]) -> str:

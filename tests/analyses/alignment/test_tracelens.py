@@ -8,9 +8,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from alignments import graph
+from alignments import edited, graph, made
 from call_trees import Call, copy, fill, frame, launch, module, op
-from edited_trees import edited, made
 from hypothesis import given
 from hypothesis import strategies as st
 

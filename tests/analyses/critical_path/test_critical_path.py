@@ -1,7 +1,8 @@
-"""The critical path: known paths, what it adds up to, what it says of itself."""
+"""The critical path: by hand, of simulated jobs whose truth is known, of real traces and of JAX."""
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +10,29 @@ import numpy as np
 import pytest
 from handmade import span
 from hypothesis import given
+from lockstep import ALL_REDUCE, PRODUCT, call, gpu, rank_events, sync, trace, two_ranks
+from made_jobs import simulated_job
 from made_traces import traces
-from simulated_jobs import simulated_job
-from two_ranks import ALL_REDUCE, PRODUCT, call, gpu, rank_events, sync, trace, two_ranks
 
-from corpus import chosen_traces, loaded, parametrize
+from corpus import chosen_traces, loaded, parametrize, xplane_files
 from tracelens_graph.analyses.critical_path import path_tables
-from tracelens_graph.analyses.critical_path.causes import causes
-from tracelens_graph.analyses.critical_path.critical_path import COLUMNS, CriticalPath, critical_path, step_paths
-from tracelens_graph.analyses.critical_path.points import Edge
+from tracelens_graph.analyses.critical_path.causes import Causes, causes
+from tracelens_graph.analyses.critical_path.critical_path import (
+    COLUMNS,
+    CriticalPath,
+    causes_of,
+    critical_path,
+    step_paths,
+)
+from tracelens_graph.analyses.critical_path.points import Edge, Role
 from tracelens_graph.analyses.critical_path.steps import steps_of
 from tracelens_graph.analyses.critical_path.walk import Class
+from tracelens_graph.analyses.critical_path.what_if import what_if
 from tracelens_graph.analyses.ranks.meetings import Meetings
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.simulate.xla.__main__ import main as simulate
 
 Short = list[tuple[str, int | None, str, int]]
 
@@ -356,3 +365,106 @@ def test_real_traces(path: Path) -> None:
     assert found.end_ns[-1] == core.columns.end_ns[core.gpu_rows].max()
     for table in (found.near_ties(), found.slack()):
         assert table.text(100)
+
+
+END = (Role.gpu_end, Role.returned)
+
+
+@pytest.fixture
+def event_sync(corpus: Path) -> Causes:
+    return causes_of(loaded(corpus / "hta/critical-path/event-sync.json.gz"))
+
+
+def points_of(known: Causes, points: list[int]) -> list[tuple[int, str]]:
+    """uid and which end of it, of points."""
+    core = known.core(0)
+    return [(int(core.columns.uid[known.row[at]]), "end" if known.role[at] in END else "start") for at in points]
+
+
+def test_event_sync_runs_as_hta_says(event_sync: Causes, goldens: Path) -> None:
+    """From the first launch on every point of the path is one of HTA's, in its order.
+
+    But for a copy to pageable memory: its call returns when the copy has ended, so the path runs through that. HTA
+    takes the time for the host's. It also weighs much of the time that it spans as nothing, so lengths are no measure.
+    """
+    with (goldens / "hta/event-sync/critical_path_all_0_rank0.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    theirs = [(int(row["to_event"]), row["to_at"]) for row in rows]
+    known = event_sync
+    # HTA's path goes on to the last call of the step; ours to the last GPU end, so it is followed from that call back.
+    synchronized = known.core(0).row(41)
+    at = int(np.flatnonzero((known.role == Role.returned) & (known.row == synchronized))[0])
+    walked = [at]
+    while (edge := int(known.binding[walked[-1]])) >= 0:
+        walked.append(int(known.before[edge]))
+    ours = points_of(known, walked[::-1])
+    launched = ours.index((13, "start"))
+    copy = [(23, "start"), (23, "end")]
+    places = [theirs.index(point) for point in ours[launched:] if point not in copy]
+    assert places == sorted(places)
+    assert [point for point in ours if point in copy] == copy
+    gpu_edges = [(row["edge_type"], int(row["from_event"]), int(row["to_event"])) for row in rows
+                 if row["edge_type"] in ("KERNEL_LAUNCH_DELAY", "SYNC_DEPENDENCY")]  # fmt: skip
+    assert gpu_edges == [("KERNEL_LAUNCH_DELAY", 35, 33), ("SYNC_DEPENDENCY", 33, 41)]
+    assert ours[-4:] == [(35, "start"), (33, "start"), (33, "end"), (41, "end")]
+
+
+def test_backward_thread_is_as_long_as_hta_says(corpus: Path) -> None:
+    """Weight and span are one there: 64,232 us, of which 64,135 a launch."""
+    path = critical_path(loaded(corpus / "hta/backward-thread.json.gz"))
+    assert path.length_ns == 64_232_000
+    assert path.ns_by_class == {"host": 52_000, "launch": 64_135_000, "computation": 45_000}
+
+
+def test_event_sync_multi_stream_ends_on_the_stream_that_waited(corpus: Path) -> None:
+    path = critical_path(loaded(corpus / "hta/critical-path/event-sync-multi-stream.json.gz"))
+    assert path.length_ns == 19_917_000  # HTA's span
+    table = path.segments()
+    assert list(table["uid"])[-2:] == [92, 90]
+    assert not any("inferred" in note for note in path.notes)
+
+
+def test_old_rows_of_simple_add(corpus: Path) -> None:
+    """Its rows do not tell the records that streams wait for, and Context Sync is on stream 4294967295."""
+    known = causes_of(loaded(corpus / "hta/critical-path/simple-add.json.gz"))
+    bound = known.kind[known.binding[known.binding >= 0]]
+    assert {Edge.event, Edge.sync} <= {Edge(one) for one in bound.tolist()}
+    assert not any("inferred" in note for note in known.notes)
+
+
+def test_eight_ranks_of_dlrm(corpus: Path) -> None:
+    """8 collectives of 8 ranks; rank 7 is mostly the last to come, so the path runs over it."""
+    files = sorted((corpus / "dlrm-8-ranks/kineto").glob("*.json.gz"))
+    known = causes_of(TraceSet.of([loaded(file) for file in files]))
+    assert (known.role == Role.meeting).sum() == 8
+    assert not known.negative
+    last = known.ordinal[known.role == Role.meeting]
+    assert np.bincount(last, minlength=8).tolist() == [0, 0, 0, 0, 1, 2, 0, 5]
+    path = critical_path(known)
+    assert 7 in path.ranks()["rank"]
+    assert path.length_ns == sum(path.ns_by_class.values())
+    assert any("are inferred from the order of calls" in note for note in path.notes)
+    faster = what_if(known, collectives=2.0)
+    assert 0 <= faster.saved_ns <= path.ns_by_class["communication"]
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_what_is_computed_bounds_steps_that_are_launched_ahead(tmp_path: Path, devices: int) -> None:
+    assert simulate([str(tmp_path), "--devices", str(devices), "--steps", "3"]) == 0
+    path = critical_path(causes_of(TraceSet.of(load_core(tmp_path)).by_device()))
+    time = {row["class"]: row["time_ms"] for row in path.classes().records()}
+    total = sum(time.values())
+    assert time["computation"] > 0.8 * total
+    # From one step to the next: Python is told that the GPU is done, and gives threads of the pool the next step.
+    assert 0 < time["host"] < 0.15 * total
+    assert 0 < time["sync"] < 0.05 * total
+    names = {(row["class"], row["name"]) for row in path.names().records()}
+    assert any(of == "sync" and "block_until_ready" in name for of, name in names)
+
+
+@parametrize("path", [path for path in xplane_files() if "te-" in path.name])
+def test_starting_the_profiler_is_no_part_of_a_path(path: Path) -> None:
+    """It takes 9.7 s there, 700 times as long as all that follows."""
+    found = critical_path(causes_of(TraceSet.of(loaded(path))))
+    assert sum(row["time_ms"] for row in found.classes().records()) < 20
+    assert not any("start_trace" in row["name"] for row in found.names().records())

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated_jobs import simulated_job
-from two_ranks import two_ranks
+from lockstep import two_ranks
+from made_jobs import simulated_job
 
 from tracelens_graph.analyses.critical_path.causes import Causes
 from tracelens_graph.analyses.critical_path.critical_path import critical_path

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from lockstep import device_sync, job, kernel, loader, malloc, op, pair, python, reduce
-from simulated_jobs import simulated_job
+from made_jobs import simulated_job
 
 from corpus import CHECKOUT, CORPUS, loaded, needs_corpus
 from tracelens_graph.analyses.late_ranks import late_causes

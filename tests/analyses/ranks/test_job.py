@@ -1,4 +1,4 @@
-"""All that is asked of the ranks of a job at once: of whole traces, and of steps of them."""
+"""Jobs as a whole: simulated ones whose truth is known, reasons by step."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from simulated_jobs import simulated_job
+from made_jobs import simulated_job
 
 from tracelens_graph.analyses.late_ranks.reasons import UNNAMED
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.meetings import Meetings
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.simulate import Run, simulate
 
 LATE = {"ranks": 4, "steps": 3, "layers": 1, "dataloader_rank": 2, "dataloader_us": 12_000.0}
 
@@ -76,3 +79,173 @@ def test_what_else_is_told_of_a_step_is_of_the_step_alone() -> None:
     lean, whole = Job(windows), Job(windows, whole=traces)
     for name in lean.names:
         assert lean.table(name).records() == whole.table(name).records()
+
+
+LOOP: dict[str, Any] = {"program": "loop", "layers": 6, "python_stacks": False}
+MIXED = ("_reduce_scatter_base", "barrier", "broadcast", "all_to_all", "all_to_allv", "send")
+
+
+def simulated(**settings: Any) -> tuple[Run, Meetings]:
+    run = simulate(**{"ranks": 4, "steps": 3, "seed": 5, **settings})
+    lost = run.options.missing_ranks
+    ranks = TraceSet.of({f"rank{one.rank}": load_core(one.trace) for one in run.ranks if one.rank not in lost})
+    return run, Meetings(ranks)
+
+
+def truth_of_parts(run: Run, meetings: Meetings) -> list[tuple[dict[str, Any], int] | None]:
+    """For each part the collective that it truly is of, and the place of its rank among its members."""
+    by_kernel = {}
+    for one in run.ranks[0].truth["collectives"]:
+        for place, (rank, kernel) in enumerate(zip(one["ranks"], one["kernels"], strict=True)):
+            if kernel is not None:
+                by_kernel[rank, kernel] = (one, place)
+    ranks = [rank.rank for rank in meetings.attendances]
+    return [
+        by_kernel.get((ranks[meetings.trace[part]], meetings.parts.collective(part).uids[0]))
+        for part in range(len(meetings.parts))
+    ]
+
+
+def assert_matched(run: Run, meetings: Meetings) -> None:
+    """What is one collective, and nothing else, has one number. Those without a common end are not looked at."""
+    found: dict[str, list[int]] = {}
+    of_number: dict[int, set[str]] = {}
+    for part, truth in enumerate(truth_of_parts(run, meetings)):
+        assert truth is not None
+        if truth[0]["is_odd"]:
+            continue
+        number = int(meetings.meeting[part])
+        found.setdefault(truth[0]["key"], []).append(number)
+        if number >= 0:
+            of_number.setdefault(number, set()).add(truth[0]["key"])
+    assert all(len(keys) == 1 for keys in of_number.values())
+    assert all(min(numbers) >= 0 and len(set(numbers)) == 1 for numbers in found.values() if len(numbers) > 1)
+    assert all(numbers == [-1] for numbers in found.values() if len(numbers) == 1)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("args", ["all", "without_sequence", "none"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        LOOP,
+        {**LOOP, "step_collectives": MIXED},
+        {"ranks": 8, "layers": 2, "tensor_parallel": 2, "steps": 2},
+        {"ranks": 4, "layers": 2, "pipeline_parallel": 2, "steps": 2},
+        {"ranks": 4, "layers": 1, "expert_parallel": 4, "steps": 2},
+    ],
+    ids=["data parallel", "loop", "all kinds", "tensor parallel", "pipeline", "experts"],
+)
+def test_all_is_matched_whatever_was_recorded(settings: dict[str, Any], args: str) -> None:
+    if args == "none" and "step_collectives" in settings:  # nothing tells who sends to whom
+        settings = {**settings, "step_collectives": MIXED[:-1]}
+    run, meetings = simulated(**settings, collective_args=args)
+    if args == "none" and set(settings) & {"tensor_parallel", "pipeline_parallel", "expert_parallel"}:
+        assert meetings.notes[0].startswith("the traces do not tell process groups: ")
+    else:
+        assert_matched(run, meetings)
+
+
+@pytest.mark.parametrize("settings", [{"layers": 2}, {**LOOP, "step_collectives": MIXED}], ids=["training", "loop"])
+def test_waits_and_transfers_are_exact_on_one_clock(settings: dict[str, Any]) -> None:
+    run, meetings = simulated(**settings, dataloader_rank=2, dataloader_us=9_000.0)
+    for part, truth in enumerate(truth_of_parts(run, meetings)):
+        assert truth is not None
+        one, place = truth
+        if not one["is_barrier"]:
+            continue
+        assert meetings.wait_ns[part] == one["wait_ns"][place]
+        assert meetings.transfer_ns[part] == one["transfers_ns"][place]
+        assert meetings.end_skew_ns[part] == one["end_noise_ns"][place] == 0
+
+
+@pytest.mark.parametrize("odd", [0.0, 0.2])
+def test_offsets_and_noise(odd: float) -> None:
+    offsets = [0.0, 50_000.0, -31_000.0, 7.0]
+    run, meetings = simulated(
+        **LOOP, clock_offset_us=offsets, nodes=None, end_noise_us=7.0, odd_share=odd, odd_noise_us=400.0,
+        collective_args="without_sequence", start_stagger_us=0.0,
+    )  # fmt: skip
+    told = np.array([clock["offset_ns"] for clock in run.ranks[0].truth["clocks"]])
+    clocks = meetings.estimated
+    assert np.abs(clocks.offset_ns - (told - told[0])).max() < 12_000
+    assert_matched(run, meetings)
+    for part, truth in enumerate(truth_of_parts(run, meetings)):
+        assert truth is not None
+        one, place = truth
+        if meetings.meeting[part] >= 0 and not one["is_odd"]:
+            assert abs(meetings.wait_ns[part] - one["wait_ns"][place]) < 20_000
+
+
+def test_hosts_whose_clocks_drift() -> None:
+    run, meetings = simulated(
+        ranks=8, nodes=4, steps=12, program="loop", layers=10, python_stacks=False, dataloader_us=120_000.0,
+        clock_offset_us=[0.0, 50_000.0, -20_000.0, 300.0], clock_drift_ppm=[0.0, 50.0, -30.0, 5.0], end_noise_us=7.0,
+    )  # fmt: skip
+    assert_matched(run, meetings)
+    assert sorted(set(meetings.hosts)) == [0, 1, 2, 3]
+    apart = meetings.last_end_ns - meetings.first_end_ns
+    assert apart[meetings.is_barrier].max() < 15_000
+    assert meetings.clocks.drift == pytest.approx([0, 50e-6, -30e-6, 5e-6], abs=4e-6)
+
+
+@pytest.mark.parametrize("args", ["all", "without_sequence", "none"])
+def test_dropped_and_extra_collectives(args: str) -> None:
+    run, meetings = simulated(
+        **LOOP, dropped_collectives=((1, 3), (2, 9)), extra_collectives=((3, 6),), collective_args=args
+    )
+    assert_matched(run, meetings)
+
+
+def test_a_rank_whose_sequence_numbers_are_one_ahead() -> None:
+    run, meetings = simulated(**LOOP, extra_collectives=((3, 2),), extra_counts=True)
+    assert_matched(run, meetings)
+
+
+def test_a_missing_rank_is_told() -> None:
+    run, meetings = simulated(**LOOP, missing_ranks=(2,))
+    assert_matched(run, meetings)
+    assert (
+        meetings.notes[0]
+        == f"{len(meetings):,} of {len(meetings):,} collectives lack ranks of their groups, which may be the last"
+    )
+
+
+def test_groups_of_one_name_and_other_ranks() -> None:
+    run, meetings = simulated(ranks=4, layers=2, tensor_parallel=2, steps=1, repeat_group_names=True)
+    assert_matched(run, meetings)
+
+
+@pytest.mark.parametrize("args", ["all", "without_sequence", "none"])
+@pytest.mark.parametrize("only", [None, 2])
+def test_recordings_that_begin_in_mid_step(only: int | None, args: str) -> None:
+    """Collectives that some ranks did not record shift none of those that follow."""
+    run, meetings = simulated(
+        layers=2, recording_begins_us=4_000.0, recording_begins_rank=only, collective_args=args, late_rank=3
+    )
+    assert_matched(run, meetings)
+    partial = 0
+    for part, truth in enumerate(truth_of_parts(run, meetings)):
+        assert truth is not None
+        one, place = truth
+        number = int(meetings.meeting[part])
+        if None in one["kernels"]:
+            partial += 1
+        elif number < 0 or len(meetings.parts_of(number)) < len(one["ranks"]):
+            # without a launch and without arguments nothing tells that a kernel is part of a collective
+            assert args == "none"
+        elif one["is_barrier"]:
+            assert meetings.wait_ns[part] == one["wait_ns"][place]
+            assert meetings.transfer_ns[part] == one["transfers_ns"][place]
+    assert partial or only is None
+
+
+def test_clocks_of_hosts_whose_recordings_begin_at_other_moments() -> None:
+    """One rank begins in mid-step, and its host is 3 ms ahead."""
+    run, meetings = simulated(
+        layers=2, nodes=2, clock_offset_us=3_000.0, end_noise_us=2.0, recording_begins_us=4_000.0,
+        recording_begins_rank=2,
+    )  # fmt: skip
+    assert_matched(run, meetings)
+    assert abs(int(meetings.clocks.offset_ns[1] - meetings.clocks.offset_ns[0]) - 3_000_000) < 5_000

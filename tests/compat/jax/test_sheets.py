@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from made_profile import LAUNCH, MIXED, profile
+from handmade_jax import LAUNCH, MIXED, profile
 
 from tracelens_graph.compat.jax.tables import SHEETS, jax_tables, xla_summary
 from tracelens_graph.errors import TraceError

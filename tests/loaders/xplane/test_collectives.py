@@ -9,7 +9,7 @@ from typing import Any
 
 import plain_xplane as plain
 import pytest
-from made_hlo import BF16, F32, S32, computation, instruction, packed, program, shape, tuple_of
+from handmade_jax import BF16, F32, S32, computation, instruction, packed, program, shape, tuple_of
 from plain_xplane import Plane, block, number
 
 from corpus import CHECKOUT

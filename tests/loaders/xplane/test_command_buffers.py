@@ -6,7 +6,7 @@ from pathlib import Path
 
 import plain_xplane as plain
 import pytest
-from made_hlo import mlp
+from handmade_jax import mlp
 from plain_xplane import Plane
 
 from tracelens_graph.graph.core import Core

@@ -8,10 +8,9 @@ from typing import Any
 
 import plain_xplane as plain
 import pytest
-from handmade_jax import training_profile
+from handmade_jax import F32, computation, instruction, program, shape, training_profile, tuple_of
 from hypothesis import given
 from hypothesis import strategies as st
-from made_hlo import F32, computation, instruction, program, shape, tuple_of
 from plain_xplane import Plane, block, number, varint
 from profiles import examples
 

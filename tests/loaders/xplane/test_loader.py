@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import plain_xplane as plain
 import pytest
-from handmade_jax import training_profile
-from made_hlo import mlp
+from handmade_jax import mlp, training_profile
 from plain_xplane import Plane
 
 from corpus import CHECKOUT, parametrize, xplane_files

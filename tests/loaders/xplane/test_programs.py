@@ -11,8 +11,7 @@ import numpy as np
 import plain_xplane as plain
 import pytest
 from handmade import small_trace
-from handmade_jax import training_profile
-from made_hlo import F32, computation, instruction, mlp, program, shape
+from handmade_jax import F32, computation, instruction, mlp, program, shape, training_profile
 from plain_xplane import Plane
 
 import tracelens_graph as tlg
@@ -214,7 +213,7 @@ def test_copies_of_a_graph_keep_them(core: Core) -> None:
 
 
 def test_graphs_of_devices_keep_them() -> None:
-    from made_profile import MIXED, profile
+    from handmade_jax import MIXED, profile
 
     whole = load_core(profile(*MIXED))
     ((_, one), (_, other)), = by_device([whole.everything])  # fmt: skip

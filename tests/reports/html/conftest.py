@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from in_browser import Opened, until
+from html_pages import Opened, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from diffs_to_draw import MODELS, pair_of, small_diff
 from handmade import small_trace
 from html_pages import Tags, diff_page_of, hostile_diff, policy_of, read
+from to_draw import MODELS, pair_of, small_diff
 
 from corpus import parametrize
 from tracelens_graph.analyses.alignment.difference import diff

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from diffs_to_draw import MODELS, pair_of, small_diff
-from html_pages import NAMES, diff_page_of, hostile_diff
-from in_browser import NAMELESS, Opened, searched, show, until
+from html_pages import NAMELESS, NAMES, Opened, diff_page_of, hostile_diff, searched, show, until
+from to_draw import MODELS, pair_of, small_diff
 
 from corpus import parametrize
 from tracelens_graph.analyses.alignment.tables import places_table

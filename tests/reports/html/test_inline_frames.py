@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from handmade import small_trace
-from html_pages import NAMES, hostile_graph
-from in_browser import COLORS, Opened, searched, until
+from html_pages import COLORS, NAMES, Opened, hostile_graph, searched, until
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.kernels.kernels import kernel_summary

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import lab
 import pytest
 import run_notebook
-from in_browser import COLORS, until
+from html_pages import COLORS, until
 
 from corpus import CHECKOUT
 

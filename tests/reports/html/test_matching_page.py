@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from handmade import small_trace, span
-from html_pages import page_of
-from in_browser import Opened, show, until
+from html_pages import Opened, page_of, show, until
 
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate

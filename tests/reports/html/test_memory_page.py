@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from handmade import span
-from html_pages import page_of
-from in_browser import Opened, show, until
+from html_pages import Opened, page_of, show, until
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.memory.peak import memory_over_time, memory_peak, memory_summary

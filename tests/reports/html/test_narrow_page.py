@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from diffs_to_draw import small_diff
 from handmade import small_trace
-from html_pages import diff_page_of, page_of
-from in_browser import Opened
-from jobs_to_draw import late_job
+from html_pages import Opened, diff_page_of, page_of
 from memory_traces import training
+from to_draw import late_job, small_diff
 
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.ranks import ranks_page

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from handmade import small_trace, span
-from html_pages import NAMES, hostile_page, page_of
-from in_browser import NAMELESS, Opened, searched, show, until
+from html_pages import NAMELESS, NAMES, Opened, hostile_page, page_of, searched, show, until
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.ops.ops import ops_summary

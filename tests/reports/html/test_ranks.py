@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from html_pages import Tags, policy_of, read
-from jobs_to_draw import HOSTILE, hostile, large, late_job
+from to_draw import HOSTILE, hostile, large, late_job
 
 from tracelens_graph.analyses.rank_pictures import bandwidth_points, step_lanes, wait_map
 from tracelens_graph.analyses.ranks import COLUMNS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from in_browser import NAMELESS, Opened, searched, show, until
-from jobs_to_draw import HOSTILE, hostile, late_job
+from html_pages import NAMELESS, Opened, searched, show, until
+from to_draw import HOSTILE, hostile, late_job
 
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.ranks.job import Job

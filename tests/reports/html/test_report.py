@@ -9,8 +9,7 @@ from html import escape
 from pathlib import Path
 
 import pytest
-from handmade import HOSTILE, small_trace, span
-from hostile import hostile_trace
+from handmade import HOSTILE, hostile_trace, small_trace, span
 from html_pages import Tags, hostile_page, page_of, policy_of, read
 
 from corpus import chosen_traces, loaded, parametrize

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from in_browser import Opened, show
-from roofs import HOSTILE, TOY, calls_of
+from extended import HOSTILE, TOY, calls_of
+from html_pages import Opened, show
 
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.performance.roofline_points import below_roof

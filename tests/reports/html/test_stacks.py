@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from elements import elements, metered
-from growth import assert_growth
+from growth import assert_growth, elements, metered
 from handmade import small_trace, span
 from shapes import trace
 

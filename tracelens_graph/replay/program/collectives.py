@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -138,7 +139,7 @@ def run_one(case: dict[str, Any], group: Any, options: argparse.Namespace) -> di
     seconds, error = [0.0] * options.iterations, ""
     if rank in case["ranks"]:
         try:
-            seconds = timed(CALLS[case["call"]](case, group, options.device), group, options)
+            seconds = timed(prepared(case, group, options.device), group, options)
         except (RuntimeError, ValueError, TypeError) as failure:
             error = first_line(failure)
     figures = torch.tensor([*seconds, float(bool(error))], dtype=torch.float32, device=options.device)
@@ -206,77 +207,67 @@ def numbers(case: dict[str, Any], elements: int, device: str) -> torch.Tensor:
     return torch.ones(elements, dtype=torch.uint8, device=device).to(getattr(torch, case["dtype"]))
 
 
-def of_one_tensor(case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]:
-    """A call that has one tensor on every rank: all-reduce, broadcast, reduce."""
-    data = numbers(case, case["in"], device)
-    root = {} if case["call"] == "all_reduce" else {"dst" if case["call"] == "reduce" else "src": case["ranks"][0]}
-    return lambda: getattr(distributed, case["call"])(data, group=group, **root)
+def prepared(case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]:
+    """The call of a collective, with its tensors made.
+
+    Raises:
+        ValueError: a transfer has no other end.
+    """
+    call, ranks, own = case["call"], case["ranks"], distributed.get_rank()
+    function: Any = getattr(distributed, call.removesuffix("_coalesced"), None)
+    made = partial(numbers, case, device=device)
+    if call == "barrier":
+        return lambda: distributed.barrier(group)
+    if call.endswith("_coalesced"):
+        return coalesced(function, case, group, device)
+    if call in ONE_TENSOR:
+        return partial(function, made(case["in"]), group=group, **dict.fromkeys(ONE_TENSOR[call], ranks[0]))
+    if call in ("transfer", "ring") and len(ranks) < 2:
+        raise ValueError("a transfer needs two ranks")
+    if call == "transfer":
+        data = made(max(case["in"], case["out"]))
+        if own == case["source"]:
+            return lambda: distributed.send(data, case["target"], group=group)
+        return lambda: distributed.recv(data, case["source"], group=group)
+    if call == "ring":
+        return ring(made(case["in"]), made(case["in"]), ranks, group)
+    if call == "all_to_all_single" and "matrix" in case:
+        at = ranks.index(own)
+        sent, got = case["matrix"][at], [row[at] for row in case["matrix"]]
+        return partial(function, made(sum(got)), made(sum(sent)), got, sent, group=group)
+    if call not in LISTED:
+        return partial(function, made(case["out"]), made(case["in"]), group=group)
+    one, many = sorted((case["in"], case["out"]))
+    single, listed = made(one), [made(many // len(ranks)) for _ in ranks]
+    if root := LISTED[call]:
+        return partial(function, single, listed if own == ranks[0] else None, group=group, **{root: ranks[0]})
+    return partial(function, *((listed, single) if call == "all_gather" else (single, listed)), group=group)
 
 
-def of_coalesced(case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]:
+ONE_TENSOR: dict[str, list[str]] = {"all_reduce": [], "broadcast": ["src"], "reduce": ["dst"]}
+"""Calls with one tensor on every rank, and how they name their root."""
+LISTED = {"all_gather": "", "reduce_scatter": "", "gather": "dst", "scatter": "src"}
+"""The same of calls with a list of tensors on one side; all others have one tensor in and one out."""
+
+
+def coalesced(function: Any, case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]:
     """A call that takes several tensors at once."""
-    count, name = len(case["ranks"]), case["call"].removesuffix("_coalesced")
-    shares = {"all_reduce": (1, 0), "all_gather_into_tensor": (1, count), "reduce_scatter_tensor": (count, 1)}[name]
+    count, name = len(case["ranks"]), function.__name__
+    shares = {"all_reduce": [1], "all_gather_into_tensor": [count, 1], "reduce_scatter_tensor": [1, count]}[name]
     divisor = case["recorded_ranks"] if name == "reduce_scatter_tensor" else 1
-    whole = [part // divisor for part in case["parts"]]
-    pairs = [[numbers(case, part * share, device) for share in reversed(shares) if share] for part in whole]
+    calls = [[numbers(case, part // divisor * share, device) for share in shares] for part in case["parts"]]
 
     def call() -> None:
         with distributed._coalescing_manager(group=group):
-            for tensors in pairs:
-                getattr(distributed, name)(*tensors, group=group)
+            for tensors in calls:
+                function(*tensors, group=group)
 
     return call
 
 
-def of_two_tensors(case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]:
-    """A call with one tensor in and one out: all-gather, reduce-scatter."""
-    into, out = numbers(case, case["in"], device), numbers(case, case["out"], device)
-    return lambda: getattr(distributed, case["call"])(out, into, group=group)
-
-
-def of_list(case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]:
-    """A call with a list of tensors on one side: `all_gather`, `reduce_scatter`, `gather`, `scatter`."""
-    count, name = len(case["ranks"]), case["call"]
-    one, many = sorted((case["in"], case["out"]))
-    single, listed = numbers(case, one, device), [numbers(case, many // count, device) for _ in range(count)]
-    if name in ("gather", "scatter"):
-        root = case["ranks"][0]
-        held = listed if distributed.get_rank() == root else None
-        return lambda: getattr(distributed, name)(
-            single, held, **{"dst" if name == "gather" else "src": root}, group=group
-        )
-    order = (listed, single) if name == "all_gather" else (single, listed)
-    return lambda: getattr(distributed, name)(*order, group=group)
-
-
-def of_exchange(case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]:
-    """All-to-all, even or not."""
-    if "matrix" not in case:
-        return of_two_tensors(case, group, device)
-    own = case["ranks"].index(distributed.get_rank())
-    sent, got = case["matrix"][own], [row[own] for row in case["matrix"]]
-    into, out = numbers(case, sum(sent), device), numbers(case, sum(got), device)
-    return lambda: distributed.all_to_all_single(out, into, got, sent, group=group)
-
-
-def of_transfer(case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]:
-    """A message from one rank to another."""
-    if len(case["ranks"]) < 2:
-        raise ValueError("a transfer needs two ranks")
-    data = numbers(case, max(case["in"], case["out"]), device)
-    if distributed.get_rank() == case["source"]:
-        return lambda: distributed.send(data, case["target"], group=group)
-    return lambda: distributed.recv(data, case["source"], group=group)
-
-
-def of_ring(case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]:
+def ring(into: torch.Tensor, out: torch.Tensor, ranks: list[int], group: Any) -> Callable[[], Any]:
     """Sends and receives in one batch: to the next rank, from the one before."""
-    ranks = case["ranks"]
-    if len(ranks) < 2:
-        raise ValueError("a transfer needs two ranks")
     own = ranks.index(distributed.get_rank())
-    into, out = numbers(case, case["in"], device), numbers(case, case["in"], device)
 
     def call() -> None:
         pairs = ((distributed.isend, into, ranks[(own + 1) % len(ranks)]), (distributed.irecv, out, ranks[own - 1]))
@@ -284,31 +275,6 @@ def of_ring(case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]:
             work.wait()
 
     return call
-
-
-def of_nothing(case: dict[str, Any], group: Any, device: str) -> Callable[[], Any]:
-    """A barrier."""
-    return lambda: distributed.barrier(group)
-
-
-CALLS = {
-    "all_reduce": of_one_tensor,
-    "broadcast": of_one_tensor,
-    "reduce": of_one_tensor,
-    "all_reduce_coalesced": of_coalesced,
-    "all_gather_into_tensor_coalesced": of_coalesced,
-    "reduce_scatter_tensor_coalesced": of_coalesced,
-    "all_gather_into_tensor": of_two_tensors,
-    "reduce_scatter_tensor": of_two_tensors,
-    "all_gather": of_list,
-    "reduce_scatter": of_list,
-    "gather": of_list,
-    "scatter": of_list,
-    "all_to_all_single": of_exchange,
-    "transfer": of_transfer,
-    "ring": of_ring,
-    "barrier": of_nothing,
-}
 
 
 def show(results: list[dict[str, Any]], options: argparse.Namespace) -> None:
@@ -348,10 +314,11 @@ def ranks_text(count: int) -> str:
 
 def size_text(size: float) -> str:
     """A number of bytes, short: `16.4 kB`."""
-    unit = next((unit for unit in ("B", "kB", "MB") if (size := size if unit == "B" else size / 1000) < 1000), "")
-    if not unit:
-        size, unit = size / 1000, "GB"
-    return f"{size:.3g} {unit}" if size else ""
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}" if size else ""
+        size /= 1000
+    return f"{size:.3g} GB"
 
 
 def digits(value: float | None) -> str:

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -40,28 +41,6 @@ def options(about: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def arguments(plan: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a plan, made; those that a call writes get back between calls what they held."""
-    made = [{name: built(value) for name, value in plan.get(way, {}).items()} for way in ("positional", "keyword")]
-    for name in plan.get("restored", []):
-        for one in tensors((made[0] | made[1])[name]):
-            restored(one)
-    return list(made[0].values()), made[1]
-
-
-def known_of(plan: dict[str, Any]) -> dict[str, Any]:
-    """What a plan says of an operation besides its arguments."""
-    work, traced = plan.get("work", {}), plan.get("traced", {})
-    return {
-        "op": plan["op"],
-        "signature": {"dims": [], "types": [], "strides": [], "values": []} | plan.get("recorded", {}),
-        **{key: work.get(key) for key in ("flops", "bytes", "roof_us")},
-        "traced_us": traced.get("median_us", 0.0),
-        "kernels": traced.get("kernels", []),
-        "assumed": [f"{name}: {why}" for name, why in plan.get("assumed", {}).items()],
-    }
-
-
 def operator(plan: dict[str, Any]) -> Any:
     """The operation of a plan, once what registers it is imported."""
     for module in plan.get("imports", []):
@@ -71,6 +50,37 @@ def operator(plan: dict[str, Any]) -> Any:
     if not isinstance(found, torch._ops.OpOverload):
         raise TypeError("torch has no such operation")
     return found
+
+
+def arguments(plan: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a plan, made; those that a call writes get back between calls what they held."""
+    made = [{name: built(value) for name, value in plan.get(way, {}).items()} for way in ("positional", "keyword")]
+    for name in plan.get("restored", []):
+        for one in tensors((made[0] | made[1])[name]):
+            restored(one)
+    return list(made[0].values()), made[1]
+
+
+def restored(value: torch.Tensor) -> torch.Tensor:
+    """A tensor that the call writes: it gets contents, sizes and strides back between calls."""
+    storage, place = value.untyped_storage(), (value.storage_offset(), value.size(), value.stride())
+    contents = storage.clone()
+
+    def restore() -> None:
+        storage.resize_(contents.nbytes())
+        storage.copy_(contents)
+        value.set_(storage, *place)
+
+    BETWEEN_CALLS.append(restore)
+    return value
+
+
+def bytes_of(make: Callable[[], tuple[list[Any], dict[str, Any]]], largest: int = UNCAPPED) -> int:
+    """Bytes of arguments, with no size above the largest, without making them."""
+    build_on("meta", largest)
+    positional, keyword = make()
+    BETWEEN_CALLS.clear()
+    return sum(one.untyped_storage().nbytes() for one in tensors([*positional, *keyword.values()]))
 
 
 def check_fits(make: Callable[[], tuple[list[Any], dict[str, Any]]], name: str) -> None:
@@ -87,17 +97,70 @@ def check_fits(make: Callable[[], tuple[list[Any], dict[str, Any]]], name: str) 
         raise MemoryError(f"its tensors need {wanted / 1e9:,.1f} GB, and {name} has {free / 1e9:,.1f} GB free")
 
 
-def bytes_of(make: Callable[[], tuple[list[Any], dict[str, Any]]], largest: int = UNCAPPED) -> int:
-    """Bytes of arguments, with no size above the largest, without making them."""
-    build_on("meta", largest)
-    positional, keyword = make()
-    BETWEEN_CALLS.clear()
-    return sum(one.untyped_storage().nbytes() for one in tensors([*positional, *keyword.values()]))
+def known_of(plan: dict[str, Any]) -> dict[str, Any]:
+    """What a plan says of an operation besides its arguments."""
+    work, traced = plan.get("work", {}), plan.get("traced", {})
+    return {
+        "op": plan["op"],
+        "signature": {"dims": [], "types": [], "strides": [], "values": []} | plan.get("recorded", {}),
+        **{key: work.get(key) for key in ("flops", "bytes", "roof_us")},
+        "count": traced.get("calls", 1),
+        "traced_us": traced.get("median_us", 0.0),
+        "kernels": traced.get("kernels", []),
+        "assumed": [f"{name}: {why}" for name, why in plan.get("assumed", {}).items()],
+    }
 
 
-def runs(asked: int | None, usual: int, seconds: float) -> tuple[int, float]:
-    """How many calls, and how long on a CPU: as many as were asked for, else until the time is over."""
-    return (usual, seconds) if asked is None else (max(asked, 1), math.inf)
+def times_us(call: Callable[[], Any], asked: int | None, usual: int, seconds: float) -> list[float]:
+    """Microseconds of each of some calls: between two events on the device, on a CPU by the clock.
+
+    Without a number that is asked for, as many as is usual, on a CPU for some seconds at most.
+    """
+    runtime, marks = getattr(torch, device("device").type), []
+    getattr(runtime, "_sleep", int)(20_000_000)  # the host gets ahead of the device, so that its launches do not count
+    until = time.perf_counter() + (seconds if asked is None else math.inf)
+    for _ in range(usual if asked is None else max(asked, 1)):
+        for do in BETWEEN_CALLS:
+            do()
+        begin = now()
+        call()
+        marks.append((begin, now()))
+        if runtime is torch.cpu and time.perf_counter() > until:
+            break
+    runtime.synchronize()
+    return [us_between(*pair) for pair in marks]
+
+
+def now() -> Any:
+    """This moment: an event on the device, on a CPU nanoseconds."""
+    runtime = getattr(torch, device("device").type)
+    if runtime is torch.cpu:
+        return time.perf_counter_ns()
+    event = runtime.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def us_between(begin: Any, end: Any) -> float:
+    """Microseconds between two moments that have come."""
+    took: float = (end - begin) / 1000 if type(begin) is int else begin.elapsed_time(end) * 1000
+    return took
+
+
+def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = "") -> list[tuple[str, float]]:
+    """Names and microseconds of the GPU work of one call, in order. Files get what was recorded, if they are given."""
+    also = {}
+    if execution_trace:
+        also["execution_trace_observer"] = torch.profiler.ExecutionTraceObserver().register_callback(execution_trace)
+    for do in BETWEEN_CALLS:
+        do()
+    with torch.profiler.profile(record_shapes=True, **also) as session:
+        call()
+        getattr(torch, device("device").type).synchronize()
+    if trace:
+        write(trace, session.export_chrome_trace)
+    work = [event for event in session.events() if event.device_type != torch.autograd.DeviceType.CPU]
+    return [(event.name, event.time_range.elapsed_us()) for event in sorted(work, key=lambda one: one.time_range.start)]
 
 
 def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, largest: int = UNCAPPED) -> dict[str, Any]:
@@ -105,14 +168,14 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
     runtime, on_gpu = getattr(torch, asked.device), asked.device != "cpu"
     if asked.flush_l2:
         BETWEEN_CALLS.append(torch.empty(1 << 28, dtype=torch.int8, device=asked.device).zero_)
-    times_us(call, *runs(asked.warmup, 10, 1.0))
+    times_us(call, asked.warmup, 10, 1.0)
     timed = call
     if asked.graph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             call()
         timed = graph.replay
-    times = sorted(times_us(timed, *runs(asked.iterations, 100, 2.0)))
+    times = sorted(times_us(timed, asked.iterations, 100, 2.0))
     wanted = on_gpu or asked.profile or asked.execution_trace
     work = profiled(call, asked.profile, asked.execution_trace) if wanted else []
     kernels = [name for name, _ in work]
@@ -121,6 +184,7 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
     alike = same if on_gpu == known.get("is_gpu", True) else {}  # what a GPU took says nothing of a CPU
     return {
         **{key: known[key] for key in ("op", "signature")},
+        "count": known.get("count", 1),
         "device": runtime.get_device_name() if on_gpu else "cpu",
         "torch": torch.__version__,
         "median_us": median,
@@ -139,6 +203,17 @@ def measure_call(call: Callable[[], Any], known: dict[str, Any], asked: Any, lar
     }
 
 
+FIGURES = (
+    ("computes", "tflops", "TFLOP/s"),
+    ("moves", "tbytes_per_s", "TB/s"),
+    ("reaches", "percent_of_roof", "% of the traced GPU's roof"),
+    ("traced", "traced_us", "us a call on the traced GPU, the median"),
+    ("ratio", "ratio_to_traced", "times what was traced"),
+    ("GPU work", "kernel_us", "us in one call under the profiler"),
+    ("shrunk", "largest_size", "is the largest size: figures are not those of the traced call"),
+)
+
+
 def show(result: dict[str, Any]) -> None:
     """Print a result, at most 80 columns wide."""
     low, high = result["spread_us"]
@@ -147,7 +222,8 @@ def show(result: dict[str, Any]) -> None:
     say("spread", f"{digits(low)} to {digits(high)} us in 80 % of the calls")
     for label, key, unit in FIGURES:
         if result[key] is not None:
-            say(label, f"{digits(result[key])} {unit}")
+            calls = f" of {result['count']:,} calls" * (key == "traced_us" and result["count"] > 1)
+            say(label, f"{digits(result[key])} {unit}{calls}")
     compared = {True: ", the same as traced", False: ", others than traced", None: ""}[result["kernels_as_traced"]]
     for name in result["kernels"][:9]:
         say("kernel", name)
@@ -155,17 +231,6 @@ def show(result: dict[str, Any]) -> None:
         say("kernels", f"{len(result['kernels'])}{compared}")
     for text in result["assumed"]:
         say("assumed", text)
-
-
-FIGURES = (
-    ("computes", "tflops", "TFLOPS"),
-    ("moves", "tbytes_per_s", "TB/s"),
-    ("reaches", "percent_of_roof", "% of the traced GPU's roof"),
-    ("traced", "traced_us", "us a call on the traced GPU, the median"),
-    ("ratio", "ratio_to_traced", "times what was traced"),
-    ("GPU work", "kernel_us", "us in one call under the profiler"),
-    ("shrunk", "largest_size", "is the largest size: figures are not those of the traced call"),
-)
 
 
 def say(label: str, text: str) -> None:
@@ -178,6 +243,24 @@ def digits(value: float) -> str:
     return f"{value:,.2f}".removesuffix(".00") if value >= 1 else f"{value:.3g}"
 
 
+def write(file: str, save: Callable[[str], Any]) -> None:
+    """Save a file whole or not at all."""
+    part = os.path.join(os.path.dirname(file), ".part." + os.path.basename(file))
+    save(part)
+    os.replace(part, file)
+
+
+def ended(run: Callable[[], int], name: str) -> int:
+    """The exit code of what a program does; an error is one line."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        print(f"{name}: {why(error)}", file=sys.stderr)
+        return 1
+
+
 def why(error: Exception, op: str = "") -> str:
     """What an error says, in one line; the op where it is not the one that is named."""
     text = (str(error) or type(error).__name__).splitlines()[0]
@@ -187,67 +270,3 @@ def why(error: Exception, op: str = "") -> str:
         remedy = "; run it on a GPU" if lacking[2].endswith("CPU") else ""
         return f"{inner}has no {lacking[2]} kernel in this PyTorch{remedy}"
     return text if len(text) <= 300 else f"{text[:296].rpartition(' ')[0] or text[:296]} ..."
-
-
-def restored(value: torch.Tensor) -> torch.Tensor:
-    """A tensor that the call writes: it gets contents, sizes and strides back between calls."""
-    storage, place = value.untyped_storage(), (value.storage_offset(), value.size(), value.stride())
-    contents = storage.clone()
-
-    def restore() -> None:
-        storage.resize_(contents.nbytes())
-        storage.copy_(contents)
-        value.set_(storage, *place)
-
-    BETWEEN_CALLS.append(restore)
-    return value
-
-
-def times_us(call: Callable[[], Any], calls: int, seconds: float = math.inf) -> list[float]:
-    """Microseconds of each call: between two events on the device; on a CPU by the clock, and for so long at most."""
-    runtime, marks = getattr(torch, device("device").type), []
-
-    def now() -> Any:
-        if runtime is torch.cpu:
-            return time.perf_counter_ns()
-        event = runtime.Event(enable_timing=True)
-        event.record()
-        return event
-
-    getattr(runtime, "_sleep", int)(20_000_000)  # the host gets ahead of the device, so that its launches do not count
-    until = time.perf_counter() + seconds
-    for _ in range(calls):
-        for do in BETWEEN_CALLS:
-            do()
-        begin = now()
-        call()
-        marks.append((begin, now()))
-        if runtime is torch.cpu and time.perf_counter() > until:
-            break
-    runtime.synchronize()
-    if runtime is torch.cpu:
-        return [(end - begin) / 1000 for begin, end in marks]
-    return [begin.elapsed_time(end) * 1000 for begin, end in marks]
-
-
-def write(file: str, save: Callable[[str], Any]) -> None:
-    """Save a file whole or not at all."""
-    part = os.path.join(os.path.dirname(file), ".part." + os.path.basename(file))
-    save(part)
-    os.replace(part, file)
-
-
-def profiled(call: Callable[[], Any], trace: str = "", execution_trace: str = "") -> list[tuple[str, float]]:
-    """Names and microseconds of the GPU work of one call, in order. Files get what was recorded, if they are given."""
-    also = {}
-    if execution_trace:
-        also["execution_trace_observer"] = torch.profiler.ExecutionTraceObserver().register_callback(execution_trace)
-    for do in BETWEEN_CALLS:
-        do()
-    with torch.profiler.profile(record_shapes=True, **also) as session:
-        call()
-        getattr(torch, device("device").type).synchronize()
-    if trace:
-        write(trace, session.export_chrome_trace)
-    work = [event for event in session.events() if event.device_type != torch.autograd.DeviceType.CPU]
-    return [(event.name, event.time_range.elapsed_us()) for event in sorted(work, key=lambda one: one.time_range.start)]

@@ -14,6 +14,7 @@ from tracelens_graph.replay.program.measure import (
     arguments,
     bytes_of,
     check_fits,
+    ended,
     known_of,
     measure_call,
     operator,
@@ -71,34 +72,33 @@ def main() -> int:
     add("--stop-on-error", action="store_true", help="end with the first that fails")
     add("-v", "--verbose", action="store_true", help="print plans, too")
     add("file", nargs="?", metavar="PLANS", help="JSON file with a list of plans, in place of those of this program")
-    asked, results, failed = parser.parse_args(), [], 0
-    try:
-        plans = listed(asked)
-        if len(plans) != 1 and (asked.profile or asked.execution_trace):
-            parser.error("a trace is of one operation: choose it with --only")
-        if len(plans) != 1:
-            print(f"{'median us':>9} {'traced us':>9} {'ratio':>9} {'count':>6}  operation")
-        for plan in plans:
-            result = {key: known_of(plan)[key] for key in ("op", "signature")} | {"count": plan["traced"]["calls"]}
-            try:
-                result |= measured(plan, asked)
-                (show if len(plans) == 1 else row)(result)
-            except Exception as error:
-                failed += 1
-                result["error"] = why(error, plan["op"])
-                print(f"{ascii(plan['op'])[1:-1]}: {result['error']}", file=sys.stderr)
-            results.append(result)
-            if asked.verbose:
-                print(json.dumps(plan, indent=1))
-            if failed and asked.stop_on_error:
-                break
-        if len(plans) != 1:
-            print(f"{len(results) - failed} of {len(plans)} operations ran")
-        if asked.json:
-            write(asked.json, lambda part: Path(part).write_text(json.dumps(results, indent=1)))
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        print(f"{asked.file or parser.prog}: {type(error).__name__}: {error}", file=sys.stderr)
-        return 1
+    asked = parser.parse_args()
+    return ended(lambda: run(asked, parser), asked.file or parser.prog)
+
+
+def run(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """Measure what was asked for; the exit code tells whether all of it ran."""
+    plans, results, failed = listed(asked), [], 0
+    if len(plans) != 1 and (asked.profile or asked.execution_trace):
+        parser.error("a trace is of one operation: choose it with --only")
+    if len(plans) != 1:
+        print(f"{'median us':>9} {'traced us':>9} {'ratio':>9} {'count':>6}  operation")
+    for plan in plans:
+        result = {key: known_of(plan)[key] for key in ("op", "signature", "count")}
+        try:
+            result |= measured(plan, asked)
+            (show if len(plans) == 1 else row)(result)
+        except Exception as error:
+            failed += 1
+            result["error"] = why(error, plan["op"])
+            print(f"{ascii(plan['op'])[1:-1]}: {result['error']}", file=sys.stderr)
+        results.append(result)
+        if asked.verbose:
+            print(json.dumps(plan, indent=1))
+        if failed and asked.stop_on_error:
+            break
+    if len(plans) != 1:
+        print(f"{len(results) - failed} of {len(plans)} operations ran")
+    if asked.json:
+        write(asked.json, lambda part: Path(part).write_text(json.dumps(results, indent=1)))
     return 1 if failed else 0

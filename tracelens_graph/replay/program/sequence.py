@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -16,11 +14,14 @@ import torch
 
 from tracelens_graph.replay.program.measure import (
     BETWEEN_CALLS,
+    ended,
     measure_call,
+    now,
     operator,
     options,
     restored,
     say,
+    us_between,
     why,
     write,
 )
@@ -208,29 +209,14 @@ def placed(memory: torch.UntypedStorage, form: dict[str, Any]) -> torch.Tensor |
 
 def each_us(sequence: Steps, asked: argparse.Namespace, runs: int) -> list[float]:
     """Median over some runs of the microseconds of each step: between events on the device, by the clock on a CPU."""
-    runtime = getattr(torch, asked.device)
     rounds: list[list[Any]] = []
-
-    def mark() -> None:
-        if asked.device == "cpu":
-            rounds[-1].append(time.perf_counter_ns())
-            return
-        event = runtime.Event(enable_timing=True)
-        event.record()
-        rounds[-1].append(event)
-
     for _ in range(runs):
         for do in BETWEEN_CALLS:
             do()
-        rounds.append([])
-        mark()
-        sequence.run(mark)
-    runtime.synchronize()
-
-    def between(begin: Any, end: Any) -> float:
-        return (end - begin) / 1000 if asked.device == "cpu" else begin.elapsed_time(end) * 1000
-
-    each = [[between(*pair) for pair in pairwise(marks)] for marks in rounds]
+        rounds.append([now()])
+        sequence.run(lambda: rounds[-1].append(now()))
+    getattr(torch, asked.device).synchronize()
+    each = [[us_between(*pair) for pair in pairwise(marks)] for marks in rounds]
     return [statistics.median(times) for times in zip(*each, strict=True)]
 
 
@@ -299,19 +285,15 @@ def show_sequence(result: dict[str, Any]) -> None:
 def main() -> int:
     """Measure the sequence."""
     parser = options(__doc__)
-    parser.add_argument("--cap-bytes", help=argparse.SUPPRESS)
     parser.add_argument("--each", action="store_true", help="time each step, too")
     asked = parser.parse_args()
-    if asked.cap_bytes is not None:
-        parser.error("only a program of one operation can shrink its sizes: here, those of results follow from them")
-    try:
-        result = measured(asked)
-        show_sequence(result)
-        if asked.json:
-            write(asked.json, lambda part: Path(part).write_text(json.dumps([result], indent=1)))
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        print(f"{PLAN['title']}: {why(error)}", file=sys.stderr)
-        return 1
+    return ended(lambda: run(asked), PLAN["title"])
+
+
+def run(asked: argparse.Namespace) -> int:
+    """Measure the sequence, and print what it takes."""
+    result = measured(asked)
+    show_sequence(result)
+    if asked.json:
+        write(asked.json, lambda part: Path(part).write_text(json.dumps([result], indent=1)))
     return 0

@@ -16,11 +16,11 @@ import torch
 from tracelens_graph.replay.program.measure import (
     arguments,
     check_fits,
+    ended,
     known_of,
     measure_call,
     options,
     show,
-    why,
     write,
 )
 from tracelens_graph.replay.program.values import build_on
@@ -35,37 +35,25 @@ NOT_FILLED = 3
 def main() -> int:
     """Measure the kernel, if its source is there."""
     parser = options(__doc__)
-    parser.add_argument("--cap-bytes", help=argparse.SUPPRESS)
     parser.add_argument("--kernel-source", metavar="FILE", help="file that defines the kernel; see the message without")
     asked = parser.parse_args()
     if asked.device == "cpu":
         parser.error("Triton kernels run on GPUs")
-    if asked.cap_bytes is not None:
-        parser.error("sizes cannot be shrunk: the kernel was compiled for these")
     source = Path(asked.kernel_source or Path(__file__).with_name(PLAN["source"]))
     if not source.is_file():
         print(wanted(source))
         return NOT_FILLED
-    try:
-        result = measure_call(launcher(loaded(source), asked.device), known(), asked)
-        show(result)
-        if asked.json:
-            write(asked.json, lambda part: Path(part).write_text(json.dumps([result], indent=1)))
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        print(f"{PLAN['kernel']}: {why(error)}", file=sys.stderr)
-        return 1
+    return ended(lambda: run(source, asked), PLAN["kernel"])
+
+
+def run(source: Path, asked: argparse.Namespace) -> int:
+    """Measure the kernel that a file defines."""
+    known = known_of(PLAN["plan"]) | {"op": PLAN["kernel"]}
+    result = measure_call(launcher(loaded(source), asked.device), known, asked)
+    show(result)
+    if asked.json:
+        write(asked.json, lambda part: Path(part).write_text(json.dumps([result], indent=1)))
     return 0
-
-
-def known() -> dict[str, Any]:
-    """What is known of the kernel besides its arguments."""
-    found = known_of(PLAN["plan"])
-    return found | {
-        "op": PLAN["kernel"],
-        "traced_us": found["traced_us"] or PLAN["plan"].get("traced", {}).get("kernel_us", 0.0),
-    }
 
 
 def wanted(source: Path) -> str:

@@ -22,7 +22,7 @@ from tracelens_graph.extensions.extension import Replayer
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import temporary_folder
-from tracelens_graph.replay.calls import around_at, recorded_at
+from tracelens_graph.replay.calls import Surroundings, recorded_at
 from tracelens_graph.replay.folder import Program, read_folder
 from tracelens_graph.replay.replay_plan import Recorded, ReplayPlan
 from tracelens_graph.replay.schemas import why_not
@@ -275,7 +275,7 @@ class Observed:
 
 def observed(core: Core, row: int) -> Observed:
     """The call of a row."""
-    around = around_at(core, row)
+    around = Surroundings(core, row)
     name = core.names[core.columns.name[row]]
     return Observed(name, recorded_at(core, row), tuple(around.children), tuple(around.kernels))
 

@@ -1,4 +1,4 @@
-"""Time under the roofline: known answers, idle time counted nanosecond by nanosecond, sums that must hold."""
+"""Time under the roofline: known answers, idle time by the nanosecond, sums; points that are drawn, rates reached."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from extended import with_models
+from extended import TOY as DRAWN_TOY
+from extended import calls_of, with_models
 from handmade import span
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from tracelens_graph.analyses.idle.idle import idle_causes
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.ops.signatures import op_signatures
 from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION, unified_perf_summary
+from tracelens_graph.analyses.performance.roofline_points import Reached, RooflinePoints, below_roof, positive, reached
 from tracelens_graph.analyses.performance.roofline_summary import (
     PART_MEANING,
     Part,
@@ -34,6 +36,8 @@ from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.devices import Architecture, Figure, Source, architecture
 from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import MODELS as ALL_MODELS
+from tracelens_graph.reports.html.report import roofline
+from tracelens_graph.reports.html.tables import Texts
 from tracelens_graph.tables.table import Table
 
 TOY = Architecture(
@@ -344,3 +348,97 @@ def test_real_traces(path: Path) -> None:
 
 def test_every_part_has_a_meaning() -> None:
     assert list(PART_MEANING) == list(Part)
+
+
+def ops_of(*names: str, arch: Architecture = DRAWN_TOY) -> Table:
+    return unified_perf_summary(calls_of(names), arch=arch)
+
+
+def test_points_stand_where_they_should() -> None:
+    found = RooflinePoints.of(ops_of("product", "half product", "half product", "sum", "no rate"), DRAWN_TOY)
+    points = {one.name: one for one in found.points}
+    assert {name: (one.x, one.y) for name, one in points.items()} == {
+        "product": pytest.approx((100, 4)),
+        "half product": pytest.approx((10, 4)),
+        "sum": pytest.approx((0.25, 0.01)),
+        "no rate": pytest.approx((0.25, 0.01)),
+    }
+    half = points["half product"]
+    assert (half.shapes, half.types) == ("[8, 16]", "BFloat16, matrix_fp16")
+    assert (half.calls, half.us, half.percent) == (2, pytest.approx(2000), pytest.approx(40))
+    assert (half.roof, half.bound, half.won_us) == (pytest.approx(40), "compute", pytest.approx(1200))
+    assert (points["no rate"].roof, points["no rate"].won_us) == (None, None)
+    assert (points["sum"].bound, points["sum"].won_us) == ("memory", pytest.approx(1000 - 40))
+
+
+def test_roofs_are_those_of_the_precisions_that_occur() -> None:
+    found = RooflinePoints.of(ops_of("product", "half product", "sum"), DRAWN_TOY)
+    assert (found.device, found.bandwidth) == ("Toy <b>", 1000.0)
+    # Equal rates share a roof.
+    assert [(one.label, one.tflops, one.ridge) for one in found.roofs] == [
+        ("matrix_bf16, matrix_fp16", 10.0, 10.0), ("vector_fp32", 8.0, 8.0),
+    ]  # fmt: skip
+    assert [one.label for one in RooflinePoints.of(ops_of("sum"), DRAWN_TOY).roofs] == ["vector_fp32"]
+    bare = Architecture("bare", "Bare", "", {})
+    found = RooflinePoints.of(ops_of("sum", "copy", arch=bare), bare)
+    assert (found.roofs, len(found.points)) == ([], 1)
+
+
+def test_what_is_not_drawn_is_counted() -> None:
+    found = RooflinePoints.of(ops_of("sum", "product", "copy", "bytes unknown", "unheard of"), DRAWN_TOY, most=1)
+    assert (len(found.points), found.more, found.unplaced) == (1, 1, 2)
+    assert found.notes == [
+        "1 more operations are not drawn",
+        "2 operations with a model compute nothing, or their bytes or time are not known",
+    ]
+    assert RooflinePoints.of(ops_of("unheard of"), DRAWN_TOY).notes == ["no operation with a model computes anything"]
+
+
+def test_a_page_has_texts_by_number() -> None:
+    texts = Texts()
+    found = roofline(ops_of("product", "sum"), DRAWN_TOY, texts)
+    assert found is not None
+    product = next(one for one in found["points"] if texts.listed[one["name"]] == "product")
+    assert {key: texts.listed[product[key]] for key in ("category", "shapes", "types")} == {
+        "category": "other", "shapes": "[8, 16]", "types": "BFloat16, matrix_bf16"
+    }  # fmt: skip
+    assert (product["class"], product["uid"], product["roof"]) == ("other", 0, pytest.approx(40))
+    assert found["roofs"][0] == {"label": "matrix_bf16", "tflops": 10.0, "ridge": 10.0}
+
+
+def test_without_a_device_there_is_none() -> None:
+    assert roofline(ops_of("product"), None, Texts()) is None
+    assert roofline(None, DRAWN_TOY, Texts()) is None
+
+
+def row(**cells: object) -> dict[str, object]:
+    known = {"GFLOPS": 2.0, "Data Moved (MB)": 1.0, "Roofline Time (µs)_first": 10.0}
+    return {**known, "Kernel Time (µs)_sum": 100.0, "operation_count": 4, **cells}
+
+
+def test_known_rates() -> None:
+    found = reached(row())
+    assert found.tflops_s == pytest.approx(4 * 2e9 / 100e-6 / 1e12)
+    assert found.tb_s == pytest.approx(4 * 2**20 / 100e-6 / 1e12)
+    assert found.percent_of_roof == pytest.approx(40)
+    assert found.won_us == pytest.approx(60)
+
+
+def test_what_is_not_known() -> None:
+    assert reached(row(**{"Kernel Time (µs)_sum": 0.0})) == Reached(None, None, None, None)
+    found = reached({"Kernel Time (µs)_sum": 5.0, "operation_count": 1, "GFLOPS": 0.0, "Data Moved (MB)": None})
+    assert found == Reached(None, None, None, None)
+    assert [positive(value) for value in (None, 0, -1, float("nan"), float("inf"), 2)] == [None] * 5 + [2]
+
+
+def test_faster_than_the_roof_wins_nothing() -> None:
+    assert reached(row(**{"Kernel Time (µs)_sum": 20.0})).won_us == 0
+
+
+@parametrize("path", chosen_traces())
+def test_share_and_time_of_a_row_agree(path: Path) -> None:
+    ops = unified_perf_summary(loaded(path), arch=architecture("h100-sxm"))
+    for found in below_roof(ops).records():
+        left = found["time_ms"] - found["could_be_won_ms"]
+        assert 100 * left / found["time_ms"] == pytest.approx(found["percent_of_roof"])
+        assert 0 < found["percent_of_roof"] < 100

@@ -1,19 +1,58 @@
-"""Jobs for tests of what is drawn of them."""
+"""Findings, comparisons and jobs for tests of what is drawn of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from handmade import small_trace, span
 from made_jobs import collective, rank
 from made_jobs import job as made_job
 
+from corpus import loaded, traces_named
+from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.ranks.attendance import Attendance, GpuTime, Step
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
+
+
+@dataclass
+class Line:
+    topic: str
+    text: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+    ask_next: str = ""
+    severity: str = "fact"
+    advice: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+
+
+MODELS = traces_named("tracelens/h100/qwen1.5-0.5b", "tracelens/h100/vit-nsfw", "tracelens/h100/bert-small")
+
+
+def pair_of(path: Path) -> Diff:
+    """One model on two devices."""
+    return diff(loaded(path), loaded(Path(str(path).replace("h100", "mi300"))), ("h100", "mi300"))
+
+
+def small_diff() -> Diff:
+    """The small trace against one whose GEMM has another name and takes longer, and which calls one op more."""
+    other = small_trace()
+    for event in other["traceEvents"]:
+        if event["name"] == "gemm":
+            event |= {"name": "Cijk_gemm", "dur": 70.25}
+    other["traceEvents"] += [
+        span("cpu_op", "aten::more", 5000, 50),
+        span("cuda_runtime", "cudaLaunchKernel", 5001, 5, correlation=999),
+        span("kernel", "more_kernel", 5100, 10, 0, 7, device=0, stream=7, correlation=999),
+    ]
+    return diff(load_core(small_trace()), load_core(other))
+
 
 HOSTILE = "</script><script>document.title = 'owned'</script><img src=x onerror=alert(1)> %{x} $\\alpha$ \x1b[31m"
 

@@ -1,4 +1,4 @@
-"""Runtime calls: known answers, and sums that must add up on every trace and over every partition into windows."""
+"""Runtime calls: known answers, sums on every trace and over windows; calls of JAX that wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
 
-from corpus import chosen_traces, loaded, parametrize
+from corpus import chosen_traces, loaded, parametrize, xplane_files
+from tracelens_graph.analyses.alignment.tables import _Side
 from tracelens_graph.analyses.launches.runtime import runtime_summary
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.graph.core import Core
@@ -165,3 +166,13 @@ def test_a_call_of_a_compiled_function_is_marked_twice_and_counts_once() -> None
     assert found["host_self_us"] == 120.0  # without the other function
     assert rows["PjitFunction(g)"]["calls"] == 1
     assert (rows["cudaEventQuery"]["calls"], rows["cudaEventQuery"]["host_sum_us"]) == (2, 14.0)
+
+
+@parametrize("path", [path for path in xplane_files() if path.name.startswith("conv-")])
+def test_functions_of_python_that_wait_count_once(path: Path) -> None:
+    """Ten calls of `block_until_ready`, each of which calls `try_to_block`."""
+    core = loaded(path)
+    assert _Side(core.everything).waits() == 10
+    (first, *_) = np.flatnonzero([name.endswith("): block_until_ready") for name in core.names])
+    begun = np.sort(core.columns.start_ns[core.columns.name == first])
+    assert _Side(core.window(before_ns=int(begun[4]))).waits() == 4
