@@ -39,7 +39,7 @@ from tracelens_graph.cli.report import Added
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.node import Node
-from tracelens_graph.loaders.kineto.categories import CATEGORIES
+from tracelens_graph.loaders.kineto.records import CATEGORIES
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.registry import sheets
 from tracelens_graph.registry import HOMES, REPORT, schemas

@@ -220,7 +220,7 @@ def _profile_in(folder: Path) -> Path:
         NotATraceError: it is no such folder, or holds the profiles of several hosts.
         TraceError: it cannot be read.
     """
-    from tracelens_graph.loaders.xplane.folder import profiles_in
+    from tracelens_graph.loaders.xplane.files import profiles_in
 
     try:
         found = profiles_in(folder)
@@ -235,7 +235,7 @@ def _profile_in(folder: Path) -> Path:
 
 def _earlier(path: Path) -> str:
     """Where a sound profile of an earlier run may be; empty for nowhere."""
-    from tracelens_graph.loaders.xplane.folder import run_before
+    from tracelens_graph.loaders.xplane.files import run_before
 
     found = run_before(path)
     return f"; an earlier run is in {found}" if found else ""

@@ -169,15 +169,6 @@ def out_of_range(data: bytes, rng: random.Random) -> bytes:
     return with_contents(data, name, column)
 
 
-def impossible_calls(data: bytes, rng: random.Random) -> bytes:
-    """Rows that are in range, but no forest: circles of callers, ranges that cross, wrong depths."""
-    name, column = _column(data, rng, ("parent", "last", "depth"))
-    before = column.copy()
-    while (column == before).all():
-        column[rng.randrange(len(column))] = rng.randrange(len(column))
-    return with_contents(data, name, column)
-
-
 def wrong_length(data: bytes, rng: random.Random) -> bytes:
     """A column that is longer or shorter than the others, or of another type or shape."""
     name, column = _column(data, rng, tuple(prop.name for prop in STORED))
@@ -248,7 +239,7 @@ BYTES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 """What happens to files."""
 
 CONTENTS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
-    swapped_entries, wrong_entry, wrong_facts, out_of_range, impossible_calls, wrong_length, doubled_uid, wrong_lengths,
+    swapped_entries, wrong_entry, wrong_facts, out_of_range, wrong_length, doubled_uid, wrong_lengths,
     wrong_json, wrong_text, wrong_pairs, wrong_block,
 )  # fmt: skip
 """What only a program at fault would write: every checksum is right."""

@@ -11,7 +11,7 @@ from tracelens_graph.execution.link import Link
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
-from tracelens_graph.loaders.kineto.record_ids import record_ids
+from tracelens_graph.loaders.kineto.details import record_ids
 from tracelens_graph.loaders.sources import open_source
 from tracelens_graph.loading.one import load_core
 

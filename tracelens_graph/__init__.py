@@ -42,9 +42,8 @@ _NAMES = {
         "IncompleteSetWarning LinkError MissingExtraError NodeNotFoundError NotATraceError OutputError "
         "ServerError TraceError TraceLensGraphError"
     ),
-    "extensions.extension": "Extension combined",
+    "extensions.extension": "Extension Replayer combined",
     "extensions.loading": "load_extension",
-    "extensions.replayer": "Replayer",
     "graph.node": "Node",
     "graph.trace_set": "TraceMember TraceSet",
     "graph.window": "Window",

@@ -103,9 +103,9 @@ from tracelens_graph.errors import ServerError as ServerError
 from tracelens_graph.errors import TraceError as TraceError
 from tracelens_graph.errors import TraceLensGraphError as TraceLensGraphError
 from tracelens_graph.extensions.extension import Extension as Extension
+from tracelens_graph.extensions.extension import Replayer as Replayer
 from tracelens_graph.extensions.extension import combined as combined
 from tracelens_graph.extensions.loading import load_extension as load_extension
-from tracelens_graph.extensions.replayer import Replayer as Replayer
 from tracelens_graph.graph.node import Node as Node
 from tracelens_graph.graph.trace_set import TraceMember as TraceMember
 from tracelens_graph.graph.trace_set import TraceSet as TraceSet

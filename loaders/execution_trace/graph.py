@@ -17,9 +17,8 @@ from tracelens_graph.execution.link import Link
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.details import Details
+from tracelens_graph.graph.details import Details, stream_id
 from tracelens_graph.graph.graph import Graph
-from tracelens_graph.graph.identity import stream_id
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.schema import STORED, Kind

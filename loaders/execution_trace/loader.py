@@ -9,7 +9,7 @@ import numpy as np
 from tracelens_graph.errors import NotATraceError
 from tracelens_graph.execution.trace import ExecutionTrace, ExecutionTraceInfo
 from tracelens_graph.loaders.execution_trace.collect import NodeCollector
-from tracelens_graph.loaders.execution_trace.layout import NODES
+from tracelens_graph.loaders.execution_trace.records import NODES
 from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.utils.arrays import Rows

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tracelens_graph.loaders.execution_trace.layout import NODE_BEGIN, NODE_KEYS
+from tracelens_graph.loaders.execution_trace.records import NODE_BEGIN, NODE_KEYS
 from tracelens_graph.loaders.kineto.repair_text import Reader, Reading
 from tracelens_graph.loaders.kineto.structure import LARGEST_OBJECT
 

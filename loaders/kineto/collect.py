@@ -18,11 +18,16 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
-from tracelens_graph.graph.flows import FlowEnds
-from tracelens_graph.graph.links import DEPENDENCY_ID
-from tracelens_graph.loaders.kineto.categories import CATEGORIES, OTHER_ACCELERATORS, Family
+from tracelens_graph.graph.flows import DEPENDENCY_ID, FlowEnds
 from tracelens_graph.loaders.kineto.host_collectives import arguments, is_host_collective
-from tracelens_graph.loaders.kineto.records import CollectiveEvent, Head, records
+from tracelens_graph.loaders.kineto.records import (
+    CATEGORIES,
+    OTHER_ACCELERATORS,
+    CollectiveEvent,
+    Family,
+    Head,
+    records,
+)
 from tracelens_graph.loaders.kineto.structure import LARGEST_OBJECT, check_utf8
 from tracelens_graph.loaders.kineto.times import (
     EARLIEST_NS,

@@ -8,8 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from tracelens_graph.graph.flows import FlowEnds
-from tracelens_graph.loaders.kineto.categories import CATEGORIES, Family
-from tracelens_graph.loaders.kineto.records import FlowEvent
+from tracelens_graph.loaders.kineto.records import CATEGORIES, Family, FlowEvent
 from tracelens_graph.loaders.kineto.repair import repair_events
 from tracelens_graph.loaders.kineto.times import digits_to_ns
 from tracelens_graph.utils.arrays import Numbering

@@ -22,7 +22,6 @@ from tracelens_graph.graph.build import EventTable, build_core
 from tracelens_graph.graph.flows import Flows
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import FAR_TIME, TraceInfo
-from tracelens_graph.loaders.kineto.categories import CATEGORIES
 from tracelens_graph.loaders.kineto.chunks import Walker
 from tracelens_graph.loaders.kineto.collect import Collected, Collector
 from tracelens_graph.loaders.kineto.details import FileDetails
@@ -34,6 +33,7 @@ from tracelens_graph.loaders.kineto.events import (
     metadata_of,
     without_strays,
 )
+from tracelens_graph.loaders.kineto.records import CATEGORIES
 from tracelens_graph.loaders.kineto.times import epoch_ns
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.schema import GPU_KINDS

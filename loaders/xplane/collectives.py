@@ -17,8 +17,8 @@ import numpy as np
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.collective_kinds import communication
 from tracelens_graph.hlo.collectives import Collective, collective_of
-from tracelens_graph.hlo.groups import Groups
 from tracelens_graph.hlo.program import Instruction, Program
+from tracelens_graph.hlo.shapes import Groups
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Codes, Rows

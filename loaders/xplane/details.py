@@ -15,12 +15,11 @@ import numpy as np
 
 from tracelens_graph.errors import DamagedBytesError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.details import NO_TEXT, Details
-from tracelens_graph.graph.identity import stream_id
+from tracelens_graph.graph.details import NO_TEXT, Details, stream_id
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import Index
-from tracelens_graph.loaders.xplane.file import opened_bytes
+from tracelens_graph.loaders.xplane.files import opened_bytes
 from tracelens_graph.loaders.xplane.space import stats_of
 from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, fields
 from tracelens_graph.schema import DEVICE_KINDS, Kind

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tracelens_graph.errors import DamagedBytesError
-from tracelens_graph.hlo.groups import ShortGroups
 from tracelens_graph.hlo.program import (
     Computation,
     ConvolutionDims,
@@ -15,7 +14,7 @@ from tracelens_graph.hlo.program import (
     Program,
     WindowDimension,
 )
-from tracelens_graph.hlo.shapes import Shape
+from tracelens_graph.hlo.shapes import Shape, ShortGroups
 from tracelens_graph.loaders.xplane.wire import BYTES, VARINT, Buffer, fields, numbers, signed, text
 
 _DEEPEST = 16

@@ -13,7 +13,7 @@ from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import GPU, HOST, PROGRAMS, TASK, Collector, Events, programs
 from tracelens_graph.loaders.xplane.details import XplaneDetails
-from tracelens_graph.loaders.xplane.file import opened_bytes
+from tracelens_graph.loaders.xplane.files import opened_bytes
 from tracelens_graph.loaders.xplane.ops import instructions
 from tracelens_graph.loaders.xplane.programs import Programs
 from tracelens_graph.loaders.xplane.space import Plane, planes, stats_of

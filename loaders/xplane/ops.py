@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.graph.arrays import distinct, positions_by
+from tracelens_graph.graph.flows import link_by_correlation
 from tracelens_graph.graph.forest import build_forest
-from tracelens_graph.graph.links import link_by_correlation
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
 from tracelens_graph.loaders.xplane.command_buffers import NO_NODES, Made, Nodes, nodes
 from tracelens_graph.utils.arrays import Codes, Mask, Rows

@@ -13,14 +13,13 @@ from tracelens_graph.graph.build import EventTable
 from tracelens_graph.graph.programs import CompiledProgram, code_type, source_type
 from tracelens_graph.hlo.origin import Origin, common_origin, origin_of
 from tracelens_graph.hlo.program import Instruction, Program
-from tracelens_graph.loaders.xplane.arguments import InstructionArguments, instruction_arguments
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
 from tracelens_graph.loaders.xplane.collectives import collective_arguments
 from tracelens_graph.loaders.xplane.command_buffers import NODE
 from tracelens_graph.loaders.xplane.details import Sources
 from tracelens_graph.loaders.xplane.names import COPIES, FILLS, bytes_in, frame_name, host_kind
 from tracelens_graph.loaders.xplane.ops import Instructions
-from tracelens_graph.loaders.xplane.programs import Programs
+from tracelens_graph.loaders.xplane.programs import InstructionArguments, Programs, instruction_arguments
 from tracelens_graph.loaders.xplane.scopes import NO_SCOPES, Host, Scopes, scopes
 from tracelens_graph.schema import NESTING_RANK, STORED, Kind
 from tracelens_graph.utils.arrays import Codes, Rows

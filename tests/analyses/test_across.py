@@ -27,7 +27,7 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.registry import about_columns, schema_of
 from tracelens_graph.simulate import PROBLEMS, simulate
 from tracelens_graph.simulate.xla import simulate as simulate_xla
-from tracelens_graph.stores.csv_tables import CsvTables
+from tracelens_graph.stores.saved_reports import CsvTables
 from tracelens_graph.tables.table import Table
 
 MAIN = "total_direct_kernel_time_ms"

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from tracelens_graph.errors import ExtensionError
-from tracelens_graph.extensions.extension import Extension, combined
+from tracelens_graph.extensions.extension import Extension, Replayer, combined, is_module
 from tracelens_graph.extensions.loading import load_extension
-from tracelens_graph.extensions.replayer import Replayer, is_module
 
 SCHEMA = "acme::scaled_mm(Tensor a, Tensor b, *, float scale=1.0) -> Tensor"
 

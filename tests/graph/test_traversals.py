@@ -13,8 +13,8 @@ from shapes import trace
 
 from tracelens_graph.graph import traversals
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.flows import link_by_correlation
 from tracelens_graph.graph.intervals import union_length, union_length_by_range
-from tracelens_graph.graph.links import link_by_correlation
 from tracelens_graph.graph.traversals import climb, first_ending_after, least_above
 from tracelens_graph.loading.one import load_core
 

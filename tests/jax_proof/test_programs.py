@@ -17,8 +17,8 @@ from plain_xplane import block
 
 from corpus import CHECKOUT
 from tracelens_graph.errors import CannotReplay
-from tracelens_graph.loaders.xplane.arguments import argument_set
 from tracelens_graph.loaders.xplane.hlo import read_program
+from tracelens_graph.loaders.xplane.programs import argument_set
 from tracelens_graph.replay.folder import program_name
 from tracelens_graph.replay.instruction import plan_instruction
 

@@ -18,7 +18,7 @@ from handmade import span
 from hard_files import SHAPES
 
 from tracelens_graph.errors import TraceError, TraceLensGraphError
-from tracelens_graph.loaders.kineto import chunks, collect, limits, repair, repair_text, structure, times
+from tracelens_graph.loaders.kineto import chunks, collect, repair, repair_text, structure, times
 from tracelens_graph.loading.one import load_core
 
 pytestmark = pytest.mark.proof
@@ -41,7 +41,7 @@ def loaded(text: bytes) -> object:
 @pytest.fixture
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits a thousandth of what they are, so that short texts meet them."""
-    for module in (limits, chunks, collect, repair, repair_text, structure):
+    for module in (chunks, collect, repair, repair_text, structure):
         for name, size in (("BLOCK", 512), ("LARGEST_EVENT", 1 << 16), ("LARGEST_OBJECT", 1 << 12)):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, size)

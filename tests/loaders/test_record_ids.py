@@ -13,7 +13,7 @@ import pytest
 import tracelens_graph as tlg
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.errors import ChangedTraceError
-from tracelens_graph.loaders.kineto.record_ids import record_ids
+from tracelens_graph.loaders.kineto.details import record_ids
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.graph_file import read_graph, write_graph
 

@@ -16,8 +16,7 @@ from replay_plans import plan_in
 from corpus import kineto_traces, loaded, parametrize
 from tracelens_graph.errors import CannotReplay, ExtensionError, NotAPlanError
 from tracelens_graph.execution.sides import Argument as Observed
-from tracelens_graph.extensions.extension import Extension
-from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.extensions.extension import Extension, Replayer
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.calls import UNREADABLE

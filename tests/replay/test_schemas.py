@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from recorded_calls import NOTHING, call, scalar
 
 from tracelens_graph.errors import CannotReplay, TraceLensGraphError
-from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.extensions.extension import Replayer
 from tracelens_graph.replay.planning import plan_of
 from tracelens_graph.replay.schemas import (
     REACHES_OUT,

@@ -14,8 +14,7 @@ from replay_plans import plan_in
 
 from corpus import CHECKOUT
 from tracelens_graph.errors import AnalysisError, NodeNotFoundError
-from tracelens_graph.extensions.extension import Extension
-from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.extensions.extension import Extension, Replayer
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.plan_json import plan_from_json

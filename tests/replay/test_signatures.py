@@ -11,8 +11,7 @@ from recorded_calls import GPU_US, calls
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.errors import NodeNotFoundError
-from tracelens_graph.extensions.extension import Extension
-from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.extensions.extension import Extension, Replayer
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture

@@ -19,7 +19,7 @@ from recorded_calls import calls
 from replay_plans import converted, mm, scaled
 
 from tracelens_graph.errors import ForeignProgramError, NotAPlanError, TraceLensGraphError
-from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.extensions.extension import Replayer
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.replay.folder import INDEX, Program, read_folder, write_folder
 from tracelens_graph.replay.replay_plan import Argument, Recorded, ReplayPlan, TensorValue, Traced

@@ -29,7 +29,7 @@ from tracelens_graph.reports.comparison import brief
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.reports.json import table_object
 from tracelens_graph.reports.views import column_named, view
-from tracelens_graph.stores.csv_tables import read_table
+from tracelens_graph.stores.saved_reports import read_table
 from tracelens_graph.tables import schema
 from tracelens_graph.tables.column import Column, Role, headings, instance_column, keys, main_column
 from tracelens_graph.tables.schema import TableSchema

@@ -30,7 +30,7 @@ module = importlib.util.module_from_spec(spec)
 sys.modules["tracelens_graph.schema"] = module
 exec(compile(source, spec.origin, "exec"), module.__dict__)
 
-from tracelens_graph.loaders.kineto.categories import CATEGORIES, Family
+from tracelens_graph.loaders.kineto.records import CATEGORIES, Family
 
 CATEGORIES["host_thing"] = (Family.op, module.Kind.HostThing)
 CATEGORIES["gpu_thing"] = (Family.gpu, module.Kind.GpuThing)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelens_graph.errors import TraceError
-from tracelens_graph.stores.collective_sections import read_collectives, write_collectives
+from tracelens_graph.stores.parts import read_collectives, write_collectives
 from tracelens_graph.stores.sections import Sections, SectionWriter
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from corpus import GOLDENS, needs_goldens
 from tracelens_graph.errors import TraceError
 from tracelens_graph.reports.csv import write_csv
-from tracelens_graph.stores.csv_tables import CsvTables, cell_value, read_table
+from tracelens_graph.stores.saved_reports import CsvTables, cell_value, read_table
 from tracelens_graph.tables.table import Table
 
 

@@ -16,7 +16,7 @@ from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.errors import TraceError
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.document import facts, report_json
-from tracelens_graph.stores.json_tables import JsonTables, is_report
+from tracelens_graph.stores.saved_reports import JsonTables, is_report
 
 
 @pytest.fixture

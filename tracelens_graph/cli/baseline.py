@@ -108,11 +108,11 @@ def tables_of_run(tag: str, run: str, window: WindowChoice, options: ReportOptio
     """
     is_chosen = replace(options, arch=None) != type(options)() or window != WindowChoice()
     if run != "-" and Path(run).is_dir():
-        from tracelens_graph.stores.csv_tables import CsvTables
+        from tracelens_graph.stores.saved_reports import CsvTables
 
         said = f"{tag} is a folder of tables; options that choose events do not change it"
         return CsvTables(run), [said] if is_chosen else []
-    from tracelens_graph.stores.json_tables import JsonTables, is_report
+    from tracelens_graph.stores.saved_reports import JsonTables, is_report
 
     if run != "-" and is_report(run):
         tables = JsonTables(run)

@@ -43,7 +43,7 @@ def traces_named(arguments: Sequence[str]) -> list[str]:
 
 def say_copies(files: Sequence[str]) -> None:
     """Say of profiles of JAX that were found in a folder which copies beside them are left out."""
-    from tracelens_graph.loaders.xplane.folder import viewer_copies
+    from tracelens_graph.loaders.xplane.files import viewer_copies
 
     if copies := viewer_copies(files):
         more = f" and {len(copies) - 1:,} more" if len(copies) > 1 else ""
@@ -276,7 +276,7 @@ def _one_file(named: str, what: str = "a trace", option: str = "") -> str:
 
 def _profiles_in(folder: Path) -> list[str]:
     """Profiles of JAX in a folder; none in one that cannot be read."""
-    from tracelens_graph.loaders.xplane.folder import profiles_in
+    from tracelens_graph.loaders.xplane.files import profiles_in
 
     try:
         return profiles_in(folder)

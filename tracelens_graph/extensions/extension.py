@@ -9,12 +9,17 @@ itself anywhere, so two analyses in one process never see each other's. `extensi
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial, reduce, wraps
 from importlib import import_module
 from itertools import chain
+from pathlib import Path
+from traceback import walk_tb
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,17 +34,128 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tracelens_graph.categories.kernels import KernelRule, KernelRules
-    from tracelens_graph.extensions.replayer import Replayer
     from tracelens_graph.perf.model import OpModel, TimeModel
     from tracelens_graph.tables.table import Table
 
 _KINDS = {
     "models": ("tracelens_graph.perf.model", "OpModel"),
     "time_models": ("tracelens_graph.perf.model", "TimeModel"),
-    "replayers": ("tracelens_graph.extensions.replayer", "Replayer"),
 }
 """Attribute -> module and name of what it holds; imported where something is held, as most reports need none."""
 _OF_FUNCTIONS = ("models", "tables", "table_sets", "postprocess", "time_models")
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+
+
+@contextmanager
+def user_code(file: str) -> Iterator[None]:
+    """Within it code of the user's own runs: what that raises becomes one line that names file and line.
+
+    Raises:
+        ExtensionError: it raised something. That a model does not apply is none of this.
+    """
+    try:
+        yield
+    except ExtensionError:
+        raise
+    except (Exception, SystemExit) as error:
+        from tracelens_graph.perf.cost import CannotModel
+
+        if isinstance(error, CannotModel):
+            raise
+        raise ExtensionError(_in_one_line(error, file)) from error
+
+
+def _in_one_line(error: BaseException, file: str) -> str:
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f"{file}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    place = _place(error.__traceback__, file)
+    return f"{place}: {text}"
+
+
+def _place(traceback: TracebackType | None, file: str) -> str:
+    """The innermost line of a file that an error passed, else the innermost outside of this package."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(traceback)]
+    inside = [line for name, line in frames if name == file]
+    if inside:
+        return f"{file}:{inside[-1]}"
+    outside = [(name, line) for name, line in frames if not name.startswith(_PACKAGE)]
+    return f"{file}: {outside[-1][0]}:{outside[-1][1]}" if outside else file
+
+
+def guarded(function: Callable[..., Any], name: str, file: str | None = None, returns: type = object) -> Any:
+    """The function within `user_code`.
+
+    Args:
+        function: a function; one of this package stays as it is unless a file is given.
+        name: what messages call it where it tells no file.
+        file: the file that it comes from; by default the one that it is written in.
+        returns: what it has to return.
+    """
+    written = getattr(getattr(function, "__code__", None), "co_filename", "")
+    if file is None and written.startswith(_PACKAGE):
+        return function
+    shown_file = file or written or name
+
+    @wraps(function)
+    def call(*given: Any) -> Any:
+        with user_code(shown_file):
+            found = function(*given)
+        if not isinstance(found, returns):
+            raise ExtensionError(f"{shown_file}: a {returns.__name__} is wanted of a model, not {found!r:.60}")
+        return found
+
+    return call
+
+
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
+_SCHEMA = re.compile(r"([A-Za-z_]\w*(?:::[A-Za-z_]\w*)+)(?:\.\w+)?\(.*\) *-> *\S.*", re.ASCII | re.DOTALL)
+_OPTION = re.compile(r"[a-z_]+")
+
+
+@dataclass(frozen=True)
+class Replayer:
+    """What is needed to call a custom operation again.
+
+    Attributes:
+        schema: its schema, as `torch.library` or `TORCH_LIBRARY` registers it:
+            `acme::scaled_mm(Tensor a, Tensor b, float scale=1.0) -> Tensor`.
+        imports: modules that register it when they are imported; a program imports them before it calls.
+        fills: argument -> what tensors given for it hold, in the words of programs: `{"fill": "integers", "high": 8}`.
+            Without an entry they hold what their type and name suggest.
+
+    Raises:
+        ExtensionError: the schema is none, or something else is not a name.
+    """
+
+    schema: str
+    imports: Sequence[str] = ()
+    fills: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.schema, str) or not _SCHEMA.fullmatch(self.schema.strip()):
+            raise ExtensionError(f"{self.schema!r:.100} is no schema: acme::op(Tensor x) -> Tensor is one")
+        if isinstance(self.imports, str):
+            raise ExtensionError(f"imports is a list of modules, not the text {self.imports!r:.60}")
+        for module in self.imports:
+            if not is_module(module):
+                raise ExtensionError(f"{module!r:.60} is no name of a module")
+        for argument, options in self.fills.items():
+            if not isinstance(options, Mapping) or not all(_OPTION.fullmatch(str(option)) for option in options):
+                raise ExtensionError(f"{argument} is filled by a mapping such as {{'fill': 'normal'}}: {options!r:.60}")
+
+    @property
+    def op(self) -> str:
+        """Name of the operation, with its namespace and without its overload."""
+        found = _SCHEMA.fullmatch(self.schema.strip())
+        assert found is not None
+        return found[1]
+
+
+def is_module(text: object) -> bool:
+    """Whether a text is the dotted name of a module, and nothing else."""
+    return isinstance(text, str) and _MODULE.fullmatch(text) is not None
+
 
 TableMaker = Callable[[Window], "Table | pd.DataFrame"]
 TableSetMaker = Callable[[Window], "Mapping[str, Table | pd.DataFrame]"]
@@ -85,6 +201,7 @@ class Extension:
         self._check("op_rules", (self.op_rules,), ops.OpRules)
         for what, home in _KINDS.items():
             self._check(what, getattr(self, what), home)
+        self._check("replayers", self.replayers, Replayer)
         self._check("tables", self.tables)
         self._check("table_sets", self.table_sets)
         self._check("postprocess", () if self.postprocess is None else (self.postprocess,))
@@ -104,7 +221,6 @@ class Extension:
 
     def _guarded(self, file: str | None) -> dict[str, Any]:
         """The attributes that hold functions; each function raises nothing but errors that say where."""
-        from tracelens_graph.extensions.user_code import guarded
         from tracelens_graph.perf.cost import Cost
 
         guard = partial(guarded, name=self.name, file=file)

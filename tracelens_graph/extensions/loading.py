@@ -15,8 +15,7 @@ from types import ModuleType
 
 from tracelens_graph.categories import kernels
 from tracelens_graph.errors import ExtensionError
-from tracelens_graph.extensions.extension import Extension, combined
-from tracelens_graph.extensions.user_code import user_code
+from tracelens_graph.extensions.extension import Extension, combined, user_code
 from tracelens_graph.utils.suggest import hint
 
 GROUP = "tracelens_graph.extensions"

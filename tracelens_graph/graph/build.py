@@ -12,11 +12,10 @@ import numpy as np
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.details import Details, NoDetails
-from tracelens_graph.graph.flows import Flows
+from tracelens_graph.graph.flows import Flows, dependencies, link_by_correlation, link_by_flow
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import TraceInfo
-from tracelens_graph.graph.links import dependencies, link_by_correlation, link_by_flow
 from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.schema import (

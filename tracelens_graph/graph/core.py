@@ -19,9 +19,8 @@ from tracelens_graph.frameworks import Framework
 from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
-from tracelens_graph.graph.details import Details
+from tracelens_graph.graph.details import Details, content_id
 from tracelens_graph.graph.flows import Flow
-from tracelens_graph.graph.identity import content_id
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.schema import GPU_KINDS
 from tracelens_graph.utils.arrays import Ns, Rows

@@ -9,10 +9,9 @@ from typing import Any
 from tracelens_graph.hlo import work
 from tracelens_graph.hlo.attention import attention_of
 from tracelens_graph.hlo.facts import Facts
-from tracelens_graph.hlo.products import Product, dims_of
+from tracelens_graph.hlo.products import Product, convolution_sizes, dims_of, whole_product
 from tracelens_graph.hlo.program import ConvolutionDims, Instruction, Program
 from tracelens_graph.hlo.shapes import LARGEST
-from tracelens_graph.hlo.sizes import convolution_sizes, whole_product
 
 _LONGEST = 200
 """Characters of a text; tuples can have many parts."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tracelens_graph.hlo.groups import Groups
 from tracelens_graph.hlo.program import Instruction, Program
-from tracelens_graph.hlo.shapes import Shape
+from tracelens_graph.hlo.shapes import Groups, Shape
 
 KINDS = {
     "all-reduce": "allreduce", "all-reduce-start": "allreduce", "all-gather": "all_gather",

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from tracelens_graph.hlo.groups import ShortGroups
-from tracelens_graph.hlo.shapes import Shape
+from tracelens_graph.hlo.shapes import Shape, ShortGroups
 
 
 class WindowDimension(NamedTuple):

@@ -1,10 +1,17 @@
-"""Shapes of XLA: element type, dimensions and layout, as HLO texts write them (`bf16[32,128]{1,0}`)."""
+"""Shapes of XLA as HLO texts write them (`bf16[32,128]{1,0}`), and groups of devices that are written like them.
+
+XLA writes groups of many devices as rows of the numbers from 0 on, in a shape whose dimensions change places. A few
+bytes stand for any number of devices then, so groups are made when they are asked for, and no more of them than that.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
 
 TYPES = {
     1: ("pred", 8), 2: ("s8", 8), 3: ("s16", 16), 4: ("s32", 32), 5: ("s64", 64), 6: ("u8", 8), 7: ("u16", 16),
@@ -116,3 +123,38 @@ class Shape:
             return f"({', '.join(map(str, self.parts))})"
         layout = f"{{{','.join(map(str, self.order))}}}" if self.order else ""
         return f"{self.name}[{','.join(map(str, self.dims))}]{layout}" if self.is_array else f"{self.name}[]"
+
+
+Groups = tuple[tuple[int, ...], ...]
+
+_MOST_DEVICES = 1 << 17
+"""Devices of a job that are listed; what names more is damaged."""
+
+
+class ShortGroups(NamedTuple):
+    """Groups that are written in short.
+
+    Attributes:
+        rows, width: number of groups, and of the members of each.
+        shape: sizes of the dimensions that the numbers from 0 on are put into, row by row.
+        order: these dimensions in the order in which they are read, row by row; empty for their own.
+    """
+
+    rows: int
+    width: int
+    shape: tuple[int, ...]
+    order: tuple[int, ...] = ()
+
+    def groups(self, most: int = _MOST_DEVICES) -> Groups:
+        """The groups, so many at most, with as many members at most; none of what is damaged."""
+        order = self.order or tuple(range(len(self.shape)))
+        if min(self.rows, self.width, *self.shape) <= 0 or self.rows * self.width > _MOST_DEVICES:
+            return ()
+        if product(self.shape) != self.rows * self.width or sorted(order) != list(range(len(self.shape))):
+            return ()
+        # Dimensions of one move nothing, and numpy has no room for many.
+        kept = [at for at, size in enumerate(self.shape) if size > 1]
+        place = {at: i for i, at in enumerate(kept)}
+        numbers = np.arange(self.rows * self.width).reshape([self.shape[at] for at in kept])
+        moved = numbers.transpose([place[at] for at in order if at in place]).reshape(self.rows, self.width)
+        return tuple(map(tuple, moved[:most, :most].tolist()))

@@ -25,7 +25,7 @@ from tracelens_graph.errors import AnalysisError, LinkError, NotATraceError, Tra
 from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loaders.sources import Source, is_stream
-from tracelens_graph.loaders.xplane.folder import COPY, runs_in
+from tracelens_graph.loaders.xplane.files import COPY, runs_in
 from tracelens_graph.loading.one import link_damage, linked, load_profile
 from tracelens_graph.loading.pairing import execution_traces_alone, is_execution_trace_file, paired
 from tracelens_graph.output.files import replacing, temporary_folder

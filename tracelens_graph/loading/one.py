@@ -99,7 +99,7 @@ def _saved(opened: Source) -> Graph:
 
 def _has_nodes(opened: Source) -> bool:
     """Whether a file has the nodes of an execution trace beside an event list without events."""
-    from tracelens_graph.loaders.execution_trace.layout import NODES, begins_node
+    from tracelens_graph.loaders.execution_trace.records import NODES, begins_node
     from tracelens_graph.loaders.kineto.chunks import Walker
 
     with opened.open() as stream:
@@ -175,7 +175,7 @@ def joined(core: Core, execution: ExecutionTrace) -> Graph:
         LinkError, ChangedTraceError: as `linked`.
     """
     from tracelens_graph.execution.joining import join, linked_graph
-    from tracelens_graph.loaders.kineto.record_ids import record_ids
+    from tracelens_graph.loaders.kineto.details import record_ids
 
     if not core.framework.has_times:
         raise LinkError(f"{core.info.source}: is an execution trace itself; the profiler's trace of its run is wanted")

@@ -25,7 +25,7 @@ from tracelens_graph.replay.signatures import Signatures
 from tracelens_graph.schema import Kind
 
 if TYPE_CHECKING:
-    from tracelens_graph.extensions.replayer import Replayer
+    from tracelens_graph.extensions.extension import Replayer
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.window import Window
     from tracelens_graph.perf.cost import Cost

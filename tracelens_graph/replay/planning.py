@@ -27,7 +27,7 @@ from tracelens_graph.replay.replay_plan import NORMAL, RULES, Argument, Fill, Re
 from tracelens_graph.replay.schemas import REACHES_OUT, Schema, parse, reaches_out
 
 if TYPE_CHECKING:
-    from tracelens_graph.extensions.replayer import Replayer
+    from tracelens_graph.extensions.extension import Replayer
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.node import Node
 

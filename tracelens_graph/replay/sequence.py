@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.execution.link import link_of
-from tracelens_graph.extensions.extension import extension_of
-from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.extensions.extension import Replayer, extension_of
 from tracelens_graph.graph import membership
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core

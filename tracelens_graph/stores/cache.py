@@ -5,8 +5,7 @@ was when it was loaded (size, times, inode), and the version of this program: wh
 no entry is ever out of date. Entries are written beside and moved into place, hence whole or absent for every other
 process. Only their owner may read them: a trace may hold secrets.
 
-An entry that is damaged is made anew and nobody is told. What is read when it is opened is verified then; where a
-column turns out to be damaged later, the trace is loaded and the column taken from there.
+An entry is verified whole when it is opened, and one that is damaged is made anew without a word.
 
 The folder is `folders.cache_folder()`. It may be deleted at any time.
 """
@@ -17,29 +16,26 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import OutputError, TraceError
-from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.details import NO_TEXT, Details
-from tracelens_graph.graph.graph import Graph, changed
-from tracelens_graph.graph.identity import stream_id
+from tracelens_graph.graph.details import NO_TEXT, Details, stream_id
+from tracelens_graph.graph.graph import Graph
 from tracelens_graph.loaders.kineto.details import FileDetails
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.output.files import replacing, unwritable
 from tracelens_graph.schema import SCHEMA_VERSION
 from tracelens_graph.stores.folders import cache_folder
 from tracelens_graph.stores.graph_file import read_graph, write_without_events
-from tracelens_graph.stores.packed import DeferredDict, DeferredList
 from tracelens_graph.utils.arrays import Rows
 
 LIMIT_BYTES = 10 * 1024**3
@@ -47,7 +43,6 @@ LIMIT_BYTES = 10 * 1024**3
 
 _ENTRY = re.compile(r"[0-9a-f]{32}-[0-9a-f]{32}\.tlg")
 _PART = re.compile(r"\.[0-9a-f]{32}-[0-9a-f]{32}\.tlg\.[0-9a-f]+\.part")
-_T = TypeVar("_T")
 
 _ABANDONED_S = 3600
 """Age at which a half-written entry has nobody left who writes it."""
@@ -79,14 +74,11 @@ def cached_core(
         warn(f"the cache is not used: {error}")
         return load()
 
-    @cache
-    def anew() -> Graph:
+    core = _read(entry, source, load)
+    if core is None:
         core = load()
         _keep(core, entry, source, warn)
-        return core
-
-    core = _read(entry, source, load)
-    return anew() if core is None else _mended(core, source, anew)
+    return core
 
 
 def _entry(source: Source) -> Path:
@@ -143,7 +135,7 @@ def _read(entry: Path, source: Source, load: Callable[[], Graph]) -> Graph | Non
     try:
         if hasattr(os, "getuid") and entry.stat().st_uid != os.getuid():
             return None
-        core = read_graph(entry, partial(_events, source, load))
+        core = read_graph(entry, partial(_events, source, load), verified=True)
         source.check_unchanged()
     except (OSError, TraceError):
         return None
@@ -151,50 +143,6 @@ def _read(entry: Path, source: Source, load: Callable[[], Graph]) -> Graph | Non
         os.utime(entry)
     core.info.source = source.name
     return core
-
-
-def _mended(core: Core, source: Source, anew: Callable[[], Graph]) -> Graph:
-    """The graph of an entry, with parts of the graph that is made anew in the place of those that are damaged."""
-    columns = _MendedColumns(core, source, anew)
-    return changed(
-        core,
-        columns=Columns(columns),
-        autograd_flows=DeferredList(lambda: columns.sound(lambda one: list(one.autograd_flows))),
-        collective_args=DeferredDict(lambda: columns.sound(lambda one: dict(one.collective_args))),
-    )
-
-
-class _MendedColumns(Mapping[str, np.ndarray]):
-    """Columns of an entry, each read on request; one that is damaged is taken from the graph made anew."""
-
-    def __init__(self, core: Core, source: Source, anew: Callable[[], Graph]) -> None:
-        self._core, self._source, self._anew = core, source, anew
-        self._given: dict[str, np.ndarray] = {}
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        column: np.ndarray = self.sound(lambda one: getattr(one.columns, name))
-        self._given[name] = column
-        return column
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._core.columns.names)
-
-    def __len__(self) -> int:
-        return len(self._core.columns.names)
-
-    def sound(self, part: Callable[[Core], _T]) -> _T:
-        """A part of the graph, of the one made anew if it is damaged in the entry.
-
-        Raises:
-            TraceError: what was read before was wrong, too, or the trace is another one now.
-        """
-        with suppress(TraceError):
-            return part(self._core)
-        again = self._anew()
-        self._source.check_unchanged()
-        if not all(np.array_equal(getattr(again.columns, name), given) for name, given in self._given.items()):
-            raise TraceError(f"{self._source.name}: its graph in the cache was wrong; it is right now: try again")
-        return part(again)
 
 
 def _keep(core: Core, entry: Path, source: Source, warn: Callable[[str], Any]) -> None:
@@ -209,8 +157,8 @@ def _keep(core: Core, entry: Path, source: Source, warn: Callable[[str], Any]) -
             write_without_events(core, file, places)
         _make_room(entry)
     except (OSError, OutputError) as error:
-        told = unwritable(entry.parent, error) if isinstance(error, OSError) else error
-        warn(f"the graph is not kept for the next command: {told}")
+        why = unwritable(entry.parent, error) if isinstance(error, OSError) else error
+        warn(f"the graph is not kept for the next command: {why}")
 
 
 def _make_room(newest: Path) -> None:

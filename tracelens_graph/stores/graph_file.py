@@ -33,10 +33,15 @@ from tracelens_graph.loaders.sources import Source, open_source
 from tracelens_graph.output.files import replacing
 from tracelens_graph.schema import STORED
 from tracelens_graph.stores.checked_columns import CheckedColumns
-from tracelens_graph.stores.collective_sections import read_collectives, write_collectives
-from tracelens_graph.stores.link_sections import read_link, write_link
 from tracelens_graph.stores.packed import DeferredDict, DeferredList, PackedDetails
-from tracelens_graph.stores.program_sections import read_programs, write_programs
+from tracelens_graph.stores.parts import (
+    read_collectives,
+    read_link,
+    read_programs,
+    write_collectives,
+    write_link,
+    write_programs,
+)
 from tracelens_graph.stores.sections import Sections, SectionWriter
 from tracelens_graph.utils.arrays import Rows
 
@@ -118,6 +123,8 @@ def _packed(details: Details, progress: Callable[[int, int], None] | None) -> It
 def read_graph(
     source: Source | str | os.PathLike[str] | bytes,
     events_at: Callable[[np.ndarray, np.ndarray, np.ndarray], Details] | None = None,
+    *,
+    verified: bool = False,
 ) -> Graph:
     """The graph of a file that `write_graph` wrote.
 
@@ -125,6 +132,7 @@ def read_graph(
         source: a `Source`, or whatever `loaders.sources.open_source` takes.
         events_at: gives the original events where they stayed in the trace's file; called with the uid of the first
             event, the number of events and the place of each block.
+        verified: whether all of it is to be compared with its checksums now, and not when it is read.
 
     Raises:
         NotATraceError: it is no saved graph.
@@ -134,6 +142,8 @@ def read_graph(
     if source.packing != "graph":
         raise NotATraceError(f"{source.name}: is no saved graph")
     sections = Sections(_buffer(source), source.name)
+    if verified:
+        sections.verify()
     return _core(sections, source.name, events_at)
 
 

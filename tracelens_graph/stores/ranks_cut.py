@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
-from tracelens_graph.graph.links import DEPENDENCY_ID
+from tracelens_graph.graph.flows import DEPENDENCY_ID
 from tracelens_graph.output.markers import GENERATOR
 from tracelens_graph.schema import DEVICE_KINDS
 from tracelens_graph.stores.cut import Piece, entries, times_ns, write_entries

@@ -184,6 +184,15 @@ class Sections:
         except (KeyError, msgspec.ValidationError):
             raise self.damaged("index") from None
 
+    def verify(self) -> None:
+        """Compare all arrays with their checksums; byte strings are compared when they are read.
+
+        Raises:
+            TraceError: one is not as it was written.
+        """
+        for name in self._index.keys() - {name.removesuffix(".sums") for name in self._index if name.endswith(".sums")}:
+            self.array(name)
+
     def take_facts(self) -> Any:
         """What the index tells beside the sections, as JSON values. They are given away and not kept."""
         facts, self._facts = self._facts, None

@@ -9,7 +9,7 @@ import pytest
 from plain_xplane import Plane, written
 
 from tracelens_graph.errors import NotATraceError
-from tracelens_graph.loaders.xplane.folder import profiles_in, viewer_copies
+from tracelens_graph.loaders.xplane.files import profiles_in, viewer_copies
 from tracelens_graph.loading.many import load_core_set, trace_files
 from tracelens_graph.loading.one import load_core
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.errors import ForeignProgramError, NotAPlanError, NoTorchError, TraceError
-from tracelens_graph.extensions.replayer import Replayer
+from tracelens_graph.extensions.extension import Replayer
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import temporary_folder

@@ -1,21 +1,140 @@
-"""The link of a graph with an execution trace, as sections of its saved file.
+"""Parts of a graph that not every graph has, as sections of its saved file: programs, collectives, an execution trace.
 
-The execution trace stands there in columns, too. Texts of arguments that occur more than once are written once; they
-are sliced from the file when someone looks at them.
+* All collectives of a group name its members, and a group has up to a hundred thousand of them. So lists and long texts
+  stand once (`values`), and an event (`events`) holds its uid, its arguments in their order, null for each of these,
+  and its place in `values`.
+* An execution trace stands there in columns. Texts of arguments that occur more than once are written once; they are
+  sliced from the file when someone looks at them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from sys import intern
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tracelens_graph.execution.link import Link
 from tracelens_graph.execution.sides import Arguments, Sides
 from tracelens_graph.execution.trace import ExecutionTrace, ExecutionTraceInfo
+from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms, code_type, source_type
+from tracelens_graph.schema import Kind
 from tracelens_graph.stores.sections import Sections, SectionWriter
+from tracelens_graph.utils.arrays import Codes
+
+_MOST = 2**63
+"""The first number that columns have no room for."""
+
+
+def write_programs(writer: SectionWriter, programs: CompiledPrograms) -> None:
+    """Write programs, of which of them each op is, and which line of source it comes from."""
+    writer.json("programs", [asdict(one) for one in programs.listed])
+    writer.array("programs.code", programs.code)
+    writer.strings("programs.sources", programs.sources)
+    writer.array("programs.source", (programs.source_place + 1).astype(source_type(len(programs.sources))))
+
+
+def read_programs(sections: Sections, kind: Codes) -> CompiledPrograms:
+    """The compiled programs in a saved graph.
+
+    Args:
+        sections: the file.
+        kind: kinds of the rows.
+
+    Raises:
+        TraceError: they are damaged.
+    """
+    listed = tuple(sections.json("programs", list[CompiledProgram]))
+    numbers = (
+        value
+        for one in listed
+        for value in (
+            one.instructions, one.replicas, one.partitions, *one.numbers, one.xla_flops, one.xla_transcendentals,
+            one.xla_bytes,
+        )
+    )  # fmt: skip
+    if not all(value is None or -_MOST <= value < _MOST for value in numbers):
+        raise sections.damaged("programs")
+    code = sections.array("programs.code")
+    ops = np.count_nonzero(kind == Kind.Op)
+    if code.shape != (ops,) or code.dtype != code_type(len(listed)):
+        raise sections.damaged("programs.code")
+    if ops and not 0 <= code.min() <= code.max() <= 2 * len(listed) + 1:
+        raise sections.damaged("programs.code")
+    sources, source = tuple(sections.strings("programs.sources")), sections.array("programs.source")
+    if source.shape != (ops,) or source.dtype != source_type(len(sources)):
+        raise sections.damaged("programs.source")
+    if ops and not 0 <= source.min() <= source.max() <= len(sources):
+        raise sections.damaged("programs.source")
+    return CompiledPrograms(listed, code, sources, source)
+
+
+_SECTION = "collectives"
+_LONG = 32
+"""Characters from which a text stands once."""
+
+_TOO_LARGE = 2**63
+"""The first whole number that columns have no room for."""
+
+
+class _Stored(msgspec.Struct):
+    values: list[Any]
+    events: list[tuple[int, dict[str, Any], dict[str, int]]]
+
+
+def write_collectives(writer: SectionWriter, arguments: Mapping[int, Mapping[str, Any]]) -> None:
+    """Write what collectives were called with, by the uid of their event."""
+    values: list[Any] = []
+    by_text: dict[str, int] = {}
+    by_id: dict[int, int] = {}
+
+    def place(value: Any) -> int:
+        if id(value) not in by_id:  # most are one object, and the text of a list takes time
+            at = by_text.setdefault(json.dumps(value), len(values))
+            if at == len(values):
+                values.append(value)
+            by_id[id(value)] = at
+        return by_id[id(value)]
+
+    events = []
+    for uid, args in arguments.items():
+        placed = {key: place(value) for key, value in args.items() if _stands_once(value)}
+        events.append((uid, {**args, **dict.fromkeys(placed)}, placed))
+    writer.json(_SECTION, {"values": values, "events": events})
+
+
+def read_collectives(sections: Sections) -> dict[int, dict[str, Any]]:
+    """What `write_collectives` wrote; equal values are one object.
+
+    Raises:
+        TraceError: the section is damaged.
+    """
+    stored = sections.json(_SECTION, _Stored)
+    if not all(
+        0 <= uid < _TOO_LARGE and all(0 <= at < len(stored.values) for at in placed.values())
+        for uid, _, placed in stored.events
+    ):
+        raise sections.damaged(_SECTION)
+    # All collectives of a group say the same of it, on all ranks.
+    values = [_shared(value) for value in stored.values]
+    return {
+        uid: {key: _shared(value) for key, value in args.items()} | {key: values[at] for key, at in placed.items()}
+        for uid, args, placed in stored.events
+    }
+
+
+def _stands_once(value: Any) -> bool:
+    """Whether a value may be long: a list of one group is, where that has many members."""
+    return isinstance(value, list | tuple) or (isinstance(value, str) and len(value) >= _LONG)
+
+
+def _shared(value: Any) -> Any:
+    return intern(value) if isinstance(value, str) else value
+
 
 _NUMBERS = {
     "id": "<i8", "name": "<i4", "schema": "<i4", "parent": "<i8", "rf_id": "<i8", "sequence": "<i8", "scope": "<i8",

@@ -1,7 +1,7 @@
-"""A folder of report tables as CSV, ours or TraceLens's, read back as tables.
+"""Reports read back as tables, so that a run can be compared with one whose trace is gone: JSON, and folders of CSV.
 
-Lists are JSON in our files and Python text in TraceLens's, where numbers may stand as `np.float64(1.5)`. Both are
-untrusted: text is parsed, never run.
+Files are untrusted: what is not as `report` writes it is an error that says where, and text is parsed, never run. Lists
+are JSON in our CSV and Python text in TraceLens's, where numbers may stand as `np.float64(1.5)`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,113 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from tracelens_graph.errors import TraceError
 from tracelens_graph.registry import about_columns
 from tracelens_graph.tables.table import Table
+
+_HEAD = re.compile(rb'\A\s*\{\s*"schema_version"\s*:')
+_HEAD_SIZE = 256
+_LARGEST = 2**63
+
+
+def is_report(path: str | Path) -> bool:
+    """Whether a file begins as a report in JSON does; never true of a pipe, which could be read but once."""
+    path = Path(path)
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return bool(_HEAD.match(file.read(_HEAD_SIZE)))
+    except OSError:
+        return False
+
+
+class _Tables(Mapping[str, Table]):
+    """Tables by name, each made of what stands for it (`_given`) when it is asked for."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._given = given
+        self._tables: dict[str, Table] = {}
+
+    def _table(self, name: str, given: Any) -> Table:
+        raise NotImplementedError
+
+    def __getitem__(self, name: str) -> Table:
+        if name not in self._tables:
+            self._tables[name] = self._table(name, self._given[name])
+        return self._tables[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._given
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+
+class JsonTables(_Tables):
+    """The tables of a report by name, each made when it is asked for.
+
+    Attributes:
+        window: what the report was restricted to, in words; empty for the whole trace.
+
+    Raises:
+        TraceError: the file cannot be read, or is no report on a trace.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = path
+        try:
+            found = msgspec.json.decode(Path(path).read_bytes())
+        except OSError as error:
+            raise TraceError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise TraceError(f"{path}: no report in JSON: {error}") from None
+        tables = found.get("tables") if isinstance(found, dict) else None
+        if not isinstance(tables, dict) or not isinstance(found.get("trace"), dict):
+            raise TraceError(f"{path}: no report on a trace, as report --json writes it")
+        self.window = str(found.get("window") or "")
+        super().__init__(tables)
+
+    def _table(self, name: str, given: Any) -> Table:
+        rows = given.get("rows") if isinstance(given, dict) else None
+        if not isinstance(rows, list):
+            raise TraceError(f"{self._path}: table {name} has no rows")
+        defined = given.get("definitions")
+        columns = list(rows[0] if rows and isinstance(rows[0], dict) else defined if isinstance(defined, dict) else ())
+        for number, row in enumerate(rows, 1):
+            if not isinstance(row, dict) or list(row) != columns:
+                raise TraceError(f"{self._path}: table {name}: row {number} has other columns than the first")
+        about = about_columns(name, columns)
+        texts = {column for column, one in about.items() if one.is_text}
+        cells = {
+            column: [row[column] for row in rows] if column in texts else _cells([row[column] for row in rows])
+            for column in columns
+        }
+        notes = given.get("notes")
+        return Table(
+            name,
+            cells,
+            about,
+            str(given.get("title") or ""),
+            [str(one) for one in notes] if isinstance(notes, list) else [],
+        )
+
+
+def _cells(values: Sequence[Any]) -> np.ndarray | list[Any]:
+    """Numbers as an array, in which what is absent is NaN; all else as it is."""
+    kinds = {type(value) for value in values}
+    if kinds == {int} and all(-_LARGEST <= value < _LARGEST for value in values):
+        return np.array(values, np.int64)
+    if kinds <= {int, float, type(None)}:
+        return np.array([np.nan if value is None else float(value) for value in values])
+    return list(values)
+
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|inf|nan)", re.ASCII)
 _WHOLE = re.compile(r"[-+]?\d{1,18}", re.ASCII)
@@ -29,7 +131,7 @@ _TRUTH = {"true": True, "false": False, "": None}
 _WORDS = {"nan": float("nan"), "inf": float("inf"), "null": None}
 
 
-class CsvTables(Mapping[str, Table]):
+class CsvTables(_Tables):
     """The tables of a folder by name (file name without `.csv`), each read when it is asked for.
 
     Raises:
@@ -37,25 +139,12 @@ class CsvTables(Mapping[str, Table]):
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self._files = {file.stem: file for file in sorted(self.folder.glob("*.csv"))}
-        self._tables: dict[str, Table] = {}
-        if not self._files:
+        super().__init__({file.stem: file for file in sorted(Path(folder).glob("*.csv"))})
+        if not self._given:
             raise TraceError(f"{folder}: a folder without CSV files")
 
-    def __getitem__(self, name: str) -> Table:
-        if name not in self._tables:
-            self._tables[name] = read_table(self._files[name])
-        return self._tables[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._files
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
+    def _table(self, name: str, given: Path) -> Table:
+        return read_table(given)
 
 
 def read_table(file: Path) -> Table:
