@@ -50,7 +50,7 @@ def overview(
         "damage": clean(about.damage, LONGEST_LINE),
         "findings": [
             {
-                "topic": finding.topic, "severity": finding.severity, "text": clean(finding.text, LONGEST_LINE),
+                "severity": finding.severity, "text": clean(finding.text, LONGEST_LINE),
                 "uid": _uid(finding.evidence), "try": [clean(one) for one in finding.suggestions],
                 "ask": clean(complete(finding.ask_next) if finding.ask_next else "", LONGEST_LINE),
             }
