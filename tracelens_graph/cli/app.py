@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from tracelens_graph._version import __version__
-from tracelens_graph.cli.options import ANYWHERE, Anywhere
+from tracelens_graph.cli.options import ANYWHERE, Anywhere, option
 from tracelens_graph.cli.program import Program
 
 _COMMANDS = (
@@ -50,16 +50,15 @@ app = typer.Typer(
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     cache: Annotated[
-        bool,
-        typer.Option("--cache", help="Keep the loaded graph, so that the next command on this trace is instant."),
+        bool, option("--cache", help="Keep the loaded graph, so that the next command on this trace is instant.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace files that this tool did not write; never an input.")
+        bool, option("--force", help="Replace files that this tool did not write; never an input.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Where did the GPU time go? Profiler traces (PyTorch/Kineto JSON) as graphs.
 

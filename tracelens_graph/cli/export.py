@@ -8,10 +8,8 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
-import typer
-
 from tracelens_graph.cli.cut import TO_SEE, clocks_at, joined
-from tracelens_graph.cli.options import ExecutionTraceFile, Trace, Traces, refuse
+from tracelens_graph.cli.options import ExecutionTraceFile, Trace, Traces, option, refuse
 from tracelens_graph.cli.outputs import Content, Forms, Outputs, Writes, size_of, streamed
 from tracelens_graph.cli.traces import load, load_set, say, traces_named
 from tracelens_graph.utils.texts import file_name, stem
@@ -63,11 +61,7 @@ def export(
     outputs: Annotated[Outputs, Writes(*_GRAPHS, *_GPU_TIME, screen="", old=_GPU_TIME)],
     rank: Annotated[
         str | None,
-        typer.Option(
-            metavar="N",
-            show_default=False,
-            help="Of several traces: only this rank, with what the others show of its waits.",
-        ),
+        option(metavar="N", help="Of several traces: only this rank, with what the others show of its waits."),
     ] = None,
 ) -> None:
     """Write the graph, or what is known of its GPU time, for other programs.

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.hints import NEXT, Asked, without_folders
 from tracelens_graph.cli.options import (
@@ -23,6 +21,7 @@ from tracelens_graph.cli.options import (
     Traces,
     architecture_named,
     check_name,
+    option,
     refuse,
 )
 from tracelens_graph.cli.outputs import PICTURES, Forms, Outputs, Writes
@@ -49,21 +48,18 @@ def ranks(
     *,
     arch: Arch = None,
     path: Annotated[
-        bool,
-        typer.Option("--path", help="Follow the critical path, of --step N or of all: what bounds it, on which ranks."),
+        bool, option("--path", help="Follow the critical path, of --step N or of all: what bounds it, on which ranks.")
     ] = False,
     what_if: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             metavar="CHANGE",
-            show_default=False,
             help="How long it would be with collectives=2 (twice as fast), allreduce=2, op:aten::mm=2, or repair=RANK "
             "(its number, or the name of its trace); may be given again.",
         ),
     ] = None,
     recorded_clocks: Annotated[
-        bool,
-        typer.Option("--recorded-clocks", help="Take clocks as they are, also where hosts differ."),
+        bool, option("--recorded-clocks", help="Take clocks as they are, also where hosts differ.")
     ] = False,
     table: TableName = None,
     top: Top = None,
@@ -72,7 +68,7 @@ def ranks(
         Writes("html", *sorted(PICTURES), "xlsx", "json", "md", "csv", folder=True, old=("json", "md", "html", "xlsx")),
     ],
     layout: LayoutOption = Layout.own,
-    lenient: Annotated[bool, typer.Option("--lenient", hidden=True)] = False,
+    lenient: Annotated[bool, option("--lenient", hidden=True)] = False,
     scheduler: SchedulerAddress = None,
     fail_if: FailIf = None,
     window: Window,

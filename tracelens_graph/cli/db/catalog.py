@@ -11,6 +11,7 @@ import typer
 
 from tracelens_graph.cli.db.connection import connection
 from tracelens_graph.cli.export import save_graphs
+from tracelens_graph.cli.options import argument, option
 from tracelens_graph.cli.outputs import Outputs, Writes
 from tracelens_graph.cli.shown import Shown, print_answer
 from tracelens_graph.cli.tables import OneTable
@@ -48,7 +49,7 @@ def list_(*, outputs: OneTable) -> None:
 
 
 def pull(
-    trace: Annotated[str, typer.Argument(metavar="TRACE", show_default=False, help="A trace by name, run/name or id.")],
+    trace: Annotated[str, argument(metavar="TRACE", help="A trace by name, run/name or id.")],
     *,
     outputs: Annotated[Outputs, Writes("tlg", needed=True)],
 ) -> None:
@@ -69,11 +70,8 @@ def pull(
 
 
 def drop(
-    wanted: Annotated[
-        list[str],
-        typer.Argument(metavar="RUN|TRACE...", show_default=False, help="Runs, or traces by name, run/name or id."),
-    ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    wanted: Annotated[list[str], argument(metavar="RUN|TRACE...", help="Runs, or traces by name, run/name or id.")],
+    yes: Annotated[bool, option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Drop traces, or whole runs, from the database.
 

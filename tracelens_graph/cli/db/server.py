@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tracelens_graph.cli.db.connection import CHOSEN, connection
-from tracelens_graph.cli.options import ANYWHERE
+from tracelens_graph.cli.options import ANYWHERE, argument, option
 
 if TYPE_CHECKING:
     from tracelens_graph.db.connection import Connection
@@ -42,7 +42,7 @@ def start(
     ] = None,
     heap: Annotated[str, typer.Option(metavar="SIZE", help="Memory for queries and writes: 512m, 2g.")] = "1g",
     page_cache: Annotated[str, typer.Option(metavar="SIZE", help="Memory for the database's files.")] = "512m",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Fetch Neo4j without being asked.")] = False,
+    yes: Annotated[bool, option("--yes", "-y", help="Fetch Neo4j without being asked.")] = False,
 ) -> None:
     """Start a Neo4j server, with Neo4j Browser, on this machine; needs Java 17 or 21. Reachable from here only."""
     from tracelens_graph.db.server import jars
@@ -124,10 +124,7 @@ def _show(server: Server, password: str | None) -> None:
 
 
 def import_(
-    files: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="Folder that `db export` wrote."),
-    ],
+    files: Annotated[Path, argument(metavar="DIR", file_okay=False, help="Folder that `db export` wrote.")],
     folder: Folder = None,
 ) -> None:
     """Import what `db export` wrote into the server of `db start`: stop it, import, start it again.
