@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracelens_graph.reports.kernel_pairs import told_apart
+from tracelens_graph.reports.diff_tree import told_apart
 from tracelens_graph.tables.names import short_name
 
 FOUR, EIGHT, SIX = (f"void add<{number}, int>(float)" for number in (4, 8, 6))

@@ -80,8 +80,8 @@ def cut(
 
 
 def _write_piece(cut: tuple[Core, Piece], file: BinaryIO) -> str:
-    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.stores.cut import write_piece
+    from tracelens_graph.tables.terminal import progress_on_terminal
 
     core, piece = cut
     with progress_on_terminal("cutting") as progress:
@@ -128,8 +128,8 @@ def _around_collective(asked: tuple[Sequence[str], str, int]) -> Content:
 def _write_ranks(
     traces: TraceSet, matched: MatchedCollectives, number: int, pieces: dict[int, RankPiece], file: BinaryIO
 ) -> str:
-    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.stores.ranks_cut import write_ranks
+    from tracelens_graph.tables.terminal import progress_on_terminal
 
     epoch = traces[0].clock_ns or 0
     with progress_on_terminal("cutting") as progress:

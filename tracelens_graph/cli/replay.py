@@ -22,8 +22,7 @@ from tracelens_graph.cli.options import (
 )
 from tracelens_graph.cli.outputs import Outputs, Writes
 from tracelens_graph.cli.replay_asked import ROWS, Asked
-from tracelens_graph.cli.replay_results import check_is_no_folder, compare_results, verify_folder
-from tracelens_graph.cli.replay_work import replay_trace
+from tracelens_graph.cli.replay_work import check_is_no_folder, compare_results, replay_trace, verify_folder
 from tracelens_graph.cli.shown import TABLE
 from tracelens_graph.cli.windows import Window
 from tracelens_graph.utils.suggest import hint

@@ -460,8 +460,7 @@ class Calls(Answer):
 
     def json(self) -> str:
         """The report for programs."""
-        from tracelens_graph.reports.document import objects
-        from tracelens_graph.reports.json import laid_out, sound
+        from tracelens_graph.reports.document import laid_out, objects, sound
 
         info = self.w.core.info
         about = {

@@ -9,7 +9,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, NamedTuple
 
 from tracelens_graph.cli.outputs import Content, Forms, Outputs
-from tracelens_graph.reports.terminal import terminal_width, wants_color
+from tracelens_graph.tables.terminal import terminal_width, wants_color
 
 if TYPE_CHECKING:
     from tracelens_graph.tables.table import Table
@@ -125,7 +125,7 @@ def _csv(shown: Shown) -> str:
 
 
 def _json(shown: Shown) -> str:
-    from tracelens_graph.reports.json import table_json
+    from tracelens_graph.reports.document import table_json
 
     return table_json(shown.first())
 

@@ -213,7 +213,7 @@ def info(trace: Trace, *, outputs: Annotated[Outputs, Writes("json", screen="tex
 
 
 def _inventory_json(tables: Mapping[str, Table]) -> str:
-    from tracelens_graph.reports.json import table_object
+    from tracelens_graph.reports.document import table_object
 
     objects = {name: table_object(table)["rows"] for name, table in tables.items()}
     objects["trace"] = {row["what"]: row["value"] for row in objects["trace"]}

@@ -94,7 +94,7 @@ def tree(
     if labels is LabelStyle.short:
         category = tree_text.short_category(core)
     else:
-        from tracelens_graph.reports.original import categories
+        from tracelens_graph.reports.tree_text import categories
 
         category = categories(core).__getitem__
     style = tree_text.Labels(category, short=labels is LabelStyle.short, uid=uids, gpu_time=gpu_time)

@@ -10,10 +10,9 @@ from typing import Any
 from tracelens_graph._version import __version__
 from tracelens_graph.execution.link import Link
 from tracelens_graph.graph.core import Core
-from tracelens_graph.output.markers import COMMENT
+from tracelens_graph.output.files import COMMENT
 from tracelens_graph.reports import tree_text
-from tracelens_graph.reports.document import SCHEMA_VERSION, objects
-from tracelens_graph.reports.json import laid_out, sound
+from tracelens_graph.reports.document import SCHEMA_VERSION, laid_out, objects, sound
 from tracelens_graph.reports.markdown import code, escape, table_markdown
 from tracelens_graph.reports.views import top
 from tracelens_graph.schema import Kind

@@ -14,7 +14,7 @@ import numpy as np
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, steps_of
 from tracelens_graph.analyses.critical_path.path_tables import CLASS_MEANING
 from tracelens_graph.analyses.critical_path.what_if import WhatIf
-from tracelens_graph.output.markers import COMMENT
+from tracelens_graph.output.files import COMMENT
 from tracelens_graph.reports.markdown import escape, table_markdown
 from tracelens_graph.reports.ranks_text import document
 from tracelens_graph.reports.views import told

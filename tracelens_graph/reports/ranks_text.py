@@ -15,9 +15,8 @@ from tracelens_graph._version import __version__
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.stragglers.lateness import ADDED_UP, HELD_UP
 from tracelens_graph.graph.trace_set import Ranked
-from tracelens_graph.output.markers import COMMENT
-from tracelens_graph.reports.document import SCHEMA_VERSION, objects
-from tracelens_graph.reports.json import laid_out, sound
+from tracelens_graph.output.files import COMMENT
+from tracelens_graph.reports.document import SCHEMA_VERSION, laid_out, objects, sound
 from tracelens_graph.reports.markdown import escape, table_markdown
 from tracelens_graph.reports.views import told
 from tracelens_graph.tables.table import Table

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.db.connection import connection
+from tracelens_graph.cli.db import connection
 from tracelens_graph.cli.export import save_graphs
 from tracelens_graph.cli.options import argument, option
 from tracelens_graph.cli.outputs import Outputs, Writes
@@ -58,7 +58,7 @@ def pull(
     Example: tracelens-graph db pull llama-70b/rank0 -o rank0.tlg
     """
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
     with (
@@ -81,7 +81,7 @@ def drop(
     """
     from tracelens_graph.db.catalog import meant
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
     with Graphs(connection()) as graphs:
@@ -165,8 +165,8 @@ def demo() -> None:
     from tracelens_graph.db.query import named
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.loading.one import load_core
-    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.simulate import simulate, write
+    from tracelens_graph.tables.terminal import progress_on_terminal
 
     with Graphs(connection()) as graphs, TemporaryDirectory() as folder:
         graphs.traces()  # a server that does not answer is to be known before anything is made

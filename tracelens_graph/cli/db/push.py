@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.db.connection import connection
+from tracelens_graph.cli.db import connection
 from tracelens_graph.cli.options import TO_NEW_FOLDER, Arch, Traces, architecture_named, argument, option, to_ns
 from tracelens_graph.cli.traces import load, load_set, names_of, traces_named
 from tracelens_graph.cli.windows import Window, WindowChoice
@@ -69,7 +69,7 @@ def push(
     Example: tracelens-graph db push traces/ --run llama-70b --only gpu,Op --min-gpu-time 5us
     """
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
@@ -90,7 +90,7 @@ def push(
 
 def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
     """Match the collectives of a run and follow its paths, if all of its ranks were pushed, and say what was done."""
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable
 
     of_run = {trace["id"] for trace in graphs.traces() if trace["run"] == run}
@@ -132,7 +132,7 @@ def push_diff(
     """
     from tracelens_graph.analyses.alignment.difference import diff, median_steps
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable
 
     paths = [str(first), str(second)]
@@ -172,7 +172,7 @@ def export(
     Example: tracelens-graph db export import/ traces/ --run llama-70b
     """
     from tracelens_graph.db.bulk import README, BulkExport
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.db.connection import connection
+from tracelens_graph.cli.db import connection
 from tracelens_graph.cli.options import TO_FOLDER, Parameters, argument, option
 from tracelens_graph.cli.shown import Shown, print_answer, print_table
 from tracelens_graph.cli.tables import OneTable

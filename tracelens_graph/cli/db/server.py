@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.db.connection import CHOSEN, connection
+from tracelens_graph.cli.db import CHOSEN, connection
 from tracelens_graph.cli.options import ANYWHERE, argument, option
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def stop(folder: Folder = None) -> None:
 def _fetch(java: Java, yes: bool) -> None:
     from tracelens_graph.db.server import jars
     from tracelens_graph.errors import ServerError
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable
 
     size = f"{jars.total_bytes() / 1e6:.0f} MB in {len(jars.locked())} files"
