@@ -12,7 +12,7 @@ import typer
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.options import FailIf, TableName, Top, argument, check_name, option, refuse
 from tracelens_graph.cli.outputs import Forms, Outputs, Writes, streamed
-from tracelens_graph.cli.shown import TABLE, Shown, of_table, print_lines, print_table, screen
+from tracelens_graph.cli.shown import TABLE, Shown, book, of_table, print_lines, print_table, screen
 from tracelens_graph.cli.traces import load, say, warn_of_unread_tensors
 
 if TYPE_CHECKING:
@@ -139,12 +139,6 @@ class _Linked:
         v, rows = self.validation, {} if self.top is None else {"rows": self.top}
         return link_markdown(v.core, v.link, self.tables, self.reports, **rows)
 
-    def workbook(self) -> bytes:
-        """All tables as a workbook."""
-        from tracelens_graph.reports.xlsx import workbook
-
-        return workbook(self.tables)
-
     def write_chakra(self, file: BinaryIO) -> str:
         """Write both traces as one."""
         from tracelens_graph.linkage.chakra import write_chakra
@@ -158,6 +152,6 @@ FORMS: Forms = {
     "json": _Linked.json,
     "md": _Linked.markdown,
     "csv": of_table("csv", lambda linked: linked.shown("link_ops")),
-    "xlsx": _Linked.workbook,
+    "xlsx": book(lambda linked: linked.tables),
     "chakra": streamed(_Linked.write_chakra),
 }

@@ -27,7 +27,7 @@ from tracelens_graph.cli.options import (
 from tracelens_graph.cli.outputs import PICTURES, Forms, Outputs, Writes
 from tracelens_graph.cli.ranks_path import TABLES as PATH_TABLES
 from tracelens_graph.cli.ranks_path import answer_path, changes_of, for_people
-from tracelens_graph.cli.shown import TABLE, Shown, of_table, print_lines, print_table, screen
+from tracelens_graph.cli.shown import TABLE, Shown, book, of_table, print_lines, print_table, screen
 from tracelens_graph.cli.traces import load_set, ranks_in, say, traces_named
 from tracelens_graph.cli.windows import Window, WindowChoice
 from tracelens_graph.errors import AnalysisError
@@ -201,12 +201,6 @@ class _Ranks:
 
         return ranks_markdown(self.job, **({} if self.top is None else {"rows": self.top}))
 
-    def workbook(self) -> bytes:
-        """All tables as a workbook."""
-        from tracelens_graph.reports.xlsx import workbook
-
-        return workbook(self.job.tables())
-
     def page(self) -> str:
         """The page for a browser, which names no folder of the machine that it was written on."""
         from tracelens_graph.reports.html.ranks import ranks_page
@@ -223,18 +217,12 @@ class _Ranks:
 
 
 FORMS: Forms = {
-    "html": _Ranks.page, **{name: partial(_Ranks.picture, form=name) for name in PICTURES}, "xlsx": _Ranks.workbook,
-    "json": _Ranks.json, "md": _Ranks.markdown, "csv": of_table("csv", _Ranks.shown),
+    "html": _Ranks.page, **{name: partial(_Ranks.picture, form=name) for name in PICTURES}, "json": _Ranks.json,
+    "md": _Ranks.markdown, "csv": of_table("csv", _Ranks.shown), "xlsx": book(lambda answer: answer.job.tables()),
 }  # fmt: skip
 
 
-def _workbook(tables: Mapping[str, Table]) -> bytes:
-    from tracelens_graph.reports.xlsx import workbook
-
-    return workbook(tables)
-
-
-THEIRS: Forms = {"xlsx": _workbook}
+THEIRS: Forms = {"xlsx": book(lambda tables: tables)}
 """Formats of TraceLens's tables."""
 
 

@@ -117,23 +117,23 @@ def facts(g: Core | Window, options: Mapping[str, Any] | None = None) -> Facts:
 
 
 def report_json(findings: Iterable[Finding], tables: Mapping[str, Table], about: Facts) -> str:
-    """The report as one JSON object; docs/report-json.md describes it.
-
-    Strict JSON: NaN and infinity are null. Every row of a table has a line of its own.
-    """
+    """The report as one JSON object; docs/report-json.md describes it."""
     trace = asdict(about)
     window, options = trace.pop("window"), trace.pop("options")
     if not about.linked:
         del trace["linked"]
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "tracelens_graph", "version": __version__},
-        "trace": trace,
-        "window": window or None,
-        "options": options,
-        "verdict": [{key: getattr(finding, key) for key in _FINDING} for finding in findings],
-    }
-    return laid_out({**sound(document), "tables": objects(tables)}, 4) + "\n"
+    verdict = [{key: getattr(finding, key) for key in _FINDING} for finding in findings]
+    return document_json({"trace": trace, "window": window or None, "options": options, "verdict": verdict}, tables)
+
+
+def document_json(about: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
+    """Facts and tables as one JSON object, which says what made it.
+
+    Strict JSON: NaN and infinity are null. Every row of a table has a line of its own.
+    """
+    tool = {"name": "tracelens_graph", "version": __version__}
+    head = sound({"schema_version": SCHEMA_VERSION, "tool": tool, **about})
+    return laid_out({**head, "tables": objects(tables)}, 4) + "\n"
 
 
 def objects(tables: Mapping[str, Table]) -> dict[str, dict[str, Any]]:

@@ -14,11 +14,9 @@ from tracelens_graph.cli.db import CHOSEN, connection
 from tracelens_graph.cli.options import ANYWHERE, argument, option
 
 if TYPE_CHECKING:
-    from tracelens_graph.db.connection import Connection
     from tracelens_graph.db.server.jars import Java
     from tracelens_graph.db.server.server import Server
 
-_HOME = "SHOW SETTINGS 'server.directories.neo4j_home' YIELD value RETURN value AS home"
 Folder = Annotated[
     Path | None,
     typer.Option(
@@ -130,12 +128,11 @@ def import_(
     """Import what `db export` wrote into the server of `db start`: stop it, import, start it again.
 
     The import takes the place of all that the database holds, with --force without asking. If it fails, the database
-    is as it was. Without `--folder` it is the server of `--uri` or NEO4J_URI, which must run, else the one in the
-    standard folder.
+    is as it was. Without `--folder` it is the server in the standard folder.
 
     Example: tracelens-graph db import for-import
     """
-    from tracelens_graph.db.bulk import ARGUMENTS
+    from tracelens_graph.db.bulk import ARGUMENTS, README
     from tracelens_graph.db.database import Database
     from tracelens_graph.db.server import jars
     from tracelens_graph.db.server import server as local
@@ -146,14 +143,15 @@ def import_(
     unasked, uri = ANYWHERE.get().force, CHOSEN.get().uri
     if not (files / ARGUMENTS).is_file():
         raise ServerError(f"{files} holds no {ARGUMENTS}, which `db export` writes last")
-    place, known = folder or local.standard_folder(), None
+    place = folder or local.standard_folder()
     server = local.known(place)
-    if folder is None and uri is not None and (server is None or server.uri != uri):
-        known = connection()
-        server = _server_of(known)
-        place = server.folder
     if server is None:
         raise ServerError(f"no server lives in {place}: `tracelens-graph db start` sets one up")
+    if folder is None and uri is not None and uri != server.uri:
+        raise ServerError(
+            f"{uri} is not the server in {place}: name the folder of that of `db start` with --folder; {README} tells "
+            "how to import into another one"
+        )
     java, start = find_java(), time.monotonic()
     usable = True
     if not local.running(place):
@@ -163,7 +161,7 @@ def import_(
             if not unasked:
                 raise
             usable = False
-    known = known or connection(server.uri)
+    known = connection(server.uri)
     if usable:
         with Database(known) as graphs:
             nodes, _ = graphs.size()
@@ -184,31 +182,6 @@ def import_(
     typer.echo(
         printable(f"imported {of}: {nodes:,} nodes, {edges:,} edges in {seconds:.1f} s; {server.uri} runs again")
     )
-
-
-def _server_of(running: Connection) -> Server:
-    """The server of this machine that answers, which says itself where it lives.
-
-    Raises:
-        DatabaseError: it does not answer.
-        ServerError: it is none of `db start` on this machine.
-    """
-    from urllib.parse import urlsplit
-
-    from tracelens_graph.db.bulk import README
-    from tracelens_graph.db.connection import LOOPBACK
-    from tracelens_graph.db.database import Database
-    from tracelens_graph.db.server import server as local
-    from tracelens_graph.db.server.settings import BOLT_PORT
-    from tracelens_graph.errors import ServerError
-
-    with Database(running) as graphs:
-        (home,) = graphs.ask(_HOME)["home"]
-    here = local.running(Path(home))
-    place = urlsplit(running.uri)
-    if here is None or place.hostname not in LOOPBACK or (place.port or BOLT_PORT) != here.bolt_port:
-        raise ServerError(f"{running.uri} is no server of `db start`; {README} tells how to import into another one")
-    return here
 
 
 def _started(server: Server, java: Java) -> Server:
