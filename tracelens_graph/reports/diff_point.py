@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from tracelens_graph.analyses.alignment.cause_words import details_of_alike
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.divergence_points import Point
 from tracelens_graph.analyses.alignment.tables import lines_of_python
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
-from tracelens_graph.reports.kernel_pairs import told_apart
 from tracelens_graph.reports.tree_text import fitted_line
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.tables.names import short_name
@@ -83,7 +83,7 @@ def point_lines(difference: Diff, place: Place, width: int) -> Iterator[str]:
         [forest.event_name(row) for row in _events(difference, point, k)]
         for k, forest in enumerate(difference.alignment.sides)
     ]
-    apart: tuple[dict[str, str], dict[str, str]] = {}, told_apart(names[0], names[1], _shown)
+    apart: tuple[dict[str, str], dict[str, str]] = {}, details_of_alike(names[0], names[1], _shown)
     for k, core in enumerate(cores):
         branch = _branch(difference, point, k)
         for row, above in branch[:_MOST]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from tracelens_graph.analyses.alignment.cause_words import details_of_alike
 from tracelens_graph.analyses.alignment.merged import Branch
-from tracelens_graph.reports.kernel_pairs import told_apart
 from tracelens_graph.tables.names import fitted, short_name
 from tracelens_graph.tables.terminal import bold
 from tracelens_graph.utils.texts import printable, width_of, wrapped
@@ -147,7 +147,7 @@ def _kernel_lines(one: Branch, lead: str, indent: str, width: int) -> Iterator[_
     """The kernels of a branch; those of the second side that look like one of the first say what they differ in."""
     first, second = one.kernels
     least = max(width - 3 * _FIGURE - len(_BETWEEN) - len(indent) - len(lead) * len(_BRANCHES[0][" "]), _TEXT)
-    apart = told_apart(first, second, lambda name: fitted(printable(short_name(name)), least))
+    apart = details_of_alike(first, second, lambda name: fitted(printable(short_name(name)), least))
     for name in dict.fromkeys([*first, *second]):
         both = [kernels.get(name) for kernels in (first, second)]
         counts = [0 if found is None else found[0] for found in both]

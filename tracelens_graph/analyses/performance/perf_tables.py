@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelens_graph.analyses.ops.kernel_details import Details
+from tracelens_graph.analyses.ops.kernel_details import Details, detail_columns
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, OpCalls
 from tracelens_graph.analyses.ops.ops import (
     ARGUMENTS,
@@ -18,21 +18,17 @@ from tracelens_graph.analyses.ops.ops import (
     OPS_UNIQUE_ARGS,
     PLACE,
 )
-from tracelens_graph.analyses.performance.perf_rows import (
-    STATISTICS,
-    CostedCalls,
-    argument_columns,
-    detail_columns,
-    params_of,
-    place_columns,
-    stats,
-    time_about,
-    time_columns,
-    work_columns,
-)
+from tracelens_graph.analyses.performance.perf_rows import CostedCalls, stats, time_about, time_columns, work_columns
 from tracelens_graph.analyses.performance.perf_sheets import COST, RATES, ROOF_SHARES
 from tracelens_graph.analyses.performance.unified import Unified, unified
-from tracelens_graph.analyses.shared.call_columns import argument_codes, by_time, numbers, thread_labels
+from tracelens_graph.analyses.shared.call_columns import (
+    argument_cells,
+    argument_codes,
+    by_time,
+    numbers,
+    place_columns,
+    thread_labels,
+)
 from tracelens_graph.analyses.shared.call_stacks import call_stacks, entry_points
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, IS_RECOMPUTE, SHARE, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, shares
@@ -149,8 +145,8 @@ def unified_perf_summary(
     columns: dict[str, Cells] = {
         "name": [_name(core, row, code) for row, code in zip(rows.tolist(), kernel[first].tolist(), strict=True)],
         "op category": [calls.categories[i] for i in calls.category[first].tolist()],
-        **place_columns(calls, first),
-        **argument_columns(calls, first),
+        **place_columns(core, rows),
+        **argument_cells(core, c.argset[rows]),
     }
     if again is not None:
         columns["is_recompute"] = again[first].tolist()
@@ -178,12 +174,12 @@ def unified_perf_summary(
     if arch:
         columns["Roofline Time (µs)_first"] = [roof.time_us if roof else None for roof in roofs]
         share = Groups(group, found.percent_of_roof, len(first))
-        columns |= stats("Pct Roofline", share, ("mean", "median", "std", "min", "max"))
+        columns |= stats("Pct Roofline", share)
     columns |= time_columns(found, group, first, time_models, np.isin(calls.rows, list(chosen.backward)))
     columns |= stats("Kernel Time (µs)", busy, ("median", "min", "max"), 1e-3)
-    details, notes = detail_columns(calls, group, first, "kernel_details_summary")
+    details, notes = detail_columns(calls, group, first)
     columns |= details
-    columns["perf_params"] = [params_of(cost) for cost in costs]
+    columns["perf_params"] = [None if cost is None else dict(cost.params) for cost in costs]
     columns["has_perf_model"] = [cost is not None for cost in costs]
     if call_stack:
         columns["entry_point"] = entry_points(core, rows)
@@ -281,7 +277,7 @@ def _append_lines(columns: dict[str, Cells], w: Window, chosen: Unified) -> None
         if not picked.any():
             continue
         times = Groups(np.zeros(int(picked.sum()), np.int64), c.dur_ns[gpu[picked]], 1)
-        kernel_time = stats("Kernel Time (µs)", times, (*STATISTICS, "sum"), 1e-3)
+        kernel_time = stats("Kernel Time (µs)", times, (*FIVE, "sum"), 1e-3)
         known = {"name": name, "operation_count": int(times.count[0]), "has_perf_model": False}
         known |= {column: float(values[0]) for column, values in kernel_time.items()}
         for column, cells in columns.items():
