@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from tracelens_graph.reports import progress
+from tracelens_graph.reports import terminal as drawn
 from tracelens_graph.reports.terminal import progress_on_terminal
 
 
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(drawn.time, "monotonic", lambda: now[0])
     return now
 
 
