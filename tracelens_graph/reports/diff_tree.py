@@ -5,12 +5,12 @@ Of one place both branches are drawn below the call that both sides share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.cause_words import difference_of
+from tracelens_graph.analyses.alignment.cause_words import details_of_alike
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.divergence_points import Point
 from tracelens_graph.analyses.alignment.merged import Branch
@@ -159,7 +159,7 @@ def _kernel_lines(one: Branch, lead: str, indent: str, width: int) -> Iterator[_
     """The kernels of a branch; those of the second side that look like one of the first say what they differ in."""
     first, second = one.kernels
     least = max(width - 3 * _FIGURE - len(_BETWEEN) - len(indent) - len(lead) * len(_BRANCHES[0][" "]), _TEXT)
-    apart = told_apart(first, second, lambda name: fitted(printable(short_name(name)), least))
+    apart = details_of_alike(first, second, lambda name: fitted(printable(short_name(name)), least))
     for name in dict.fromkeys([*first, *second]):
         both = [kernels.get(name) for kernels in (first, second)]
         counts = [0 if found is None else found[0] for found in both]
@@ -264,7 +264,7 @@ def point_lines(difference: Diff, place: Place, width: int) -> Iterator[str]:
         [forest.event_name(row) for row in _events(difference, point, k)]
         for k, forest in enumerate(difference.alignment.sides)
     ]
-    apart: tuple[dict[str, str], dict[str, str]] = {}, told_apart(names[0], names[1], _shown)
+    apart: tuple[dict[str, str], dict[str, str]] = {}, details_of_alike(names[0], names[1], _shown)
     for k, core in enumerate(cores):
         branch = _branch(difference, point, k)
         for row, above in branch[:_MOST]:
@@ -339,25 +339,3 @@ def _line(core: Core, row: int, is_named: bool, apart: Mapping[str, str]) -> tup
 
 def _shown(kernel: str) -> str:
     return cut_end(printable(short_name(kernel)), 90)
-
-
-def told_apart(first: Iterable[str], second: Iterable[str], shown: Callable[[str], str]) -> dict[str, str]:
-    """Kernels of the second side that look like one of the first -> what is another there.
-
-    Kernels that both sides run are left out, and each kernel of the first side counts once.
-
-    Args:
-        first, second: whole names of kernels.
-        shown: what people see of a name.
-    """
-    ones, others = list(dict.fromkeys(first)), list(dict.fromkeys(second))
-    common = {*ones} & {*others}
-    look: dict[str, list[str]] = {}
-    for name in ones:
-        if name not in common:
-            look.setdefault(shown(name), []).append(name)
-    found = {}
-    for name in others:
-        if name not in common and (alike := look.get(shown(name))):
-            found[name] = difference_of(alike.pop(0), name) or "another build"
-    return found
