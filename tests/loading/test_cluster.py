@@ -32,7 +32,7 @@ from tracelens_graph.errors import (
 from tracelens_graph.loading import cluster
 from tracelens_graph.loading.cluster import map_on_workers
 from tracelens_graph.loading.many import load_core_set, trace_files
-from tracelens_graph.reports.json import table_json
+from tracelens_graph.reports.document import table_json
 from tracelens_graph.simulate import simulate, write
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def test_a_report_without_the_files_that_workers_do_not_see(scheduler: str, job:
     [
         (("ask", "idle_gaps", "{job}/rank0.json.gz"), "--scheduler goes with questions about several traces"),
         (("report", "{job}/rank0.json.gz"), "--scheduler takes several traces"),
-        (("report", "{job}", "--csv", "{job}/tables"), "--csv, --cache and --extension need files of this machine"),
+        (("report", "{job}", "--csv", "{job}/tables"), "--csv and --extension need files of this machine"),
         (("ask", "slowest_ranks", "{job}"), "error: tcp://127.0.0.1:1: no Dask scheduler answers"),
         (("report", "{job}"), "error: tcp://127.0.0.1:1: no Dask scheduler answers"),
     ],

@@ -10,8 +10,7 @@ from rank_traces import collective, job, kernel
 from tracelens_graph.analyses.critical_path.critical_path import critical_path
 from tracelens_graph.analyses.ranks.matched_collectives import APART, MatchedCollectives
 from tracelens_graph.graph.trace_set import TraceSet
-from tracelens_graph.reports.rank_tracks import PATH, JobTracks
-from tracelens_graph.reports.tracks import Slice, Track, tracks
+from tracelens_graph.reports.tracks import PATH, JobTracks, Slice, Track, tracks
 
 US = 1_000
 

@@ -17,9 +17,8 @@ from handmade import small_trace, span
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.reports.folded import folded
+from tracelens_graph.reports.folded import folded, speedscope, write_speedscope
 from tracelens_graph.reports.html.stacks import VIEWS
-from tracelens_graph.reports.speedscope import speedscope, write_speedscope
 
 SCHEMA = json.loads((Path(__file__).parent / "speedscope-1.25.0" / "file-format-schema.json").read_text())
 

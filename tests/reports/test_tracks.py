@@ -17,7 +17,7 @@ from tracelens_graph.analyses.critical_path.critical_path import critical_path
 from tracelens_graph.analyses.idle.idle import idle_parts
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.output.markers import GENERATOR
+from tracelens_graph.output.files import GENERATOR
 from tracelens_graph.reports import tracks as module
 from tracelens_graph.reports.tracks import CATEGORY, Track, track_entries, tracks
 from tracelens_graph.stores.cut import entries, origin_ns, whole, write_entries

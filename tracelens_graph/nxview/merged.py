@@ -11,8 +11,8 @@ import numpy as np
 from tracelens_graph.analyses.critical_path.critical_path import JobPaths
 from tracelens_graph.analyses.ranks.figures import Figures, transfers
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE
-from tracelens_graph.nxview.adjacency import NOTHING
 from tracelens_graph.nxview.lazy import FrozenDict
+from tracelens_graph.nxview.views import NOTHING
 
 FIRST_GROUP, FIRST_PATH, FIRST_SEGMENT = 2**39, 2**39 + 2**37, 2**39 + 2**38
 """Nodes that belong to no trace are numbered as if they were of one more: collectives from 0, groups, paths and their

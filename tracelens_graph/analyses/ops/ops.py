@@ -304,7 +304,11 @@ def ops_unique_args(
 
 
 def _summed(
-    schema: TableSchema, found: OpCalls, keys: Mapping[str, tuple[Codes, Cells]], known: dict[str, Any], call_stack: bool
+    schema: TableSchema,
+    found: OpCalls,
+    keys: Mapping[str, tuple[Codes, Cells]],
+    known: dict[str, Any],
+    call_stack: bool,
 ) -> tuple[dict[str, Cells], np.ndarray]:
     """The columns of one of the summaries, the greatest time first, and the time of its rows in ns.
 

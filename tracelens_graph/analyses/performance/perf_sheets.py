@@ -245,12 +245,7 @@ def _calls(w: Window, members: _Members) -> tuple[OpCalls, np.ndarray]:
     member, event = distinct_pairs(members.below[of, 0], gpu[events])
     kept, of = np.unique(member, return_inverse=True)
     in_file = np.argsort(c.uid[members.rows[kept]], kind="stable")
-    place = np.empty_like(in_file)
-    place[in_file] = np.arange(len(in_file))
-    of = place[of]
-    order = np.argsort(of, kind="stable")
-    kept = kept[in_file]
-    return OpCalls(w, members.rows[kept], event[order], of[order], gpu[:0]), kept
+    return OpCalls.ordered(w, in_file, members.rows[kept], event, of), kept[in_file]
 
 
 def _sheet(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.db.connection import connection
-from tracelens_graph.cli.options import TO_NEW_FOLDER, Arch, Traces, architecture_named, to_ns
+from tracelens_graph.cli.db import connection
+from tracelens_graph.cli.options import TO_NEW_FOLDER, Arch, Traces, architecture_named, argument, option, to_ns
 from tracelens_graph.cli.traces import load, load_set, names_of, traces_named
 from tracelens_graph.cli.windows import Window, WindowChoice
 from tracelens_graph.errors import TraceError
@@ -25,40 +25,25 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.perf.devices import Architecture
 
-Run = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME", show_default=False, help="Run that the traces are the ranks of; else each is its own."
-    ),
-]
+Run = Annotated[str, option(metavar="NAME", help="Run that the traces are the ranks of; else each is its own.")]
 
 As = Annotated[
     str,
-    typer.Option(
+    option(
         "--as",
         metavar="NAME",
-        show_default=False,
         help="Name of the trace, unique in its run; else that of its file, with folders as far as files are "
         "called alike.",
     ),
 ]
 
-Label = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", show_default=False, help="What is to be known of it; may be given again."),
-]
+Label = Annotated[list[str] | None, option(metavar="KEY=VALUE", help="What is to be known of it; may be given again.")]
 
-Only = Annotated[
-    str,
-    typer.Option(metavar="KINDS", show_default=False, help="Only events of these kinds: gpu,Op or host; with commas."),
-]
+Only = Annotated[str, option(metavar="KINDS", help="Only events of these kinds: gpu,Op or host; with commas.")]
 
-MinGpuTime = Annotated[
-    str,
-    typer.Option(metavar="TIME", show_default=False, help="Leave out calls with less GPU time below them: 5us."),
-]
+MinGpuTime = Annotated[str, option(metavar="TIME", help="Leave out calls with less GPU time below them: 5us.")]
 
-WithArgs = Annotated[bool, typer.Option("--with-args", help="Take all recorded arguments of the events along.")]
+WithArgs = Annotated[bool, option("--with-args", help="Take all recorded arguments of the events along.")]
 
 
 def push(
@@ -70,7 +55,7 @@ def push(
     min_gpu_time: MinGpuTime = "",
     with_args: WithArgs = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Where a trace is there already, drop it and push it anew.")
+        bool, option("--replace", help="Where a trace is there already, drop it and push it anew.")
     ] = False,
     arch: Arch = None,
 ) -> None:
@@ -84,7 +69,7 @@ def push(
     Example: tracelens-graph db push traces/ --run llama-70b --only gpu,Op --min-gpu-time 5us
     """
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
@@ -105,7 +90,7 @@ def push(
 
 def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
     """Match the collectives of a run and follow its paths, if all of its ranks were pushed, and say what was done."""
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable
 
     of_run = {trace["id"] for trace in graphs.traces() if trace["run"] == run}
@@ -127,23 +112,15 @@ def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
 
 
 def push_diff(
-    first: Annotated[
-        Path, typer.Argument(metavar="A", show_default=False, help="Trace or saved graph that is compared with.")
-    ],
-    second: Annotated[Path, typer.Argument(metavar="B", show_default=False, help="The other one.")],
+    first: Annotated[Path, argument(metavar="A", help="Trace or saved graph that is compared with.")],
+    second: Annotated[Path, argument(metavar="B", help="The other one.")],
     *,
-    run: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", show_default=False, help="Run of those that are not there yet; else each is its own."
-        ),
-    ] = "",
+    run: Annotated[str, option(metavar="NAME", help="Run of those that are not there yet; else each is its own.")] = "",
     names: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", show_default=False, help="What to call them in that run; else by file or folder."),
+        str | None, option(metavar="A,B", help="What to call them in that run; else by file or folder.")
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Where the two are compared already, drop that and compare them anew.")
+        bool, option("--replace", help="Where the two are compared already, drop that and compare them anew.")
     ] = False,
     window: Window,
 ) -> None:
@@ -155,7 +132,7 @@ def push_diff(
     """
     from tracelens_graph.analyses.alignment.difference import diff, median_steps
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable
 
     paths = [str(first), str(second)]
@@ -195,7 +172,7 @@ def export(
     Example: tracelens-graph db export import/ traces/ --run llama-70b
     """
     from tracelens_graph.db.bulk import README, BulkExport
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
     chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)

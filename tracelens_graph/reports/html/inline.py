@@ -124,7 +124,7 @@ class InlineRoofline(Inline):
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from tracelens_graph.reports.roofline_picture import roofline_picture
+        from tracelens_graph.reports.picture import roofline_picture
 
         return roofline_picture(self._points(), self.heading)
 
