@@ -18,13 +18,14 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.graph.flows import DEPENDENCY_ID, FlowEnds
-from tracelens_graph.loaders.kineto.host_collectives import arguments, is_host_collective
 from tracelens_graph.loaders.kineto.records import (
     CATEGORIES,
     OTHER_ACCELERATORS,
     CollectiveEvent,
     Family,
     Head,
+    arguments,
+    is_host_collective,
     records,
 )
 from tracelens_graph.loaders.kineto.times import (
