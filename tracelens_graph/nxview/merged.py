@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,6 @@ from tracelens_graph.nxview.views import NOTHING
 FIRST_GROUP, FIRST_PATH, FIRST_SEGMENT = 2**39, 2**39 + 2**37, 2**39 + 2**38
 """Nodes that belong to no trace are numbered as if they were of one more: collectives from 0, groups, paths and their
 segments from here on."""
-
-_ON_PATH, _OF_PATH, _NEXT = (FrozenDict({name: NOTHING}) for name in ("ON_PATH", "OF_PATH", "NEXT_ON_PATH"))
 
 _OF_COLLECTIVES = (
     "key", "group", "sequence", "step", "dtype", "ranks", "group_size", "hosts", "message_bytes", "last_rank",
@@ -48,30 +46,30 @@ class Merged:
         self._into: Neighbours = {}
         self._figures, self._matched = figures, figures.matched
         self._base = len(self._matched.ranks) * NODES_PER_TRACE
-        self._paths = PathNodes(paths, self._base)
-        self.edges = self._paths.edges
+        self._steps = [path.step for path in paths.paths]
+        self.edges = 0
         self._add_collectives()
         self._add_groups()
         self._join_members()
         self._join_transfers()
+        self._add_paths(paths)
 
     @property
     def keys(self) -> list[int]:
         """The nodes by their numbers in the set: collectives in their order, process groups, paths, their segments."""
-        return [*self._nodes, *self._paths.keys]
+        return list(self._nodes)
 
     def attributes(self, key: int) -> FrozenDict:
         """The attributes of a node."""
-        found = self._nodes.get(key)
-        return self._paths.attributes(key) if found is None else found
+        return self._nodes[key]
 
     def out(self, key: int) -> dict[int, FrozenDict]:
         """The edges from a node, also of a trace: neighbour -> type -> attributes."""
-        return self._out.get(key, {}) | self._paths.out(key)
+        return self._out.get(key, {})
 
     def into(self, key: int) -> dict[int, FrozenDict]:
         """The edges to a node; they show the same attributes as `out`."""
-        return self._into.get(key, {}) | self._paths.into(key)
+        return self._into.get(key, {})
 
     def collective(self, number: int) -> int:
         """The node of a collective, by its number in `MatchedCollectives`."""
@@ -79,7 +77,7 @@ class Merged:
 
     def path_of_step(self, step: int | None) -> int | None:
         """The node of the critical path of a step, or with None of everything; None where there is no such path."""
-        return self._paths.of_step(step)
+        return self._base + FIRST_PATH + self._steps.index(step) if step in self._steps else None
 
     def _add_collectives(self) -> None:
         columns = {"name": self._figures.columns["kind"], "collective": self._figures.columns["number"]}
@@ -124,12 +122,29 @@ class Merged:
             about = FrozenDict({name: collective[name] for name in shown if name in collective})
             self._join("SENDS", self._kernels(source)[0], self._kernels(target)[0], about)
 
+    def _add_paths(self, paths: JobPaths) -> None:
+        """A node per path and per segment; events lead to their segments, and these to their path and the next one."""
+        first_path, first = self._base + FIRST_PATH, self._base + FIRST_SEGMENT
+        for number in range(len(paths.paths)):
+            self._nodes[first_path + number] = _known("CriticalPath", paths.about(number))
+        for number, values in enumerate(zip(*paths.columns.values(), strict=True)):
+            self._nodes[first + number] = _known("PathSegment", dict(zip(paths.columns, values, strict=True)))
+        segment, ordinal, uid = paths.events
+        events = ordinal.astype(np.int64) * NODES_PER_TRACE + uid
+        for event, number in zip(events.tolist(), segment.tolist(), strict=True):
+            self._join("ON_PATH", event, first + number)
+        of = paths.path.tolist()
+        for number, path in enumerate(of):
+            self._join("OF_PATH", first + number, first_path + path)
+            if of[number + 1 : number + 2] == [path]:
+                self._join("NEXT_ON_PATH", first + number, first + number + 1)
+
     def _kernels(self, part: int) -> list[int]:
         base = int(self._matched.trace[part]) * NODES_PER_TRACE
         return [base + uid for uid in self._matched.parts.collective(part).uids]
 
     def _add(self, node: int, kind: str, **attributes: Any) -> None:
-        self._nodes[node] = FrozenDict(kind=kind, **{k: v for k, v in attributes.items() if v not in (None, "")})
+        self._nodes[node] = _known(kind, {name: None if value == "" else value for name, value in attributes.items()})
 
     def _join(self, name: str, source: int, target: int, attributes: FrozenDict = NOTHING) -> None:
         joined = FrozenDict({**self._out.get(source, {}).get(target, {}), name: attributes})
@@ -143,73 +158,6 @@ def _listed(names: Sequence[str | None]) -> str:
     return ", ".join(dict.fromkeys(name for name in names if name))
 
 
-class PathNodes:
-    """A `CriticalPath` node per path and a `PathSegment` node per segment, with their edges.
-
-    Args:
-        paths: the paths.
-        base: number of the first node that belongs to no trace.
-    """
-
-    def __init__(self, paths: JobPaths, base: int) -> None:
-        self._paths = paths
-        self._first_path, self._first_segment = base + FIRST_PATH, base + FIRST_SEGMENT
-        segment, ordinal, uid = paths.events
-        event = ordinal.astype(np.int64) * NODES_PER_TRACE + uid
-        self._event_of = dict(zip(segment.tolist(), event.tolist(), strict=True))
-        order = np.argsort(event, kind="stable")
-        self._segments_of: dict[int, list[int]] = {}
-        for node, number in zip(event[order].tolist(), segment[order].tolist(), strict=True):
-            self._segments_of.setdefault(node, []).append(self._first_segment + number)
-
-    @property
-    def keys(self) -> list[int]:
-        """Numbers of the nodes: of the paths, then of the segments."""
-        paths, segments = len(self._paths.paths), len(self._paths.path)
-        return [
-            *range(self._first_path, self._first_path + paths),
-            *range(self._first_segment, self._first_segment + segments),
-        ]
-
-    @property
-    def edges(self) -> int:
-        """How many edges there are."""
-        following = int((np.diff(self._paths.path) == 0).sum())
-        return len(self._paths.path) + following + len(self._event_of)
-
-    def of_step(self, step: int | None) -> int | None:
-        """The node of the path of a step, or with None of everything; None where there is no such path."""
-        steps = [path.step for path in self._paths.paths]
-        return self._first_path + steps.index(step) if step in steps else None
-
-    def attributes(self, key: int) -> FrozenDict:
-        """The attributes of a node."""
-        if key < self._first_segment:
-            kind, known = "CriticalPath", self._paths.about(key - self._first_path)
-        else:
-            number = key - self._first_segment
-            kind, known = "PathSegment", {name: values[number] for name, values in self._paths.columns.items()}
-        return FrozenDict({"kind": kind, **{name: value for name, value in known.items() if value is not None}})
-
-    def out(self, key: int) -> dict[int, FrozenDict]:
-        """The edges from a node, of a path or not: neighbour -> type -> attributes."""
-        if (number := self._number(key)) is None:
-            return dict.fromkeys(self._segments_of.get(key, ()), _ON_PATH)
-        path = int(self._paths.path[number])
-        of_path = {self._first_path + path: _OF_PATH}
-        return of_path | ({key + 1: _NEXT} if number + 1 < self._paths.first[path + 1] else {})
-
-    def into(self, key: int) -> dict[int, FrozenDict]:
-        """The edges to a node."""
-        if (number := self._number(key)) is not None:
-            event = {self._event_of[number]: _ON_PATH} if number in self._event_of else {}
-            return event | ({key - 1: _NEXT} if number > self._paths.first[self._paths.path[number]] else {})
-        path = key - self._first_path
-        if not 0 <= path < len(self._paths.paths):
-            return {}
-        low, high = self._paths.first[path : path + 2].tolist()
-        return dict.fromkeys(range(self._first_segment + low, self._first_segment + high), _OF_PATH)
-
-    def _number(self, key: int) -> int | None:
-        """Number of the segment that a node is; None if it is none."""
-        return key - self._first_segment if 0 <= key - self._first_segment < len(self._paths.path) else None
+def _known(kind: str, attributes: Mapping[str, Any]) -> FrozenDict:
+    """The attributes of a node, without those that are absent."""
+    return FrozenDict({"kind": kind, **{name: value for name, value in attributes.items() if value is not None}})
