@@ -1,4 +1,4 @@
-"""Dictionaries over positions in columns, whose values are made when someone looks at them; nobody can write to them."""
+"""Dictionaries over positions in columns, whose values are made when someone looks at them; nobody writes to them."""
 
 from __future__ import annotations
 
