@@ -19,8 +19,7 @@ from tracelens_graph.graph.context import Context, build_context
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.graph.node import Node, plain_properties
-from tracelens_graph.nxview.index import Index, JoinedIndex, KeyIndex, UidIndex
-from tracelens_graph.nxview.lazy import FrozenDict, OnDemandDict, refuse
+from tracelens_graph.nxview.lazy import FrozenDict, Index, JoinedIndex, KeyIndex, OnDemandDict, UidIndex, refuse
 from tracelens_graph.schema import EVENT_EDGES, FLAG_MEANING, GPU_KINDS, Flag, Kind, OwnerRule
 from tracelens_graph.utils.arrays import Codes, Rows
 from tracelens_graph.utils.gc_pause import garbage_collection_paused

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tracelens_graph.cli.db import connection
-from tracelens_graph.cli.options import TO_NEW_FOLDER, Arch, Traces, architecture_named, argument, option, to_ns
+from tracelens_graph.cli.options import TO_NEW_FOLDER, Arch, Group, Traces, architecture_named, argument, option, to_ns
 from tracelens_graph.cli.traces import load, load_set, names_of, traces_named
 from tracelens_graph.cli.windows import Window, WindowChoice
 from tracelens_graph.errors import TraceError
@@ -25,39 +25,128 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.perf.devices import Architecture
 
-Run = Annotated[str, option(metavar="NAME", help="Run that the traces are the ranks of; else each is its own.")]
 
-As = Annotated[
-    str,
-    option(
-        "--as",
-        metavar="NAME",
-        help="Name of the trace, unique in its run; else that of its file, with folders as far as files are "
-        "called alike.",
-    ),
-]
+@dataclass(frozen=True)
+class Wanted:
+    """Traces that a command was given.
 
-Label = Annotated[list[str] | None, option(metavar="KEY=VALUE", help="What is to be known of it; may be given again.")]
+    Attributes:
+        files: where they are.
+        name: what the only one is called; empty for the names of the files.
+        run: name of the run of all of them; empty where each is its own.
+        labels: `key=value`.
+        options: what of them is taken.
+        device: None for what the traces tell.
+    """
 
-Only = Annotated[str, option(metavar="KINDS", help="Only events of these kinds: gpu,Op or host; with commas.")]
+    files: Sequence[str]
+    name: str
+    run: str
+    labels: tuple[str, ...]
+    options: Options
+    device: Architecture | None
 
-MinGpuTime = Annotated[str, option(metavar="TIME", help="Leave out calls with less GPU time below them: 5us.")]
+    def load(self) -> TraceSet:
+        """The traces."""
+        return load_set(self.files, self.run)
 
-WithArgs = Annotated[bool, option("--with-args", help="Take all recorded arguments of the events along.")]
+    def images(self, traces: TraceSet) -> Iterator[TraceImage]:
+        """How the traces stand in a database, one after the other."""
+        from tracelens_graph.db.database import image
+        from tracelens_graph.db.image import Placement
+
+        for trace in traces:
+            placement = Placement(self.run or trace.core.trace_id, self.name or trace.name, self.labels)
+            yield image(trace.core, placement, self.options, self.device)
+
+    def check(self, traces: TraceSet) -> None:
+        """Say that some could not be read, once the others are done.
+
+        Raises:
+            TraceError: some could not.
+        """
+        if traces.broken:
+            raise TraceError(f"{len(traces.broken)} of {len(self.files)} traces could not be read; the others are done")
+
+
+def wanted(
+    traces: Traces,
+    run: Annotated[
+        str, option(metavar="NAME", help="Run that the traces are the ranks of; else each is its own.")
+    ] = "",
+    name: Annotated[
+        str,
+        option(
+            "--as",
+            metavar="NAME",
+            help="Name of the trace, unique in its run; else that of its file, with folders as far as files are called "
+            "alike.",
+        ),
+    ] = "",
+    label: Annotated[
+        list[str] | None, option(metavar="KEY=VALUE", help="What is to be known of it; may be given again.")
+    ] = None,
+    only: Annotated[str, option(metavar="KINDS", help="Only events of these kinds: gpu,Op or host; with commas.")] = "",
+    min_gpu_time: Annotated[
+        str, option(metavar="TIME", help="Leave out calls with less GPU time below them: 5us.")
+    ] = "",
+    with_args: Annotated[bool, option("--with-args", help="Take all recorded arguments of the events along.")] = False,
+    arch: Arch = None,
+) -> Any:
+    """What the arguments and options mean, before anything is read.
+
+    Raises:
+        typer.BadParameter: one of them is none.
+    """
+    files = traces_named(traces)
+    options = _options(only, min_gpu_time, with_args)
+    return Wanted(files, _checked(files, name), run, _labels(label or []), options, architecture_named(arch))
+
+
+def _checked(files: Sequence[str], name: str) -> str:
+    """The name that was given, if every file has one of its own.
+
+    Raises:
+        typer.BadParameter: one name is given for several files, or several would have one.
+    """
+    if name and len(files) > 1:
+        raise typer.BadParameter(f"--as is for one trace, and these are {len(files)}")
+    count = Counter(distinct_names(files))
+    if twice := [one for one, times in count.items() if times > 1]:
+        raise typer.BadParameter(f"several files would be called {twice[0]}: push them one by one with --as")
+    return name
+
+
+def _labels(given: Sequence[str]) -> tuple[str, ...]:
+    keys = [label.partition("=")[0] for label in given]
+    for label, key in zip(given, keys, strict=True):
+        if "=" not in label or not key:
+            raise typer.BadParameter(f"--label {label}: it has the form KEY=VALUE")
+        if keys.count(key) > 1:
+            raise typer.BadParameter(f"--label: {key} is given twice")
+    return tuple(sorted(given))
+
+
+def _options(only: str, min_gpu_time: str, with_args: bool) -> Options:
+    from tracelens_graph.db.image import Options
+    from tracelens_graph.errors import NodeNotFoundError
+    from tracelens_graph.graph.graph import kinds_named
+    from tracelens_graph.schema import Kind
+
+    try:
+        wanted = kinds_named([one.strip() for one in only.split(",")]) if only else list(Kind)
+    except NodeNotFoundError as error:
+        raise typer.BadParameter(f"--only: {error}") from None
+    kinds = tuple(kind.name for kind in Kind if kind in wanted)
+    return Options(kinds, to_ns(min_gpu_time, "--min-gpu-time") if min_gpu_time else 0, with_args)
 
 
 def push(
-    traces: Traces,
-    run: Run = "",
-    name: As = "",
-    label: Label = None,
-    only: Only = "",
-    min_gpu_time: MinGpuTime = "",
-    with_args: WithArgs = False,
+    *,
+    chosen: Annotated[Any, Group(wanted)],
     replace: Annotated[
         bool, option("--replace", help="Where a trace is there already, drop it and push it anew.")
     ] = False,
-    arch: Arch = None,
 ) -> None:
     """Push traces into a Neo4j database.
 
@@ -72,7 +161,6 @@ def push(
     from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
-    chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
     with Graphs(connection()) as graphs:
         graphs.traces()  # a server that does not answer is to be known before a large trace is read
         ranks = chosen.load()
@@ -84,8 +172,8 @@ def push(
             seconds = 0 if outcome == "unchanged" else time.monotonic() - start
             typer.echo(printable(f"{outcome} {counts(image, seconds)}"))
         chosen.check(ranks)
-        if run:
-            _match(graphs, run, ranks, chosen.options)
+        if chosen.run:
+            _match(graphs, chosen.run, ranks, chosen.options)
 
 
 def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
@@ -158,14 +246,8 @@ def export(
         typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="New folder for the files."),
         TO_NEW_FOLDER,
     ],
-    traces: Traces,
-    run: Run = "",
-    name: As = "",
-    label: Label = None,
-    only: Only = "",
-    min_gpu_time: MinGpuTime = "",
-    with_args: WithArgs = False,
-    arch: Arch = None,
+    *,
+    chosen: Annotated[Any, Group(wanted)],
 ) -> None:
     """Write traces as files for `db import`, or `neo4j-admin database import`: the same graph as `db push` writes.
 
@@ -175,7 +257,6 @@ def export(
     from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
-    chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
     with BulkExport(folder) as exported:
         loaded = chosen.load()
         for image in chosen.images(loaded):
@@ -192,78 +273,6 @@ def export(
     chosen.check(loaded)
 
 
-# --- what is taken ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Traces that a command was given.
-
-    Attributes:
-        files: where they are.
-        name: what the only one is called; empty for the names of the files.
-        run: name of the run of all of them; empty where each is its own.
-        labels: `key=value`.
-        options: what of them is taken.
-        device: None for what the traces tell.
-    """
-
-    files: Sequence[str]
-    name: str
-    run: str
-    labels: tuple[str, ...]
-    options: Options
-    device: Architecture | None
-
-    def load(self) -> TraceSet:
-        """The traces."""
-        return load_set(self.files, self.run)
-
-    def images(self, traces: TraceSet) -> Iterator[TraceImage]:
-        """How the traces stand in a database, one after the other."""
-        from tracelens_graph.db.database import image
-        from tracelens_graph.db.image import Placement
-
-        for trace in traces:
-            placement = Placement(self.run or trace.core.trace_id, self.name or trace.name, self.labels)
-            yield image(trace.core, placement, self.options, self.device)
-
-    def check(self, traces: TraceSet) -> None:
-        """Say that some could not be read, once the others are done.
-
-        Raises:
-            TraceError: some could not.
-        """
-        if traces.broken:
-            raise TraceError(f"{len(traces.broken)} of {len(self.files)} traces could not be read; the others are done")
-
-
-def wanted(
-    traces: list[str],
-    run: str,
-    name: str,
-    label: list[str] | None,
-    only: str,
-    min_gpu_time: str,
-    with_args: bool,
-    arch: str | None,
-) -> Wanted:
-    """What the arguments and options mean, before anything is read.
-
-    Raises:
-        typer.BadParameter: one of them is none.
-    """
-    files = traces_named(traces)
-    return Wanted(
-        files,
-        _checked(files, name),
-        run,
-        _labels(label or []),
-        _options(only, min_gpu_time, with_args),
-        architecture_named(arch),
-    )
-
-
 def counts(image: TraceImage, seconds: float) -> str:
     """How much was written of a trace, for people; seconds 0 where nothing was to be done."""
     text = f"{image.properties['path']}: {image.properties['nodes']:,} events, {image.properties['edges']:,} edges"
@@ -274,41 +283,3 @@ def counts(image: TraceImage, seconds: float) -> str:
     if image.replaced:
         text += f"; {image.replaced:,} characters that no database can hold are U+FFFD"
     return text
-
-
-def _checked(files: Sequence[str], name: str) -> str:
-    """The name that was given, if every file has one of its own.
-
-    Raises:
-        typer.BadParameter: one name is given for several files, or several would have one.
-    """
-    if name and len(files) > 1:
-        raise typer.BadParameter(f"--as is for one trace, and these are {len(files)}")
-    count = Counter(distinct_names(files))
-    if twice := [one for one, times in count.items() if times > 1]:
-        raise typer.BadParameter(f"several files would be called {twice[0]}: push them one by one with --as")
-    return name
-
-
-def _labels(given: Sequence[str]) -> tuple[str, ...]:
-    keys = [label.partition("=")[0] for label in given]
-    for label, key in zip(given, keys, strict=True):
-        if "=" not in label or not key:
-            raise typer.BadParameter(f"--label {label}: it has the form KEY=VALUE")
-        if keys.count(key) > 1:
-            raise typer.BadParameter(f"--label: {key} is given twice")
-    return tuple(sorted(given))
-
-
-def _options(only: str, min_gpu_time: str, with_args: bool) -> Options:
-    from tracelens_graph.db.image import Options
-    from tracelens_graph.errors import NodeNotFoundError
-    from tracelens_graph.graph.graph import kinds_named
-    from tracelens_graph.schema import Kind
-
-    try:
-        wanted = kinds_named([one.strip() for one in only.split(",")]) if only else list(Kind)
-    except NodeNotFoundError as error:
-        raise typer.BadParameter(f"--only: {error}") from None
-    kinds = tuple(kind.name for kind in Kind if kind in wanted)
-    return Options(kinds, to_ns(min_gpu_time, "--min-gpu-time") if min_gpu_time else 0, with_args)
