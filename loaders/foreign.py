@@ -112,7 +112,7 @@ def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str:
             return what
     if head.startswith(_TAR_MARK, _TAR_PLACE):
         return "is a tar archive: unpack it first with tar -xf, and give the trace in it"
-    if is_utf_16(head):
+    if _UTF_16.match(head):
         return "is UTF-16 text: convert it to UTF-8, with iconv -f UTF-16 -t UTF-8"
     if name.lower().endswith((".xplane.pb", *(f".xplane.pb{end}" for end in _SUFFIXES))) and _is_odd_profile(head):
         return (
@@ -134,11 +134,6 @@ def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str:
     if line[:20].isprintable() and b"\0" not in text[:64]:
         return f"begins with {line[:20]!r}, not with JSON"
     return "is binary data that no profiler trace begins with"
-
-
-def is_utf_16(head: bytes) -> bool:
-    """Whether a text that may be JSON is written in UTF-16."""
-    return bool(_UTF_16.match(head))
 
 
 def is_execution_trace(head: bytes) -> bool:
