@@ -78,7 +78,9 @@ class _Commands(Mapping[str, Any]):
         from tracelens_graph.cli.outputs import prepared
 
         if isinstance(function, typer.Typer):
-            return typer.main.get_command(function)
+            group = typer.main.get_command(function)
+            group.name = name
+            return group
         alone = typer.Typer(add_completion=False)
         # One line per paragraph, so that every terminal breaks them where it must.
         about = "\n\n".join(" ".join(part.split()) for part in (function.__doc__ or "").split("\n\n"))

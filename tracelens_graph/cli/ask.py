@@ -112,6 +112,8 @@ def _own_top(question: Question, given: dict[str, Any], outputs: Outputs, top: i
     if top is not None:
         return {TOP: top}
     usual: int = question.parameters[TOP].default
+    if not usual:
+        return {}
     return {TOP: min(usual, _ROWS_FOR_PEOPLE) if outputs.to_screen else usual}
 
 

@@ -66,7 +66,7 @@ def export(
     """Write the graph, or what is known of its GPU time, for other programs.
 
     graphml, parquet and csv hold the graph, its nodes and edges with all their properties. GraphML is one file. Parquet
-    and CSV are two: from trace.csv they are trace-nodes.csv and trace-edges.csv; with -f, PATH is a folder for them.
+    and CSV are two: from trace.csv they are trace-nodes.csv and trace-edges.csv; with -f, FILE is a folder for them.
 
     folded, for flamegraph.pl, and speedscope, for speedscope.app, hold GPU time by module, op, line of Python and
     kernel. perfetto is the trace again, with tracks of what is known of GPU work, for ui.perfetto.dev. A file whose

@@ -74,7 +74,7 @@ def model(
 
     Example: tracelens-graph model gemm m=4096 n=4096 k=4096 --arch h100-sxm
 
-    Example: tracelens-graph model convolution x=fp32:2,8,16,16 w=4,8,3,3 padding=1,1
+    Example: tracelens-graph model convolution x=2,8,16,16 w=4,8,3,3 padding=1,1 dtype=fp32
     """
     if formula == _DEVICES:
         _architectures(sizes or [], outputs)

@@ -68,7 +68,13 @@ def ranks(
         Writes("html", *sorted(PICTURES), "xlsx", "json", "md", "csv", folder=True, old=("json", "md", "html", "xlsx")),
     ],
     layout: LayoutOption = Layout.own,
-    lenient: Annotated[bool, option("--lenient", hidden=True)] = False,
+    lenient: Annotated[
+        bool,
+        option(
+            "--lenient",
+            help="With --layout tracelens: where ranks disagree on kind or size, take the lowest rank's word.",
+        ),
+    ] = False,
     scheduler: SchedulerAddress = None,
     fail_if: FailIf = None,
     window: Window,
@@ -81,8 +87,7 @@ def ranks(
     Example: tracelens-graph ranks traces/
 
     Pages and pictures show waits by rank and step, bandwidths by size of the message, and the step of median duration
-    on all ranks; with --step that one. With --layout tracelens the tables are those of TraceLens's collective report;
-    where ranks disagree on kind or size, --lenient takes the lowest rank's word.
+    on all ranks; with --step that one. With --layout tracelens the tables are those of TraceLens's collective report.
 
     Example: tracelens-graph ranks traces/ -o ranks.html
 

@@ -136,7 +136,8 @@ def _print_coverage(covered: Table) -> None:
     share = {state: sum(row["percent"] for row in rows if row["plan"] == state) for state in ("yes", "assumed", "no")}
     text = f"Can be replayed: {share['yes'] + share['assumed']:.1f} % of the GPU time"
     if share["assumed"] >= _SMALL:
-        text += f", {share['assumed']:.1f} % with arguments that are assumed"
+        part = "all of it" if share["yes"] < _SMALL else f"{share['assumed']:.1f} %"
+        text += f", {part} with assumed values of arguments"
     _print_lines([f"{text}."], indent="")
     if share["no"] < _SMALL:
         return

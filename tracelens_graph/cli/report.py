@@ -60,7 +60,9 @@ def _contents(
     short_kernels: Annotated[
         float | None, option(metavar="US", min=0, help="Add the tables of kernels shorter than this.")
     ] = None,
-    histogram_bins: Annotated[int, typer.Option(metavar="N", min=1, hidden=True)] = 100,
+    histogram_bins: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Bins of the histogram of --short-kernels.")
+    ] = 100,
     recompute: Recompute = False,
     add: Annotated[
         list[Added] | None,

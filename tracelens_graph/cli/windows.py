@@ -83,11 +83,12 @@ def _chosen(
         str | None,
         option(
             metavar="NAME",
-            help="Only what starts inside annotations of this name, on their thread; with --all-threads on all of the "
-            "process. /.../: an expression.",
+            help="Only what starts inside annotations of this name, on their thread. /.../: an expression.",
         ),
     ] = None,
-    all_threads: Annotated[bool, option("--all-threads", hidden=True)] = False,
+    all_threads: Annotated[
+        bool, option("--all-threads", help="With --annotation: on all threads of its process.")
+    ] = False,
     from_: Annotated[
         str | None,
         option("--from", metavar="TIME", help="Only what starts at this time of Perfetto UI or later: 12ms."),

@@ -250,7 +250,11 @@ class TraceSet(Sequence[TraceMember]):
             return one, other
         earlier = self._members[: self._members.index(other)]
         if not earlier:
-            raise AnalysisError(f"there is no trace before {other.path}")
+            raise AnalysisError(
+                f"{other.path} is the only trace: name two to compare"
+                if len(self) == 1
+                else f"there is no trace before {other.path}"
+            )
         return earlier[-1], other
 
     def _called(self, what: str) -> TraceMember:

@@ -20,20 +20,22 @@ _MOST = 2**63
 Bound = Literal["COMPUTE_BOUND", "MEMORY_BOUND", "LINK_BOUND"]
 
 COST_COLUMNS: Mapping[str, Column] = {
-    "GFLOPS": Column("floating-point operations; a multiply-add counts as two", "GFLOP"),
-    "Data Moved (MB)": Column("least traffic to and from memory: each tensor once", "MiB"),
-    "FLOPS/Byte": Column("operations per byte moved", "FLOP/B"),
-    "Compute Spec": Column("units that compute it, and in which precision"),
+    "GFLOPS": Column("floating-point operations; a multiply-add counts as two", "GFLOP", heading="GFLOP"),
+    "Data Moved (MB)": Column("least traffic to and from memory: each tensor once", "MiB", heading="MiB"),
+    "FLOPS/Byte": Column("operations per byte moved", "FLOP/B", heading="FLOP/B"),
+    "Compute Spec": Column("units that compute it, and in which precision", heading="units"),
 }
 ROOF_COLUMNS: Mapping[str, Column] = {
-    "Architecture": Column("the device"),
-    "Rate (TFLOPS/s)": Column("rate of the device that holds for the work", "TFLOP/s", heading="Rate (TFLOP/s)"),
-    "Ridge": Column("operations per byte from which on compute bounds", "FLOP/B"),
-    "Compute (µs)": Column("operations / rate", "us"),
-    "Memory (µs)": Column("bytes moved / memory bandwidth", "us"),
-    "Roofline Time (µs)": Column("the larger of the two: the least time, unless data lies in a cache", "us"),
-    "Roofline Bound": Column("COMPUTE_BOUND or MEMORY_BOUND: which of the two it is"),
-    "Pct Roofline": Column("roofline time / measured time", "%"),
+    "Architecture": Column("the device", heading="device"),
+    "Rate (TFLOPS/s)": Column("rate of the device that holds for the work", "TFLOP/s", heading="TFLOP/s"),
+    "Ridge": Column("operations per byte from which on compute bounds", "FLOP/B", heading="ridge"),
+    "Compute (µs)": Column("operations / rate", "us", heading="compute us"),
+    "Memory (µs)": Column("bytes moved / memory bandwidth", "us", heading="memory us"),
+    "Roofline Time (µs)": Column(
+        "the larger of the two: the least time, unless data lies in a cache", "us", heading="roof us"
+    ),
+    "Roofline Bound": Column("COMPUTE_BOUND or MEMORY_BOUND: which of the two it is", heading="bound"),
+    "Pct Roofline": Column("roofline time / measured time", "%", heading="% of roof"),
 }
 
 
@@ -168,7 +170,7 @@ def roof_table(
             notes.append(f"{arch.key}: no roof: {roof}")
         rows.append(row)
     if unconfirmed:
-        notes.append(f"not compared with the vendor's document: the figures of {', '.join(unconfirmed)}")
+        notes.append(f"not yet checked against the vendor's document: the rates of {', '.join(unconfirmed)}")
     about = {"Architecture": ROOF_COLUMNS["Architecture"], **COST_COLUMNS, **ROOF_COLUMNS} if rows else COST_COLUMNS
     if measured_us is None:
         about = {name: column for name, column in about.items() if name != "Pct Roofline"}
@@ -181,10 +183,10 @@ def _ranges(cost: Cost) -> list[str]:
     found = []
     if cost.flops_range:
         low, high = (flops / 1e9 for flops in cost.flops_range)
-        found.append(f"GFLOPS: {low:,.3f} to {high:,.3f}, as the arguments leave it open")
+        found.append(f"GFLOP: {low:,.3f} to {high:,.3f}, as the arguments leave it open")
     if cost.bytes_range:
         low, high = (size / 2**20 for size in cost.bytes_range)
-        found.append(f"Data Moved: {low:,.3f} to {high:,.3f} MiB, as the arguments leave it open")
+        found.append(f"data moved: {low:,.3f} to {high:,.3f} MiB, as the arguments leave it open")
     return found
 
 

@@ -204,7 +204,7 @@ def odd_parts(w: Window) -> Table:
     layers, _ = median_steps(w, w)
     for called, parts in _layers(layers):
         records += _odd("layer", f"{len(parts):,} x {called}", parts, notes)
-    return _within(records, w.titled("Parts that are not like the others"), notes)
+    return _within(records, w.titled("Parts that may differ from the others"), notes)
 
 
 def odd_ranks(ranks: Mapping[str, Window]) -> Table:
@@ -224,7 +224,7 @@ def odd_ranks(ranks: Mapping[str, Window]) -> Table:
         notes.append(
             f"{len(parts)} of the files are traces, and the odd one of so few is not known: compare two by `diff A B`"
         )
-    return _within(_odd("rank", f"{len(parts):,} ranks", parts, notes), "Ranks that are not like the others", notes)
+    return _within(_odd("rank", f"{len(parts):,} ranks", parts, notes), "Ranks that may differ from the others", notes)
 
 
 def _within(records: list[dict[str, Any]], title: str, notes: list[str]) -> Table:
@@ -300,7 +300,7 @@ def _odd(part: str, called: str, parts: Sequence[_Part], notes: list[str]) -> li
         structures = len({one.structure for one in parts})
         times = f"{number:,} with an odd time" if number else "none odd"
         notes.append(
-            f"{called}: {structures:,} structures, none of them that of most, so that only times count: {times}, "
+            f"{called}: {structures:,} structures, none of them in most parts, so only times are compared: {times}, "
             f"from {usual[0].ns / 1e6:,.3f} ms ({usual[0].name}) to {usual[-1].ns / 1e6:,.3f} ms ({usual[-1].name})"
         )
         if not number:

@@ -33,16 +33,16 @@ SHORT_KERNELS_SUMMARY = TableSchema(
     "short_kernels_summary",
     "Which kernels are shorter than a threshold, and which ops launch them.",
     {
-        "Parent cpu_op": Column.key("op nearest above the launch; the runtime call where no op is"),
+        "Parent cpu_op": Column.key("op nearest above the launch; the runtime call where no op is", heading="op"),
         "Input dims": Column.key("sizes of the parent's inputs, one list per argument", cells="list"),
         "Input strides": Column.key("strides of the parent's inputs, in elements", cells="list"),
         "Concrete Inputs": Column.key("values of the parent's inputs that are no tensors, as text", cells="list"),
-        "Kernel name": Column.key("name of the kernel"),
-        "Short Kernel duration (µs) sum": Column.total("sum of the durations", "us"),
-        "Short Kernel count": Column.count("kernels"),
-        "Short Kernel duration (µs) mean": Column("mean of the durations", "us", Role.mean),
+        "Kernel name": Column.key("name of the kernel", heading="kernel"),
+        "Short Kernel duration (µs) sum": Column.total("sum of the durations", "us", "sum us"),
+        "Short Kernel count": Column.count("kernels", "kernels"),
+        "Short Kernel duration (µs) mean": Column("mean of the durations", "us", Role.mean, "mean us"),
         "Short Kernel duration (µs) percent of total time": Column.share(
-            "sum as share of the time from the first to the last GPU event"
+            "sum as share of the time from the first to the last GPU event", "% of time"
         ),
         "ex_UID": Column.uid("uid of the first kernel"),
     },

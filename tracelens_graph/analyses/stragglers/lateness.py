@@ -17,10 +17,10 @@ from tracelens_graph.graph.collective_kinds import UNKNOWN
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.tables.table import Table
 
-ADDED_UP = "one delay counts in each collective that it delays, so this is not time to win"
+ADDED_UP = "one delay counts again in every collective that it delays, so a repair saves less"
 """What holds of a sum of delays. What an end of them would gain, `what_if(..., repair=...)` tells."""
 
-DELAYS_ADD_UP = f"{ADDED_UP}, which `ranks --what-if repair=RANK` tells"
+DELAYS_ADD_UP = f"{ADDED_UP}: `ranks --what-if repair=RANK` says how much"
 """The same in the definition of a column."""
 
 HELD_UP = f"held up ms: {ADDED_UP}"
