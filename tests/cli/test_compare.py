@@ -77,16 +77,6 @@ def test_one_table_with_all_columns(run: Run, trace_file: Path, slower: Path, fo
     assert HOSTILE in {row["Kernel name"] for row in found}
 
 
-def test_tables_for_people_are_short_and_harmless(run: Run, trace_file: Path, slower: Path) -> None:
-    for form in ("table", "md"):
-        code, out, _ = run("compare", trace_file, slower, "--table", "kernel_summary", "-f", form)
-        assert code == 0
-        assert "::Kernel" not in out
-        assert "\x1b" not in out
-    _, out, _ = run("compare", slower, trace_file, "--table", "ops_unique_args", "--top", "1")
-    assert "more row" in out
-
-
 def test_a_folder_of_our_tables_is_a_run(run: Run, trace_file: Path, tmp_path: Path) -> None:
     from tracelens_graph.analyses.report.report_tables import report_tables
     from tracelens_graph.loading.one import load_core
@@ -103,17 +93,6 @@ def test_a_folder_of_our_tables_is_a_run(run: Run, trace_file: Path, tmp_path: P
         for row in found:
             assert row["only_in"] == ""
             assert {float(row[column] or 0) for column in row if column.endswith("_diff")} == {0.0}
-
-
-def test_options_that_choose_events_say_that_tables_stay(run: Run, trace_file: Path, tmp_path: Path) -> None:
-    (tmp_path / "t").mkdir()
-    (tmp_path / "t/gpu_timeline.csv").write_text("type,time ms,percent\nbusy_time,0.5,100\n")
-    _, out, err = run("compare", trace_file, tmp_path / "t", "--linked-only")
-    assert err == "note: t is a folder of tables; options that choose events do not change it\n"
-    assert "of GPU events with a launch in the trace" in out
-    assert "ops_summary is not compared: t does not have it" in out
-    _, _, err = run("compare", trace_file, tmp_path / "t")
-    assert err == ""
 
 
 def test_names_come_from_files_else_from_folders(run: Run, trace_file: Path, tmp_path: Path) -> None:
@@ -146,12 +125,6 @@ def test_folders_of_traces_and_patterns(run: Run, tmp_path: Path) -> None:
     (tmp_path / "only" / "a.json").write_text("{}")
     assert run("compare", tmp_path / "only")[0] == 2
     assert run("compare", tmp_path / "nosuch*")[0] == 2
-
-
-def test_several_runs(run: Run, trace_file: Path, slower: Path) -> None:
-    code, out, _ = run("compare", trace_file, slower, trace_file, "--names", "a,b,c")
-    assert code == 0
-    assert {"b against a", "c against a"} < set(out.splitlines())
 
 
 @pytest.mark.parametrize(
@@ -189,6 +162,7 @@ def test_a_change_from_nothing_is_beyond_every_limit() -> None:
         (["{a}", "{b}", "--names", "x"], "1 names for 2 runs"),
         (["{a}", "{b}", "--names", "x,x"], "a name of its own"),
         (["{a}", "{b}", "--names", "x,"], "a name of its own"),
+        (["{a}", "{b}", "{a}", *"--names a,b/c,b:c --layout tracelens --csv x".split()], "two of them are one"),
         (["{a}", "{b}", "--table", "ops_sumary"], "did you mean ops_summary?"),
         (["{a}", "{b}", "--format", "csv"], "needs --table"),
         (["{a}", "{b}", "--table", "ops_summary", "--csv", "x"], "one of them"),
@@ -202,22 +176,6 @@ def test_wrong_usage(run: Run, trace_file: Path, slower: Path, arguments: list[s
     code, out, err = run("compare", *(text.format(a=trace_file, b=slower) for text in arguments))
     assert (code, out) == (2, "")
     assert message in " ".join(err.replace("│", " ").split())
-
-
-def test_names_that_make_one_file_are_refused(run: Run, trace_file: Path, tmp_path: Path) -> None:
-    code, _, err = run(
-        "compare",
-        trace_file,
-        trace_file,
-        trace_file,
-        "--names",
-        "a,b/c,b:c",
-        "--layout",
-        "tracelens",
-        "--csv",
-        tmp_path,
-    )
-    assert (code, "two of them are one" in err) == (2, True)
 
 
 def test_layout_of_tracelens(run: Run, trace_file: Path, slower: Path, tmp_path: Path) -> None:

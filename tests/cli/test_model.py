@@ -13,10 +13,8 @@ from typing import Any, Literal
 import pytest
 from typer.testing import CliRunner
 
-from tracelens_graph import perf
-from tracelens_graph.cli import model as command
 from tracelens_graph.cli.app import app
-from tracelens_graph.cli.model import FORMULAS, sizes_of
+from tracelens_graph.cli.model import FORMULAS
 from tracelens_graph.perf.arguments import Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.attention import attention
@@ -94,11 +92,6 @@ def test_a_formula_alone_lists_its_sizes(name: str) -> None:
     assert code == 0
     required = {row["size"] for row in json.loads(out)["rows"] if row["default"] == "required"}
     assert required == {word.partition("=")[0] for word in LEAST[name].split()}
-
-
-def test_help_lists_all_formulas() -> None:
-    _, out, _ = run("--help")
-    assert set(FORMULAS) <= set(out.replace(",", " ").replace(".", " ").split())
 
 
 @pytest.mark.parametrize("name", LEAST)
@@ -265,48 +258,3 @@ def formula(
     if shape.rows == 13:
         raise CannotModel("13 is bad luck")
     return Cost(shape.rows, None, "vector", params={"rows": shape.rows, "other": other})
-
-
-def made(monkeypatch: pytest.MonkeyPatch, sizes: str) -> tuple[int, str, str]:
-    """What the command makes of the formula above."""
-    calls.clear()
-    monkeypatch.setitem(command.FORMULAS, "made", "made")
-    monkeypatch.setattr(perf, "made", formula, raising=False)
-    return run(f"made {sizes}")
-
-
-def test_defaults_are_those_of_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
-    code, out, _ = made(monkeypatch, "rows=2")
-    assert code == 0
-    assert calls == [(Shape(2), None, "fast", 1.5, "", True, ())]
-    assert out.splitlines()[0] == "made: rows 2"
-
-
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        "rows=2 tile=4,-1 other=fp32:3,1 mode=exact factor=2.5 dtype=bf16 wide=no",
-        "--rows 2 --tile 4,-1 --other fp32:3,1 --mode exact --factor=2.5 --dtype bf16 --no-wide",
-    ],
-)
-def test_values_of_all_kinds_reach_it(monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
-    assert made(monkeypatch, sizes)[0] == 0
-    assert calls == [(Shape(2, (4, -1)), Tensor((3, 1), "fp32"), "exact", 2.5, "bf16", False, ())]
-
-
-def test_sizes_are_explained_by_its_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sizes_of(formula)[:3] == [
-        ("rows", "N", "required", "number of rows."),
-        ("tile", "N,N,...", "8,8", "sizes of a tile."),
-        ("other", "[TYPE:]N,N,...", "", "another tensor."),
-    ]
-    _, out, _ = made(monkeypatch, "")
-    assert "A formula for tests." in out
-    assert "FLOPs = [red]rows[/red]." in out
-    assert "bad luck" not in out
-
-
-def test_reason_of_a_formula_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    code, _, err = made(monkeypatch, "rows=13")
-    assert code == 2
-    assert "13 is bad luck" in err
