@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from handmade import HOSTILE, Run, small_trace
 
-from corpus import GOLDENS, needs_goldens
-
 
 def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
@@ -162,7 +160,7 @@ def test_a_change_from_nothing_is_beyond_every_limit() -> None:
         (["{a}", "{b}", "--names", "x"], "1 names for 2 runs"),
         (["{a}", "{b}", "--names", "x,x"], "a name of its own"),
         (["{a}", "{b}", "--names", "x,"], "a name of its own"),
-        (["{a}", "{b}", "{a}", *"--names a,b/c,b:c --layout tracelens --csv x".split()], "two of them are one"),
+        (["{a}", "{b}", "{a}", "--names", "a,b/c,b:c", "--layout", "tracelens", "--csv", "x"], "two of them are one"),
         (["{a}", "{b}", "--table", "ops_sumary"], "did you mean ops_summary?"),
         (["{a}", "{b}", "--format", "csv"], "needs --table"),
         (["{a}", "{b}", "--table", "ops_summary", "--csv", "x"], "one of them"),
@@ -186,18 +184,6 @@ def test_layout_of_tracelens(run: Run, trace_file: Path, slower: Path, tmp_path:
     assert {"ops_unique_args_only_baseline_.._b.csv", "gpu_timeline.csv"} < {file.name for file in out_dir.iterdir()}
     found = {row["type"]: row for row in rows((out_dir / "gpu_timeline.csv").read_text())}
     assert float(found["total_time"]["time ms__../b_diff"]) == pytest.approx(0.01025)
-
-
-@needs_goldens
-def test_layout_from_reference_tables(run: Run, tmp_path: Path) -> None:
-    assert GOLDENS is not None
-    folders = [GOLDENS / f"default/{tag}/qwen1.5-0.5b" for tag in ("h100", "mi300")]
-    code, _, _ = run("compare", *folders, "--layout", "tracelens", "--csv", tmp_path)
-    assert code == 0
-    expected = {file.name for file in (GOLDENS / "compare/qwen-h100-vs-mi300").iterdir()} - {"kernel_summary.csv"}
-    assert {file.name for file in tmp_path.glob("*.csv")} == expected
-    found = {row["name"]: row for row in rows((tmp_path / "ops_summary.csv").read_text())}
-    assert float(found["aten::mul"]["total_direct_kernel_time_ms__mi300_diff"]) == pytest.approx(-2.2116113281)
 
 
 def test_what_is_no_trace_in_a_folder_is_left_out(run: Run, trace_file: Path, slower: Path, tmp_path: Path) -> None:

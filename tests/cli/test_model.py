@@ -6,17 +6,15 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from tracelens_graph.cli.app import app
 from tracelens_graph.cli.model import FORMULAS
-from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.families.attention import attention
 from tracelens_graph.perf.families.convolution import Geometry, convolution
 from tracelens_graph.perf.families.gemm import gemm
@@ -207,54 +205,3 @@ def test_one_device() -> None:
 def test_formulas_are_imported_when_they_are_asked_for() -> None:
     code = "import sys, tracelens_graph.cli.model; print([name for name in sys.modules if '.perf.' in name])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
-
-
-# -- any formula makes a command
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Sizes.
-
-    Attributes:
-        rows: number of rows.
-        tile: sizes of a tile.
-    """
-
-    rows: int
-    tile: tuple[int, ...] = (8, 8)
-
-
-calls: list[tuple[object, ...]] = []
-
-
-def formula(
-    shape: Shape,
-    other: Tensor | None,
-    *,
-    mode: Literal["fast", "exact"] = "fast",
-    factor: float = 1.5,
-    dtype: str = "",
-    wide: bool = True,
-    hidden: tuple[Tensor, ...] = (),
-) -> Cost:
-    """A formula for tests.
-
-    FLOPs = [red]rows[/red].
-
-    Args:
-        shape: its sizes.
-        other: another tensor.
-        mode, factor: how it
-            is done.
-        dtype: a type.
-        wide: whether it is wide.
-        hidden: no option can give it.
-
-    Raises:
-        CannotModel: there are 13 rows.
-    """
-    calls.append((shape, other, mode, factor, dtype, wide, hidden))
-    if shape.rows == 13:
-        raise CannotModel("13 is bad luck")
-    return Cost(shape.rows, None, "vector", params={"rows": shape.rows, "other": other})
