@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from tracelens_graph.reports import progress
+from tracelens_graph.reports import terminal as terminal_module
 from tracelens_graph.reports.terminal import progress_on_terminal
 
 
@@ -16,20 +16,16 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(terminal_module.time, "monotonic", lambda: now[0])
     return now
 
 
-def test_nobody_looks_nobody_draws() -> None:
+def test_short_work_and_work_that_nobody_sees_show_nothing(clock: list[float]) -> None:
     with progress_on_terminal("reading", io.StringIO()) as show:
         assert show is None
-
-
-def test_short_work_shows_nothing(clock: list[float]) -> None:
     terminal = Terminal()
     with progress_on_terminal("reading", terminal) as show:
         assert show is not None
-        show(1, 2)
         clock[0] += 0.9
         show(2, 2)
     assert terminal.getvalue() == ""
