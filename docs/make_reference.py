@@ -316,7 +316,9 @@ def _tables(g: tlg.TraceGraph) -> Iterator[str]:
         "[jax.md](jax.md). *With* names the option of\n"
         "`tracelens-graph report` that adds a column, in Python a field of `tlg.ReportOptions`.\n\n"
     )
-    yield from _rows(("table", "says"), ((f"[{name}](#{name})", one.answers) for name, one in declared.items()))
+    # The page of a trace alone has lanes.
+    anchors = {name: name for name in declared if name != "lanes"} | {"perf_sheet": "tables-by-family"}
+    yield from _rows(("table", "says"), ((f"[{name}](#{at})", declared[name].answers) for name, at in anchors.items()))
     reported = list(report_tables(g, ReportOptions(short_kernels_us=1)))
     by_name = [name for name in REPORT if name not in (*reported, "programs")]
     yield (

@@ -8,11 +8,10 @@ odd event is decoded event by event; a chunk that is no JSON goes through the re
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -42,9 +41,6 @@ from tracelens_graph.loaders.kineto.times import (
 from tracelens_graph.schema import Flag
 from tracelens_graph.schema.categories import KINDS_BY_NAME
 from tracelens_graph.utils.arrays import Codes, Numbering, Rows
-
-if TYPE_CHECKING:
-    from tracelens_graph.loaders.kineto.losses import LostTime
 
 _RAW_LIST = msgspec.json.Decoder(list[Raw])
 _ANY = msgspec.json.Decoder()
@@ -140,8 +136,6 @@ class Collected:
     repairs: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
     lost_bytes: int = 0
-    lost_ns: array[int] = field(default_factory=lambda: array("q"))
-    """Starts of lost events that viewers would draw, where they can be read."""
     doubtful_from: int | None = None
     """Uid from which on more events may be lost than counted."""
     first_times: list[int] = field(default_factory=list)
@@ -196,7 +190,6 @@ class Collector:
             self._count(self.out.repairs, fault, count)
         self.out.lost_events += repaired.lost_events
         self.out.lost_bytes += repaired.lost_bytes
-        self.out.lost_ns += self._lost_times(repaired.lost_times)
         if repaired.doubtful_from is not None and self.out.doubtful_from is None:
             self.out.doubtful_from = self.out.events + repaired.doubtful_from
         self._close_chunk(offset, len(text), repaired.pieces, True)
@@ -352,11 +345,6 @@ class Collector:
                 continue
         drawn = [h for h in heads if h.ph in _DRAWN or (h.ph == "X" and h.dur is not None)]
         self._meet_times(digits_to_ns([h.ts for h in drawn if _TIME.fullmatch(bytes(h.ts))]))
-
-    @staticmethod
-    def _lost_times(times: list[LostTime]) -> array[int]:
-        drawn = [one for one in times if one.phase in _DRAWN or one.phase == "X" or (one.lasts and one.phase is None)]
-        return array("q", digits_to_ns([Raw(one.digits) for one in drawn]).tolist())
 
     def _meet_times(self, times: np.ndarray) -> None:
         times = times[times != UNREADABLE_NS]

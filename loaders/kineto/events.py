@@ -71,31 +71,19 @@ def merge(first: Collected, second: Collected) -> Collected:
     first.big_flows |= second.big_flows
     if first.doubtful_from is None and second.doubtful_from is not None:
         first.doubtful_from = first.events + second.doubtful_from
-    first.lost_ns += second.lost_ns
     first.note_first(second.first_times)
     for name in ("launch_flows", "lost_events", "lost_bytes", "events"):
         setattr(first, name, getattr(first, name) + getattr(second, name))
     return first
 
 
-def first_ns(out: Collected, start_ns: Ns, dur_ns: Ns) -> int | None:
+def first_ns(out: Collected, start_ns: Ns) -> int | None:
     """The earliest start of what viewers draw and is no node; None without any.
 
-    Lost events count with the times that can still be read, so that an event lost at the begin of a trace moves no
-    time. Such digits may be damaged, too: a time is believed if it lies before all others by no more than these
-    lie apart. Of other entries it is believed if it lies no more than a day before the nodes.
+    It is believed if it lies no more than a day before the nodes: digits may be damaged.
     """
-    first = min(out.first_times, default=None)
-    if not len(start_ns):
-        return first
-    begin = int(start_ns.min())
-    first = min((ns for ns in out.first_times if ns >= begin - MOST_APART_NS), default=None)
-    if not out.lost_ns:
-        return first
-    begin = begin if first is None else min(first, begin)
-    earliest = begin - (int((start_ns + dur_ns).max()) - begin)
-    believed = [ns for ns in out.lost_ns if earliest <= ns < begin]
-    return min(believed, default=first)
+    earliest = int(start_ns.min()) - MOST_APART_NS if len(start_ns) else None
+    return min((ns for ns in out.first_times if earliest is None or ns >= earliest), default=None)
 
 
 def without_strays(table: EventTable) -> int:

@@ -105,7 +105,7 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         doubtful_from=out.doubtful_from,
         cut_short=source.cut_short,
     )
-    table.first_ns = first_ns(out, table.columns["start_ns"], table.columns["dur_ns"])
+    table.first_ns = first_ns(out, table.columns["start_ns"])
     table.details = FileDetails(source, out.chunks)
     table.autograd_flows = out.autograd_flows.flows()
     table.collectives = out.collectives

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tracelens_graph.loaders.kineto.losses import LostTime, joined, remains, written_over
 from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN, EVENT_KEYS, QUOTED, TAIL_KEY, Reader, Reading
 from tracelens_graph.loaders.kineto.structure import LARGEST_OBJECT, check_utf8
 
@@ -47,6 +46,8 @@ _MAX_ENDS = 16
 _FOLLOWED = re.compile(rb"\s*+(?:[,\]{]|\Z)")
 _FOLLOWED_BY_EVENT = re.compile(rb'[\s,]*+(?:\{\s*+"|\]|\Z)')
 """What stands behind an event; more is asked of one that had to be mended."""
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_WRITTEN_OVER = re.compile(rb"\xff{8}|[\x00-\x08]{8}")
 _ALWAYS = ("name", "pid", "tid", "ts")
 _ONCE = ("ph", "ts")
 _ATTEMPT = 1024
@@ -64,11 +65,10 @@ class Repaired:
         positions: number of each kept event among all of the stretch; lost events leave holes.
         pieces: events kept and lost.
         counts: kind of repair -> number of events it was applied to.
-        lost_events: events that could not be read.
+        lost_events: events that could not be read, as many as what is left of them shows.
         lost_bytes: bytes of them, and of text between events that is no event.
-        lost_times: when lost events began, where that can be read.
         doubtful_from: position from which on all may be too small, because more events may be lost before it than
-            were counted; None where the count is exact.
+            were counted; None where no text was unreadable.
         tail: what stands behind the `]` that ends the list; None if the list does not end here.
     """
 
@@ -78,7 +78,6 @@ class Repaired:
     counts: dict[str, int] = field(default_factory=dict)
     lost_events: int = 0
     lost_bytes: int = 0
-    lost_times: list[LostTime] = field(default_factory=list)
     doubtful_from: int | None = None
     tail: bytes | None = None
 
@@ -279,20 +278,15 @@ class _Stretch:
 
     def _lose(self, begin: int, end: int, others: int, closed: bool) -> None:
         """Count what stands between two kept events: `others` elements that are no events, or unreadable text."""
-        text = self._text[begin:end]
-        at_end = end == len(self._text)
-        cut = at_end and self._last and not closed
-        if others:
-            events, exact = others, True
-        else:
-            events, exact, times = remains(text, begins=not begin, ends=closed or (at_end and not cut), cut=cut)
-            self.out.lost_times += times
+        text = self._text[begin:end].strip(b" \t\r\n,")
+        events = others or _count_of_events(text)
         if not events:
             self._count("damage")
         self.out.pieces += events
         self.out.lost_events += events
-        self.out.lost_bytes += len(text.strip(b" \t\r\n,"))
-        if not (exact or cut):
+        self.out.lost_bytes += len(text)
+        is_cut_off = end == len(self._text) and self._last and not closed
+        if not (others or is_cut_off):
             self._doubt()
 
     def _doubt(self) -> None:
@@ -319,12 +313,27 @@ def holds_two_events(event: bytes, keys: Collection[str] = _ONCE) -> bool:
     return len(set(found)) < len(found)
 
 
+def _count_of_events(text: bytes) -> int:
+    """How many events unreadable text held at least: each has one phase and one time."""
+    return max(text.count(b'"ph"'), text.count(b'"ts"')) or int(text.startswith(b"{"))
+
+
 def _is_doubtful(value: dict[str, Any], reading: Reading, text: memoryview) -> bool:
     if value.get("ph") == "X" and not _is_complete(value):
         return True
     if "missing_comma" in reading.faults:  # behind it another event may go on
         return True
-    return written_over(text) or ("quote" in reading.faults and joined(reading.json))
+    return bool(_WRITTEN_OVER.search(text)) or ("quote" in reading.faults and _spans_events(reading.json))
+
+
+def _spans_events(event: bytes) -> bool:
+    """Whether a string that quotes were escaped in may span the end of one event and the begin of another.
+
+    Brackets in names are closed there.
+    """
+    strings = (found.group() for found in _STRING.finditer(event))
+    quoted = [one for one in strings if b'\\"' in one]
+    return any(one.count(opening) != one.count(closing) for one in quoted for opening, closing in (b"()", b"[]", b"{}"))
 
 
 def _is_complete(value: dict[str, Any]) -> bool:

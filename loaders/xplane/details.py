@@ -19,9 +19,8 @@ from tracelens_graph.graph.details import NO_TEXT, Details, stream_id
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import Index
-from tracelens_graph.loaders.xplane.files import opened_bytes
 from tracelens_graph.loaders.xplane.space import stats_of
-from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, fields
+from tracelens_graph.loaders.xplane.wire import BYTES, Buffer, fields, opened_bytes
 from tracelens_graph.schema import DEVICE_KINDS, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 

@@ -13,12 +13,11 @@ from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.loaders.xplane.collect import GPU, HOST, PROGRAMS, TASK, Collector, Events, programs
 from tracelens_graph.loaders.xplane.details import XplaneDetails
-from tracelens_graph.loaders.xplane.files import opened_bytes
 from tracelens_graph.loaders.xplane.ops import instructions
 from tracelens_graph.loaders.xplane.programs import Programs
 from tracelens_graph.loaders.xplane.space import Plane, planes, stats_of
 from tracelens_graph.loaders.xplane.table import event_table
-from tracelens_graph.loaders.xplane.wire import Buffer
+from tracelens_graph.loaders.xplane.wire import Buffer, opened_bytes
 from tracelens_graph.utils.gc_pause import MANY, give_memory_back
 from tracelens_graph.utils.texts import cut_end, printable
 

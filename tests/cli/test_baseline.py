@@ -64,7 +64,7 @@ def test_a_comment_tells_the_change(run: Run, traces: tuple[Path, Path], baselin
     comment = tmp_path / "c.md"
     code, out, err = run("report", traces[1], "--against", baseline, "--markdown", comment)
     assert (code, err) == (0, "")
-    assert out == f"verdict and key tables written to {comment}\n"
+    assert out == f"wrote {comment}\n"
     page = read(comment.read_text())
     assert f"Change against {baseline.stem}: GPU span 0.159 -> 0.169 ms (+6.4 %)" in page.paragraphs
     assert page.tables[1][1] == ["GPU span", "0.159", "0.169", "+0.010", "+6.4 %"]

@@ -189,7 +189,7 @@ def test_ranks_without_a_gpu(run: Run, tmp_path: Path) -> None:
 def test_eight_ranks_without_metadata(run: Run, corpus: Path, tmp_path: Path) -> None:
     folder, out = corpus / "dlrm-8-ranks/kineto", tmp_path / "cut.json"
     assert run("cut", folder, "--collective", 4, "-o", out)[1].startswith(
-        f"wrote {out}: 4,928 events of 8 ranks around collective 4 (allreduce; rank 7 came last, 223.0 us after"
+        f"wrote {out}, 1.1 MB: 4,928 events of 8 ranks around collective 4 (allreduce; rank 7 came last, 223.0 us after"
     )
     matched, small = meetings_of(folder), load_core(out)
     events = events_of(out)

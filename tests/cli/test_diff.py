@@ -247,8 +247,6 @@ def test_conditions(run: Run, trace_file: Path, slower: Path, condition: str, co
         (["T", "T", "T", "--tree"], "--tree takes two traces, not 3"),
         (["--within", "T", "--points"], "--points takes two traces, not --within"),
         (["T", "T", "T", "--fail-if", "slower_percent > 1"], "--fail-if takes two traces, not 3; several take -f json"),
-        (["T", "T", "T", "--json", "x.json"], "--json takes two traces, not 3; several take -f json or --csv DIR"),
-        (["T", "T", "T", "--markdown", "x.md"], "--markdown takes two traces, not 3; several take -f md"),
         (["--within", "T", "T"], "two are compared by `diff A B`"),
         (["T", "T", "--tree", "--points"], "give one of them"),
         (["T", "T", "--tree", "-f", "csv"], "--format is for tables"),

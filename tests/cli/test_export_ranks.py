@@ -168,9 +168,8 @@ def test_a_lone_trace_stays_as_it_is(run: Run, folder: Path, tmp_path: Path) -> 
         (
             ["--folded", "x", "--perfetto", "y.json"],
             2,
-            "--perfetto alone takes several traces; the others take one, not 3",
+            "perfetto alone takes several traces; the others take one, not 3",
         ),
-        (["--perfetto", "y.json", "--cache"], 2, "--cache takes one trace"),
         (["--perfetto", "y.json", "--rank", "9"], 1, "there is no rank 9 among 0 (rank0), 1 (rank1), 2 (rank2)"),
     ],
 )

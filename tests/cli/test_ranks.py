@@ -53,7 +53,7 @@ def test_tables_for_programs(run: Run, job: Path, tmp_path: Path) -> None:
     assert [row["rank"] for row in rows] == ["0", "1", "2"]
     assert max(rows, key=lambda row: float(row["held_up_ms"]))["rank"] == "1"
     _, out, _ = run("ranks", job, "--format", "json")
-    assert len(json.loads(out)["rows"]) == 8
+    assert len(json.loads(out)["tables"]["rank_collectives"]["rows"]) == 8
     code, out, err = run("ranks", job, "--table", "rank_balances")
     assert (code, out) == (2, "")
     assert "there is no table 'rank_balances'; did you mean rank_balance" in err
@@ -96,7 +96,7 @@ def test_a_rank_is_called_by_number_or_name(run: Run, job: Path, name: str) -> N
     assert (code, err) == (0, "")
     code, out, _ = run("ranks", job, "--what-if", f"repair={name}", "--format", "json")
     assert code == 0
-    (row,) = json.loads(out)["rows"]
+    (row,) = json.loads(out)["tables"]["what_if"]["rows"]
     assert row["change"] == "rank 1 as its median peer"
     assert row["saved_ms"] > 10
 
@@ -113,9 +113,9 @@ def test_a_rank_that_is_not_there_is_told_in_one_line(run: Run, job: Path, name:
 
 
 def test_a_window(run: Run, job: Path) -> None:
-    _, whole, _ = run("ranks", job, "--format", "json")
-    _, part, _ = run("ranks", job, "--step", "3", "--format", "json")
-    assert 0 < len(json.loads(part)["rows"]) < len(json.loads(whole)["rows"])
+    documents = (run("ranks", job, *window, "--format", "json")[1] for window in (["--step", "3"], []))
+    part, whole = (len(json.loads(one)["tables"]["rank_collectives"]["rows"]) for one in documents)
+    assert 0 < part < whole
 
 
 def test_why_a_rank_is_late_in_a_step_is_looked_for_before_the_step(run: Run, job: Path) -> None:
@@ -168,13 +168,13 @@ def test_draws(run: Run, job: Path, tmp_path: Path) -> None:
     pages = [tmp_path / name for name in ("ranks.html", "drawn.html")]
     for option, page in zip(("--html", "-o"), pages, strict=True):
         code, out, err = run("ranks", job, option, page)
-        assert (code, out, err) == (0, f"page written to {page}\n", "")
+        assert (code, out, err) == (0, f"wrote {page}\n", "")
     assert pages[0].read_text() == pages[1].read_text()
     held = read(pages[0].read_text())
     assert held.head["title"] == f"Ranks of {job.name}"
     assert held.head["overview"]["late"][0].startswith("late: rank1: it came last to ")
-    code, out, _ = run("ranks", job, "--html", pages[0], "--step", "3", "--table", "rank_steps", "--format", "csv")
-    assert code == 0
+    assert run("ranks", job, "--html", pages[0], "--step", "3")[0] == 0
+    _, out, _ = run("ranks", job, "--step", "3", "--table", "rank_steps", "--format", "csv")
     assert [row["step"] for row in csv.DictReader(out.splitlines()[:4])] == ["3"] * 3
     assert read(pages[0].read_text()).body["step"]["step"] == 3
 

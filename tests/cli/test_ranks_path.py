@@ -64,7 +64,7 @@ def test_the_late_rank_leads_to_what_repairing_it_is_worth(run: Run, job: Path) 
     assert blank == ""
     assert table[0].startswith("What if: rank 1 as its median peer")
     _, out, _ = run("ranks", job, "--step", "4", "--what-if", "repair=1", "--format", "json")
-    (row,) = json.loads(out)["rows"]
+    (row,) = json.loads(out)["tables"]["what_if"]["rows"]
     assert f"takes {row['changed_ms']:,.3f} instead of {row['recorded_ms']:,.3f} ms" in said
     assert f"(saves {row['saved_ms']:,.3f} ms, {row['saved_percent']:.1f} %)" in said
     assert row["saved_ms"] > 15
@@ -149,8 +149,8 @@ def test_conditions_on_a_change(run: Run, job: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--path", "-o", "r.svg"], "-o draws waits and bandwidths, not a path"),
-        (["--what-if", "repair=1", "-o", "r.svg"], "-o draws waits and bandwidths, not a path"),
+        (["--path", "-o", "r.svg"], "no svg: a critical path"),
+        (["--what-if", "repair=1", "-o", "r.svg"], "no svg: a critical path"),
         (["--path", "--layout", "tracelens", "--csv", "x"], "TraceLens has no tables of a critical path"),
         (["--path", "--fail-if", "hots_ms > 1"], "there is no figure 'hots_ms'; did you mean host_ms?"),
         (["--path", "--fail-if", "waiting_ms > 1"], "there is no figure 'waiting_ms'"),
@@ -214,11 +214,11 @@ def test_a_step_that_begins_elsewhere_with_the_change_says_so(run: Run, job: Pat
     """Changes are made in all steps, so the end of the step before moves, too."""
     _, out, _ = run("ranks", job, "--step", "4", "--what-if", "repair=1", env=WIDE)
     _, written, _ = run("ranks", job, "--step", "4", "--what-if", "repair=1", "--format", "json")
-    (row,) = json.loads(written)["rows"]
+    (row,) = json.loads(written)["tables"]["what_if"]["rows"]
     assert row["begins_earlier_ms"] > 10
     moved = f"and ends {row['begins_earlier_ms']:,.3f} ms earlier, which is where this one begins"
     assert out.splitlines()[0].endswith(f"; the step before is changed, too, {moved}")
     _, out, _ = run("ranks", job, "--step", "3", "--what-if", "repair=1", env=WIDE)
     assert "the step before" not in out.splitlines()[0]
     _, written, _ = run("ranks", job, "--what-if", "repair=1", "--format", "json")
-    assert json.loads(written)["rows"][0]["begins_earlier_ms"] is None
+    assert json.loads(written)["tables"]["what_if"]["rows"][0]["begins_earlier_ms"] is None

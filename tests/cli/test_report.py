@@ -237,7 +237,7 @@ def test_folders_and_patterns(run: Run, job: Path, tmp_path: Path) -> None:
     assert run("report", tmp_path / "rank?.json.gz", "--table", "gpu_timeline")[1].count("GPU timeline") == 1
     code, _, err = run("report", tmp_path / "rank?.json.gz", "--table", "gpu_timeline", "--format", "csv")
     assert code == 2
-    assert "take one trace, not 2" in " ".join(err.replace("│", " ").split())
+    assert "csv takes one trace, not 2" in " ".join(err.replace("│", " ").split())
 
 
 def test_a_broken_rank_is_not_passed_over_in_silence(run: Run, job: Path, tmp_path: Path) -> None:

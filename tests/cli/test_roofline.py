@@ -66,7 +66,7 @@ def test_draws_pictures_and_never_a_page_under_their_suffix(run: Run, trained: P
     for name in ("r.pdf", "r", "r.txt"):
         code, out, err = run("roofline", trained, "-o", tmp_path / name)
         assert (code, out) == (2, "")
-        assert "name a file .html, .png or .svg" in err
+        assert "name a file .html, .png, .svg" in err
         assert not (tmp_path / name).exists()
 
 

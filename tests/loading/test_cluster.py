@@ -282,7 +282,7 @@ def test_a_report_without_the_files_that_workers_do_not_see(scheduler: str, job:
     [
         (("ask", "idle_gaps", "{job}/rank0.json.gz"), "--scheduler goes with questions about several traces"),
         (("report", "{job}/rank0.json.gz"), "--scheduler takes several traces"),
-        (("report", "{job}", "--csv", "{job}/tables"), "--csv, --cache and --extension need files of this machine"),
+        (("report", "{job}", "--csv", "{job}/tables"), "--csv and --extension need files of this machine"),
         (("ask", "slowest_ranks", "{job}"), "error: tcp://127.0.0.1:1: no Dask scheduler answers"),
         (("report", "{job}"), "error: tcp://127.0.0.1:1: no Dask scheduler answers"),
     ],

@@ -29,6 +29,7 @@ from tracelens_graph.reports.comparison import brief
 from tracelens_graph.reports.csv import write_csv
 from tracelens_graph.reports.json import table_object
 from tracelens_graph.reports.views import column_named, view
+from tracelens_graph.reports.xlsx import workbook
 from tracelens_graph.stores.saved_reports import read_table
 from tracelens_graph.tables import schema
 from tracelens_graph.tables.column import Column, Role, headings, instance_column, keys, main_column
@@ -73,9 +74,7 @@ def test_one_declaration_serves_them_all(core: Core, tmp_path: Path, monkeypatch
     assert written.getvalue().splitlines()[0].endswith(NEW)
     assert read_table(tmp_path / "ops_summary.csv").about[NEW] is DECLARED
 
-    workbook = io.BytesIO()
-    workbook.write(workbook({"ops_summary": table}))
-    sheets = openpyxl.load_workbook(workbook)
+    sheets = openpyxl.load_workbook(io.BytesIO(workbook({"ops_summary": table})))
     assert NEW in [cell.value for cell in sheets["ops_summary"][1]]
     assert [NEW, None, DECLARED.definition] in [[cell.value for cell in row[1:]] for row in sheets["about"].iter_rows()]
 

@@ -218,8 +218,8 @@ def report(
         is_broken = any(outcome.is_broken for outcome in outcomes)
     else:
         answer = answer_of(load(paths[0], wants_gpu=True, needs_times=False, et=et), paths[0], asked)
-        _present(answer, asked, outputs)
         (remarks, met), is_broken = answer.judged(conditions), False
+        _present(answer, asked, outputs)
     if conditions:
         gate.conclude(remarks, met)
     if is_broken:

@@ -1,7 +1,6 @@
 """Work on many things in as many processes as there are cores.
 
-The processes end with the one that started them, however it ends, and none is left behind when something fails. No
-thread is needed to serve them, so where memory is short there is an error, never a standstill.
+The processes end with the one that started them, however it ends, and none is left behind when something fails.
 """
 
 from __future__ import annotations
@@ -12,15 +11,13 @@ import signal
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from tracelens_graph.errors import EndedBySignal, TraceError, TraceLensGraphError
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from multiprocessing.process import BaseProcess
+    from concurrent.futures import Future, ProcessPoolExecutor
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -51,111 +48,84 @@ def map_in_processes(
         name: what an item is called, for the message if its process is killed.
 
     Raises:
-        TraceError: a process was killed; the message names what it worked on.
+        TraceError: a process was killed; the message names what was worked on.
     """
     wanted = min(len(items), cores() if processes is None else processes)
-    workers: list[_Worker] = []
-    try:
-        if wanted > 1:
-            _start(workers, function, wanted)
-        yield from _results(workers, items, name) if workers else map(function, items)
-    finally:
-        _end(workers)
-
-
-@dataclass
-class _Worker:
-    """A process, and the pipe by which it gets items and gives results."""
-
-    process: BaseProcess
-    pipe: Connection
-
-
-def _start(workers: list[_Worker], function: Callable[[Any], Any], wanted: int) -> None:
-    """Start as many processes as are wanted, or as the system allows."""
-    import multiprocessing
-
-    try:
-        while len(workers) < wanted:
-            ours, theirs = multiprocessing.Pipe()
-            process = multiprocessing.Process(target=_serve, args=(function, theirs))
-            try:
-                with warnings.catch_warnings():
-                    # Python warns of any thread when it forks. The new process uses nothing that a thread may hold.
-                    warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
-                    process.start()
-            finally:
-                theirs.close()
-            workers.append(_Worker(process, ours))
-    except (OSError, MemoryError):  # no processes, no descriptors, no memory
+    if wanted < 2:
+        yield from map(function, items)
         return
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import active_children
+
+    others = set(active_children())
+    pool: ProcessPoolExecutor | None = None
+    work: deque[tuple[_Item, Future[_Result | _Failure]]] = deque()
+    try:
+        try:
+            pool = _started(wanted)
+        except (OSError, MemoryError):  # no processes, no descriptors, no memory
+            yield from map(function, items)
+            return
+        left = deque(items)
+        while left or work:
+            # No more than there are processes, so that a process that is killed worked on one of them.
+            while left and sum(not future.done() for _, future in work) < wanted:
+                item = left.popleft()
+                work.append((item, pool.submit(_outcome, function, item)))
+            found = work[0][1].result()
+            work.popleft()
+            if isinstance(found, _Failure):
+                raise found.error
+            yield found
+    except BrokenProcessPool:
+        names = [name(item) for item, future in work if not future.done() or future.exception()]
+        what = f"{', '.join(names)}: the process that worked on {'it' if len(names) == 1 else 'one of them'}"
+        raise TraceError(f"{what} was killed, or ran out of memory") from None
+    finally:
+        for child in set(active_children()) - others:
+            child.terminate()
+            child.join(_PATIENCE_S)
+            child.kill()
+        if pool is not None:
+            pool.shutdown(cancel_futures=True)
 
 
-def _results(workers: Sequence[_Worker], items: Sequence[_Item], name: Callable[[_Item], str]) -> Iterator[Any]:
-    from multiprocessing.connection import wait
+def _started(wanted: int) -> ProcessPoolExecutor:
+    """A pool whose processes run.
 
-    left = deque(range(len(items)))
-    idle = [worker.pipe for worker in workers]
-    busy: dict[Any, int] = {}
-    found: dict[int, tuple[bool, Any]] = {}
-    for place in range(len(items)):
-        while place not in found:
-            try:
-                while idle and left:
-                    pipe = idle.pop()
-                    busy[pipe] = left.popleft()
-                    pipe.send(items[busy[pipe]])
-                for ready in wait(list(busy)):
-                    pipe = cast("Connection", ready)
-                    found[busy[pipe]] = pipe.recv()
-                    del busy[pipe]
-                    idle.append(pipe)
-            except (EOFError, ConnectionError):
-                what = name(items[busy[pipe]])
-                raise TraceError(f"{what}: the process that worked on it was killed, or ran out of memory") from None
-        is_result, value = found.pop(place)
-        if not is_result:
-            raise value
-        yield value
+    Raises:
+        OSError, MemoryError: the system does not allow it.
+    """
+    from concurrent.futures import ProcessPoolExecutor
 
-
-def _end(workers: Sequence[_Worker]) -> None:
-    """End processes, whatever they do."""
-    for worker in workers:
-        worker.process.terminate()
-    for worker in workers:
-        worker.process.join(_PATIENCE_S)
-        worker.process.kill()
-        worker.process.join()
-        worker.process.close()
-        worker.pipe.close()
+    pool = ProcessPoolExecutor(wanted, initializer=_prepare)
+    with warnings.catch_warnings():
+        # Python warns of any thread when it forks. The new process uses nothing that a thread may hold.
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        pool.submit(cores)
+    return pool
 
 
 # --- in a process --------------------------------------------------------------------------------------------------
 
 
-def _serve(function: Callable[[Any], Any], pipe: Connection) -> None:
-    """Body of a process: a result, or the error, for each item that comes."""
+class _Failure:
+    """An error on its way to the process that asked."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _outcome(function: Callable[[_Item], _Result], item: _Item) -> _Result | _Failure:
+    signal.signal(signal.SIGTERM, _unwind)
     try:
-        signal.signal(signal.SIGTERM, _unwind)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the parent gets it too, and ends this process
-        if hasattr(signal, "SIGHUP"):
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        _watch_the_parent()
-        while True:
-            item = pipe.recv()
-            try:
-                outcome = True, function(item)
-            except Exception as error:
-                outcome = False, portable(error)
-            pipe.send(outcome)
-    except (EndedBySignal, EOFError, ConnectionError):
-        return
-
-
-def _unwind(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)
-    raise EndedBySignal(number)
+        return function(item)
+    except EndedBySignal:
+        os._exit(1)
+    except Exception as error:
+        return _Failure(portable(error))
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def portable(error: Exception) -> Exception:
@@ -167,12 +137,16 @@ def portable(error: Exception) -> Exception:
     return error
 
 
-def _watch_the_parent() -> None:
-    """End this process when its parent does."""
+def _prepare() -> None:
+    """End this process with its parent, and only then where a terminal interrupts both."""
     import multiprocessing
     from multiprocessing.connection import wait
     from threading import Event, Thread
 
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -187,3 +161,8 @@ def _watch_the_parent() -> None:
         Thread(target=watch, daemon=True).start()
     except RuntimeError:  # no memory for a thread: this process ends with its next result, which nobody takes
         return
+
+
+def _unwind(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    raise EndedBySignal(number)

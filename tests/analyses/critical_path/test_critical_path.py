@@ -436,9 +436,9 @@ def test_eight_ranks_of_dlrm(corpus: Path) -> None:
     """8 collectives of 8 ranks; rank 7 is mostly the last to come, so the path runs over it."""
     files = sorted((corpus / "dlrm-8-ranks/kineto").glob("*.json.gz"))
     known = causes_of(TraceSet.of([loaded(file) for file in files]))
-    assert (known.role == Role.number).sum() == 8
+    assert (known.role == Role.complete).sum() == 8
     assert not known.negative
-    last = known.ordinal[known.role == Role.number]
+    last = known.ordinal[known.role == Role.complete]
     assert np.bincount(last, minlength=8).tolist() == [0, 0, 0, 0, 1, 2, 0, 5]
     path = critical_path(known)
     assert 7 in path.ranks()["rank"]
