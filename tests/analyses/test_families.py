@@ -19,8 +19,7 @@ from made_traces import traces
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
-from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION as COMMUNICATION_LINE
-from tracelens_graph.analyses.performance.perf_tables import attributed_calls, unified_perf_summary
+from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION_LINE, attributed_calls, unified_perf_summary
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS

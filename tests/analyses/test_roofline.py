@@ -19,7 +19,7 @@ from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.idle.idle import idle_causes
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.ops.signatures import op_signatures
-from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION, unified_perf_summary
+from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION_LINE, unified_perf_summary
 from tracelens_graph.analyses.performance.roofline_points import Reached, RooflinePoints, below_roof, positive, reached
 from tracelens_graph.analyses.performance.roofline_summary import (
     PART_MEANING,
@@ -36,8 +36,8 @@ from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.devices import Architecture, Figure, Source, architecture
 from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import MODELS as ALL_MODELS
+from tracelens_graph.reports.html.names import Texts
 from tracelens_graph.reports.html.report import roofline
-from tracelens_graph.reports.html.tables import Texts
 from tracelens_graph.tables.table import Table
 
 TOY = Architecture(
@@ -313,7 +313,7 @@ def test_real_traces(path: Path) -> None:
     check_sums(core, architecture("h100-sxm"))
     unified = unified_perf_summary(core)
     without = {row["name"].partition("->")[0] for row in unified.records() if not row["has_perf_model"]}
-    assert set(unmodelled(core)["op"]) == without - {COMMUNICATION}
+    assert set(unmodelled(core)["op"]) == without - {COMMUNICATION_LINE}
 
 
 def test_every_part_has_a_meaning() -> None:

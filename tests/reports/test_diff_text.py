@@ -15,10 +15,15 @@ from tracelens_graph.analyses.alignment.merged import merged_tree
 from tracelens_graph.analyses.alignment.several import odd_parts, runs_table
 from tracelens_graph.analyses.alignment.tables import DIFF_TIMES, places_table, times_table, totals_table
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.reports.diff_document import diff_json, diff_markdown
-from tracelens_graph.reports.diff_point import point_lines
-from tracelens_graph.reports.diff_text import headline, runs_text, screen, within_text
-from tracelens_graph.reports.diff_tree import tree_lines
+from tracelens_graph.reports.diff_text import (
+    diff_json,
+    diff_markdown,
+    headline,
+    runs_text,
+    screen,
+    within_text,
+)
+from tracelens_graph.reports.diff_tree import point_lines, tree_lines
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import width_of
 

@@ -17,8 +17,7 @@ import pandas as pd
 
 from tracelens_graph.analyses.ops.launchers import OpCalls, busy_by_group
 from tracelens_graph.analyses.performance.perf_rows import CostedCalls, work_columns
-from tracelens_graph.analyses.performance.unified import arguments_of, context_of, unified
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
+from tracelens_graph.analyses.performance.unified import arguments_of, context_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.categories.gemm_names import ParsedName
 from tracelens_graph.categories.kernel_names import parse_name
@@ -29,7 +28,7 @@ from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
-from tracelens_graph.graph.window import Window, whole_window
+from tracelens_graph.graph.window import whole_window
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.perf.model import CallContext, OpModel
@@ -54,33 +53,6 @@ def calls_of(core: Core, rows: Sequence[int], backward: bool = False) -> OpCalls
             pairs.append(np.stack((np.full(len(below), place), below), axis=1))
     found = np.unique(np.concatenate(pairs), axis=0) if pairs else np.zeros((0, 2), np.int64)
     return OpCalls(whole_window(core), np.array(rows, np.int64), found[:, 1], found[:, 0], gpu[:0])
-
-
-def unified_perf_calls(w: Window, communication: bool = False) -> tuple[OpCalls, Mask]:
-    """The ops that GPU events are given to, by start, and events that stand for themselves.
-
-    Args:
-        w: the whole trace.
-        communication: give communication that is in no modelled op to the op that launched it.
-
-    Returns:
-        The calls, and which of them stand for a GPU event: their row is that of the op or call that launched it.
-    """
-    core, c, gpu, chosen = w.core, w.core.columns, w.core.gpu_rows, unified(w)
-    owner = chosen.owner
-    if communication:
-        left = (owner < 0) & ~chosen.alone & (gpu_classes(core, gpu) == COMMUNICATION)
-        owner = np.where(left, c.owner[gpu], owner)
-    rows, of = np.unique(owner[owner >= 0], return_inverse=True)
-    single = gpu[chosen.alone]
-    rows = np.concatenate((rows, np.where(c.owner[single] >= 0, c.owner[single], c.parent[single])))
-    order = np.lexsort((rows, c.start_ns[rows]))
-    place = np.argsort(order)
-    call = place[np.concatenate((of, len(rows) - len(single) + np.arange(len(single)))).astype(np.int64)]
-    events = np.concatenate((gpu[owner >= 0], single))
-    by_call = np.lexsort((events, call))
-    calls = OpCalls(whole_window(core), rows[order], events[by_call], call[by_call], gpu[:0])
-    return calls, (np.arange(len(rows)) >= len(rows) - len(single))[order]
 
 
 # --- estimates ---------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tracelens_graph.analyses.performance.perf_tables import attributed_calls
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.compat import summaries
 from tracelens_graph.compat.event import TraceEvent
@@ -22,7 +23,6 @@ from tracelens_graph.compat.perf_calls import (
     perf_frame,
     size_columns,
     unified_frame,
-    unified_perf_calls,
 )
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.errors import AnalysisError
@@ -189,7 +189,7 @@ class PerformanceMethods:
         That is the outermost op that a model covers, else the op that launched the event. Not among them are
         communication that is in no modelled op, and what is launched outside of ops or beside modelled ones.
         """
-        calls, alone = unified_perf_calls(self.window)
+        calls, alone = attributed_calls(self.window)
         return [TraceEvent(self.tree, row) for row in calls.rows[~alone].tolist()]
 
     def build_df_unified_perf_table(
@@ -216,7 +216,7 @@ class PerformanceMethods:
         core = self.tree.graph
         chosen = unified(self.window)
         if events is None:
-            calls, alone = unified_perf_calls(self.window, include_nccl)
+            calls, alone = attributed_calls(self.window, include_nccl)
         else:
             rows = np.array([core.row(event["UID"]) for event in events], np.int64)
             below = np.searchsorted(core.gpu_rows, core.columns.last[rows], "right") > np.searchsorted(

@@ -11,6 +11,7 @@ from layered import ADD, GELU, GEMM, LAYER, NORM, REDUCE, Call, changed, kernels
 
 from tracelens_graph.analyses.alignment.cause_words import (
     Kernels,
+    details_of_alike,
     difference_of,
     extra_of,
     of_any_build,
@@ -25,6 +26,7 @@ from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.tables import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.tables.names import short_name
 
 CAST = Call("Cast", "aten::_to_copy", ((ADD.replace("CUDAFunctor_add<float>", "bfloat16_copy_kernel_cuda"), 3.0),))
 TRITON = Call("Fused", "triton_poi_fused_gelu_1", (("triton_poi_fused_gelu_1", 5.0),))
@@ -423,3 +425,31 @@ def test_how_sets_of_kernels_differ(first: Kernels, second: Kernels, calls: int,
 def test_arguments(told: object, first: str, second: str, text: str) -> None:
     assert callable(told)
     assert told(first, second) == text
+
+
+# --- kernels that look alike ---------------------------------------------------------------------------------------
+
+FOUR, EIGHT, SIX = (f"void add<{number}, int>(float)" for number in (4, 8, 6))
+
+
+def test_what_looks_alike_is_described() -> None:
+    assert details_of_alike([FOUR], [EIGHT], short_name) == {EIGHT: "other template arguments: 4 became 8"}
+    assert details_of_alike([FOUR, "relu"], ["gelu", EIGHT], short_name) == {
+        EIGHT: "other template arguments: 4 became 8"
+    }
+
+
+def test_what_both_run_or_looks_different_is_not() -> None:
+    assert details_of_alike([FOUR], [FOUR], short_name) == {}
+    assert details_of_alike([FOUR, EIGHT], [EIGHT], short_name) == {}
+    assert details_of_alike(["relu"], ["gelu"], short_name) == {}
+
+
+def test_each_of_the_first_stands_for_one() -> None:
+    found = details_of_alike([FOUR], [EIGHT, SIX], short_name)
+    assert found == {EIGHT: "other template arguments: 4 became 8"}
+    assert set(details_of_alike([FOUR, "void add<5, int>(float)"], [EIGHT, SIX], short_name)) == {EIGHT, SIX}
+
+
+def test_builds_without_other_arguments() -> None:
+    assert details_of_alike(["add(float)"], ["add(double)"], lambda _: "add")["add(double)"]

@@ -15,7 +15,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.difference import Diff, has_gpu_work, median_steps
 from tracelens_graph.analyses.alignment.matches import kind_name
 from tracelens_graph.analyses.alignment.tables import DIFF_PLACES, places_table
-from tracelens_graph.analyses.shared.gpu_work import names_of
+from tracelens_graph.analyses.shared.gpu_work import names_of, uids_of
 from tracelens_graph.analyses.shared.grouping import first_rows
 from tracelens_graph.analyses.structure.layers import side_by_side
 from tracelens_graph.graph.arrays import distinct, is_kind
@@ -124,7 +124,7 @@ def layer_differences(traces: TraceSet, a: str | None = None, b: str | None = No
         AnalysisError: there are not two such traces, or `top` is negative.
     """
     difference, title = _compared(traces, a, b, "Layers that differ")
-    rows = [] if difference is None else [*_layers_of_a(difference), *_layers_only_in_b(difference)]
+    rows = [] if difference is None else [*_layer_rows(difference)]
     rows = [row for row in rows if row["kind"] != _IDENTICAL or row["change_us"]]
     rows.sort(key=lambda row: (-abs(row["change_us"]), row["uid_a"] is None, row["uid_a"] or row["uid_b"]))
     return _table(LAYER_DIFFERENCES, title, rows, top)
@@ -147,15 +147,10 @@ def _compared(traces: TraceSet, a: str | None, b: str | None, what: str) -> tupl
 
 def _replacements(difference: Diff, kernel: str) -> Iterator[dict[str, Any]]:
     """GPU events in place of others, by the op that they are charged to and both names."""
-    found, cores = difference.matches, (difference.a.core, difference.b.core)
-    gpu = [is_kind(core.columns.kind, GPU_KINDS) for core in cores]
-    both = gpu[0][found.rows[0]] & gpu[1][found.rows[1]]
-    alone = [rows[mask[rows]] for rows, mask in zip(found.alone, gpu, strict=True)]
-    none = [np.full(len(rows), -1) for rows in alone]
-    sides = (
-        np.concatenate((found.rows[0][both], alone[0], none[1])),
-        np.concatenate((found.rows[1][both], none[0], alone[1])),
-    )
+    cores = difference.a.core, difference.b.core
+    every, _ = difference.matches.with_alone()
+    fits = [(rows < 0) | is_kind(core.columns.kind, GPU_KINDS)[rows] for core, rows in zip(cores, every, strict=True)]
+    sides = [rows[fits[0] & fits[1]] for rows in every]
     codes = {"": -1}
     names, ops = (
         [_codes(core, rows, of_owner, codes) for core, rows in zip(cores, sides, strict=True)]
@@ -200,52 +195,33 @@ def _codes(core: Core, rows: np.ndarray, of_owner: bool, codes: dict[str, int]) 
     return np.array(found, np.int64)[back]
 
 
-def _layers_of_a(difference: Diff) -> Iterator[dict[str, Any]]:
-    """Layers of the first trace, each with its partner."""
-    found, core, other = difference.matches, difference.a.core, difference.b.core
-    rows = np.concatenate((found.rows[0], found.alone[0]))
-    absent = np.full(len(found.alone[0]), -1)
-    partner = np.concatenate((found.rows[1], absent))
-    kinds = [*map(kind_name, found.kinds.tolist()), *["only in a"] * len(absent)]
-    first = np.concatenate((found.ns[0], found.alone_ns[0]))
-    second = np.concatenate((found.ns[1], np.zeros_like(found.alone_ns[0])))
-    layers, around = _layers(core, rows)
-    for at, inside in zip(layers.tolist(), around, strict=True):
-        row, of_b = int(rows[at]), int(partner[at])
-        yield {
-            **_row(inside, kinds[at], int(first[at]), int(second[at])),
-            "layer_a": core.names[core.columns.name[row]],
-            "uid_a": int(core.columns.uid[row]),
-            "layer_b": other.names[other.columns.name[of_b]] if of_b >= 0 else None,
-            "uid_b": int(other.columns.uid[of_b]) if of_b >= 0 else None,
-        }
-
-
-def _layers_only_in_b(difference: Diff) -> Iterator[dict[str, Any]]:
-    """Layers of the second trace that the first does not have."""
-    found, core = difference.matches, difference.b.core
-    rows = np.concatenate((found.alone[1], found.rows[1]))
-    layers, around = _layers(core, rows)
-    for at, inside in zip(layers.tolist(), around, strict=True):
-        if at < len(found.alone[1]):
-            row = int(rows[at])
+def _layer_rows(difference: Diff) -> Iterator[dict[str, Any]]:
+    """Layers of the first trace, each with its partner, then those that only the second has."""
+    found, cores = difference.matches, (difference.a.core, difference.b.core)
+    rows, ns = found.with_alone()
+    for side, core in enumerate(cores):
+        there = np.flatnonzero(rows[side] >= 0)
+        layers, around = _layers(core, rows[side][there])
+        for at, inside in zip(there[layers].tolist(), around, strict=True):
+            if side and rows[0][at] >= 0:
+                continue
+            first, second = (int(of[at]) for of in ns)
+            is_pair = at < len(found)
             yield {
-                **_row(inside, "only in b", 0, int(found.alone_ns[1][at])),
-                "layer_a": None,
-                "uid_a": None,
-                "layer_b": core.names[core.columns.name[row]],
-                "uid_b": int(core.columns.uid[row]),
+                "inside": inside,
+                "kind": kind_name(found.kinds[at]) if is_pair else f"only in {'ab'[side]}",
+                "gpu_time_a_us": first / 1e3,
+                "gpu_time_b_us": second / 1e3,
+                "change_us": (second - first) / 1e3,
+                **{
+                    name: value
+                    for letter, one, of in zip("ab", cores, rows, strict=True)
+                    for name, value in (
+                        (f"layer_{letter}", names_of(one, of[at : at + 1])[0]),
+                        (f"uid_{letter}", uids_of(one, of[at : at + 1])[0]),
+                    )
+                },
             }
-
-
-def _row(inside: str | None, kind: str, first_ns: int, second_ns: int) -> dict[str, Any]:
-    return {
-        "inside": inside,
-        "kind": kind,
-        "gpu_time_a_us": first_ns / 1e3,
-        "gpu_time_b_us": second_ns / 1e3,
-        "change_us": (second_ns - first_ns) / 1e3,
-    }
 
 
 def _layers(core: Core, rows: np.ndarray) -> tuple[np.ndarray, list[str | None]]:

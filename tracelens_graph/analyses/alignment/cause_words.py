@@ -234,6 +234,28 @@ def difference_of(one: str, other: str) -> str:
     return f"other settings: {', '.join(f'{a} became {b}' for a, b in pairs[:2])}{more}"
 
 
+def details_of_alike(first: Iterable[str], second: Iterable[str], shown: Callable[[str], str]) -> dict[str, str]:
+    """Kernels of the second side that look like one of the first -> what is another there.
+
+    Kernels that both sides run are left out, and each kernel of the first side counts once.
+
+    Args:
+        first, second: whole names of kernels.
+        shown: what people see of a name.
+    """
+    ones, others = list(dict.fromkeys(first)), list(dict.fromkeys(second))
+    common = {*ones} & {*others}
+    look: dict[str, list[str]] = {}
+    for name in ones:
+        if name not in common:
+            look.setdefault(shown(name), []).append(name)
+    found = {}
+    for name in others:
+        if name not in common and (alike := look.get(shown(name))):
+            found[name] = difference_of(alike.pop(0), name) or "another build"
+    return found
+
+
 def _template(text: str, short: str) -> str:
     """The template arguments of a function; empty without any."""
     begin = text.find(f"{short}<")

@@ -103,25 +103,8 @@ _CLOCK_HOLDS = 0.5
 """Share of the time of equal kernels that must lie that close for the ratio to mean anything."""
 _CONTENDED = 0.2
 """Part of the time by which the overlap with communication must have grown."""
-
-_OTHER_NAME = {
-    "library": Reason.other_library,
-    "types": Reason.other_types,
-    "tile": Reason.other_tile,
-    "kernel": Reason.other_kernel,
-}
-
-
-_OTHER_NUMBER = {
-    "more": Reason.more_kernels,
-    "fewer": Reason.fewer_kernels,
-    "counts": Reason.other_kernel,
-}
-_OTHER_ARGUMENT = {
-    "types": Reason.other_types,
-    "sizes": Reason.other_sizes,
-    "strides": Reason.other_strides,
-}
+_OTHER_NUMBER = {"more": Reason.more_kernels, "fewer": Reason.fewer_kernels, "counts": Reason.other_kernel}
+"""How sides of the same kernels differ in their number -> the reason."""
 
 
 class Reasons:
@@ -274,7 +257,7 @@ def _has_other_arguments(evidence: Evidence, _: Reasons) -> Why | None:
     if not evidence.arguments:
         return None
     what, text = evidence.arguments
-    return Why(_OTHER_ARGUMENT[what], f"{text}; {evidence.took if evidence.is_of_equal_kernels else evidence.other}")
+    return Why(Reason[f"other_{what}"], f"{text}; {evidence.took if evidence.is_of_equal_kernels else evidence.other}")
 
 
 def _is_contended(evidence: Evidence, reasons: Reasons) -> Why | None:
@@ -385,7 +368,7 @@ def _has_another_kernel(evidence: Evidence, _: Reasons) -> Why | None:
         return _by_other_ops(evidence)
     counts = evidence.place.events(0), evidence.place.events(1)
     number = f"; {counts[0]:,} -> {counts[1]:,} GPU events" if counts[0] != counts[1] else ""
-    return Why(_OTHER_NAME[evidence.other.kind], evidence.with_shares(str(evidence.other)) + number)
+    return Why(Reason[f"other_{evidence.other.kind}"], evidence.with_shares(str(evidence.other)) + number)
 
 
 RULES: Sequence[Rule] = (

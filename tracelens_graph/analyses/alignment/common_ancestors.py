@@ -11,13 +11,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.difference import Diff
+from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.op_tree import OpTree, op_tree
-from tracelens_graph.analyses.performance.perf_tables import SPEEDUP
+from tracelens_graph.analyses.performance.perf_tables import (
+    SPEEDUP,
+    UNIFIED_COMPARISON,
+    attributed_calls,
+    example_uids,
+    rows_of_calls,
+)
 from tracelens_graph.analyses.shared.call_columns import argument_cells
 from tracelens_graph.analyses.shared.call_stacks import module_stacks
 from tracelens_graph.analyses.shared.grouping import Cells
@@ -25,6 +32,7 @@ from tracelens_graph.graph.arguments import ARGUMENTS
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above
+from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import About, Column
 from tracelens_graph.tables.schema import TableSchema
@@ -214,18 +222,19 @@ class TraceLensDiff:
     @cached_property
     def diff_stats(self) -> Table:
         """One row per GPU event that an op launched."""
-        columns: dict[str, list[Any]] = {name: [] for name in DIFF_STATS}
-        for ancestor in self.ancestors:
-            for side, rows in enumerate(ancestor.events):
-                for row in rows:
-                    cells = self._cells[side][row]
-                    columns["source"].append(SOURCES[side])
-                    columns["busy_time"].append(round(ancestor.busy_ns[side] / 1e3, 3))
-                    columns["lowest_common_ancestor_name"].append(ancestor.name)
-                    columns["lowest_common_ancestor_id"].append(ancestor.node)
-                    for name, cell in cells.items():
-                        columns[name].append(cell)
-        return DIFF_STATS.table(columns, self._title("GPU events by lowest common ancestor"), self.notes)
+        records = [
+            {
+                "source": SOURCES[side],
+                "busy_time": round(one.busy_ns[side] / 1e3, 3),
+                "lowest_common_ancestor_name": one.name,
+                "lowest_common_ancestor_id": one.node,
+                **self._cells[side][row],
+            }
+            for one in self.ancestors
+            for side, rows in enumerate(one.events)
+            for row in rows
+        ]
+        return DIFF_STATS.of_records(records, self._title("GPU events by lowest common ancestor"), self.notes)
 
     @cached_property
     def _cells(self) -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, Any]]]:
@@ -292,14 +301,10 @@ class TraceLensDiff:
         """One row per lowest common ancestor with both times, the greatest time of the first side first."""
         found = sorted((one for one in self.ancestors if one.node is not None), key=lambda one: -one.busy_ns[0])
         totals = [sum(one.busy_ns[side] for one in found) for side in (0, 1)]
-        columns: dict[str, list[Any]] = {name: [] for name in PERF_SUMMARY_BY_LCA}
-        running = 0
-        for ancestor in found:
-            running += ancestor.busy_ns[0]
-            for name, cell in self._summary(ancestor, totals, running).items():
-                columns[name].append(cell)
+        running = accumulate(one.busy_ns[0] for one in found)
+        records = [self._summary(one, totals, so_far) for one, so_far in zip(found, running, strict=True)]
         title = self._title("Lowest common ancestors of GPU work that differs")
-        return PERF_SUMMARY_BY_LCA.table(columns, title, self.notes)
+        return PERF_SUMMARY_BY_LCA.of_records(records, title, self.notes)
 
     def _summary(self, one: Ancestor, totals: Sequence[int], running: int) -> dict[str, Any]:
         cells = [[self._cells[side][row] for row in rows] for side, rows in enumerate(one.events)]
@@ -410,3 +415,73 @@ class TraceLensDiff:
 def ratio(part: int, whole: int) -> float | None:
     """A quotient; None of nothing."""
     return part / whole if whole else None
+
+
+# --- in the unified table of a report --------------------------------------------------------------------------------
+
+_BEHIND = "Kernel Time (µs)_sum"
+
+
+def compared_with(w: Window, other: Window) -> TraceLensDiff:
+    """A window, trace1, against another, trace2; found once."""
+    return w.once(_compared, other)
+
+
+def _compared(w: Window, other: Window) -> TraceLensDiff:
+    return TraceLensDiff(diff(w, other))
+
+
+def with_comparison(unified: Table, w: Window, difference: TraceLensDiff, recompute: bool = False) -> Table:
+    """`unified_perf_summary` with what its calls took in another trace, by lowest common ancestor (LCA).
+
+    A row has the LCAs of its GPU events. An LCA around the work of several rows stands whole in each of them; a note
+    counts these.
+
+    Args:
+        unified: the table of the window.
+        w: the window.
+        difference: the window against another.
+        recompute: whether the table tells recomputation of activations from the rest.
+    """
+    ancestors = difference.ancestors
+    of_event = {row: at for at, one in enumerate(ancestors) if one.node is not None for row in one.events[0]}
+    calls, alone = attributed_calls(w)
+    group, first = rows_of_calls(calls, alone, recompute)
+    found: dict[int, set[int]] = {}
+    uids = example_uids(calls, alone, first).tolist()
+    for event, row in zip(calls.gpu.tolist(), group[calls.of].tolist(), strict=True):
+        if event in of_event:
+            found.setdefault(uids[row], set()).add(of_event[event])
+    columns: dict[str, list[Any]] = {name: [] for name in UNIFIED_COMPARISON}
+    for uid, kernel_us in zip(unified["ex_UID"], unified[_BEHIND], strict=True):
+        chosen = [ancestors[at] for at in sorted(found.get(uid, ()))]
+        for name, cell in _cells(chosen, float(kernel_us)).items():
+            columns[name].append(cell)
+    names = list(unified.columns)
+    place = names.index(_BEHIND) + 1
+    every = {**unified.columns, **columns}
+    ordered = {name: every[name] for name in [*names[:place], *UNIFIED_COMPARISON, *names[place:]]}
+    counts = np.bincount([at for places in found.values() for at in places], minlength=len(ancestors))
+    shared = int((counts > 1).sum())
+    notes = [f"{shared:,} lowest common ancestors hold work of several rows, and count whole in each"] if shared else []
+    about = {**unified.about, **UNIFIED_COMPARISON}
+    return replace(
+        unified, columns=ordered, about={name: about[name] for name in ordered if name in about},
+        notes=[*unified.notes, *notes],
+    )  # fmt: skip
+
+
+def _cells(ancestors: list[Ancestor], kernel_us: float) -> dict[str, Any]:
+    if not ancestors:
+        return dict.fromkeys(UNIFIED_COMPARISON)
+    first, second = (sum(one.busy_ns[side] for one in ancestors) for side in (0, 1))
+    return {
+        "speedup (trace2/trace1)": ratio(second, first),
+        "delta_us (trace2 - trace1)": second / 1e3 - kernel_us,
+        "lca_count_trace2": sum(bool(one.events[1]) for one in ancestors),
+        "lca_id": "; ".join(str(one.node) for one in ancestors),
+        "lca_name": "; ".join(str(one.name) for one in ancestors),
+        "lca_total_kernel_time_trace1_us": first / 1e3,
+        "lca_total_kernel_time_trace2_us": second / 1e3,
+        "speedup_of_trace2": ratio(first, second),
+    }

@@ -11,6 +11,7 @@ from tracelens_graph.analyses.alignment.forest import Forest, mixed
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
 from tracelens_graph.graph.arrays import expanded
 from tracelens_graph.graph.common_order import in_step
+from tracelens_graph.utils.arrays import Ns, Rows
 
 _WRAPPERS = 200
 """Nodes above the images of a chain's leaves that are looked at, beyond four times as many as the chain has."""
@@ -276,6 +277,21 @@ class Matches:
 
     def __len__(self) -> int:
         return len(self.kinds)
+
+    def with_alone(self) -> tuple[tuple[Rows, Rows], tuple[Ns, Ns]]:
+        """Rows of both sides and their GPU times: the pairs, then rows without a partner beside -1 and 0."""
+        none = [np.full(len(rows), -1, np.int64) for rows in self.alone]
+        zero = [np.zeros(len(rows), np.int64) for rows in self.alone]
+        return (
+            (
+                np.concatenate((self.rows[0], self.alone[0], none[1])),
+                np.concatenate((self.rows[1], none[0], self.alone[1])),
+            ),
+            (
+                np.concatenate((self.ns[0], self.alone_ns[0], zero[1])),
+                np.concatenate((self.ns[1], zero[0], self.alone_ns[1])),
+            ),
+        )
 
     def partner(self, side: int, row: int) -> int:
         """The row that a row of one side belongs to, the first of several; -1 without one."""

@@ -54,8 +54,7 @@ class Branch:
 
 def merged_tree(alignment: Alignment) -> list[Branch]:
     """The merged tree of an alignment: the branches at its top."""
-    tree = MergedNodes(alignment)
-    return _folded(tree)
+    return _folded(MergedNodes(alignment))
 
 
 class MergedNodes:
@@ -132,6 +131,10 @@ class MergedNodes:
             u = int(a.parent[u])
         return 0
 
+    def children(self) -> list[list[int]]:
+        """The nodes right below each, and first below the top, in their order."""
+        return [[node for _, node in sorted(children)] for children in self.below]
+
     def kernels(self, nodes: Sequence[int]) -> tuple[Kernels, Kernels]:
         """The GPU events right below some nodes: on both sides their names, with how many and how long."""
         first, second = (
@@ -186,7 +189,7 @@ def _places(alignment: Alignment) -> tuple[np.ndarray, np.ndarray]:
 
 def _folded(tree: MergedNodes) -> list[Branch]:
     """The tree with neighbours of one structure as one branch."""
-    below = [[node for _, node in sorted(children)] for children in tree.below]
+    below = tree.children()
     called = [tree.called(node) for node in range(len(below))]
     numbers: dict[object, int] = {}
     shape = [0] * len(below)
@@ -216,28 +219,13 @@ def _folded(tree: MergedNodes) -> list[Branch]:
 
 def _close(branch: Branch) -> None:
     """Sum up a branch, those below it being summed up."""
-    own = _times(branch)
-    branch.ns = own[0] + sum(one.ns[0] for one in branch.below), own[1] + sum(one.ns[1] for one in branch.below)
-    branch.differs = (
-        branch.names[0] != branch.names[1]
-        or _counts(branch.kernels[0]) != _counts(branch.kernels[1])
-        or any(one.differs for one in branch.below)
-    )
-    branch.changed = _changed(branch) + sum(one.changed for one in branch.below)
-
-
-def _counts(kernels: Kernels) -> dict[str, int]:
-    return {name: count for name, (count, _) in kernels.items()}
-
-
-def _times(branch: Branch) -> tuple[int, int]:
     first, second = (sum(ns for _, ns in kernels.values()) for kernels in branch.kernels)
-    return first, second
-
-
-def _changed(branch: Branch) -> int:
-    first, second = _times(branch)
-    return abs(second - first)
+    branch.ns = first + sum(one.ns[0] for one in branch.below), second + sum(one.ns[1] for one in branch.below)
+    counts = [{name: count for name, (count, _) in kernels.items()} for kernels in branch.kernels]
+    branch.differs = (
+        branch.names[0] != branch.names[1] or counts[0] != counts[1] or any(one.differs for one in branch.below)
+    )
+    branch.changed = abs(second - first) + sum(one.changed for one in branch.below)
 
 
 def _children_first(below: Sequence[Sequence[int]]) -> Iterator[int]:

@@ -22,8 +22,6 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import GPU_KINDS, Kind
 
 _MODULE_LAUNCHES = frozenset({"cuLaunchKernel", "hipModuleLaunchKernel"})
-_MOST_CELLS = 4_000_000
-"""Largest stretches of ops without GPU work that are aligned, in products of their lengths."""
 
 Rows = tuple[int, int]
 """A row of each graph, -1 where a side has none."""
@@ -185,8 +183,7 @@ class _Builder:
         """Rows of both sides, paired along a longest common sequence of names; the others alone."""
         names = self._named(0, first), self._named(1, second)
         if names not in self._known:
-            is_large = len(first) * len(second) > _MOST_CELLS
-            self._known[names] = _equal_start(*names) if is_large else common_places(*names)
+            self._known[names] = common_places(*names)
         pairs = self._known[names]
         of_first, of_second = {i for i, _ in pairs}, {j for _, j in pairs}
         alone = [(row, -1) for i, row in enumerate(first) if i not in of_first]
@@ -246,12 +243,3 @@ def _in_order(items: list[_Item]) -> list[_Item]:
     keyed = [((at, 1, 0), item) for at, item in enumerate(first)]
     keyed += [((places[bisect_right(rows, item.rows[1])], 0, item.rows[1]), item) for item in second]
     return [item for _, item in sorted(keyed, key=lambda one: one[0])]
-
-
-def _equal_start(first: tuple[int, ...], second: tuple[int, ...]) -> list[tuple[int, int]]:
-    found = []
-    for i, (one, other) in enumerate(zip(first, second, strict=False)):
-        if one != other:
-            break
-        found.append((i, i))
-    return found

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -167,13 +166,18 @@ def most(difference: Diff) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class _Part:
-    """A layer, step or rank: its name, its structure, its GPU time, how to get its window, and its uid if it is one."""
+    """A layer, step or rank: its name, structure, GPU time and window; a layer has the window around it, and a uid."""
 
     name: str
     structure: int
     ns: int
-    window: Callable[[], Window]
+    around: Window
     uid: int | None = None
+
+    @property
+    def window(self) -> Window:
+        """The window of the part alone."""
+        return self.around if self.uid is None else narrow(self.around, under=self.uid)
 
 
 def odd_parts(w: Window) -> Table:
@@ -195,7 +199,7 @@ def odd_parts(w: Window) -> Table:
         parts = []
         for number, ns in steps.items():
             window = narrow(w, step=number)
-            parts.append(_Part(f"ProfilerStep#{number}", structures.of(window), ns, partial(_given, window)))
+            parts.append(_Part(f"ProfilerStep#{number}", structures.of(window), ns, window))
         records += _odd("step", f"{len(parts):,} steps", parts, notes)
     layers, _ = median_steps(w, w)
     for called, parts in _layers(layers):
@@ -214,17 +218,13 @@ def odd_ranks(ranks: Mapping[str, Window]) -> Table:
     for name, window in ranks.items():
         one, _ = median_steps(window, window)
         ns = int(one.core.columns.dur_ns[one.gpu_rows].sum())
-        parts.append(_Part(name, structures.of(one), ns, partial(_given, one)))
+        parts.append(_Part(name, structures.of(one), ns, one))
     notes: list[str] = []
     if len(parts) < _LEAST:
         notes.append(
             f"{len(parts)} of the files are traces, and the odd one of so few is not known: compare two by `diff A B`"
         )
     return _within(_odd("rank", f"{len(parts):,} ranks", parts, notes), "Ranks that are not like the others", notes)
-
-
-def _given(window: Window) -> Window:
-    return window
 
 
 def _within(records: list[dict[str, Any]], title: str, notes: list[str]) -> Table:
@@ -261,7 +261,7 @@ def _layers(w: Window) -> list[tuple[str, list[_Part]]]:
         called = normal_name(Kind.Module, core.names[c.name[rows[members[0]]]]).removeprefix("nn.Module: ")
         parts = [
             _Part(core.names[c.name[rows[at]]].removeprefix("nn.Module: "), int(structure[at]), int(time[at]),
-                  partial(narrow, w, under=int(c.uid[rows[at]])), int(c.uid[rows[at]]))
+                  w, int(c.uid[rows[at]]))
             for at in members.tolist()
         ]  # fmt: skip
         found.append((called, parts))
@@ -315,7 +315,7 @@ def _odd(part: str, called: str, parts: Sequence[_Part], notes: list[str]) -> li
 
 def _within_row(part: str, one: _Part, usual: _Part, **about: Any) -> dict[str, Any]:
     """A row about a part that is compared with a usual one."""
-    where, why = most(diff(usual.window(), one.window(), (usual.name, one.name)))
+    where, why = most(diff(usual.window, one.window, (usual.name, one.name)))
     return {
         "part": part, "name": one.name, **about,
         "gpu_ms": one.ns / 1e6, "usual_ms": usual.ns / 1e6, "change_ms": (one.ns - usual.ns) / 1e6,

@@ -214,7 +214,7 @@ class Calls:
         Of a state that holds for whatever is called, the outermost such call with the most time.
         """
         c = self._c
-        rows = self.span_rows(state, thread) if state in self.spans else self._within(thread, start, end)
+        rows = self.span_rows(state, thread) if state in self.spans else self.within(thread, start, end)
         own = np.maximum(np.minimum(self.nested_ends(rows), end) - np.maximum(c.start_ns[rows], start), 0)
         if state not in self.spans:
             called = np.flatnonzero(np.isin(c.parent[rows], rows))
@@ -227,7 +227,7 @@ class Calls:
         starts: np.ndarray = self._c.start_ns[self.rows]
         return starts
 
-    def _within(self, thread: int, start: int, end: int) -> np.ndarray:
+    def within(self, thread: int, start: int, end: int) -> np.ndarray:
         """Rows of a thread's calls that may lie in a span: those that start in it, and the chain open before it."""
         c = self._c
         own = slice(self._of_thread[thread], self._of_thread[thread + 1])

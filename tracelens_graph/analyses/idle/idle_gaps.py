@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import ends
-from tracelens_graph.analyses.idle.idle import Idle, idle_parts
+from tracelens_graph.analyses.idle.idle import Idle, calls_of, idle_parts
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells, first_rows
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import ancestors, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema import HOST_KINDS, PYTHON_KINDS, Kind
+from tracelens_graph.schema import PYTHON_KINDS, Kind
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
@@ -114,57 +113,15 @@ def host_parts(
         For each key of `HOST_PARTS` the row of the call with the longest part in each gap, -1 for none, and that part,
         ns; of equals the innermost.
     """
-    c, launch = core.columns, core.columns.parent[row]
+    c, launch, calls = core.columns, core.columns.parent[row], calls_of(core)
     found = {what: (np.full(len(row), -1, np.int64), np.zeros(len(row), np.int64)) for what in HOST_PARTS}
     late = np.flatnonzero((launch >= 0) & (ends(core, launch) > start))
-    host = _Host(core)
     for gap, call in zip(late.tolist(), launch[late].tolist(), strict=True):
-        for what, best in host.longest(int(c.thread[call]), int(start[gap]), int(end[gap])).items():
-            found[what][0][gap], found[what][1][gap] = best
-    return found
-
-
-class _Host:
-    """The calls of the threads, to be asked what a thread did within a span."""
-
-    def __init__(self, g: Core) -> None:
-        self._g, self._c = g, g.columns
-        self._rows = rows_of_kind(g.columns, HOST_KINDS)
-        self._calls = rows_of_kind(g.columns, (Kind.RuntimeCall,))
-        threads = np.arange(len(g.threads) + 1)  # rows of host events stand thread by thread
-        self._edges = [np.searchsorted(g.columns.thread[rows], threads) for rows in (self._rows, self._calls)]
-        self._threads: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = {}
-
-    def longest(self, thread: int, start: int, end: int) -> dict[str, tuple[int, int]]:
-        """The row with the longest part in a span, and that part in ns, for each key of `HOST_PARTS` that has any."""
-        c = self._c
-        rows = self._within(thread, start, end)
-        part = np.minimum(ends(self._g, rows), end) - np.maximum(c.start_ns[rows], start)
-        rows, part = rows[part > 0], part[part > 0]
-        found = {}
+        rows = calls.within(int(c.thread[call]), int(start[gap]), int(end[gap]))
+        part = np.minimum(ends(core, rows), end[gap]) - np.maximum(c.start_ns[rows], start[gap])
         for what, kinds in HOST_PARTS.items():
-            fits = np.isin(c.kind[rows], kinds)
-            if fits.any():
-                at = np.lexsort((rows[fits], part[fits]))[-1]
-                found[what] = int(rows[fits][at]), int(part[fits][at])
-        return found
-
-    def _within(self, thread: int, start: int, end: int) -> np.ndarray:
-        """Rows that may lie in a span: what began before the last runtime call ahead of it is over, or encloses it."""
-        rows, starts, calls, over = self._of_thread(thread)
-        before = np.searchsorted(over, start, "right")
-        low = int(calls[before - 1]) if before else -1
-        around = np.array(ancestors(self._c, low) if low >= 0 else [], np.int64)
-        return np.concatenate((around, rows[np.searchsorted(rows, low, "right") : np.searchsorted(starts, end)]))
-
-    def _of_thread(self, thread: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Rows of a thread, their starts, its runtime calls, for each the earliest end of it and all later ones."""
-        if thread not in self._threads:
-            c = self._c
-            rows, calls = (
-                rows[edges[thread] : edges[thread + 1]]
-                for rows, edges in zip((self._rows, self._calls), self._edges, strict=True)
-            )
-            over = np.minimum.accumulate(ends(self._g, calls)[::-1])[::-1]
-            self._threads[thread] = rows, c.start_ns[rows], calls, over
-        return self._threads[thread]
+            fits = np.flatnonzero((part > 0) & np.isin(c.kind[rows], kinds))
+            if len(fits):
+                longest = fits[np.lexsort((rows[fits], part[fits]))[-1]]
+                found[what][0][gap], found[what][1][gap] = rows[longest], part[longest]
+    return found

@@ -51,6 +51,14 @@ def details_of_groups(found: OpCalls, group: np.ndarray, first: np.ndarray) -> t
     return lists, notes if odd else []
 
 
+def detail_columns(
+    found: OpCalls, group: np.ndarray, first: np.ndarray, name: str = "kernel_details_summary"
+) -> tuple[dict[str, Cells], list[str]]:
+    """What the calls of each group consist of, also in short, and notes on what that leaves out."""
+    details, notes = details_of_groups(found, group, first)
+    return {name: details, "trunc_kernel_details": [truncated(entry) for entry in details]}, notes
+
+
 def details_of_unlinked(found: OpCalls) -> Details:
     """GPU events without a launch by name and stream, the shortest in total first."""
     c, rows = found.core.columns, found.unlinked

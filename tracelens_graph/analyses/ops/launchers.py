@@ -22,6 +22,7 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.op_table import WITH_TWO_TENSORS
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Rows
 
 NO_LAUNCH = "(no launch in trace)"
 UNLINKED = "unlinked"
@@ -44,6 +45,21 @@ class OpCalls:
     gpu: np.ndarray
     of: np.ndarray
     unlinked: np.ndarray
+
+    @classmethod
+    def ordered(cls, w: Window, order: Rows, rows: Rows, gpu: Rows, of: Rows, unlinked: Rows | None = None) -> OpCalls:
+        """Calls in an order, and their GPU events.
+
+        Args:
+            w: the window.
+            order: positions of the calls in `rows`, in the order that is wanted.
+            rows: row of each call.
+            gpu, of: GPU events, and the position in `rows` of the call of each.
+            unlinked: GPU events of no call.
+        """
+        call = np.argsort(order)[of]
+        by_call = np.lexsort((gpu, call))
+        return cls(w, rows[order], gpu[by_call], call[by_call], gpu[:0] if unlinked is None else unlinked)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -197,8 +213,4 @@ def _launchers(w: Window, linked_only: bool, communication: bool) -> OpCalls:
     gpu, owner = gpu[owner >= 0], owner[owner >= 0]
     rows, of = distinct(owner)
     by_start = np.lexsort((rows, c.start_ns[rows]))
-    place = np.empty_like(by_start)
-    place[by_start] = np.arange(len(by_start))
-    of = place[of]
-    order = np.argsort(of, kind="stable")
-    return OpCalls(w, rows[by_start], gpu[order], of[order], unlinked[:0] if linked_only else unlinked)
+    return OpCalls.ordered(w, by_start, rows, gpu, of, unlinked[:0] if linked_only else unlinked)

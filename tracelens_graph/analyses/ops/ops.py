@@ -7,6 +7,7 @@ of single calls, added up over calls.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.kernel_details import (
     Overlap,
-    details_of_groups,
+    detail_columns,
     details_of_unlinked,
     overlap,
     truncated,
@@ -25,6 +26,7 @@ from tracelens_graph.analyses.shared.call_columns import (
     argument_codes,
     by_time,
     numbers,
+    place_columns,
     statistic,
     tensor_cells,
     thread_labels,
@@ -42,6 +44,7 @@ from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.column import FIVE, About, Column, Role, statistics
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Codes
 
 IN_CALL = "the busy time of the GPU events charged to a call"
 
@@ -168,7 +171,7 @@ OPS_UNIQUE_ARGS = TableSchema(
 )
 
 
-STATISTICS = ("mean", "median", "std", "min", "max", "sum")
+STATISTICS = (*FIVE, "sum")
 
 
 def ops_summary_by_category(
@@ -189,22 +192,12 @@ def ops_summary_by_category(
         call_stack: show the modules around the first call.
     """
     found = launchers(w := window_of(g), linked_only)
-    keys = _optional_keys(found, recompute, by_module)
-    group, first = group_by(found.category, *(codes for codes, _ in keys.values()))
-    columns: dict[str, Cells] = {"op category": [found.categories[i] for i in found.category[first].tolist()]}
-    columns |= {name: picked(cells, first) for name, (_, cells) in keys.items()}
-    columns |= {
-        "Count": np.bincount(group, minlength=len(first)),
-        "total_direct_kernel_time_ms": sum_by_group(group, found.direct_ns, len(first)),
-    }
-    if call_stack:
-        columns["call_stack_first"] = module_stacks(w.core, found.rows[first])
-    columns = by_time(columns, "total_direct_kernel_time_ms", found.core.columns.uid[found.rows[first]])
-    _append_unlinked(columns, found, {"op category": UNLINKED, "Count": len(found.unlinked)})
-    time = numbers(columns["total_direct_kernel_time_ms"])
-    columns["total_direct_kernel_time_ms"] = time / 1e6
+    labels = [found.categories[i] for i in found.category.tolist()]
+    keys = {"op category": (found.category, labels)} | _optional_keys(found, recompute, by_module)
+    known = {"op category": UNLINKED, "Count": len(found.unlinked)}
+    columns, time = _summed(OPS_SUMMARY_BY_CATEGORY, found, keys, known, call_stack)
     title = "GPU time by category of operation"
-    table = _table(OPS_SUMMARY_BY_CATEGORY, title, columns | shares(time), w, linked_only)
+    table = _table(OPS_SUMMARY_BY_CATEGORY, title, columns, w, linked_only)
     other = float(sum(t for t, name in zip(time, table["op category"], strict=True) if name == OP_RULES.other))
     if other:
         share = 100 * other / float(time.sum())
@@ -228,30 +221,11 @@ def ops_summary(
     Arguments are those of `ops_summary_by_category`.
     """
     found = launchers(w := window_of(g), linked_only)
-    c = found.core.columns
-    keys = _optional_keys(found, recompute, by_module)
-    group, first = group_by(c.name[found.rows], *(codes for codes, _ in keys.values()))
-    direct = sum_by_group(group, found.direct_ns, len(first))
-    subtree = sum_by_group(group, found.subtree_ns, len(first))
-    columns: dict[str, Cells] = {"name": [found.core.names[i] for i in c.name[found.rows[first]].tolist()]}
-    columns |= {name: picked(cells, first) for name, (_, cells) in keys.items()}
-    columns |= {
-        "total_direct_kernel_time_sum": direct,
-        "total_subtree_kernel_time_sum": subtree,
-        "total_direct_kernel_time_ms": direct,
-        "total_subtree_kernel_time_ms": subtree,
-        "Count": np.bincount(group, minlength=len(first)),
-        "Categories": _categories(found, group, len(first)),
-    }
-    if call_stack:
-        columns["call_stack_first"] = module_stacks(w.core, found.rows[first])
-    columns = by_time(columns, "total_direct_kernel_time_sum", c.uid[found.rows[first]])
-    _append_unlinked(columns, found, {"name": NO_LAUNCH, "Count": len(found.unlinked), "Categories": [UNLINKED]})
-    time = numbers(columns["total_direct_kernel_time_sum"])
-    for name in ("total_direct_kernel_time", "total_subtree_kernel_time"):
-        for suffix, unit in (("sum", 1e3), ("ms", 1e6)):
-            columns[f"{name}_{suffix}"] = numbers(columns[f"{name}_{suffix}"]) / unit
-    return _table(OPS_SUMMARY, "GPU time by operation", columns | shares(time), w, linked_only)
+    name = found.core.columns.name[found.rows]
+    keys = {"name": (name, [found.core.names[i] for i in name.tolist()])} | _optional_keys(found, recompute, by_module)
+    known = {"name": NO_LAUNCH, "Count": len(found.unlinked), "Categories": [UNLINKED]}
+    columns, _ = _summed(OPS_SUMMARY, found, keys, known, call_stack)
+    return _table(OPS_SUMMARY, "GPU time by operation", columns, w, linked_only)
 
 
 def ops_unique_args(
@@ -285,7 +259,7 @@ def ops_unique_args(
     beside = overlap(found) if overlapping else None
     if beside:
         keys["overlapping_kernel_names"] = (beside.names_code, beside.names)
-    labels, label = thread_labels(core)
+    _, label = thread_labels(core)
     argset = argument_codes(core)
     group, first = group_by(
         c.name[found.rows], found.category, label[c.thread[found.rows]], argset[c.argset[found.rows]],
@@ -296,9 +270,7 @@ def ops_unique_args(
         "name": [core.names[i] for i in c.name[rows].tolist()],
         "op category": [found.categories[i] for i in found.category[first].tolist()],
     }
-    for i, column in enumerate(("process_name", "process_label", "thread_name")):
-        columns[column] = [labels[code][i] for code in label[c.thread[rows]].tolist()]
-    columns |= argument_cells(core, c.argset[rows])
+    columns |= place_columns(core, rows) | argument_cells(core, c.argset[rows])
     columns |= {name: picked(cells, first) for name, (_, cells) in keys.items()}
     columns["operation_count"] = np.bincount(group, minlength=len(first))
     if first_occurrence:
@@ -311,9 +283,8 @@ def ops_unique_args(
             columns[f"total_{name}_kernel_time_{which}"] = statistic(values, which)
     columns["ex_UID"] = c.uid[rows].tolist()
     columns |= tensor_cells(core, rows)
-    details, notes = details_of_groups(found, group, first)
-    columns["kernel_details_summary"] = details
-    columns["trunc_kernel_details"] = [truncated(entry) for entry in details]
+    details, notes = detail_columns(found, group, first)
+    columns |= details
     if beside:
         columns |= _overlap_columns(beside, group, len(first))
     if call_stack:
@@ -330,6 +301,43 @@ def ops_unique_args(
     table = _table(OPS_UNIQUE_ARGS, title, columns | shares(time), w, linked_only)
     table.notes = [*table.notes, *notes]
     return table
+
+
+def _summed(
+    schema: TableSchema,
+    found: OpCalls,
+    keys: Mapping[str, tuple[Codes, Cells]],
+    known: dict[str, Any],
+    call_stack: bool,
+) -> tuple[dict[str, Cells], np.ndarray]:
+    """The columns of one of the summaries, the greatest time first, and the time of its rows in ns.
+
+    Args:
+        schema: the summary.
+        found: the launchers.
+        keys: column -> codes and cells, one per launcher.
+        known: what the row of GPU events without a launch says beside its times.
+        call_stack: show the modules around the first call.
+    """
+    group, first = group_by(*(codes for codes, _ in keys.values()))
+    direct = sum_by_group(group, found.direct_ns, len(first))
+    figures: dict[str, Cells] = {
+        "Count": np.bincount(group, minlength=len(first)),
+        "Categories": _categories(found, group, len(first)) if "Categories" in schema else [],
+    }
+    for name, ns in (("direct", direct), ("subtree", sum_by_group(group, found.subtree_ns, len(first)))):
+        figures |= {f"total_{name}_kernel_time_{unit}": ns for unit in ("sum", "ms")}
+    columns = {name: picked(cells, first) for name, (_, cells) in keys.items()}
+    columns |= {name: figures[name] for name in schema if name in figures}
+    if call_stack:
+        columns["call_stack_first"] = module_stacks(found.core, found.rows[first])
+    main = "total_direct_kernel_time_ms"
+    columns = by_time(columns, main, found.core.columns.uid[found.rows[first]])
+    _append_unlinked(columns, found, known)
+    time = numbers(columns[main])
+    for name in columns.keys() & figures.keys() - {"Count", "Categories"}:
+        columns[name] = numbers(columns[name]) / (1e6 if name.endswith("_ms") else 1e3)
+    return columns | shares(time), time
 
 
 # --- parts -------------------------------------------------------------------------------------------------------
@@ -364,7 +372,7 @@ def _categories(found: OpCalls, group: np.ndarray, groups: int) -> list[list[str
 def _overlap_columns(beside: Overlap, group: np.ndarray, groups: int) -> dict[str, Cells]:
     columns = beside.details(group, groups)
     share = Groups(group, beside.share, groups)
-    for which in ("mean", "median", "std", "min", "max"):
+    for which in FIVE:
         columns[f"overlap_pct_{which}"] = np.round(statistic(share, which), 2)
     return columns
 

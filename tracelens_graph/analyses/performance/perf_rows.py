@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelens_graph.analyses.ops.kernel_details import details_of_groups, truncated
 from tracelens_graph.analyses.ops.launchers import OpCalls
-from tracelens_graph.analyses.shared.call_columns import argument_cells, statistic, thread_labels
+from tracelens_graph.analyses.shared.call_columns import statistic
 from tracelens_graph.analyses.shared.grouping import Cells, Groups
 from tracelens_graph.errors import ExtensionError
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import TimeModel, Work
-from tracelens_graph.tables.table import Column
+from tracelens_graph.tables.column import FIVE, Column
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 
 RATES = ("TB/s", "TFLOPS/s")
-STATISTICS = ("mean", "median", "std", "min", "max")
 
 
 @dataclass
@@ -98,36 +96,9 @@ def work_columns(costs: Sequence[Cost | None], suffix: str = "") -> dict[str, Ce
     }
 
 
-def stats(name: str, values: Groups, which: Iterable[str] = STATISTICS, scale: float = 1) -> dict[str, Cells]:
+def stats(name: str, values: Groups, which: Iterable[str] = FIVE, scale: float = 1) -> dict[str, Cells]:
     """Columns `name_mean` and so on."""
     return {f"{name}_{w}": statistic(values, w) * scale for w in which}
-
-
-def detail_columns(
-    calls: OpCalls, group: np.ndarray, first: np.ndarray, name: str
-) -> tuple[dict[str, Cells], list[str]]:
-    """What the calls of each group consist of, and notes on what that leaves out."""
-    details, notes = details_of_groups(calls, group, first)
-    return {name: details, "trunc_kernel_details": [truncated(entry) for entry in details]}, notes
-
-
-def place_columns(calls: OpCalls, first: np.ndarray, suffix: str = "") -> dict[str, Cells]:
-    """Names of process, label and thread of some calls."""
-    labels, label = thread_labels(calls.core)
-    codes = label[calls.core.columns.thread[calls.rows[first]]].tolist()
-    names = ("process_name", "process_label", "thread_name")
-    return {f"{name}{suffix}": [labels[code][i] for code in codes] for i, name in enumerate(names)}
-
-
-def argument_columns(calls: OpCalls, first: np.ndarray, suffix: str = "") -> dict[str, Cells]:
-    """Recorded arguments of some calls."""
-    cells = argument_cells(calls.core, calls.core.columns.argset[calls.rows[first]])
-    return {f"{name}{suffix}": values for name, values in cells.items()}
-
-
-def params_of(cost: Cost | None) -> dict[str, Any] | None:
-    """The sizes an estimate follows from; None without one."""
-    return None if cost is None else dict(cost.params)
 
 
 def time_columns(
@@ -156,7 +127,7 @@ def time_about(models: Sequence[TimeModel]) -> Iterator[tuple[str, Column]]:
     """Names and definitions of the columns."""
     for model in models:
         yield f"{model.label} Time (µs)_first", Column(f"time of a call that {model.label} predicts", "us")
-        for which in STATISTICS:
+        for which in FIVE:
             meaning = f"{which} over calls of the time that {model.label} predicts as share of the GPU busy time"
             yield f"Pct {model.label}_{which}", Column(meaning, "%")
 

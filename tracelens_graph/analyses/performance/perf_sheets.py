@@ -14,21 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.analyses.ops.kernel_details import detail_columns
 from tracelens_graph.analyses.ops.launchers import OpCalls
 from tracelens_graph.analyses.ops.ops import ARGUMENTS, KERNEL_DETAILS, KERNEL_DETAILS_SHORT, OPS_UNIQUE_ARGS, PLACE
-from tracelens_graph.analyses.performance.perf_rows import (
-    STATISTICS,
-    CostedCalls,
-    argument_columns,
-    detail_columns,
-    place_columns,
-    stats,
-    time_about,
-    time_columns,
-    work_columns,
-)
+from tracelens_graph.analyses.performance.perf_rows import CostedCalls, stats, time_about, time_columns, work_columns
 from tracelens_graph.analyses.performance.unified import Modelled, arguments_of, modelled
-from tracelens_graph.analyses.shared.call_columns import by_time
+from tracelens_graph.analyses.shared.call_columns import argument_cells, by_time, place_columns
 from tracelens_graph.analyses.shared.gpu_work import IS_RECOMPUTE
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, text_codes
 from tracelens_graph.extensions.extension import extension_of
@@ -254,12 +245,7 @@ def _calls(w: Window, members: _Members) -> tuple[OpCalls, np.ndarray]:
     member, event = distinct_pairs(members.below[of, 0], gpu[events])
     kept, of = np.unique(member, return_inverse=True)
     in_file = np.argsort(c.uid[members.rows[kept]], kind="stable")
-    place = np.empty_like(in_file)
-    place[in_file] = np.arange(len(in_file))
-    of = place[of]
-    order = np.argsort(of, kind="stable")
-    kept = kept[in_file]
-    return OpCalls(w, members.rows[kept], event[order], of[order], gpu[:0]), kept
+    return OpCalls.ordered(w, in_file, members.rows[kept], event, of), kept[in_file]
 
 
 def _sheet(
@@ -274,9 +260,9 @@ def _sheet(
     if by_kernel_count:
         keys.append(calls.count)
     group, first = group_by(*keys)
-    costs = found.of_first(first)
+    rows, costs = calls.rows[first], found.of_first(first)
     names = dict.fromkeys(name for cost in costs if cost for name in cost.params)
-    columns: dict[str, Cells] = {"name": [core.names[i] for i in c.name[calls.rows[first]].tolist()]}
+    columns: dict[str, Cells] = {"name": [core.names[i] for i in c.name[rows].tolist()]}
     for name in names:
         columns[f"param: {name}"] = [cost.params.get(name) if cost else None for cost in costs]
     if by_kernel_count:
@@ -286,7 +272,7 @@ def _sheet(
     columns |= work_columns(costs, "_first")
     for name, values in found.rates.items():
         columns |= stats(name, Groups(group, values, len(first)))
-    columns |= place_columns(calls, first, "_first")
+    columns |= place_columns(core, rows, "_first")
     columns["Compute Spec"] = [cost.compute_spec if cost else "" for cost in costs]
     if found.arch:
         roofs = found.roof_of_first(first)
@@ -296,10 +282,10 @@ def _sheet(
     columns |= time_columns(found, group, first, predicted.models, predicted.backward)
     details, notes = detail_columns(calls, group, first, "kernel_details__summarize_kernel_stats")
     columns |= details
-    columns |= argument_columns(calls, first, "_first")
-    columns |= stats("Kernel Time (µs)", Groups(group, calls.direct_ns, len(first)), (*STATISTICS, "sum"), 1e-3)
+    columns |= argument_cells(core, c.argset[rows], "_first")
+    columns |= stats("Kernel Time (µs)", Groups(group, calls.direct_ns, len(first)), (*FIVE, "sum"), 1e-3)
     columns["name_count"] = np.bincount(group, minlength=len(first))
-    columns["UID_first"] = c.uid[calls.rows[first]]
-    columns = by_time(columns, "Kernel Time (µs)_sum", c.uid[calls.rows[first]])
+    columns["UID_first"] = c.uid[rows]
+    columns = by_time(columns, "Kernel Time (µs)_sum", c.uid[rows])
     title = w.titled(f"Cost and rates: {sheet}")
     return PERF_SHEET.table(columns, title, notes, more=dict(time_about(predicted.models)), name=sheet)

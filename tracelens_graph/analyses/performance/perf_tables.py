@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelens_graph.analyses.ops.kernel_details import Details
+from tracelens_graph.analyses.ops.kernel_details import Details, detail_columns
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, OpCalls
 from tracelens_graph.analyses.ops.ops import (
     ARGUMENTS,
@@ -18,23 +18,19 @@ from tracelens_graph.analyses.ops.ops import (
     OPS_UNIQUE_ARGS,
     PLACE,
 )
-from tracelens_graph.analyses.performance.perf_rows import (
-    STATISTICS,
-    CostedCalls,
-    argument_columns,
-    detail_columns,
-    params_of,
-    place_columns,
-    stats,
-    time_about,
-    time_columns,
-    work_columns,
-)
+from tracelens_graph.analyses.performance.perf_rows import CostedCalls, stats, time_about, time_columns, work_columns
 from tracelens_graph.analyses.performance.perf_sheets import COST, RATES, ROOF_SHARES
 from tracelens_graph.analyses.performance.unified import Unified, unified
-from tracelens_graph.analyses.shared.call_columns import argument_codes, by_time, numbers, thread_labels
+from tracelens_graph.analyses.shared.call_columns import (
+    argument_cells,
+    argument_codes,
+    by_time,
+    numbers,
+    place_columns,
+    thread_labels,
+)
 from tracelens_graph.analyses.shared.call_stacks import call_stacks, entry_points
-from tracelens_graph.analyses.shared.gpu_work import IS_RECOMPUTE, SHARE
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, IS_RECOMPUTE, SHARE, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, shares
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.extensions.extension import extension_of
@@ -44,6 +40,7 @@ from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.column import FIVE, About, Column, Role, statistics
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Mask
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -116,7 +113,7 @@ UNIFIED_PERF_SUMMARY = TableSchema(
 )
 
 
-COMMUNICATION = "(communication)"
+COMMUNICATION_LINE = "(communication)"
 
 
 def unified_perf_summary(
@@ -148,8 +145,8 @@ def unified_perf_summary(
     columns: dict[str, Cells] = {
         "name": [_name(core, row, code) for row, code in zip(rows.tolist(), kernel[first].tolist(), strict=True)],
         "op category": [calls.categories[i] for i in calls.category[first].tolist()],
-        **place_columns(calls, first),
-        **argument_columns(calls, first),
+        **place_columns(core, rows),
+        **argument_cells(core, c.argset[rows]),
     }
     if again is not None:
         columns["is_recompute"] = again[first].tolist()
@@ -177,12 +174,12 @@ def unified_perf_summary(
     if arch:
         columns["Roofline Time (µs)_first"] = [roof.time_us if roof else None for roof in roofs]
         share = Groups(group, found.percent_of_roof, len(first))
-        columns |= stats("Pct Roofline", share, ("mean", "median", "std", "min", "max"))
+        columns |= stats("Pct Roofline", share)
     columns |= time_columns(found, group, first, time_models, np.isin(calls.rows, list(chosen.backward)))
     columns |= stats("Kernel Time (µs)", busy, ("median", "min", "max"), 1e-3)
-    details, notes = detail_columns(calls, group, first, "kernel_details_summary")
+    details, notes = detail_columns(calls, group, first)
     columns |= details
-    columns["perf_params"] = [params_of(cost) for cost in costs]
+    columns["perf_params"] = [None if cost is None else dict(cost.params) for cost in costs]
     columns["has_perf_model"] = [cost is not None for cost in costs]
     if call_stack:
         columns["entry_point"] = entry_points(core, rows)
@@ -196,28 +193,31 @@ def unified_perf_summary(
     return UNIFIED_PERF_SUMMARY.table(columns, title, notes, more=dict(time_about(time_models)))
 
 
-def attributed_calls(w: Window) -> tuple[OpCalls, np.ndarray]:
-    """The ops that `unified` gives the GPU events of a window to, and events that stand for themselves.
+def attributed_calls(w: Window, communication: bool = False) -> tuple[OpCalls, Mask]:
+    """The ops that `unified` gives the GPU events of a window to, by start, and events that stand for themselves.
+
+    Args:
+        w: the window.
+        communication: give communication that is in no modelled op to the op that launched it.
 
     Returns:
-        The calls, and for each whether it is an event that stands for itself.
+        The calls, and for each whether it is an event that stands for itself: its row is that of the op or call that
+        launched it.
     """
-    core, c, chosen = w.core, w.core.columns, unified(w)
-    gpu = core.gpu_rows
-    inside = w.holds(gpu)
-    given, alone = inside & (chosen.owner >= 0), inside & chosen.alone
-    rows, of = np.unique(chosen.owner[given], return_inverse=True)
-    single = gpu[alone]
+    core, c, gpu, chosen = w.core, w.core.columns, w.core.gpu_rows, unified(w)
+    inside, owner = w.holds(gpu), chosen.owner
+    if communication:
+        left = (owner < 0) & ~chosen.alone & (gpu_classes(core, gpu) == COMMUNICATION)
+        owner = np.where(left, c.owner[gpu], owner)
+    given = inside & (owner >= 0)
+    rows, of = np.unique(owner[given], return_inverse=True)
+    single = gpu[inside & chosen.alone]
     launcher = np.where(c.owner[single] >= 0, c.owner[single], c.parent[single])
     every = np.concatenate((rows, launcher)).astype(np.int64)
-    is_alone = np.arange(len(every)) >= len(rows)
     by_start = np.lexsort((every, c.start_ns[every]))
-    place = np.empty_like(by_start)
-    place[by_start] = np.arange(len(by_start))
-    events = np.concatenate((gpu[given], single))
-    call = place[np.concatenate((of, len(rows) + np.arange(len(single))))]
-    order = np.lexsort((events, call))
-    return OpCalls(w, every[by_start], events[order], call[order], single[:0]), is_alone[by_start]
+    call = np.concatenate((of, len(rows) + np.arange(len(single)))).astype(np.int64)
+    calls = OpCalls.ordered(w, by_start, every, np.concatenate((gpu[given], single)), call)
+    return calls, by_start >= len(rows)
 
 
 def rows_of_calls(calls: OpCalls, alone: np.ndarray, recompute: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -273,11 +273,11 @@ def _append_lines(columns: dict[str, Cells], w: Window, chosen: Unified) -> None
     core, c = w.core, w.core.columns
     gpu = core.gpu_rows
     left = w.holds(gpu) & (chosen.owner < 0) & ~chosen.alone
-    for name, picked in ((COMMUNICATION, left & (c.parent[gpu] >= 0)), (NO_LAUNCH, left & (c.parent[gpu] < 0))):
+    for name, picked in ((COMMUNICATION_LINE, left & (c.parent[gpu] >= 0)), (NO_LAUNCH, left & (c.parent[gpu] < 0))):
         if not picked.any():
             continue
         times = Groups(np.zeros(int(picked.sum()), np.int64), c.dur_ns[gpu[picked]], 1)
-        kernel_time = stats("Kernel Time (µs)", times, (*STATISTICS, "sum"), 1e-3)
+        kernel_time = stats("Kernel Time (µs)", times, (*FIVE, "sum"), 1e-3)
         known = {"name": name, "operation_count": int(times.count[0]), "has_perf_model": False}
         known |= {column: float(values[0]) for column, values in kernel_time.items()}
         for column, cells in columns.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,12 @@ def inventory(g: Core) -> dict[str, Table]:
         *([programs(g)] if g.programs else ()),
     )  # fmt: skip
     return {table.name: table for table in tables}
+
+
+def _table(name: str, title: str, rows: Iterable[Sequence[Any]], about: Mapping[str, Column]) -> Table:
+    """A table of rows, each with a cell for every column of `about`."""
+    found = list(rows)
+    return Table(name, {column: [row[at] for row in found] for at, column in enumerate(about)}, about, title)
 
 
 def _threads(g: Core) -> int:
@@ -107,17 +113,11 @@ def _trace(g: Core) -> Table:
         ("threads", _threads(g), ""),
         ("streams", _streams(g), ""),
     ]
-    what, value, unit = zip(*facts, strict=True)
-    return Table(
-        "trace",
-        {"what": list(what), "value": list(value), "unit": list(unit)},
-        {
-            "what": Column("a fact about the trace"),
-            "value": Column("its value; nothing where the file does not tell"),
-            "unit": Column("unit of the value"),
-        },
-        "Trace",
-    )
+    return _table("trace", "Trace", facts, {
+        "what": Column("a fact about the trace"),
+        "value": Column("its value; nothing where the file does not tell"),
+        "unit": Column("unit of the value"),
+    })  # fmt: skip
 
 
 def _compiled(g: Core) -> list[tuple[str, Any, str]]:
@@ -147,15 +147,9 @@ def _software(g: Core) -> Table:
     found = {key: metadata[key] for key in sorted(metadata) if key.endswith("_version")}
     if (nccl := (metadata.get("distributedInfo") or {}).get("nccl_version")) is not None:
         found.setdefault("nccl_version", nccl)
-    return Table(
-        "software",
-        {
-            "software": [key.removesuffix("_version") for key in found],
-            "version": [_version(key, value) for key, value in found.items()],
-        },
-        {"software": Column("what the file names a version of"), "version": Column("the version, decoded")},
-        "Software",
-    )
+    rows = [(key.removesuffix("_version"), _version(key, value)) for key, value in found.items()]
+    about = {"software": Column("what the file names a version of"), "version": Column("the version, decoded")}
+    return _table("software", "Software", rows, about)
 
 
 def _version(key: str, value: Any) -> str:
@@ -172,12 +166,12 @@ def _devices(g: Core) -> Table:
     listed = {d["id"]: d for d in g.info.metadata.get("deviceProperties") or () if isinstance(d, dict) and "id" in d}
     names = {str(d.get("name", "")) for d in listed.values()}
     used = np.unique(c.device[gpu]).tolist()
-    columns: dict[str, list[Any]] = {name: [] for name in _DEVICE_ABOUT}
+    found: list[tuple[Any, ...]] = []
     for device in sorted({*listed, *used}, key=str):
         known = listed.get(device, {})
         rows = gpu[c.device[gpu] == device] if device in used else gpu[:0]
         memory = known.get("totalGlobalMem")
-        values = (
+        found.append((
             device,
             # ROCm may number devices differently in events; the name is safe where all devices share it.
             str(known.get("name", "")) or (next(iter(names)) if len(names) == 1 else ""),
@@ -187,76 +181,52 @@ def _devices(g: Core) -> Table:
             len(rows),
             int(c.dur_ns[rows].sum()) / 1e6,
             union_length(c.start_ns[rows], c.end_ns[rows]) / 1e6,
-        )
-        for column, value in zip(columns.values(), values, strict=True):
-            column.append(value)
-    return Table("devices", columns, _DEVICE_ABOUT, "Devices")
-
-
-_DEVICE_ABOUT = {
-    "device": Column("number of the device"),
-    "name": Column("its name"),
-    "memory_gib": Column("its memory", "GiB", heading="memory GiB"),
-    "compute": Column("compute capability (NVIDIA), gfx major and minor (AMD)"),
-    "sms": Column("streaming multiprocessors or compute units", heading="SMs"),
-    "gpu_events": Column("kernels, copies and fills on it", heading="GPU events"),
-    "gpu_sum_ms": Column("sum of their durations", "ms", heading="sum ms"),
-    "gpu_busy_ms": Column("length of their union", "ms", heading="busy ms"),
-}
+        ))  # fmt: skip
+    return _table("devices", "Devices", found, {
+        "device": Column("number of the device"),
+        "name": Column("its name"),
+        "memory_gib": Column("its memory", "GiB", heading="memory GiB"),
+        "compute": Column("compute capability (NVIDIA), gfx major and minor (AMD)"),
+        "sms": Column("streaming multiprocessors or compute units", heading="SMs"),
+        "gpu_events": Column("kernels, copies and fills on it", heading="GPU events"),
+        "gpu_sum_ms": Column("sum of their durations", "ms", heading="sum ms"),
+        "gpu_busy_ms": Column("length of their union", "ms", heading="busy ms"),
+    })  # fmt: skip
 
 
 def _nodes(g: Core) -> Table:
-    count = np.bincount(g.columns.kind, minlength=len(Kind))
-    kinds = [kind for kind in Kind if count[kind]]
-    return Table(
-        "nodes",
-        {
-            "kind": [kind.name for kind in kinds],
-            "count": count[kinds],
-            "meaning": [g.framework.kind_meaning[kind] for kind in kinds],
-        },
-        {"kind": Column("kind of node"), "count": Column("number of nodes"), "meaning": Column("what it is")},
-        "Nodes",
-    )
+    count = np.bincount(g.columns.kind, minlength=len(Kind)).tolist()
+    rows = [(kind.name, count[kind], g.framework.kind_meaning[kind]) for kind in Kind if count[kind]]
+    about = {"kind": Column("kind of node"), "count": Column("number of nodes"), "meaning": Column("what it is")}
+    return _table("nodes", "Nodes", rows, about)
 
 
 def _left_out(g: Core) -> Table:
     kept = {why: count for why, count in g.info.left_out.items() if why not in UNREADABLE}
-    reasons = dict(sorted(kept.items(), key=lambda item: -item[1]))
-    return Table(
-        "left_out",
-        {"why": list(reasons), "count": list(reasons.values())},
-        {"why": Column("what the entries are"), "count": Column("number of entries")},
-        "Entries that are no nodes",
-    )
+    reasons = sorted(kept.items(), key=lambda item: -item[1])
+    about = {"why": Column("what the entries are"), "count": Column("number of entries")}
+    return _table("left_out", "Entries that are no nodes", reasons, about)
 
 
 def _launches(g: Core) -> Table:
     c, gpu = g.columns, g.gpu_rows
     total = int(c.dur_ns[gpu].sum())
     rules = [rule for rule in OwnerRule if rule is not OwnerRule.none and g.framework.has_times]
-    rows = [gpu[c.owner_rule[gpu] == rule] for rule in rules]
-    if OwnerRule.hlo in rules and not len(rows[rules.index(OwnerRule.hlo)]):
-        rules, rows = rules[:-1], rows[:-1]  # few profiles have graphs that tell
-    time = [int(c.dur_ns[of_rule].sum()) for of_rule in rows]
-    return Table(
-        "launches",
-        {
-            "rule": [rule.name for rule in rules],
-            "gpu_events": [len(of_rule) for of_rule in rows],
-            "gpu_sum_ms": np.array(time) / 1e6,
-            "percent": 100 * np.array(time) / max(total, 1),
-            "meaning": [g.framework.owner_rule_meaning[rule] for rule in rules],
-        },
-        {
-            "rule": Column("how GPU events got the op they are charged to"),
-            "gpu_events": Column("number of GPU events", heading="GPU events"),
-            "gpu_sum_ms": Column("sum of their durations", "ms", heading="sum ms"),
-            "percent": Column("share of the sum over all GPU events", "%"),
-            "meaning": Column("what that says"),
-        },
-        "Who launched the GPU's work",
-    )
+    rows = []
+    for rule in rules:
+        of_rule = gpu[c.owner_rule[gpu] == rule]
+        if rule is OwnerRule.hlo and not len(of_rule):
+            continue  # few profiles have graphs that tell
+        ns = int(c.dur_ns[of_rule].sum())
+        meaning = g.framework.owner_rule_meaning[rule]
+        rows.append((rule.name, len(of_rule), ns / 1e6, 100 * ns / max(total, 1), meaning))
+    return _table("launches", "Who launched the GPU's work", rows, {
+        "rule": Column("how GPU events got the op they are charged to"),
+        "gpu_events": Column("number of GPU events", heading="GPU events"),
+        "gpu_sum_ms": Column("sum of their durations", "ms", heading="sum ms"),
+        "percent": Column("share of the sum over all GPU events", "%"),
+        "meaning": Column("what that says"),
+    })  # fmt: skip
 
 
 def _faults(g: Core) -> Table:
@@ -279,17 +249,11 @@ def _faults(g: Core) -> Table:
     unassigned = len(collectives_of(g).unassigned)
     found.append(("flagged", "communication kernels that belong to no known collective", unassigned))
     found.append(("flagged", "forward-backward arrows with an end on no op", autograd_of(g).lost_arrows))
-    found = [fault for fault in found if fault[2]]
-    return Table(
-        "faults",
-        {"what": [f[0] for f in found], "fault": [f[1] for f in found], "count": [f[2] for f in found]},
-        {
-            "what": Column("repaired and complete, lost, or kept and flagged"),
-            "fault": Column("what was wrong"),
-            "count": Column("how often"),
-        },
-        "Repaired, lost, odd",
-    )
+    return _table("faults", "Repaired, lost, odd", [fault for fault in found if fault[2]], {
+        "what": Column("repaired and complete, lost, or kept and flagged"),
+        "fault": Column("what was wrong"),
+        "count": Column("how often"),
+    })  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -435,25 +399,17 @@ def _options_of_execution(g: Core) -> tuple[Option, ...]:
 
 def _recording(g: Core) -> Table:
     options = {"profiler": OPTIONS, "xla": _OF_XLA}.get(g.framework.recording) or _options_of_execution(g)
-    missing = [option.missing(g) if option.applies(g) else None for option in options]
-    return Table(
-        "recording",
-        {
-            "what": [option.name for option in options],
-            "recorded": [option.recorded(g, lack) for option, lack in zip(options, missing, strict=True)],
-            "missing": missing,
-            "poorer": [option.poorer for option in options],
-            "how": [option.how for option in options],
-        },
-        {
-            "what": Column("what a trace may hold"),
-            "recorded": Column(
-                "whether it is there, all of it; nothing where this trace could not hold it, or may have lost it with "
-                "the end of the file"
-            ),
-            "missing": Column("how much is missing"),
-            "poorer": Column("what is poorer without it"),
-            "how": Column("what to ask the profiler for"),
-        },
-        "Recording",
-    )
+    rows = []
+    for option in options:
+        lack = option.missing(g) if option.applies(g) else None
+        rows.append((option.name, option.recorded(g, lack), lack, option.poorer, option.how))
+    return _table("recording", "Recording", rows, {
+        "what": Column("what a trace may hold"),
+        "recorded": Column(
+            "whether it is there, all of it; nothing where this trace could not hold it, or may have lost it with "
+            "the end of the file"
+        ),
+        "missing": Column("how much is missing"),
+        "poorer": Column("what is poorer without it"),
+        "how": Column("what to ask the profiler for"),
+    })  # fmt: skip

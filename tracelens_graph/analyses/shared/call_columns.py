@@ -12,6 +12,7 @@ from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked, text
 from tracelens_graph.graph.arguments import ARGUMENTS, INSTRUCTION, argset_text
 from tracelens_graph.graph.core import Core
 from tracelens_graph.tables.column import About, Column
+from tracelens_graph.utils.arrays import Rows
 
 SIGNATURE: About = {
     "input_dims": Column.key("sizes of the inputs, JSON"),
@@ -37,12 +38,20 @@ def thread_labels(core: Core) -> tuple[list[tuple[str, str, str]], np.ndarray]:
     return list(codes), np.array([codes[triple] for triple in triples] or [0], np.int64)
 
 
+def place_columns(core: Core, rows: Rows, suffix: str = "") -> dict[str, Cells]:
+    """Names of process, label and thread of some calls."""
+    labels, label = thread_labels(core)
+    codes = label[core.columns.thread[rows]].tolist()
+    names = ("process_name", "process_label", "thread_name")
+    return {f"{name}{suffix}": [labels[code][i] for code in codes] for i, name in enumerate(names)}
+
+
 def argument_codes(core: Core) -> np.ndarray:
     """For each argument set a code that is equal for sets that read the same; the last entry is "none recorded"."""
     return text_codes([*(argset_text(core, code) for code in range(len(core.argsets))), None])
 
 
-def argument_cells(core: Core, argset: np.ndarray) -> dict[str, Cells]:
+def argument_cells(core: Core, argset: np.ndarray, suffix: str = "") -> dict[str, Cells]:
     """Arguments of argument sets as lists, and of JAX facts of instructions; None where nothing was recorded."""
     texts = [core.argsets[code] if code >= 0 else ("",) * 4 for code in argset.tolist()]
     cells: dict[str, Cells] = {
@@ -50,7 +59,7 @@ def argument_cells(core: Core, argset: np.ndarray) -> dict[str, Cells]:
     }
     if core.instructions:
         cells[INSTRUCTION] = [core.instructions[code] or None if code >= 0 else None for code in argset.tolist()]
-    return cells
+    return {f"{name}{suffix}": values for name, values in cells.items()}
 
 
 def argument_texts(core: Core, argset: np.ndarray) -> dict[str, Cells]:

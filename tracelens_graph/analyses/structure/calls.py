@@ -69,82 +69,50 @@ CALLS_BY_ARGUMENTS = TableSchema(
 )
 
 
-class _Calls:
-    """Calls of ops in a window.
-
-    Attributes:
-        rows: their rows, by uid.
-        core, title: of the window.
-    """
-
-    def __init__(self, w: Window) -> None:
-        self.window, self.core = w, w.core
-        rows = w.rows_of_kind(Kind.Op)
-        self.rows = rows[np.argsort(w.core.columns.uid[rows], kind="stable")]
-
-    def is_outermost(self) -> np.ndarray:
-        """Of each call whether no other op is above it."""
-        c = self.core.columns
-        ops = np.flatnonzero(c.kind == Kind.Op)
-        return np.isin(self.rows, ops[outermost(np.zeros(len(ops), np.int64), ops, c.last[ops])])
-
-    def categories(self) -> np.ndarray:
-        """Category of each name code."""
-        return np.array([op_category(name, "") for name in self.core.names] or [""], object)
-
-    def table(self, schema: TableSchema, title: str, group: np.ndarray, columns: dict[str, Cells]) -> Table:
-        """A table of groups of calls, the most frequent first; calls and their share are added."""
-        calls = np.bincount(group)
-        columns |= {"calls": calls, "percent": percent(calls, len(self.rows))}
-        order = np.lexsort((np.arange(len(calls)), -calls))
-        return schema.table({name: columns[name] for name in schema}, self.window.titled(title)).take(order)
-
-
 def calls_by_category(g: Core | Window) -> Table:
     """How often ops of each category are called, the most frequent first."""
-    calls = _Calls(window_of(g, needs_times=False))
-    names = calls.core.columns.name[calls.rows]
-    categories = calls.categories()
-    group, first = group_by(text_codes(categories.tolist())[names])
-    columns: dict[str, Cells] = {
-        "category": categories[names[first]].tolist(),
-        "outermost": np.bincount(group, calls.is_outermost(), len(first)).astype(np.int64),
-        "ops": _different(group, names, len(first)),
-    }
-    return calls.table(CALLS_BY_CATEGORY, "Calls by category", group, columns)
+    return _calls(g, CALLS_BY_CATEGORY, "Calls by category")
 
 
 def calls_by_op(g: Core | Window) -> Table:
     """How often each op is called, the most frequent first."""
-    calls = _Calls(window_of(g, needs_times=False))
-    c = calls.core.columns
-    names = c.name[calls.rows]
-    group, first = group_by(names)
-    columns: dict[str, Cells] = {
-        "op": names_of(calls.core, calls.rows[first]),
-        "category": calls.categories()[names[first]].tolist(),
-        "outermost": np.bincount(group, calls.is_outermost(), len(first)).astype(np.int64),
-        "argument_sets": _different(group, c.argset[calls.rows], len(first)),
-        "threads": _different(group, c.thread[calls.rows], len(first)),
-        "uid": c.uid[calls.rows[first]],
-    }
-    return calls.table(CALLS_BY_OP, "Calls by op", group, columns)
+    return _calls(g, CALLS_BY_OP, "Calls by op")
 
 
 def calls_by_arguments(g: Core | Window) -> Table:
     """With which arguments ops are called and how often, the most frequent first; none of ops without any."""
+    return _calls(g, CALLS_BY_ARGUMENTS, "Calls with arguments, by their arguments")
+
+
+def _calls(g: Core | Window, schema: TableSchema, title: str) -> Table:
+    """Calls of ops by the key of one of the tables above, the most frequent first."""
     w = window_of(g, needs_times=False)
-    calls = _Calls(w)
-    c = calls.core.columns
-    calls.rows = calls.rows[c.argset[calls.rows] >= 0]
-    group, first = group_by(c.name[calls.rows], c.argset[calls.rows])
+    core, c = w.core, w.core.columns
+    rows = w.rows_of_kind(Kind.Op)
+    if schema is CALLS_BY_ARGUMENTS:
+        rows = rows[c.argset[rows] >= 0]
+    rows = rows[np.argsort(c.uid[rows], kind="stable")]
+    name = c.name[rows]
+    categories = [op_category(text, "") for text in core.names]
+    keys = {"category": text_codes([*categories, ""])[name], "op": name, "input_dims": c.argset[rows]}
+    group, first = group_by(*(codes for key, codes in keys.items() if key in schema and schema[key].role is Role.key))
+    count = np.bincount(group)
+    ops = np.flatnonzero(c.kind == Kind.Op)
+    is_outermost = np.isin(rows, ops[outermost(np.zeros(len(ops), np.int64), ops, c.last[ops])])
     columns: dict[str, Cells] = {
-        "op": names_of(calls.core, calls.rows[first]),
-        **argument_texts(calls.core, c.argset[calls.rows[first]]),
-        "uid": c.uid[calls.rows[first]],
+        "op": names_of(core, rows[first]),
+        "category": [categories[code] for code in name[first].tolist()],
+        **argument_texts(core, c.argset[rows[first]]),
+        "calls": count,
+        "percent": percent(count, len(rows)),
+        "outermost": np.bincount(group, is_outermost, len(first)).astype(np.int64),
+        "ops": _different(group, name, len(first)),
+        "argument_sets": _different(group, c.argset[rows], len(first)),
+        "threads": _different(group, c.thread[rows], len(first)),
+        "uid": c.uid[rows[first]],
     }
-    title = "Calls with arguments, by their arguments"
-    return calls.table(CALLS_BY_ARGUMENTS, title, group, columns)
+    order = np.lexsort((np.arange(len(count)), -count))
+    return schema.table({column: columns[column] for column in schema}, w.titled(title)).take(order)
 
 
 def _different(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:

@@ -20,14 +20,13 @@ from tracelens_graph.analyses.alignment.merged import MergedNodes
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.window import Window
-from tracelens_graph.reports.diff_point import point_lines
 from tracelens_graph.reports.diff_text import changed_places, headline, side_lines
+from tracelens_graph.reports.diff_tree import point_lines
 from tracelens_graph.reports.document import facts
-from tracelens_graph.reports.html.names import LONGEST_LINE, clean, texts_of
+from tracelens_graph.reports.html.names import LONGEST_LINE, Texts, clean, table_objects, texts_of
 from tracelens_graph.reports.html.overview import chosen, in_window, parts, recorded
 from tracelens_graph.reports.html.shell import Code, page
 from tracelens_graph.reports.html.stacks import Frames, stack_columns, summed_parts
-from tracelens_graph.reports.html.tables import Texts, table_objects
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import list_text
@@ -233,7 +232,7 @@ def diff_stacks(difference: Diff) -> tuple[dict[str, Codes], Called]:
 
 def _call_frames(tree: MergedNodes, frames: Frames, names: Called) -> tuple[Codes, Codes]:
     """For each node of a merged tree, the top being the first, its frame and its place in the order of the calls."""
-    below = [[node for _, node in sorted(children)] for children in tree.below]
+    below = tree.children()
     number = np.array([-1, *(names.call(tree.called(node)) for node in range(1, len(below)))], np.int64)
     frame, order = np.full(len(below), -1, np.int64), np.zeros(len(below), np.int64)
     if any(tree.own[0]):
