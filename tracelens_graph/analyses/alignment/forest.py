@@ -20,7 +20,7 @@ from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arguments import argset_text
 from tracelens_graph.graph.arrays import distinct, expanded, is_kind
-from tracelens_graph.graph.classes import normal_name
+from tracelens_graph.graph.classes import mixed, normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb
@@ -434,10 +434,3 @@ def _identities(forest: Forest) -> np.ndarray:
         lower = here[parent[here] >= 0]
         np.add.at(below, parent[lower], mixed(found[lower] + place_of[lower] * _MULTIPLIERS[0]))
     return np.ascontiguousarray(found.T)
-
-
-def mixed(lanes: np.ndarray) -> np.ndarray:
-    """Scramble (the finalizer of splitmix64)."""
-    lanes = (lanes ^ (lanes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    lanes = (lanes ^ (lanes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return lanes ^ (lanes >> np.uint64(31))
