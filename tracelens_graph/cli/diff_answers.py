@@ -189,13 +189,13 @@ class Two:
 
     def json(self) -> str:
         """The answer for programs."""
-        from tracelens_graph.reports.diff_document import diff_json
+        from tracelens_graph.reports.diff_text import diff_json
 
         return diff_json(self.difference, self.tables, self.warned)
 
     def markdown(self) -> str:
         """The answer for a pull request."""
-        from tracelens_graph.reports.diff_document import diff_markdown
+        from tracelens_graph.reports.diff_text import diff_markdown
 
         rows = {} if self.top is None else {"rows": self.top}
         return diff_markdown(self.difference, self.tables, self.warned, **rows)

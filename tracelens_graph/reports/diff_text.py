@@ -1,26 +1,30 @@
-"""A comparison by structure on the terminal: what changed, where, and why."""
+"""A comparison by structure as text: what changed, where, and why, on the terminal, as JSON and as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
+from tracelens_graph._version import __version__
 from tracelens_graph.analyses.across.outer_join import NOTE, are_compiled_apart
 from tracelens_graph.analyses.alignment.causes import Reason
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
 from tracelens_graph.analyses.ops.programs import recorded_executions
-from tracelens_graph.reports.document import facts
+from tracelens_graph.output.markers import COMMENT
+from tracelens_graph.reports.document import SCHEMA_VERSION, facts, objects
+from tracelens_graph.reports.json import laid_out, sound
+from tracelens_graph.reports.markdown import escape, table_markdown
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.reports.views import told
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
-from tracelens_graph.utils.texts import cut_end, first_lines, printable, width_of, wrapped
+from tracelens_graph.utils.texts import cut_end, cut_middle, first_lines, printable, width_of, wrapped
 
 PLACES = 5
 """Places on the screen."""
@@ -302,3 +306,66 @@ def place_lines(row: Mapping[str, Any], width: int, most: int | None = None) -> 
         yield indent + fitted(printable(str(row["module"])), room)
     why = printable(str(row["why"]))
     yield from (indent + line for line in (wrapped(why, room) if most is None else first_lines(why, room, most)))
+
+
+# --- for programs, and for a pull request ---------------------------------------------------------------------------
+
+_LONGEST = 100
+"""Characters of a name in Markdown."""
+_HEADINGS = {"change_ms": "change ms", "a_ms": "A ms", "b_ms": "B ms", "change_percent": "%", "meaning": "time"}
+
+
+def diff_json(difference: Diff, tables: Mapping[str, Table], notes: Sequence[str]) -> str:
+    """The comparison as one JSON object: both traces, what is to be said of them, and the tables.
+
+    Strict JSON: NaN and infinity are null. Every row of a table has a line of its own.
+    """
+    traces = {}
+    for letter, name, window in zip("ab", difference.names, (difference.a, difference.b), strict=True):
+        about = asdict(facts(window))
+        del about["options"]
+        traces[letter] = {"name": name, **about}
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "tracelens_graph", "version": __version__},
+        **traces,
+        "notes": list(notes),
+    }
+    return laid_out({**sound(document), "tables": objects(tables)}, 4) + "\n"
+
+
+def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence[str], rows: int = 10) -> str:
+    """The comparison as a page: the headline, the times, the places with the largest changes, idle time by cause.
+
+    Args:
+        difference: the comparison.
+        tables: its totals, times and places.
+        notes: what is to be said of the two sides.
+        rows: how many places; 0 for all.
+    """
+    changed = changed_places(tables["diff_places"])
+    blocks = [f"## GPU work: {escape(difference.names[1])} against {escape(difference.names[0])}"]
+    blocks.append(f"**{escape(headline(tables['diff_totals'], bool(changed)))}**")
+    blocks.append("\n".join(f"* {escape(line)}" for line in side_lines(difference)))
+    blocks += [escape(note) for note in notes]
+    times = [row for row in tables["diff_totals"].records() if row["a_ms"] or row["b_ms"]]
+    blocks.append(_table(times, ("meaning", "a_ms", "b_ms", "change_ms", "change_percent")))
+    shown = changed[:rows] if rows else changed
+    if shown:
+        blocks += ["### Where", _table(shown, ("change_ms", "a_ms", "b_ms", "times", "op", "module", "why"))]
+    if rest := len(changed) - len(shown):
+        blocks.append(f"{rest:,} more places.")
+    if causes := [row for row in tables["diff_times"].records() if row["cause"]]:
+        blocks += ["### Time without GPU work", _table(causes, ("part", "cause", "a_ms", "b_ms", "change_ms", "why"))]
+    return COMMENT + "\n\n".join(block.rstrip() for block in blocks) + "\n"
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Rows as Markdown; names are cut, sentences are not."""
+    cells: dict[str, list[Any]] = {}
+    for name in columns:
+        values = [row[name] for row in rows]
+        cells[_HEADINGS.get(name, name)] = (
+            [cut_middle(value, _LONGEST) for value in values] if name in ("op", "module") else values
+        )
+    return table_markdown(Table("", cells), signed=("change ms", "%"))

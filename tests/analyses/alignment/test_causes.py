@@ -23,7 +23,7 @@ from tracelens_graph.analyses.alignment.cause_words import (
     other_types,
     plain_name,
 )
-from tracelens_graph.analyses.alignment.causes import REASON_MEANING, RULES, Reason, Reasons
+from tracelens_graph.analyses.alignment.causes import REASON_MEANING, Reason, Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.tables import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
@@ -183,10 +183,6 @@ def test_every_reason_has_a_rule_that_answers_both_ways_round() -> None:
 def test_a_trace_with_itself() -> None:
     found = compared(program())
     assert {Reasons(found).of(place).reason for place in found.places} == {Reason.same}
-
-
-def test_the_last_rule_always_answers() -> None:
-    assert RULES[-1].__name__ == "_has_another_kernel"
 
 
 def test_unreadable_arguments_tell_nothing() -> None:
