@@ -82,7 +82,7 @@ SHAPES: dict[str, Callable[[int], bytes]] = {
     "digits of an element": _events(b"1"),
     "phases": _events(b'"ph":'),
     "numbers": _events(b"1,"),
-    "empty objects": _events(b"{},"),
+    "empty objects": _events(b"{},", behind=b"{}"),
     "empty lists": _events(b"[],"),
     "event list keys": _text(b'"traceEvents":[', b"{"),
     "event list keys in a string": _text(b'"traceEvents":[', b'{"a":"'),

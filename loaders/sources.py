@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from tracelens_graph.errors import ChangedTraceError, MissingExtraError, NotATraceError, TraceError, XplaneError
-from tracelens_graph.output.markers import GRAPH_MAGIC
+from tracelens_graph.output.files import GRAPH_MAGIC
 
 HEAD = 65536
 """Bytes that are enough to say what a file is."""

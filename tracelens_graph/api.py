@@ -25,7 +25,7 @@ from tracelens_graph.nxview.ranks import TraceGraphSet
 from tracelens_graph.nxview.rebuild import rebuild
 from tracelens_graph.nxview.trace_diff import TraceDiff
 from tracelens_graph.nxview.trace_graph import TraceGraph
-from tracelens_graph.reports.terminal import progress_on_terminal
+from tracelens_graph.tables.terminal import progress_on_terminal
 from tracelens_graph.utils.suggest import hint
 from tracelens_graph.utils.texts import distinct_names
 

@@ -33,8 +33,7 @@ Exception                         to leave a computation; whoever began it knows
 ├── CannotModel                   a performance model does not apply to a call, and why
 ├── DamagedBytesError             bytes are not as any writer leaves them
 ├── NotAValueError                a text stands for no value (also a ValueError)
-├── NoShortProgramError           a plan has no short program
-└── PrefixedError                 a database refuses a statement that was sent with another beginning
+└── NoShortProgramError           a plan has no short program
 
 BaseException
 └── EndedBySignal                 the process is told to end; nothing but the outermost caller catches it
@@ -45,7 +44,7 @@ from __future__ import annotations
 # typing takes longer to import than all of this, which counts at the start of every command.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    pass
 
 
 class TraceLensGraphError(Exception):
@@ -201,22 +200,6 @@ class NotAValueError(ValueError):
 
 class NoShortProgramError(Exception):
     """A plan has no short program."""
-
-
-class PrefixedError(Exception):
-    """A server's refusal of a statement that was sent with another beginning.
-
-    Attributes:
-        error: the driver's error.
-        sent: the beginning that was sent.
-        meant: what the user's text has in its place.
-    """
-
-    def __init__(self, error: Any, sent: str, meant: str) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.sent = sent
-        self.meant = meant
 
 
 class EndedBySignal(BaseException):

@@ -18,7 +18,6 @@ from tracelens_graph.execution.sides import NO_FORM, Sides
 from tracelens_graph.graph.info import NOT_A_NODE
 from tracelens_graph.loaders.execution_trace.records import FACTS, SCHEMA, OldNode, decoders
 from tracelens_graph.loaders.execution_trace.repair import repair_nodes
-from tracelens_graph.loaders.kineto.structure import LARGEST_OBJECT, check_utf8
 from tracelens_graph.utils.arrays import Numbering
 
 NO_PARENT = -1
@@ -115,7 +114,7 @@ class NodeCollector:
 
     def chunk(self, text: memoryview, offset: int) -> None:
         """Take one chunk `[node, ...]`; raises what msgspec raises where it is no JSON."""
-        check_utf8(text)
+        str(text, "utf-8")  # msgspec does not look into what it skips
         nodes = self._typed(text)
         if nodes is None:
             self._one_by_one(_RAW_LIST.decode(text))
@@ -129,12 +128,6 @@ class NodeCollector:
         self.repairs.update(repaired.counts)
         self.lost_bytes += repaired.lost_bytes
         return repaired.tail
-
-    def skipped(self, offset: int, length: int) -> None:
-        """Count a node that was too large to be read."""
-        self.entries += 1
-        self.lost_nodes += 1
-        self.lost_bytes += length
 
     def _typed(self, text: memoryview | bytes) -> list[Any] | None:
         """The nodes of a chunk as records; None if they fit none."""
@@ -240,7 +233,7 @@ class NodeCollector:
     def _take_odd(self, raw: Raw) -> bool:
         """Take a node with fields of unexpected types, or with fields missing; whether it is one at all."""
         try:
-            keys = _KEYS.decode(raw) if len(memoryview(raw)) <= LARGEST_OBJECT else {}
+            keys = _KEYS.decode(raw)
             given = {key: _ANY.decode(value) for key, value in keys.items() if key not in ("inputs", "outputs")}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False

@@ -15,7 +15,6 @@ import msgspec
 
 from tracelens_graph.loaders.execution_trace.records import NODE_BEGIN, NODE_KEYS
 from tracelens_graph.loaders.kineto.repair_text import Reader, Reading
-from tracelens_graph.loaders.kineto.structure import LARGEST_OBJECT
 
 _GAP = re.compile(rb"[\s,]*+")
 _LIST_END = re.compile(rb'\]\s*+(?:\}\s*+\Z|\Z|,\s*+"(?:finish_ts|start_ts|time|pid|schema)"\s*+:)')
@@ -106,8 +105,6 @@ def _node(reader: Reader, text: bytes, begin: int, following: int) -> Reading | 
 
 def is_node(text: bytes) -> bool:
     """Whether a text is a JSON object that a node of an execution trace may be."""
-    if len(text) > LARGEST_OBJECT:
-        return False
     try:
         value: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -7,9 +7,7 @@ the event list; then the chunk has unbalanced brackets, does not decode, and is 
 chunk that decodes proves that its end lies between two events.
 
 Chunks of 256 KiB stay in the processor's cache together with the objects made of them; larger ones are up to
-twice as slow per event. Only where the bytes show no boundary for long does a chunk grow, up to the size of the largest
-event that is read; there, and for keys beside the event list that are too large to hold, brackets are followed
-(`structure`).
+twice as slow per event. Only where the bytes show no boundary for long does a chunk grow.
 """
 
 from __future__ import annotations
@@ -24,14 +22,12 @@ import msgspec
 
 from tracelens_graph.errors import TraceError
 from tracelens_graph.loaders.kineto.events import KEPT_METADATA
-from tracelens_graph.loaders.kineto.structure import LARGEST_EVENT, LARGEST_OBJECT, Members, Structure
 from tracelens_graph.loaders.sources import HEAD, check_is_json
 
 BLOCK = 256 * 1024
 _HEAD_TRIES = 8
-"""Places where the event list may begin that are tried out, before brackets tell."""
+"""Places where the event list may begin that are tried out."""
 _EXTENSIONS = 3
-_OVERLAP = 256
 
 _SECOND_TRACE = re.compile(rb'[^:,\[\s]\s*(\{)\s*"')
 """Where a trace can begin behind another one: no value does there."""
@@ -97,9 +93,6 @@ class Consumer(Protocol):
     def broken(self, text: bytes, offset: int, last: bool) -> bytes | None:
         """Take what can be saved of a stretch that does not decode; the text after the list's end, if in it."""
 
-    def skipped(self, offset: int, length: int) -> None:
-        """Count an event that was too large to be read."""
-
 
 class Walker:
     """One pass over a trace file.
@@ -152,32 +145,24 @@ class Walker:
             self.bare = True
             self._consume(first.index(b"[") + 1)
             return
-        searched = tries = mended = 0
+        searched = tries = 0
         while True:
             head = self.following()
             for match in self._layout.opening.finditer(head, max(0, searched - 64)):
                 tries += 1
-                try:
-                    taken = self._take_head(head[: match.end()], mend=mended + match.end() <= LARGEST_OBJECT)
-                except RecursionError:
-                    tries = _HEAD_TRIES
-                    break
-                if taken:
+                if self._take_head(head[: match.end()]):
                     self._consume(match.end())
                     return
-                mended += match.end()
                 if tries == _HEAD_TRIES:
                     break
             searched = len(head)
             found = None if searched > 2 * BLOCK and not self._eof else self._layout.found(head, self._eof)
-            if found and (tries < _HEAD_TRIES):
+            if self._eof or tries == _HEAD_TRIES or found:
                 from tracelens_graph.loaders.foreign import not_a_trace
 
-                raise not_a_trace(self.name, found, head)
-            if self._eof or tries == _HEAD_TRIES or searched > LARGEST_OBJECT:
-                break
-            self._fill()
-        self._pass_head(head[: 4 * HEAD])
+                raise not_a_trace(self.name, found or f"holds no list `{self._layout.key}`", head)
+            while self._end - self._begin < 2 * searched and self._fill():
+                pass
 
     def _read_damaged_head(self, first: bytes) -> None:
         """Begin with the event list of a file whose first bytes are damaged, or with what is left of the list."""
@@ -196,42 +181,31 @@ class Walker:
         self.head.pop(self._layout.key, None)
         self._consume(match.end())
 
-    def _take_head(self, text: bytes, mend: bool) -> bool:
+    def _take_head(self, text: bytes) -> bool:
         try:
-            keys = _OBJECT.decode(text.removeprefix(b"\xef\xbb\xbf") + b"]}")
-            head = {key: msgspec.json.decode(value) for key, value in keys.items()}
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            if not mend or (text.count(b'"') % 2 and text.count(b"\\") == 0):
+            head = self._decoded(text.removeprefix(b"\xef\xbb\xbf") + b"]}")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            if text.count(b'"') % 2 and text.count(b"\\") == 0:
                 return False
             from tracelens_graph.loaders.kineto.repair import repair_object
 
             repaired = repair_object(text + b"]}")
             if repaired is None or self._layout.key not in repaired[0]:
                 return False
-            self.head, faults = repaired
+            head, faults = repaired
             self._count(faults)
-        else:
-            if self._layout.key not in head:
-                return False
-            self.head = head
-        del self.head[self._layout.key]
+        if self._layout.key not in head:
+            return False
+        del head[self._layout.key]
+        self.head = head
         return True
 
-    def _pass_head(self, first: bytes) -> None:
-        """Find the event list by its brackets, without holding what stands before it."""
-        members = Members(self._layout.key, self._layout.metadata)
-        while True:
-            at = members.feed(self.following())
-            if at >= 0:
-                self._consume(at)
-                self.head = self._found(members)
-                return
-            self._begin = self._end
-            if not self._fill():
-                found = self._layout.found(first, True)
-                from tracelens_graph.loaders.foreign import not_a_trace
-
-                raise not_a_trace(self.name, found or f"holds no list `{self._layout.key}`", first)
+    def _decoded(self, text: bytes) -> dict[str, Any]:
+        """The keys of an object; of those that nobody reads the value is None."""
+        return {
+            key: msgspec.json.decode(value) if key in self._layout.metadata else None
+            for key, value in _OBJECT.decode(text).items()
+        }
 
     def skip_to(self, target: int) -> int:
         """Go to the first boundary between events at or after `target`; its offset, or -1 without one.
@@ -271,25 +245,13 @@ class Walker:
                 if limit <= self._begin:
                     return limit == self._begin
                 cut, following = self._before_stop(limit)
-            elif held > LARGEST_OBJECT:
-                if self._take_large(consumer):
-                    wanted, attempts = BLOCK, 0
-                elif held < LARGEST_EVENT and not self._eof:
-                    wanted = min(2 * held, LARGEST_EVENT)
-                elif self._eof:
-                    self._finish(consumer)
-                else:
-                    self._skip_event(consumer)
-                    wanted, attempts = BLOCK, 0
-                continue
             elif self._eof:
                 self._finish(consumer)
                 break
             else:
                 cut, following = self._last_boundary(limit)
             if cut < 0:
-                if not self._take_by_structure(consumer):
-                    wanted = 2 * held
+                wanted = 2 * held
                 continue
             fault = self._hand_over(consumer, cut)
             if fault is not None:
@@ -334,70 +296,6 @@ class Walker:
         while self._fill():  # a compressed file is proven by its last bytes
             self._begin = self._end
 
-    def _take_large(self, consumer: Consumer) -> bool:
-        """Consume the events at the begin of a long stretch without boundary; false where it shows no end of one."""
-        if self._take_by_structure(consumer):
-            return True
-        cut, following = self._last_boundary(self._end)
-        if cut < 0:
-            return False
-        if not self._mended(consumer, cut):
-            self._begin = following
-        return True
-
-    def _take_by_structure(self, consumer: Consumer) -> bool:
-        """Consume events up to a comma or bracket that ends one; false where none does or they are broken."""
-        cut = self._end_by_structure(b",]")
-        if cut < 0 or self._hand_over(consumer, cut) is not None:
-            return False
-        closed = self._buffer[cut] == 0x5D
-        self._begin = cut + 1
-        if closed:
-            self._read_tail(b"")
-        return True
-
-    def _end_by_structure(self, ends: bytes) -> int:
-        """Place of the first block's last comma between events, or of the bracket that ends the list; -1 without."""
-        structure, end = Structure(), self._end
-        with memoryview(self._buffer) as view:
-            for begin in range(self._begin, end, BLOCK):
-                found = structure.feed(bytes(view[begin : min(begin + BLOCK, end)]), 0)
-                commas = [at for at, char, depth in found if depth == 0 and char == 0x2C]
-                closed = next((at for at, char, depth in found if depth < 0), -1)
-                if closed >= 0:
-                    return begin + closed if view[begin + closed] == 0x5D else -1
-                if commas and b"," in ends:
-                    return begin + commas[-1]
-        return -1
-
-    def _skip_event(self, consumer: Consumer) -> None:
-        """Pass over an event that is larger than any may be, holding nothing of it."""
-        offset, structure = self.position, Structure()
-        with memoryview(self._buffer) as view:
-            for begin in range(self._begin, self._end, BLOCK):
-                structure.feed(bytes(view[begin : min(begin + BLOCK, self._end)]), 0)
-        while True:
-            fed = self._end
-            self._begin = max(self._begin, fed - _OVERLAP)
-            shift = self._begin
-            if not self._fill():
-                self._begin = self._end
-                self.ended = True
-                self._count({"truncated": 1})
-                break
-            fed += self._begin - shift
-            ends = [
-                fed + at + (char == 0x2C)
-                for at, char, depth in structure.feed(bytes(memoryview(self._buffer)[fed : self._end]), 0)
-                if depth < 0 or char == 0x2C
-            ][:1]
-            if match := self._layout.boundary.search(self._buffer, self._begin, self._end):
-                ends.append(match.start() + match.group().index(b"{", 1))
-            if ends:
-                self._begin = min(ends)
-                break
-        consumer.skipped(offset, self.position - offset)
-
     def _before_stop(self, limit: int) -> tuple[int, int]:
         """The cut just before the boundary `limit` (an event's brace), and the boundary itself."""
         cut = self._buffer.rfind(b"}", self._begin, limit) + 1
@@ -441,41 +339,29 @@ class Walker:
         self.ended = True
         rest = self.following()
         try:
-            if len(rest) > LARGEST_OBJECT:
-                raise msgspec.DecodeError("too large to be decoded as a whole")
             if self.bare:
                 events = b"[" + rest.rstrip().removesuffix(b"]") + b"]"
                 if not rest.rstrip().endswith(b"]"):
                     raise msgspec.DecodeError("the list is not closed")
                 tail: dict[str, Any] = {}
             else:
-                keys = _OBJECT.decode(b'{"%s":[' % _LIST.encode() + rest)
-                events = bytes(keys.pop(_LIST))
-                tail = {key: msgspec.json.decode(value) for key, value in keys.items()}
+                text = b'{"%s":[' % _LIST.encode() + rest
+                events = bytes(_OBJECT.decode(text)[_LIST])
+                tail = self._decoded(text)
+                del tail[_LIST]
             begin = len(events) - len(events[1:].lstrip())
             if "beginning" in self.faults:  # then something else may stand before the first entry
                 begin = max(events.find(b"{"), begin)
             if inside := events[begin:-1].rstrip():
                 consumer.chunk(memoryview(b"[" + inside + b"]"), self.position + begin - 1)
             self.tail = tail
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            if isinstance(error, RecursionError) and self._close_by_structure(consumer):
-                return
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             if self._first_trace(consumer, rest):
                 return
             remainder = consumer.broken(rest, self.position, True)
             if remainder is not None:
                 self._read_tail(remainder, whole=True)
         self._begin = self._end
-
-    def _close_by_structure(self, consumer: Consumer) -> bool:
-        """End a list behind which a key is nested too deeply for the decoder; false where that is not why it failed."""
-        cut = self._end_by_structure(b"]")
-        if cut < 0 or self._hand_over(consumer, cut) is not None:
-            return False
-        self._begin = cut + 1
-        self._pass_tail(b"")
-        return True
 
     def _read_tail(self, text: bytes, whole: bool = False) -> None:
         """Keep what can be read of the keys after the event list.
@@ -487,7 +373,7 @@ class Walker:
         self.ended = True
         if self.bare:
             return
-        while not whole and len(text) + self._end - self._begin <= LARGEST_OBJECT and self._fill():
+        while not whole and self._fill():
             pass
         if not whole:
             text += self.following()
@@ -495,9 +381,6 @@ class Walker:
             if (end := _begin_of_second(text, self._layout)) >= 0:
                 text = text[:end]
                 self._stop_before_second()
-        if len(text) > LARGEST_OBJECT:
-            self._pass_tail(text)
-            return
         from tracelens_graph.loaders.kineto.repair import repair_object
 
         repaired = repair_object(b'{"traceEvents":[]' + text)
@@ -505,23 +388,6 @@ class Walker:
             self.tail, faults = repaired
             self.tail.pop("traceEvents", None)
             self._count(faults)
-
-    def _pass_tail(self, text: bytes) -> None:
-        """Read the keys after the event list by their brackets, without holding them."""
-        members = Members(self._layout.key, self._layout.metadata, behind_list=True)
-        while text or self._end > self._begin or self._fill():
-            members.feed(text or self.following())
-            if not text:
-                self._begin = self._end
-            text = b""
-        self.tail = self._found(members)
-        if not members.ended:
-            self._count({"truncated": 1})
-
-    def _found(self, members: Members) -> dict[str, Any]:
-        if members.faults:
-            self._count({"metadata": members.faults})
-        return members.found
 
     def following(self) -> bytes:
         """What is buffered and not consumed: behind `read_head` the first entries."""

@@ -27,7 +27,6 @@ from tracelens_graph.loaders.kineto.records import (
     Head,
     records,
 )
-from tracelens_graph.loaders.kineto.structure import LARGEST_OBJECT, check_utf8
 from tracelens_graph.loaders.kineto.times import (
     EARLIEST_NS,
     LATEST_NS,
@@ -157,7 +156,7 @@ class Collector:
 
     def chunk(self, text: memoryview, offset: int) -> None:
         """Take one chunk `[event, ...]`; raises what msgspec raises where it is no JSON."""
-        check_utf8(text)  # msgspec does not look into what it skips
+        str(text, "utf-8")  # msgspec does not look into what it skips
         odd: dict[int, Any] = {}
         try:
             events = self._records.events.decode(text)
@@ -194,14 +193,6 @@ class Collector:
             self.out.doubtful_from = self.out.events + repaired.doubtful_from
         self._close_chunk(offset, len(text), repaired.pieces, True)
         return repaired.tail
-
-    def skipped(self, offset: int, length: int) -> None:
-        """Count an event that was too large to be read."""
-        self.out.events += 1
-        self.out.lost_events += 1
-        self.out.lost_bytes += length
-        if self._on_progress:
-            self._on_progress(offset + length)
 
     def _close_chunk(self, offset: int, length: int, count: int, repaired: bool) -> None:
         self.out.chunks.append(Chunk(offset, length, self.out.events, count, repaired))
@@ -253,7 +244,7 @@ class Collector:
     def _odd_event(self, raw: Raw, index: int, odd: dict[int, Any]) -> Any:
         """An event that fits no record: metadata, something without category, or fields of the wrong type."""
         try:
-            event = _ANY.decode(raw) if len(memoryview(raw)) <= LARGEST_OBJECT else None
+            event = _ANY.decode(raw)
         except msgspec.ValidationError:  # a number that no float holds
             event, self._beyond_floats = None, True
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -35,9 +35,6 @@ class FlowCollector:
         self._take(map(Raw, repaired.events))
         return repaired.tail
 
-    def skipped(self, offset: int, length: int) -> None:
-        """Nothing: what was not read has no arrows."""
-
     def _take(self, raws: Iterable[Raw]) -> None:
         for raw in raws:
             try:

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tracelens_graph.loaders.kineto.repair_text import EVENT_BEGIN, EVENT_KEYS, QUOTED, TAIL_KEY, Reader, Reading
-from tracelens_graph.loaders.kineto.structure import LARGEST_OBJECT, check_utf8
 
 _GAP = re.compile(rb"[\s,]*+")
 _SEPARATOR = re.compile(rb'\}[\s,]*+\{\s*+"[A-Za-z]')
@@ -346,22 +345,9 @@ def _is_event(value: dict[str, Any]) -> bool:
     return isinstance(phase, str) and len(phase) == 1
 
 
-class _Large(msgspec.Struct, gc=False):
-    """All that is asked of an event too large to be made into objects."""
-
-    ph: msgspec.Raw = msgspec.Raw(b"null")
-
-
-_LARGE = msgspec.json.Decoder(_Large)
-
-
 def _decoded(text: bytes | memoryview) -> dict[str, Any] | None:
-    """The object that a text is, of a large one its `ph` alone; None if it is no object."""
+    """The object that a text is; None if it is none."""
     try:
-        if len(text) > LARGEST_OBJECT:
-            check_utf8(text)
-            phase = _LARGE.decode(text).ph
-            return {"ph": msgspec.json.decode(phase)} if len(memoryview(phase)) < 16 else {}
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tracelens_graph.loaders.kineto.structure import LARGEST_OBJECT, check_utf8
-
 EVENT_KEYS = frozenset(
     (
         *("ph", "name", "cat", "pid", "tid", "ts", "dur", "args", "id", "id2", "bp", "s", "tts", "tdur", "scope"),
@@ -21,6 +19,8 @@ EVENT_KEYS = frozenset(
 )
 """Keys of an event in the Chrome trace format."""
 
+_LARGEST = 4 << 20
+"""Bytes of an event that is mended."""
 _MAX_DEPTH = 256
 _MAX_STRING = 1 << 16
 _MOST_EDITS = 1 << 17
@@ -139,7 +139,7 @@ class Reader:
         if self.fuel <= 0:
             return None
         self.fuel -= 64
-        self._limit = start + LARGEST_OBJECT
+        self._limit = start + _LARGEST
         end, reach = self._walk(start)
         self.fuel -= reach - start
         if end < 0:
@@ -151,7 +151,7 @@ class Reader:
             at = stop
         json = b"".join((*parts, self.text[at:end]))
         try:
-            check_utf8(json)
+            str(json, "utf-8")
         except UnicodeDecodeError:
             json = json.decode(errors="replace").encode()
             self._faults.add("bad_utf8")

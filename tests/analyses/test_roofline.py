@@ -36,8 +36,8 @@ from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.devices import Architecture, Figure, Source, architecture
 from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import MODELS as ALL_MODELS
+from tracelens_graph.reports.html.names import Texts
 from tracelens_graph.reports.html.report import roofline
-from tracelens_graph.reports.html.tables import Texts
 from tracelens_graph.tables.table import Table
 
 TOY = Architecture(

@@ -12,7 +12,7 @@ import pytest
 
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.reports.json import table_object
+from tracelens_graph.reports.document import table_object
 from tracelens_graph.simulate import simulate, write
 
 Run = Callable[..., tuple[int, str, str]]

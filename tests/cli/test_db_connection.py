@@ -11,7 +11,7 @@ import pytest
 import typer
 from handmade import Run
 
-from tracelens_graph.cli.db import connection as options
+from tracelens_graph.cli import db as options
 from tracelens_graph.db.connection import Connection
 from tracelens_graph.db.server import server
 

@@ -35,7 +35,7 @@ POINTS = {
 PROGRAM = """
 import os, signal, sys
 import tracelens_graph.cli.save as outputs
-from tracelens_graph.output.markers import GRAPH_MAGIC
+from tracelens_graph.output.files import GRAPH_MAGIC
 from tracelens_graph.stores import cache, graph_file, sections
 
 def kill():

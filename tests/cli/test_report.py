@@ -16,7 +16,7 @@ import pytest
 from handmade import Run, small_trace, span
 from html_pages import read
 
-from tracelens_graph.output.markers import COMMENT
+from tracelens_graph.output.files import COMMENT
 from tracelens_graph.simulate import simulate, write
 
 DEFAULT = {

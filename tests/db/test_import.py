@@ -195,7 +195,7 @@ def test_an_import_takes_the_place_of_what_was_there(started: Home, exported: Pa
     assert "error: the import failed: " in said
     assert_same(contents(started.connection), everything)
 
-    code, said = import_(exported, "--uri", started.connection.uri, "--force")  # the server tells its folder
+    code, said = import_(exported, "--folder", started.folder, "--force")
     assert (code, said.count("imported 1 trace: ")) == (0, 1), said
     assert_same(contents(started.connection), pushed)
     with Database(started.connection) as graphs:

@@ -37,7 +37,7 @@ from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.model import CallContext, OpModel, TimeModel
 from tracelens_graph.perf.registry import MODELS
-from tracelens_graph.reports.json import table_object
+from tracelens_graph.reports.document import table_object
 from tracelens_graph.tables.table import Column, Table
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "extensions"

@@ -32,7 +32,7 @@ from tracelens_graph.errors import (
 from tracelens_graph.loading import cluster
 from tracelens_graph.loading.cluster import map_on_workers
 from tracelens_graph.loading.many import load_core_set, trace_files
-from tracelens_graph.reports.json import table_json
+from tracelens_graph.reports.document import table_json
 from tracelens_graph.simulate import simulate, write
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tracelens_graph.graph.columns import ALWAYS
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.many import load_core_set, trace_files
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.reports.json import table_json
+from tracelens_graph.reports.document import table_json
 from tracelens_graph.schema import STORED
 from tracelens_graph.simulate import simulate, write
 

@@ -22,7 +22,7 @@ from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.output.markers import COMMENT
+from tracelens_graph.output.files import COMMENT
 from tracelens_graph.reports.comment import ROOM, Against, report_comment
 from tracelens_graph.reports.document import Facts, facts
 from tracelens_graph.tables.table import Table

@@ -16,7 +16,6 @@ from tracelens_graph.analyses.alignment.merged import Branch, merged_tree
 from tracelens_graph.analyses.alignment.several import odd_parts, runs_table
 from tracelens_graph.analyses.alignment.tables import DIFF_TIMES, module_of, places_table, times_table, totals_table
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.reports.diff_point import point_lines
 from tracelens_graph.reports.diff_text import (
     diff_json,
     diff_markdown,
@@ -27,7 +26,7 @@ from tracelens_graph.reports.diff_text import (
     screen,
     within_text,
 )
-from tracelens_graph.reports.diff_tree import tree_lines
+from tracelens_graph.reports.diff_tree import point_lines, tree_lines
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import width_of
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from handmade import small_trace, span
@@ -13,7 +16,8 @@ from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports import folded as module
-from tracelens_graph.reports.folded import folded, write_folded
+from tracelens_graph.reports.folded import folded, speedscope, write_folded, write_speedscope
+from tracelens_graph.reports.html.stacks import VIEWS
 
 LINE = re.compile(r"(?P<stack>[^\n]+) (?P<value>\d+)")
 """A line as flamegraph.pl and speedscope read it."""
@@ -73,3 +77,106 @@ def test_lines_add_up_to_the_gpu_time(path: Path) -> None:
     values = [LINE.fullmatch(line) for line in file.getvalue().decode().split("\n")[:-1]]
     assert sum(int(found["value"]) for found in values if found) == int(core.columns.dur_ns[core.gpu_rows].sum())
     assert len({found["stack"] for found in values if found}) == len(values)
+
+
+SCHEMA = json.loads((Path(__file__).parent / "speedscope-1.25.0" / "file-format-schema.json").read_text())
+
+TYPES = {"object": dict, "array": list, "string": str, "number": (int, float)}
+
+
+def breaches(value: Any, rule: dict[str, Any], place: str = "") -> list[str]:
+    """Where a value is not as a JSON schema asks, as far as the one of speedscope goes."""
+    assert set(rule) <= {
+        "$schema", "$ref", "definitions", "title", "type", "const", "enum", "anyOf", "items", "properties", "required",
+    }  # fmt: skip
+    found = []
+    if "$ref" in rule:
+        found += breaches(value, SCHEMA["definitions"][rule["$ref"].rsplit("/", 1)[1]], place)
+    if "type" in rule and (not isinstance(value, TYPES[rule["type"]]) or isinstance(value, bool)):
+        return [f"{place}: no {rule['type']}"]
+    if value not in rule.get("enum", [value]) or value != rule.get("const", value):
+        found.append(f"{place}: {value!r}")
+    if "anyOf" in rule and all(breaches(value, one, place) for one in rule["anyOf"]):
+        found.append(f"{place}: none of those that it may be")
+    if isinstance(value, dict):
+        found += [f"{place}: no {name}" for name in rule.get("required", []) if name not in value]
+        known = rule.get("properties", {})
+        found += [
+            text for name in value.keys() & known for text in breaches(value[name], known[name], f"{place}.{name}")
+        ]
+    if isinstance(value, list) and "items" in rule:
+        found += [text for at, one in enumerate(value) for text in breaches(one, rule["items"], f"{place}[{at}]")]
+    return found
+
+
+def told(file: dict[str, Any], profile: dict[str, Any]) -> dict[str, int]:
+    """Stack -> its own time, found as the importer does: the frame that was opened last closes first."""
+    frames = [one["name"] for one in file["shared"]["frames"]]
+    stack: list[int] = []
+    at, own = 0, Counter[str]()
+    for event in profile["events"]:
+        assert event["at"] >= at, "moments never go back"
+        own[";".join(frames[one].replace(";", ":") for one in stack)] += event["at"] - at
+        at = event["at"]
+        if event["type"] == "O":
+            stack.append(event["frame"])
+        else:
+            assert stack.pop() == event["frame"]
+    assert not stack
+    assert at == profile["endValue"]
+    return {text: ns for text, ns in own.items() if ns}
+
+
+def test_the_check_finds_what_is_wrong() -> None:
+    right = speedscope(load_core(small_trace()).everything, "t")
+    assert breaches(right, SCHEMA) == []
+    for wrong in (
+        {**right, "$schema": "other"},
+        {**right, "profiles": [{**right["profiles"][0], "unit": "ns"}]},
+        {**right, "profiles": [{**right["profiles"][0], "events": [{"type": "O", "frame": "0", "at": 1}]}]},
+        {**right, "shared": {"frames": [{"file": "x"}]}},
+        {name: value for name, value in right.items() if name != "shared"},
+    ):
+        assert breaches(wrong, SCHEMA)
+
+
+def test_profiles_of_a_small_trace() -> None:
+    file = io.BytesIO()
+    frames = write_speedscope(load_core(small_trace()).everything, "title\x1b", file)
+    found = json.loads(file.getvalue())
+    assert file.getvalue().startswith(b'{"exporter":"tracelens_graph ')
+    assert breaches(found, SCHEMA) == []
+    assert found["name"] == "title\\x1b"
+    assert [one["name"] for one in found["profiles"]] == [f"GPU time by {text}" for text in VIEWS.values()]
+    assert frames == sum(len(one["events"]) for one in found["profiles"]) // 2
+    assert {"name": "train.py(3): step", "file": "train.py", "line": 3} in found["shared"]["frames"]
+    modules, ops = found["profiles"][:2]
+    evil = "evil\\x1b[31m|`<b>\\n=1+1"
+    assert told(found, modules) == folded(load_core(small_trace()).everything)
+    assert told(found, ops) == {
+        f"(no launch in trace);{evil}": 30_000,
+        "aten::linear;aten::addmm;gemm": 50_250,
+        "aten::linear;aten::addmm;Memcpy DtoH": 20_000,
+    }
+    names = [one["name"] for one in found["shared"]["frames"]]
+    opened = [names[event["frame"]] for event in ops["events"] if event["type"] == "O"]
+    assert opened[:2] == ["(no launch in trace)", evil]  # what began first comes first
+
+
+def test_without_gpu_events_there_are_no_profiles() -> None:
+    with pytest.raises(AnalysisError, match="there are no GPU events"):
+        speedscope(load_core([span("cpu_op", "aten::mm", 1, 2)]).everything, "t")
+
+
+@parametrize("path", chosen_traces())
+def test_profiles_of_real_traces_add_up_to_the_gpu_time(path: Path) -> None:
+    core = loaded(path)
+    if not len(core.gpu_rows):
+        with pytest.raises(AnalysisError):
+            speedscope(core.everything, "t")
+        return
+    found = json.loads(json.dumps(speedscope(core.everything, "t")))
+    assert breaches(found, SCHEMA) == []
+    for profile in found["profiles"]:
+        assert sum(told(found, profile).values()) == int(core.columns.dur_ns[core.gpu_rows].sum())
+    assert told(found, found["profiles"][0]) == {text: ns for text, ns in folded(core.everything).items() if ns}

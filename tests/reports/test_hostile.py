@@ -24,8 +24,7 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.registry import HOMES
 from tracelens_graph.reports.comment import ROOM, report_comment
 from tracelens_graph.reports.csv import write_csv, write_folder
-from tracelens_graph.reports.document import facts, report_json
-from tracelens_graph.reports.json import table_json
+from tracelens_graph.reports.document import facts, report_json, table_json
 from tracelens_graph.reports.markdown import table_markdown
 from tracelens_graph.reports.xlsx import MAX_CELL, workbook
 from tracelens_graph.tables.table import Table

@@ -107,8 +107,8 @@ def test_lanes_add_up_to_the_recorded_times(late: Job) -> None:
         ("communication", (inside[2] - inside[1]).sum()),
     ):
         assert bars[name][:, 2].sum() == pytest.approx(ns / 1e6, abs=1e-6)
-    for place, rank_of in enumerate(m.ranks):
-        edges = (m.clock_ns(place, edges) for edges in rank_of.gpu.computing)
+    for place, ranked in enumerate(m.ranks):
+        edges = (m.clock_ns(place, edges) for edges in ranked.gpu.computing)
         start, end = (np.clip(edge, lanes.begin_ns, lanes.end_ns) for edge in edges)
         drawn = bars["computing"][bars["computing"][:, 0] == place, 2].sum()
         assert drawn == pytest.approx((end - start).sum() / 1e6, abs=1e-6)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelens_graph.reports.csv import write_csv
-from tracelens_graph.reports.json import table_json
+from tracelens_graph.reports.document import table_json
 from tracelens_graph.reports.markdown import table_markdown
 from tracelens_graph.tables.table import Column, Role, Table
 from tracelens_graph.utils.texts import printable, width_of

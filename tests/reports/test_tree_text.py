@@ -20,12 +20,12 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports import tree_text
-from tracelens_graph.reports.original import categories
 from tracelens_graph.reports.tree_text import (
     DEEPEST,
     HEADING,
     Choice,
     Labels,
+    categories,
     fitted_line,
     forest,
     ladder,

@@ -27,7 +27,7 @@ from tracelens_graph.perf.devices import architecture
 from tracelens_graph.registry import HOMES, REPORT, schema_of, schemas
 from tracelens_graph.reports.comparison import brief
 from tracelens_graph.reports.csv import write_csv
-from tracelens_graph.reports.json import table_object
+from tracelens_graph.reports.document import table_object
 from tracelens_graph.reports.views import column_named, view
 from tracelens_graph.reports.xlsx import workbook
 from tracelens_graph.stores.saved_reports import read_table

@@ -24,7 +24,7 @@ from corpus import kineto_traces, loaded, parametrize, parametrize_all
 from tracelens_graph.errors import AnalysisError, ChangedTraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.output.markers import GENERATOR
+from tracelens_graph.output.files import GENERATOR
 from tracelens_graph.schema import Flag, Kind
 from tracelens_graph.stores import cut
 from tracelens_graph.stores.cut import Piece, piece_around, piece_between, write_piece

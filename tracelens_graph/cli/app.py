@@ -1,15 +1,31 @@
-"""All commands under one roof; the module of a command is imported when the command is asked for."""
+"""All commands under one roof; the module of a command is imported when the command is asked for.
+
+Here alone errors become a line on standard error, and `TRACE` alone means `report TRACE`.
+
+Exit codes: 0 done, 1 the input or the question is no good, 2 wrong usage, 3 a condition of `--fail-if` is met,
+130 interrupted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from glob import has_magic
+from importlib import import_module
+from itertools import islice
+from typing import Annotated, Any, ClassVar, Never
 
 import typer
+from typer.core import TyperGroup
 
 from tracelens_graph._version import __version__
-from tracelens_graph.cli.options import ANYWHERE, Anywhere
-from tracelens_graph.cli.program import Program
+from tracelens_graph.cli import hints
+from tracelens_graph.cli.ending import INTERRUPTED, unwinding_on_interrupts
+from tracelens_graph.cli.options import ANYWHERE, Anywhere, option
+from tracelens_graph.errors import NoTimesError, TraceLensGraphError
+from tracelens_graph.utils.suggest import did_you_mean, hint
 
 _COMMANDS = (
     "report", "info", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "ranks", "link",
@@ -25,6 +41,218 @@ HOMES = {
 }
 """Name of a command, or of a group of commands -> its module and what it is there."""
 
+_CLOSED_PIPE = 141
+"""What a shell reports of a program that was ended by a closed pipe."""
+
+_UsageError: type[Any] = typer.BadParameter.__mro__[1]
+"""Base of typer's errors about wrong usage, which it does not export."""
+
+_DEFAULT = "report"
+"""The command that is meant where a trace stands in its place."""
+
+
+class _Commands(Mapping[str, Any]):
+    """Commands by name, each imported and made when it is first asked for."""
+
+    def __init__(self, group: Group, others: Mapping[str, Any]) -> None:
+        self._group = group
+        self._homes = group.homes
+        self._made = dict(others)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._homes and name not in self._made:
+            module, _, function = self._homes[name].partition(":")
+            self._made[name] = self._command(name, getattr(import_module(module), function))
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._homes or name in self._made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._homes, **self._made})
+
+    def __len__(self) -> int:
+        return len({**self._homes, **self._made})
+
+    def _command(self, name: str, function: Callable[..., None] | typer.Typer) -> Any:
+        from tracelens_graph.cli.outputs import prepared
+
+        if isinstance(function, typer.Typer):
+            return typer.main.get_command(function)
+        alone = typer.Typer(add_completion=False)
+        # One line per paragraph, so that every terminal breaks them where it must.
+        about = "\n\n".join(" ".join(part.split()) for part in (function.__doc__ or "").split("\n\n"))
+        settings = {"ignore_unknown_options": name in self._group.lenient}
+        anywhere = f"Takes {', '.join(self._group.anywhere)}, too: see the help of the group."
+        made = prepared(function, name in self._group.acting)
+        alone.command(name, help=about, epilog=anywhere, context_settings=settings)(made)
+        return typer.main.get_command(alone)
+
+
+class Group(TyperGroup):
+    """Commands under one name, whose errors all look the same.
+
+    Attributes:
+        homes: name -> `module:function` of commands that are imported when they are asked for.
+        acting: commands that do something elsewhere, so what they print are messages.
+        lenient: commands that read words that look like options themselves.
+        anywhere: options of the group that may stand behind its commands, too -> whether they have a value.
+    """
+
+    homes: ClassVar[Mapping[str, str]] = {}
+    acting: ClassVar[frozenset[str]] = frozenset()
+    lenient: ClassVar[frozenset[str]] = frozenset()
+    anywhere: ClassVar[Mapping[str, bool]] = {}
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Commands(self, self.commands)  # type: ignore[assignment]  # it is only read
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of all commands, in their order."""
+        return list(self.commands)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the options of the group wherever they stand."""
+        first: list[str] = []
+        others: list[str] = []
+        words = iter(args)
+        for word in words:
+            option, equals, _ = word.partition("=")
+            if option not in self.anywhere:
+                others.append(word)
+                continue
+            first.append(word)
+            if self.anywhere[option] and not equals:
+                first += islice(words, 1)
+        ctx.obj = others if ctx.obj is None else ctx.obj
+        return super().parse_args(ctx, first + others)
+
+    def main(self, args: Sequence[str] | None = None, *given: Any, **options: Any) -> Any:
+        """Run it; ends the process with its exit code."""
+        try:
+            code = super().main(args, *given, **{**options, "standalone_mode": False})
+        except _UsageError as error:
+            _end_with_usage_error(error)
+        except typer.Abort:
+            _print_error("aborted")
+            sys.exit(1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is asked for; a wrong name is answered with those that were probably meant."""
+        if args[0] not in self.commands:
+            ctx.fail(f"there is no command {args[0]!r}; {hint(args[0], self.commands)}")
+        return super().resolve_command(ctx, args)
+
+
+class Program(Group):
+    """The whole command line."""
+
+    homes: ClassVar[Mapping[str, str]] = HOMES
+    lenient = frozenset({"model"})  # sizes were options of it
+    anywhere: ClassVar[Mapping[str, bool]] = dict.fromkeys(("--debug", "--cache", "--force"), False)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that is asked for; a trace without one gets its report."""
+        if args[0] not in self.commands and _is_trace(args[0], self.commands):
+            args = [_DEFAULT, *args]
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; an error is one line, with a traceback only where `--debug` asks for it."""
+        # The programs of this package run one numpy thread: a pool would cost time at the start.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show ends nothing
+        try:
+            unwinding_on_interrupts()
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read our output has seen enough. Python would complain once more when it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(_CLOSED_PIPE) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except (TraceLensGraphError, OSError, MemoryError) as error:
+            if ctx.params.get("debug"):
+                raise
+            _print_error(self._advised(error, ctx.obj) if isinstance(error, NoTimesError) else _one_line(error))
+            raise typer.Exit(1) from None
+        return result
+
+    def _advised(self, error: NoTimesError, words: Sequence[str]) -> str:
+        """That an execution trace has no times, and the command that was given for a trace that does."""
+        words = words if words[0] in self.commands else [_DEFAULT, *words]
+        command = hints.with_profile(words, error.source, self.commands[words[0]].params)
+        return f"{error.what}; name the profiler's trace of the same run" + (f": {command}" if command else "")
+
+
+def _is_trace(word: str, commands: Sequence[str] | Any) -> bool:
+    """Whether a word that is no command names a trace: a file or folder, a pattern, or - for standard input."""
+    if word == "-" or has_magic(word) or os.path.exists(word):
+        return True
+    # A path that does not exist is a slip in the path, unless it looks like a command.
+    return (os.sep in word or "." in word) and not did_you_mean(word, commands)
+
+
+def _end_with_usage_error(error: Any) -> Never:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        _print_error(_usage_line(error))
+    sys.exit(error.exit_code)
+
+
+def _usage_line(error: Any) -> str:
+    """What is wrong with the usage, without a full stop: the option or argument, and why it cannot be taken."""
+    parameter = getattr(error, "param", None)
+    if isinstance(error, typer.BadParameter) and type(error) is typer.BadParameter:
+        place = error.param_hint or (parameter.get_error_hint(error.ctx) if parameter is not None else "")
+        names = [place] if isinstance(place, str) else place or []
+        where = " / ".join(name.strip("'\"") for name in names).replace("' / '", " / ")
+        said = f"{where}: {_begun_small(error.message)}" if where else error.message
+    elif meant := _format_meant(error) or getattr(error, "possibilities", None):
+        said = f"no such option: {error.option_name}; did you mean {' or '.join(sorted(meant))}?"
+    else:
+        said = _begun_small(error.format_message())
+    line = _joined(said).removesuffix(".")
+    context = getattr(error, "ctx", None)
+    if context is not None and not line.endswith("?") and type(error) is not typer.BadParameter:
+        line += f" (see {context.command_path} --help)"
+    return line
+
+
+def _format_meant(error: Any) -> list[str]:
+    """The option that is meant by the name of a format as an option, such as --csv."""
+    context, name = getattr(error, "ctx", None), getattr(error, "option_name", "").lstrip("-")
+    options = {param.name: param for param in context.command.params} if context is not None else {}
+    words = getattr(getattr(options.get("format"), "type", None), "choices", ())
+    return [f"--format {name}"] if name in [getattr(word, "value", word) for word in words] else []
+
+
+def _begun_small(text: str) -> str:
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    if isinstance(error, OSError) and error.strerror and not isinstance(error, TraceLensGraphError):
+        return f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror.lower()
+    return _joined(str(error))
+
+
+def _joined(text: str) -> str:
+    return " ".join(part.strip() for part in text.splitlines())
+
+
+def _print_error(text: str) -> None:
+    from tracelens_graph.utils.texts import printable
+
+    typer.echo(f"error: {printable(text)}", err=True)
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -32,15 +260,9 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-class _Program(Program):
-    homes: ClassVar[Mapping[str, str]] = HOMES
-    lenient = frozenset({"model"})  # sizes were options of it
-    anywhere: ClassVar[Mapping[str, bool]] = dict.fromkeys(("--debug", "--cache", "--force"), False)
-
-
 app = typer.Typer(
     name="tracelens-graph",
-    cls=_Program,
+    cls=Program,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -50,16 +272,15 @@ app = typer.Typer(
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     cache: Annotated[
-        bool,
-        typer.Option("--cache", help="Keep the loaded graph, so that the next command on this trace is instant."),
+        bool, option("--cache", help="Keep the loaded graph, so that the next command on this trace is instant.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace files that this tool did not write; never an input.")
+        bool, option("--force", help="Replace files that this tool did not write; never an input.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Where did the GPU time go? Profiler traces (PyTorch/Kineto JSON) as graphs.
 

@@ -14,6 +14,7 @@ from tracelens_graph.cli.options import (
     Parameters,
     SchedulerAddress,
     Top,
+    argument,
     check_name,
     refuse,
 )
@@ -34,12 +35,10 @@ _RUN = "run"
 
 def ask(
     question: Annotated[
-        str | None,
-        typer.Argument(metavar="QUESTION", show_default=False, help="Name of a question; without it, all are listed."),
+        str | None, argument(metavar="QUESTION", help="Name of a question; without it, all are listed.")
     ] = None,
     traces: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TRACE...", show_default=False, help="The trace, or several: files, folders, patterns."),
+        list[str] | None, argument(metavar="TRACE...", help="The trace, or several: files, folders, patterns.")
     ] = None,
     *,
     param: Parameters = None,

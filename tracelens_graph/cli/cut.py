@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
-import typer
-
-from tracelens_graph.cli.options import Traces, refuse, to_ns, to_uid
+from tracelens_graph.cli.options import Traces, option, refuse, to_ns, to_uid
 from tracelens_graph.cli.outputs import Content, Outputs, Writes, streamed
 from tracelens_graph.cli.traces import load, load_set, say, traces_named
 from tracelens_graph.utils.suggest import did_you_mean
@@ -32,31 +30,20 @@ def cut(
     *,
     outputs: Annotated[Outputs, Writes("trace", needed=True)],
     uid: Annotated[
-        str | None,
-        typer.Option(metavar="UID", show_default=False, help="Around the event at this position of the file, from 0."),
+        str | None, option(metavar="UID", help="Around the event at this position of the file, from 0.")
     ] = None,
-    step: Annotated[
-        int | None, typer.Option(metavar="N", show_default=False, help="Around step N, of PyTorch ProfilerStep#N.")
-    ] = None,
+    step: Annotated[int | None, option(metavar="N", help="Around step N, of PyTorch ProfilerStep#N.")] = None,
     collective: Annotated[
         str | None,
-        typer.Option(
-            metavar="N|KEY",
-            show_default=False,
-            help="Around the collective of this number or key, of all ranks: name their folder.",
-        ),
+        option(metavar="N|KEY", help="Around the collective of this number or key, of all ranks: name their folder."),
     ] = None,
     around: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", show_default=False, help="How much before and after it: 5ms, 200us, 1s. Default: 1ms."
-        ),
+        str | None, option(metavar="TIME", help="How much before and after it: 5ms, 200us, 1s. Default: 1ms.")
     ] = None,
     from_: Annotated[
-        str | None,
-        typer.Option("--from", metavar="TIME", show_default=False, help="From this time on, that of Perfetto UI."),
+        str | None, option("--from", metavar="TIME", help="From this time on, that of Perfetto UI.")
     ] = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="TIME", show_default=False, help="Up to this time.")] = None,
+    to: Annotated[str | None, option("--to", metavar="TIME", help="Up to this time.")] = None,
 ) -> None:
     """Cut a piece out of a trace, as a small trace that Perfetto UI opens.
 
@@ -93,8 +80,8 @@ def cut(
 
 
 def _write_piece(cut: tuple[Core, Piece], file: BinaryIO) -> str:
-    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.stores.cut import write_piece
+    from tracelens_graph.tables.terminal import progress_on_terminal
 
     core, piece = cut
     with progress_on_terminal("cutting") as progress:
@@ -141,8 +128,8 @@ def _around_collective(asked: tuple[Sequence[str], str, int]) -> Content:
 def _write_ranks(
     traces: TraceSet, matched: MatchedCollectives, number: int, pieces: dict[int, RankPiece], file: BinaryIO
 ) -> str:
-    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.stores.ranks_cut import write_ranks
+    from tracelens_graph.tables.terminal import progress_on_terminal
 
     epoch = traces[0].clock_ns or 0
     with progress_on_terminal("cutting") as progress:

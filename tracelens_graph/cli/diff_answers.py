@@ -145,8 +145,8 @@ class Two:
         Raises:
             typer.BadParameter: there are not so many.
         """
-        from tracelens_graph.reports.diff_point import point_lines
         from tracelens_graph.reports.diff_text import place_lines
+        from tracelens_graph.reports.diff_tree import point_lines
 
         places = self.tables["diff_places"]
         if number > len(places):
@@ -160,7 +160,7 @@ class Two:
 
     def _on_point(self, place: Place, pair: Pair) -> Iterator[str]:
         """Lines with what to do next about a place, a command each; none for traces that cannot be read again."""
-        from tracelens_graph.reports.diff_point import drawn_rows
+        from tracelens_graph.reports.diff_tree import drawn_rows
 
         if not pair.is_repeatable:
             return

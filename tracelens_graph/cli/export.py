@@ -8,10 +8,8 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
-import typer
-
 from tracelens_graph.cli.cut import TO_SEE, clocks_at, joined
-from tracelens_graph.cli.options import ExecutionTraceFile, Trace, Traces, refuse
+from tracelens_graph.cli.options import ExecutionTraceFile, Trace, Traces, option, refuse
 from tracelens_graph.cli.outputs import Content, Forms, Outputs, Writes, size_of, streamed
 from tracelens_graph.cli.traces import load, load_set, say, traces_named
 from tracelens_graph.utils.texts import file_name, stem
@@ -23,8 +21,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.graph import Graph
     from tracelens_graph.graph.trace_set import TraceSet
-    from tracelens_graph.reports.rank_tracks import JobTracks
-    from tracelens_graph.reports.tracks import Others
+    from tracelens_graph.reports.tracks import JobTracks, Others
 
 _GRAPHS = ("graphml", "graphml.gz", "parquet", "csv")
 _GPU_TIME = ("folded", "perfetto", "speedscope")
@@ -48,8 +45,8 @@ def save(
 
 def save_graphs(core: Core, outputs: Outputs) -> None:
     """Save a graph to the files that are asked for."""
-    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.stores.graph_file import write_graph
+    from tracelens_graph.tables.terminal import progress_on_terminal
 
     for path, _ in outputs.files:
         with progress_on_terminal("saving") as progress:
@@ -63,11 +60,7 @@ def export(
     outputs: Annotated[Outputs, Writes(*_GRAPHS, *_GPU_TIME, screen="", old=_GPU_TIME)],
     rank: Annotated[
         str | None,
-        typer.Option(
-            metavar="N",
-            show_default=False,
-            help="Of several traces: only this rank, with what the others show of its waits.",
-        ),
+        option(metavar="N", help="Of several traces: only this rank, with what the others show of its waits."),
     ] = None,
 ) -> None:
     """Write the graph, or what is known of its GPU time, for other programs.
@@ -149,7 +142,7 @@ def _folded(core: Graph, file: BinaryIO) -> str:
 
 
 def _speedscope(core: Graph, file: BinaryIO) -> str:
-    from tracelens_graph.reports.speedscope import write_speedscope
+    from tracelens_graph.reports.folded import write_speedscope
 
     rank = "" if core.info.rank is None else f", rank {core.info.rank}"
     title = f"GPU time of {stem(file_name(core.info.source))}{rank}"
@@ -177,10 +170,10 @@ def _write_tracks(core: Core, others: Others | None, file: BinaryIO) -> tuple[st
         file: where to.
     """
     from tracelens_graph.graph.window import whole_window
-    from tracelens_graph.output.markers import GENERATOR
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.output.files import GENERATOR
     from tracelens_graph.reports.tracks import track_entries, tracks
     from tracelens_graph.stores.cut import entries, origin_ns, whole, write_entries
+    from tracelens_graph.tables.terminal import progress_on_terminal
 
     with progress_on_terminal("copying") as progress:
         texts = entries(whole(core), progress)
@@ -205,7 +198,7 @@ def _of_ranks(asked: tuple[Sequence[str], str | None]) -> Content:
     """
     from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
     from tracelens_graph.graph.trace_set import rank_called
-    from tracelens_graph.reports.rank_tracks import JobTracks
+    from tracelens_graph.reports.tracks import JobTracks
 
     files, rank = asked
     traces = load_set(files).by_rank()
@@ -223,9 +216,9 @@ def _write_one(traces: TraceSet, job: JobTracks, place: int, file: BinaryIO) -> 
 
 
 def _write_all(traces: TraceSet, matched: MatchedCollectives, job: JobTracks, file: BinaryIO) -> str:
-    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.stores.cut import whole
     from tracelens_graph.stores.ranks_cut import RankPiece, write_ranks
+    from tracelens_graph.tables.terminal import progress_on_terminal
 
     pieces = {
         place: RankPiece(title, whole(one.core), partial(matched.clock_ns, place))
@@ -249,7 +242,7 @@ def _write_all(traces: TraceSet, matched: MatchedCollectives, job: JobTracks, fi
 def _beside(traces: TraceSet, matched: MatchedCollectives, job: JobTracks, first_ns: int, free: int) -> Iterator[bytes]:
     """The tracks of the job and of each rank, as processes of their own above those of the rank."""
     from tracelens_graph.graph.window import whole_window
-    from tracelens_graph.output.markers import TOOL
+    from tracelens_graph.output.files import TOOL
     from tracelens_graph.reports.tracks import KNOWN, process_entries, tracks
 
     def on_file(place: int, times_ns: np.ndarray) -> np.ndarray:

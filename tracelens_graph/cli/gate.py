@@ -313,10 +313,10 @@ def figures_of_link() -> Figures:
     return Figures(_fixed("link_counts", COUNTED), {})
 
 
-def _fixed(table: str, rows: Iterable[str]) -> dict[str, Figure]:
-    """The figures of a table whose rows are always the same."""
+def _fixed(table: str, rows: Iterable[str], may_lack: bool = False) -> dict[str, Figure]:
+    """The figures of a table whose rows are known; whether one may lack that counts as 0 then."""
     return {
-        f"{row}_{field}": Figure(f"{row}_{field}", table, _key(table), (row,), column)
+        f"{row}_{field}": Figure(f"{row}_{field}", table, _key(table), (row,), column, may_lack)
         for row in rows
         for field, column in _fields(table).items()
     }
@@ -324,16 +324,11 @@ def _fixed(table: str, rows: Iterable[str]) -> dict[str, Figure]:
 
 def figures_of_path() -> Figures:
     """The figures of a critical path: its length, the classes of its time, and the ranks that it leads over."""
-
     from tracelens_graph.analyses.critical_path.path_tables import CLASS_MEANING
 
     table = "critical_path_classes"
-    fields = _fields(table)
-    fixed = {"path_ms": Figure("path_ms", table, _key(table), (), fields["ms"], may_lack=True)}
-    for row in CLASS_MEANING:
-        for field, column in fields.items():
-            fixed[f"{row}_{field}"] = Figure(f"{row}_{field}", table, _key(table), (row,), column, may_lack=True)
-    return Figures(fixed, _named(["critical_path_ranks"]))
+    length = Figure("path_ms", table, _key(table), (), _fields(table)["ms"], may_lack=True)
+    return Figures({"path_ms": length, **_fixed(table, CLASS_MEANING, may_lack=True)}, _named(["critical_path_ranks"]))
 
 
 def figures_of_what_if() -> Figures:

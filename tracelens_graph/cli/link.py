@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 
 from tracelens_graph.cli import gate
-from tracelens_graph.cli.options import FailIf, TableName, Top, check_name, refuse
+from tracelens_graph.cli.options import FailIf, TableName, Top, argument, check_name, option, refuse
 from tracelens_graph.cli.outputs import Forms, Outputs, Writes, streamed
-from tracelens_graph.cli.shown import TABLE, Shown, of_table, print_lines, print_table, screen
+from tracelens_graph.cli.shown import TABLE, Shown, book, of_table, print_lines, print_table, screen
 from tracelens_graph.cli.traces import load, say, warn_of_unread_tensors
 
 if TYPE_CHECKING:
@@ -29,20 +29,15 @@ _WITH_OPS = {"", "json", "md"}
 
 def link(
     traces: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KINETO", show_default=False, help="The profiler's trace of the same run."),
+        list[str] | None, argument(metavar="KINETO", help="The profiler's trace of the same run.")
     ] = None,
     *,
-    et: Annotated[
-        str,
-        typer.Option("--et", metavar="ET", show_default=False, help="Execution trace of the run."),
-    ],
+    et: Annotated[str, option("--et", metavar="ET", help="Execution trace of the run.")],
     trace: Annotated[str | None, typer.Option("--trace", metavar="KINETO", hidden=True)] = None,
     op: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             metavar="ID|NAME",
-            show_default=False,
             help="All of this op: id of its node, or its name, for the most expensive of that name; may be given "
             "again. Default: the most expensive of each of the most expensive kinds of ops.",
         ),
@@ -144,12 +139,6 @@ class _Linked:
         v, rows = self.validation, {} if self.top is None else {"rows": self.top}
         return link_markdown(v.core, v.link, self.tables, self.reports, **rows)
 
-    def workbook(self) -> bytes:
-        """All tables as a workbook."""
-        from tracelens_graph.reports.xlsx import workbook
-
-        return workbook(self.tables)
-
     def write_chakra(self, file: BinaryIO) -> str:
         """Write both traces as one."""
         from tracelens_graph.linkage.chakra import write_chakra
@@ -163,6 +152,6 @@ FORMS: Forms = {
     "json": _Linked.json,
     "md": _Linked.markdown,
     "csv": of_table("csv", lambda linked: linked.shown("link_ops")),
-    "xlsx": _Linked.workbook,
+    "xlsx": book(lambda linked: linked.tables),
     "chakra": streamed(_Linked.write_chakra),
 }

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 
 from tracelens_graph import perf
-from tracelens_graph.cli.options import to_ns
+from tracelens_graph.cli.options import argument, option, to_ns
 from tracelens_graph.cli.outputs import Outputs
 from tracelens_graph.cli.shown import Shown, print_table, print_wrapped
 from tracelens_graph.cli.tables import OneTable
@@ -53,25 +53,18 @@ _KINDS = {int: "N", float: "X", bool: "yes|no", str: "TEXT"}
 
 
 def model(
-    formula: Annotated[
-        str, typer.Argument(metavar="FORMULA", show_default=False, help="The operation, or architectures.")
-    ],
+    formula: Annotated[str, argument(metavar="FORMULA", help="The operation, or architectures.")],
     sizes: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE...", show_default=False, help="Its sizes; without any they are listed."),
+        list[str] | None, argument(metavar="KEY=VALUE...", help="Its sizes; without any they are listed.")
     ] = None,
     *,
     arch: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME|FILE",
-            show_default=False,
-            help="A device, such as h100-sxm, or a file that describes one; may be given again.",
+        option(
+            metavar="NAME|FILE", help="A device, such as h100-sxm, or a file that describes one; may be given again."
         ),
     ] = None,
-    measured: Annotated[
-        str | None, typer.Option(metavar="TIME", show_default=False, help="A measured time to compare with: 95us.")
-    ] = None,
+    measured: Annotated[str | None, option(metavar="TIME", help="A measured time to compare with: 95us.")] = None,
     outputs: OneTable,
 ) -> None:
     """What an operation costs at least, and how fast devices can do it.

@@ -46,11 +46,20 @@ class Group:
         return self._make(**given)
 
 
-def made_option(name: str, kind: Any, default: Any, *declared: str, **settings: Any) -> inspect.Parameter:
+def option(*spelled: Any, **settings: Any) -> Any:
+    """An option whose help does not show its default: most have none to show."""
+    return typer.Option(*spelled, show_default=False, **settings)
+
+
+def argument(**settings: Any) -> Any:
+    """An argument whose help does not show its default."""
+    return typer.Argument(show_default=False, **settings)
+
+
+def made_option(name: str, kind: Any, default: Any, *spelled: str, **settings: Any) -> inspect.Parameter:
     """An option that code makes: name, type, default (`...` for none), how it is spelled, and settings of typer."""
-    option = typer.Option(*declared, show_default=False, **settings)
-    given = {} if default is ... else {"default": default}
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, option], **given)
+    annotation, given = Annotated[kind, option(*spelled, **settings)], {} if default is ... else {"default": default}
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, **given)
 
 
 @dataclass(frozen=True)
@@ -93,54 +102,33 @@ class Layout(StrEnum):
 
 Trace = Annotated[
     str,
-    typer.Argument(
-        metavar="TRACE",
-        show_default=False,
-        help="Trace file (.json, JAX's .xplane.pb; packed too), saved graph, or - for stdin.",
-    ),
+    argument(metavar="TRACE", help="Trace file (.json, JAX's .xplane.pb; packed too), saved graph, or - for stdin."),
 ]
 Traces = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="TRACE...", show_default=False, help="Traces, saved graphs, folders of them, patterns, or - for stdin."
-    ),
+    list[str], argument(metavar="TRACE...", help="Traces, saved graphs, folders of them, patterns, or - for stdin.")
 ]
 ExecutionTraceFile = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--et",
         metavar="FILE",
-        show_default=False,
         help="Execution trace of the same run: what ops were given and made, and arguments that TRACE lacks.",
     ),
 ]
-Names = Annotated[
-    str | None,
-    typer.Option(metavar="A,B,...", show_default=False, help="What to call the traces; else by file or folder."),
-]
-LinkedOnly = Annotated[
-    bool, typer.Option("--linked-only", help="Leave out GPU events whose launch is not in the trace.")
-]
+Names = Annotated[str | None, option(metavar="A,B,...", help="What to call the traces; else by file or folder.")]
+LinkedOnly = Annotated[bool, option("--linked-only", help="Leave out GPU events whose launch is not in the trace.")]
 SchedulerAddress = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--scheduler",
         metavar="ADDRESS",
-        show_default=False,
         help="Dask scheduler, such as tcp://node1:8786, whose workers load the traces; they have to see the files.",
     ),
 ]
-Recompute = Annotated[
-    bool, typer.Option("--recompute", help="Separate recomputation of activations from everything else.")
-]
+Recompute = Annotated[bool, option("--recompute", help="Separate recomputation of activations from everything else.")]
 MicroIdle = Annotated[
     float | None,
-    typer.Option(
-        metavar="US",
-        min=0,
-        show_default=False,
-        help="Split idle time into gaps shorter than this many microseconds, and the others.",
-    ),
+    option(metavar="US", min=0, help="Split idle time into gaps shorter than this many microseconds, and the others."),
 ]
 Arch = Annotated[
     str | None,
@@ -152,45 +140,31 @@ Arch = Annotated[
 ]
 Extensions = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--extension",
         metavar="FILE|NAME",
-        show_default=False,
         help="Python file of yours, TOML file of kernel patterns, or installed extension; may be given again.",
     ),
 ]
 Name = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME|/REGEX/",
-        show_default=False,
-        help="Only this name; between slashes, names in which the regular expression is found.",
+    option(
+        metavar="NAME|/REGEX/", help="Only this name; between slashes, names in which the regular expression is found."
     ),
 ]
-TableNames = Annotated[
-    list[str] | None,
-    typer.Option("--table", metavar="NAME", show_default=False, help="Only this table; may be given again."),
-]
-TableName = Annotated[str | None, typer.Option(metavar="NAME", show_default=False, help="Only this table.")]
+TableNames = Annotated[list[str] | None, option("--table", metavar="NAME", help="Only this table; may be given again.")]
+TableName = Annotated[str | None, option(metavar="NAME", help="Only this table.")]
 Top = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=0,
-        show_default=False,
-        help="Rows of a table; 0 for all. Default: few for people, else all.",
-    ),
+    int | None, option(metavar="N", min=0, help="Rows of a table; 0 for all. Default: few for people, else all.")
 ]
 Parameters = Annotated[
-    list[str] | None,
-    typer.Option("--param", "-p", metavar="NAME=VALUE", show_default=False, help="A parameter; may be given again."),
+    list[str] | None, option("--param", "-p", metavar="NAME=VALUE", help="A parameter; may be given again.")
 ]
 FailIf = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--fail-if",
         metavar="'FIGURE OP NUMBER'",
-        show_default=False,
         help="End with exit code 3 if this holds (docs/ci-gate.md); may be given again.",
     ),
 ]

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.hints import NEXT, Asked, without_folders
 from tracelens_graph.cli.options import (
@@ -23,12 +21,13 @@ from tracelens_graph.cli.options import (
     Traces,
     architecture_named,
     check_name,
+    option,
     refuse,
 )
 from tracelens_graph.cli.outputs import PICTURES, Forms, Outputs, Writes
 from tracelens_graph.cli.ranks_path import TABLES as PATH_TABLES
 from tracelens_graph.cli.ranks_path import answer_path, changes_of, for_people
-from tracelens_graph.cli.shown import TABLE, Shown, of_table, print_lines, print_table, screen
+from tracelens_graph.cli.shown import TABLE, Shown, book, of_table, print_lines, print_table, screen
 from tracelens_graph.cli.traces import load_set, ranks_in, say, traces_named
 from tracelens_graph.cli.windows import Window, WindowChoice
 from tracelens_graph.errors import AnalysisError
@@ -49,21 +48,18 @@ def ranks(
     *,
     arch: Arch = None,
     path: Annotated[
-        bool,
-        typer.Option("--path", help="Follow the critical path, of --step N or of all: what bounds it, on which ranks."),
+        bool, option("--path", help="Follow the critical path, of --step N or of all: what bounds it, on which ranks.")
     ] = False,
     what_if: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             metavar="CHANGE",
-            show_default=False,
             help="How long it would be with collectives=2 (twice as fast), allreduce=2, op:aten::mm=2, or repair=RANK "
             "(its number, or the name of its trace); may be given again.",
         ),
     ] = None,
     recorded_clocks: Annotated[
-        bool,
-        typer.Option("--recorded-clocks", help="Take clocks as they are, also where hosts differ."),
+        bool, option("--recorded-clocks", help="Take clocks as they are, also where hosts differ.")
     ] = False,
     table: TableName = None,
     top: Top = None,
@@ -72,7 +68,7 @@ def ranks(
         Writes("html", *sorted(PICTURES), "xlsx", "json", "md", "csv", folder=True, old=("json", "md", "html", "xlsx")),
     ],
     layout: LayoutOption = Layout.own,
-    lenient: Annotated[bool, typer.Option("--lenient", hidden=True)] = False,
+    lenient: Annotated[bool, option("--lenient", hidden=True)] = False,
     scheduler: SchedulerAddress = None,
     fail_if: FailIf = None,
     window: Window,
@@ -205,12 +201,6 @@ class _Ranks:
 
         return ranks_markdown(self.job, **({} if self.top is None else {"rows": self.top}))
 
-    def workbook(self) -> bytes:
-        """All tables as a workbook."""
-        from tracelens_graph.reports.xlsx import workbook
-
-        return workbook(self.job.tables())
-
     def page(self) -> str:
         """The page for a browser, which names no folder of the machine that it was written on."""
         from tracelens_graph.reports.html.ranks import ranks_page
@@ -227,18 +217,12 @@ class _Ranks:
 
 
 FORMS: Forms = {
-    "html": _Ranks.page, **{name: partial(_Ranks.picture, form=name) for name in PICTURES}, "xlsx": _Ranks.workbook,
-    "json": _Ranks.json, "md": _Ranks.markdown, "csv": of_table("csv", _Ranks.shown),
+    "html": _Ranks.page, **{name: partial(_Ranks.picture, form=name) for name in PICTURES}, "json": _Ranks.json,
+    "md": _Ranks.markdown, "csv": of_table("csv", _Ranks.shown), "xlsx": book(lambda answer: answer.job.tables()),
 }  # fmt: skip
 
 
-def _workbook(tables: Mapping[str, Table]) -> bytes:
-    from tracelens_graph.reports.xlsx import workbook
-
-    return workbook(tables)
-
-
-THEIRS: Forms = {"xlsx": _workbook}
+THEIRS: Forms = {"xlsx": book(lambda tables: tables)}
 """Formats of TraceLens's tables."""
 
 

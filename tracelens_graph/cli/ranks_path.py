@@ -13,7 +13,7 @@ import typer
 from tracelens_graph.cli import gate
 from tracelens_graph.cli.hints import Asked, called
 from tracelens_graph.cli.outputs import Forms, Outputs
-from tracelens_graph.cli.shown import Shown, no_hints, of_table, print_lines, print_table, screen
+from tracelens_graph.cli.shown import Shown, book, no_hints, of_table, print_lines, print_table, screen
 from tracelens_graph.cli.traces import load_set, ranks_in, traces_named
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.errors import AnalysisError
@@ -217,13 +217,8 @@ class _WhatIfs:
         return what_if_markdown(self.found, self.table(self.main))
 
 
-def _workbook(answer: _Path | _WhatIfs) -> bytes:
-    from tracelens_graph.reports.xlsx import workbook
-
-    return workbook(answer.tables())
-
-
 FORMS: Forms = {
-    "xlsx": _workbook, "json": lambda answer: answer.json(), "md": lambda answer: answer.markdown(),
+    "xlsx": book(lambda answer: answer.tables()),
+    "json": lambda answer: answer.json(), "md": lambda answer: answer.markdown(),
     "csv": of_table("csv", lambda answer: for_people(answer.table(answer.main), answer.top)),
 }  # fmt: skip

@@ -15,13 +15,14 @@ from tracelens_graph.cli.options import (
     ExecutionTraceFile,
     Extensions,
     TableName,
+    argument,
     name_wanted,
+    option,
     to_uid,
 )
 from tracelens_graph.cli.outputs import Outputs, Writes
 from tracelens_graph.cli.replay_asked import ROWS, Asked
-from tracelens_graph.cli.replay_results import check_is_no_folder, compare_results, verify_folder
-from tracelens_graph.cli.replay_work import replay_trace
+from tracelens_graph.cli.replay_work import check_is_no_folder, compare_results, replay_trace, verify_folder
 from tracelens_graph.cli.shown import TABLE
 from tracelens_graph.cli.windows import Window
 from tracelens_graph.utils.suggest import hint
@@ -39,35 +40,30 @@ class By(StrEnum):
 def replay(
     given: Annotated[
         list[str],
-        typer.Argument(
+        argument(
             metavar="TRACE",
-            show_default=False,
             help="Trace, saved graph, or - for stdin; with --verify a folder of programs; or two files of results.",
         ),
     ],
     *,
     op: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="NAME|/REGEX/",
-            show_default=False,
             help="Operations of this name; between slashes, names in which the regular expression is found.",
         ),
     ] = None,
     uid: Annotated[
         str | None,
-        typer.Option(
-            metavar="UID",
-            show_default=False,
-            help="All calls with the arguments of this one; of a kernel of the one that launched it.",
+        option(
+            metavar="UID", help="All calls with the arguments of this one; of a kernel of the one that launched it."
         ),
     ] = None,
     top: Annotated[
         int | None,
-        typer.Option(
+        option(
             metavar="N",
             min=0,
-            show_default=False,
             help=f"The first N operations and argument sets, with -o of those that can be replayed; 0 for all. "
             f"{ROWS} without --op and --uid.",
         ),
@@ -88,40 +84,33 @@ def replay(
     ] = None,
     full: Annotated[
         bool,
-        typer.Option(
+        option(
             "--full",
             help="With -o: programs that check and restore more, with more options, in place of short ones to read.",
         ),
     ] = False,
     batch: Annotated[
-        bool, typer.Option("--batch", help="One program that runs them all, and a list of them with counts.")
+        bool, option("--batch", help="One program that runs them all, and a list of them with counts.")
     ] = False,
     collectives: Annotated[
-        bool, typer.Option("--collectives", help="A program for torchrun that runs the collectives instead.")
+        bool, option("--collectives", help="A program for torchrun that runs the collectives instead.")
     ] = False,
     kernel_source: Annotated[
         list[Path] | None,
-        typer.Option(
+        option(
             metavar="FILE",
-            show_default=False,
             help="With -o: file that defines Triton kernels, to be put beside their programs; may be given again.",
         ),
     ] = None,
     table: TableName = None,
     verify: Annotated[
         bool,
-        typer.Option(
-            "--verify",
-            help="Run the programs of a folder under the profiler, and hold them against what was traced.",
+        option(
+            "--verify", help="Run the programs of a folder under the profiler, and hold them against what was traced."
         ),
     ] = False,
     python: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            help="With --verify: a Python that has torch; else this one.",
-        ),
+        str | None, option(metavar="FILE", help="With --verify: a Python that has torch; else this one.")
     ] = None,
     et: ExecutionTraceFile = None,
     arch: Arch = None,

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelens_graph.cli.shown import Shown
-from tracelens_graph.reports.terminal import terminal_width
 from tracelens_graph.reports.views import told
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
+from tracelens_graph.tables.terminal import terminal_width
 from tracelens_graph.utils.texts import cut_end, printable, told_name, wrapped
 
 if TYPE_CHECKING:

@@ -1,15 +1,21 @@
-"""The work of `tracelens-graph replay` on a trace: it chooses operations, and lists or writes them."""
+"""The work of `tracelens-graph replay`: of a trace it lists operations or writes them, and programs it verifies."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from tracelens_graph.cli.options import architecture_named, architecture_of, as_written
+from tracelens_graph.cli.outputs import Outputs
 from tracelens_graph.cli.replay_asked import ROWS, Asked
 from tracelens_graph.cli.shown import Shown, print_table
 from tracelens_graph.cli.traces import extension_of, load
 from tracelens_graph.cli.windows import WindowChoice
+from tracelens_graph.errors import AnalysisError
 
 if TYPE_CHECKING:
     from tracelens_graph.extensions.extension import Extension
@@ -30,8 +36,6 @@ def replay_trace(asked: Asked) -> None:
     w = _part(asked, core, added)
     is_several = asked.batch or asked.collectives or asked.is_sequence
     if core.framework.compiles_programs and asked.output is not None and is_several:
-        from tracelens_graph.errors import AnalysisError
-
         raise AnalysisError(f"{asked.trace}: of profiles of JAX there are programs of one instruction each")
     if asked.output is not None and (asked.collectives or asked.is_sequence):
         _write_one(asked, asked.output, w)
@@ -90,7 +94,6 @@ def _chosen(asked: Asked, w: Window, every: Signatures, device: Architecture | N
         AnalysisError: there is no GPU work by which to choose.
         NodeNotFoundError: there is no such operation.
     """
-    from tracelens_graph.errors import AnalysisError
     from tracelens_graph.replay.signatures import below_roof, named, of_event
 
     if asked.op is not None:
@@ -114,7 +117,6 @@ def _write(asked: Asked, folder: Path, plans: Plans, device: Architecture | None
     Raises:
         AnalysisError: none has, or a file with the source of kernels cannot be read, or has none of them.
     """
-    from tracelens_graph.errors import AnalysisError
     from tracelens_graph.replay.folder import batch_program, single_programs, write_folder
     from tracelens_graph.replay.planned import Estimates
     from tracelens_graph.replay.triton import kernel_sources
@@ -153,3 +155,91 @@ def _write_one(asked: Asked, folder: Path, w: Window) -> None:
         found = sequence(w, asked.under)
         (file,) = write_folder(folder, [Program.of(found, found.file_name)], trace)
         print_sequence(found, file)
+
+
+# --- without a trace ------------------------------------------------------------------------------------------------
+
+
+_AS_TRACED = ("equal", "equal but assumed", "equal arguments", "not filled", "needs ranks", "not run")
+"""Outcomes that are no fault of a program."""
+_COMPARED = ("equal", "equal but assumed", "equal arguments")
+"""Of these, those of programs that ran."""
+
+_HEAD = 1 << 16
+"""Bytes of a file in which results show as such."""
+
+
+def verify_folder(folders: Sequence[str], python: str | None, extensions: Sequence[str], outputs: Outputs) -> None:
+    """Run the programs of a folder, and print how each compares with the trace.
+
+    Programs may call, besides those of PyTorch, operations of the extensions' replayers, and import their modules.
+
+    Raises:
+        typer.BadParameter: not one folder is named, or an extension is none.
+        typer.Exit: with code 1 if one failed or is not as in the trace.
+        AnalysisError: none was run.
+    """
+    if len(folders) != 1:
+        raise typer.BadParameter(f"--verify takes one folder, not {len(folders)}")
+    from tracelens_graph.cli.replay_screens import print_failures
+    from tracelens_graph.replay.verify.verify import verify
+    from tracelens_graph.tables.terminal import progress_on_terminal
+
+    extension = extension_of(list(extensions))
+    replayers = list(extension.replayers.values()) if extension else []
+    with progress_on_terminal("running programs") as progress:
+        table = verify(folders[0], python=python, replayers=replayers, progress=progress)
+    _print(table, outputs)
+    if outputs.to_screen or outputs.format == "md":
+        print_failures(table)
+    if not set(table["outcome"]) <= set(_AS_TRACED):
+        raise typer.Exit(1)
+    if not set(table["outcome"]) & set(_COMPARED):
+        raise AnalysisError("nothing was verified: none of these programs runs by itself")
+
+
+def compare_results(files: Sequence[str], outputs: Outputs) -> None:
+    """Print the results that programs wrote on two machines side by side.
+
+    Raises:
+        typer.BadParameter: not two files are named.
+        ResultsError: one cannot be read, or holds something else, such as a trace.
+        AnalysisError: they have nothing in common.
+    """
+    if len(files) != 2:
+        raise typer.BadParameter(f"one trace, or two files of results, are wanted, not {len(files)}")
+    from tracelens_graph.errors import ResultsError
+    from tracelens_graph.replay.results import compared_results
+
+    try:
+        table = compared_results(*files)
+    except ResultsError as error:
+        comparing = shlex.join(["tracelens-graph", "compare", *files])
+        raise ResultsError(f"{error}; results of programs are compared here, traces by: {comparing}") from None
+    _print(table, outputs)
+    if not table["op"]:
+        raise AnalysisError("nothing was compared: no operation ran with the same arguments in both")
+
+
+def check_is_no_folder(trace: str) -> None:
+    """Refuse a folder of programs, or one file of results, where a trace is wanted.
+
+    Raises:
+        typer.BadParameter: it is one.
+    """
+    from tracelens_graph.replay.folder import INDEX
+
+    if (Path(trace) / INDEX).is_file():
+        verifying = shlex.join(["tracelens-graph", "replay", "--verify", trace])
+        raise typer.BadParameter(f"{trace}: is a folder of programs; they are verified by: {verifying}")
+    if Path(trace).suffix == ".json" and Path(trace).is_file():
+        with open(trace, "rb") as file:
+            head = file.read(_HEAD)
+        if b'"median_us"' in head and b'"traceEvents"' not in head:
+            raise typer.BadParameter(f"{trace}: holds results of programs; name two such files to compare them")
+
+
+def _print(table: Table, outputs: Outputs) -> None:
+    from tracelens_graph.reports.views import told
+
+    print_table(Shown(table, view=told), outputs)

@@ -30,6 +30,7 @@ from tracelens_graph.cli.options import (
     architecture_named,
     check_name,
     made_option,
+    option,
     refuse,
 )
 from tracelens_graph.cli.outputs import Outputs, Writes
@@ -57,23 +58,21 @@ def _contents(
     linked_only: LinkedOnly = False,
     micro_idle: MicroIdle = None,
     short_kernels: Annotated[
-        float | None,
-        typer.Option(metavar="US", min=0, show_default=False, help="Add the tables of kernels shorter than this."),
+        float | None, option(metavar="US", min=0, help="Add the tables of kernels shorter than this.")
     ] = None,
     histogram_bins: Annotated[int, typer.Option(metavar="N", min=1, hidden=True)] = 100,
     recompute: Recompute = False,
     add: Annotated[
         list[Added] | None,
-        typer.Option(
+        option(
             "--add",
-            show_default=False,
             help="Of an op which kernels run beside it on other streams, its first call with these arguments, modules "
             "around it and the function that calls it; rows by module, or by number of kernels; what kernels do by "
             "their names. May be given again.",
         ),
     ] = None,
     no_models: Annotated[
-        bool, typer.Option("--no-models", help="Without the tables of cost and rates that performance models give.")
+        bool, option("--no-models", help="Without the tables of cost and rates that performance models give.")
     ] = False,
 ) -> Any:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
@@ -111,17 +110,15 @@ def report(
     arch: Arch = None,
     compare_with: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="TRACE",
-            show_default=False,
             help="Add what the ops of unified_perf_summary took in another trace, and the table diff_stats.",
         ),
     ] = None,
     against: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="BASELINE",
-            show_default=False,
             help="Show what changed against a run: a trace, a saved graph, a report in JSON or a folder of --csv; on "
             "the screen, in Markdown, and for --fail-if with :diff or :pct.",
         ),
@@ -130,10 +127,9 @@ def report(
     extension: Extensions = None,
     top: Top = None,
     sort: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", show_default=False, help="Print tables, those with this column sorted by it."),
+        str | None, option(metavar="COLUMN", help="Print tables, those with this column sorted by it.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Print all tables, not the first screen.")] = False,
+    everything: Annotated[bool, option("--all", help="Print all tables, not the first screen.")] = False,
     table: TableNames = None,
     outputs: Annotated[
         Outputs,

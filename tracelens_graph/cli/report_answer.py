@@ -13,7 +13,7 @@ import typer
 from tracelens_graph.cli.hints import Call
 from tracelens_graph.cli.options import architecture_of
 from tracelens_graph.cli.outputs import Forms
-from tracelens_graph.cli.shown import Screen, Shown, no_hints
+from tracelens_graph.cli.shown import Screen, Shown, book, no_hints
 from tracelens_graph.cli.traces import load, warn
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.errors import AnalysisError
@@ -348,20 +348,14 @@ class Report(Answer):
         return report_page(self.w, self.findings, self.chosen, self.about, complete, self._every.options.arch)
 
 
-def workbook(answer: Answer) -> bytes:
-    """The tables of an answer as a workbook."""
-    from tracelens_graph.reports import xlsx
-
-    return xlsx.workbook(answer.chosen)
-
-
-Report.forms = {"json": Report.json, "md": Report.comment, "html": Report.page, "xlsx": workbook}
+_BOOK = book(lambda answer: answer.chosen)
+Report.forms = {"json": Report.json, "md": Report.comment, "html": Report.page, "xlsx": _BOOK}
 
 
 class Theirs(Report):
     """The sheets of TraceLens's report."""
 
-    forms: ClassVar[Forms] = {"xlsx": workbook}
+    forms: ClassVar[Forms] = {"xlsx": _BOOK}
 
     def _check(self, name: str) -> None:
         if name not in self._sheets:
@@ -460,8 +454,7 @@ class Calls(Answer):
 
     def json(self) -> str:
         """The report for programs."""
-        from tracelens_graph.reports.document import objects
-        from tracelens_graph.reports.json import laid_out, sound
+        from tracelens_graph.reports.document import laid_out, objects, sound
 
         info = self.w.core.info
         about = {

@@ -138,8 +138,7 @@ class _Roofline:
     def picture(self, form: str) -> bytes:
         """The picture."""
         from tracelens_graph.analyses.performance.roofline_points import RooflinePoints
-        from tracelens_graph.reports.picture import saved
-        from tracelens_graph.reports.roofline_picture import roofline_picture
+        from tracelens_graph.reports.picture import roofline_picture, saved
 
         title = f"Roofline of {file_name(self.part.core.info.source)} on {self.device.name}"
         return saved(roofline_picture(RooflinePoints.of(self.ops, self.device), title), form, "roofline")

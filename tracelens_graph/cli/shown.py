@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracelens_graph.cli.outputs import Content, Forms, Outputs
-from tracelens_graph.reports.terminal import terminal_width, wants_color
+from tracelens_graph.tables.terminal import terminal_width, wants_color
 
 if TYPE_CHECKING:
     from tracelens_graph.tables.table import Table
@@ -125,7 +125,7 @@ def _csv(shown: Shown) -> str:
 
 
 def _json(shown: Shown) -> str:
-    from tracelens_graph.reports.json import table_json
+    from tracelens_graph.reports.document import table_json
 
     return table_json(shown.first())
 
@@ -136,13 +136,20 @@ def _markdown(shown: Shown) -> str:
     return table_markdown(shown.view(shown.first()))
 
 
-def _workbook(shown: Shown) -> bytes:
-    from tracelens_graph.reports.xlsx import workbook
+def book(tables: Callable[[Any], Mapping[str, Table]]) -> Callable[[Any], Content]:
+    """A format of an answer: the workbook of the tables that a function gives of it."""
 
-    return workbook({shown.table.name: shown.first()})
+    def made(answer: Any) -> bytes:
+        from tracelens_graph.reports.xlsx import workbook
+
+        return workbook(tables(answer))
+
+    return made
 
 
-TABLE: Forms = {"csv": _csv, "json": _json, "md": _markdown, "xlsx": _workbook}
+TABLE: Forms = {
+    "csv": _csv, "json": _json, "md": _markdown, "xlsx": book(lambda shown: {shown.table.name: shown.first()}),
+}  # fmt: skip
 """The formats of a table."""
 
 

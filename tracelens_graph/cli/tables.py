@@ -20,7 +20,9 @@ from tracelens_graph.cli.options import (
     Recompute,
     Top,
     Trace,
+    argument,
     name_wanted,
+    option,
 )
 from tracelens_graph.cli.outputs import Forms, Outputs, Writes
 from tracelens_graph.cli.shown import TABLE, Shown, print_lines, print_table, print_wrapped, screen
@@ -128,19 +130,14 @@ class Sort(StrEnum):
 def modules(
     trace: Trace,
     *,
-    by: Annotated[By, typer.Option(help="Every instance, or instances of one class at one place together.")] = (
-        By.instance
-    ),
-    depth: Annotated[int | None, typer.Option(min=0, metavar="N", show_default=False, help="Levels of modules.")] = (
-        None
-    ),
+    by: Annotated[
+        By, typer.Option(help="Every instance, or instances of one class at one place together.")
+    ] = By.instance,
+    depth: Annotated[int | None, option(min=0, metavar="N", help="Levels of modules.")] = None,
     sort: Annotated[Sort, typer.Option(help="Order of first calls, or the longest first.")] = Sort.model,
     linked_only: LinkedOnly = False,
     min_percent: Annotated[
-        float,
-        typer.Option(
-            metavar="P", min=0, max=100, show_default=False, help="Merge modules with less than P % of all GPU time."
-        ),
+        float, option(metavar="P", min=0, max=100, help="Merge modules with less than P % of all GPU time.")
     ] = 0,
     extension: Extensions = None,
     outputs: Annotated[Outputs, Writes("table", *TABLE, screen="text")],
@@ -170,9 +167,8 @@ def tensor(
     trace: Trace,
     id: Annotated[
         str,
-        typer.Argument(
+        argument(
             metavar="ID",
-            show_default=False,
             help="Tensor or storage of the execution trace: 123, t123 or s124; t123#2: the second one with this id.",
         ),
     ],
@@ -217,7 +213,7 @@ def info(trace: Trace, *, outputs: Annotated[Outputs, Writes("json", screen="tex
 
 
 def _inventory_json(tables: Mapping[str, Table]) -> str:
-    from tracelens_graph.reports.json import table_object
+    from tracelens_graph.reports.document import table_object
 
     objects = {name: table_object(table)["rows"] for name, table in tables.items()}
     objects["trace"] = {row["what"]: row["value"] for row in objects["trace"]}

@@ -123,7 +123,7 @@ def load_set(
 ) -> TraceSet:
     """The traces of some files, with progress on a terminal; what is to be said of them goes to standard error."""
     from tracelens_graph.loading.many import load_core_set
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
 
     with progress_on_terminal(f"reading {len(files):,} traces") as progress:
         traces = load_core_set(files, run=run, columns=columns, scheduler=scheduler, progress=progress)
@@ -197,7 +197,7 @@ def load(
         raise typer.BadParameter("standard input is a terminal: name a file, or pipe a trace in")
     trace = _one_file(trace)
     from tracelens_graph.loading.one import load_core
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
     def loaded() -> Graph:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.options import Extensions, Name, Trace, name_wanted, to_uid
+from tracelens_graph.cli.options import Extensions, Name, Trace, name_wanted, option, to_uid
 from tracelens_graph.cli.shown import print_lines, screen
 from tracelens_graph.cli.traces import extension_of, load
 from tracelens_graph.cli.windows import Window
@@ -37,40 +37,31 @@ def tree(
     trace: Trace,
     *,
     name: Name = None,
-    uid: Annotated[
-        str | None,
-        typer.Option(metavar="UID", show_default=False, help="The event at this position of the file, from 0."),
-    ] = None,
-    ext_id: Annotated[
-        int | None, typer.Option("--ext-id", show_default=False, help="Nodes with this External id.")
-    ] = None,
-    pid: Annotated[str | None, typer.Option(show_default=False, help="Nodes of this process or device.")] = None,
-    tid: Annotated[str | None, typer.Option(show_default=False, help="Nodes of this thread or stream.")] = None,
-    up: Annotated[bool, typer.Option("--up", help="From the nodes to their callers, not to what they call.")] = False,
+    uid: Annotated[str | None, option(metavar="UID", help="The event at this position of the file, from 0.")] = None,
+    ext_id: Annotated[int | None, option("--ext-id", help="Nodes with this External id.")] = None,
+    pid: Annotated[str | None, option(help="Nodes of this process or device.")] = None,
+    tid: Annotated[str | None, option(help="Nodes of this thread or stream.")] = None,
+    up: Annotated[bool, option("--up", help="From the nodes to their callers, not to what they call.")] = False,
     gpu_time: Annotated[
-        bool, typer.Option("--gpu-time", help="GPU time per line: sum of durations, and time any of it ran.")
+        bool, option("--gpu-time", help="GPU time per line: sum of durations, and time any of it ran.")
     ] = False,
-    depth: Annotated[
-        int | None, typer.Option(min=0, metavar="N", show_default=False, help="Levels below the nodes.")
-    ] = None,
-    prune: Annotated[bool, typer.Option("--prune", help="Only paths that lead to GPU work.")] = False,
+    depth: Annotated[int | None, option(min=0, metavar="N", help="Levels below the nodes.")] = None,
+    prune: Annotated[bool, option("--prune", help="Only paths that lead to GPU work.")] = False,
     kind: Annotated[
         list[str] | None,
-        typer.Option(
-            show_default=False,
-            help="Only nodes of this kind: Op, Module, Kernel, ... or host, python, gpu; may be given more than once.",
+        option(
+            help="Only nodes of this kind: Op, Module, Kernel, ... or host, python, gpu; may be given more than once."
         ),
     ] = None,
-    uids: Annotated[bool, typer.Option("--uids", help="Show the uid of every node.")] = False,
-    labels: Annotated[LabelStyle, typer.Option(help="'(cpu) aten::add' or 'Category: cpu_op, Name: aten::add'.")] = (
-        LabelStyle.short
-    ),
+    uids: Annotated[bool, option("--uids", help="Show the uid of every node.")] = False,
+    labels: Annotated[
+        LabelStyle, typer.Option(help="'(cpu) aten::add' or 'Category: cpu_op, Name: aten::add'.")
+    ] = LabelStyle.short,
     max_lines: Annotated[
         int | None,
-        typer.Option(
+        option(
             min=0,
             metavar="N",
-            show_default=False,
             help=f"Stop after N lines (upwards: nodes); 0: all. Default: {_LINES_FOR_PEOPLE} on a terminal, else all.",
         ),
     ] = None,
@@ -103,7 +94,7 @@ def tree(
     if labels is LabelStyle.short:
         category = tree_text.short_category(core)
     else:
-        from tracelens_graph.reports.original import categories
+        from tracelens_graph.reports.tree_text import categories
 
         category = categories(core).__getitem__
     style = tree_text.Labels(category, short=labels is LabelStyle.short, uid=uids, gpu_time=gpu_time)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tracelens_graph.cli.options import Group, as_written, name_wanted, to_ns
+from tracelens_graph.cli.options import Group, as_written, name_wanted, option, to_ns
 from tracelens_graph.utils.texts import whole_number
 
 if TYPE_CHECKING:
@@ -77,47 +77,34 @@ class WindowChoice:
 
 def _chosen(
     step: Annotated[
-        str | None,
-        typer.Option(metavar="N", show_default=False, help="Only step N, of PyTorch ProfilerStep#N: 3, 2-5 or 1,4-6."),
+        str | None, option(metavar="N", help="Only step N, of PyTorch ProfilerStep#N: 3, 2-5 or 1,4-6.")
     ] = None,
     annotation: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="NAME",
-            show_default=False,
             help="Only what starts inside annotations of this name, on their thread; with --all-threads on all of the "
             "process. /.../: an expression.",
         ),
     ] = None,
-    all_threads: Annotated[bool, typer.Option("--all-threads", hidden=True)] = False,
+    all_threads: Annotated[bool, option("--all-threads", hidden=True)] = False,
     from_: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            metavar="TIME",
-            show_default=False,
-            help="Only what starts at this time of Perfetto UI or later: 12ms.",
-        ),
+        option("--from", metavar="TIME", help="Only what starts at this time of Perfetto UI or later: 12ms."),
     ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="TIME", show_default=False, help="Only what starts before this time."),
-    ] = None,
+    to: Annotated[str | None, option("--to", metavar="TIME", help="Only what starts before this time.")] = None,
     under: Annotated[
         str | None,
-        typer.Option(
+        option(
             metavar="UID|NAME",
-            show_default=False,
             help="Only what is below this node, or nodes: modules, ops, frames; /.../: an expression.",
         ),
     ] = None,
     device: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", show_default=False, help="Only GPU events on this device; may be given again."),
+        list[int] | None, option(metavar="N", help="Only GPU events on this device; may be given again.")
     ] = None,
     stream: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", show_default=False, help="Only GPU events on this stream; may be given again."),
+        list[int] | None, option(metavar="N", help="Only GPU events on this stream; may be given again.")
     ] = None,
 ) -> WindowChoice:
     if all_threads and annotation is None:

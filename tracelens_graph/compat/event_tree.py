@@ -11,7 +11,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length_by_group
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.loaders.kineto.times import epoch_ns
-from tracelens_graph.reports.original import Head, heads
+from tracelens_graph.reports.tree_text import Head, heads
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, PYTHON_KINDS, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 from tracelens_graph.utils.arrays import Mask, Rows

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from tracelens_graph._version import __version__
-from tracelens_graph.errors import DatabaseError, PrefixedError
+from tracelens_graph.errors import DatabaseError
 
 if TYPE_CHECKING:
     import neo4j
@@ -179,8 +179,6 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
         yield
     except Neo4jError as error:
         raise DatabaseError(_refusal(error, connection)) from error
-    except PrefixedError as prefixed:
-        raise DatabaseError(_refusal(prefixed.error, connection, prefixed.sent, prefixed.meant)) from prefixed.error
     except (ServiceUnavailable, SessionExpired, ConfigurationError) as error:
         raise DatabaseError(_failure(error, connection)) from error
     except UnicodeEncodeError as error:
@@ -189,8 +187,8 @@ def errors_in_words(connection: Connection) -> Iterator[None]:
         raise DatabaseError("a number is too large: a database takes whole numbers of 64 bits") from error
 
 
-def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection, sent: str = "", meant: str = "") -> str:
-    """What a server says no to; with the beginning `sent` of the statement shown as `meant`."""
+def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection) -> str:
+    """What a server says no to."""
     kind = (error.code or "").rpartition(".")[2]
     where = connection.uri
     if kind == "AuthenticationRateLimit":
@@ -209,20 +207,8 @@ def _refusal(error: neo4j.exceptions.Neo4jError, connection: Connection, sent: s
         return f"refused: it writes; {WRITE_ALLOWS}"
     if kind.startswith("TransactionTimedOut"):
         return f"{where}: the answer took longer than --timeout allows (in Python timeout_s), and was given up"
-    return f"{where}: {_one_line(_placed(error.message or kind, sent, meant))} ({kind})"
-
-
-def _placed(message: str, sent: str, meant: str) -> str:
-    """A message with places and the quoted line as in the user's own text, and without the arrow below that line."""
-    more = len(sent) - len(meant)
-
-    def moved(match: re.Match[str]) -> str:
-        line, column, offset = map(int, match.groups())
-        return f"(line {line}, column {column - more if line == 1 else column} (offset: {offset - more}))"
-
-    message = re.sub(r"\(line (\d+), column (\d+) \(offset: (\d+)\)\)", moved, message)
-    message = re.sub(rf'^"{sent}', f'"{meant}', message, flags=re.MULTILINE)
-    return re.sub(r"\n *\^\s*$", "", message)
+    message = re.sub(r"\n *\^\s*$", "", error.message or kind)  # an arrow below the line that it quotes
+    return f"{where}: {_one_line(message)} ({kind})"
 
 
 def _failure(error: BaseException, connection: Connection) -> str:

@@ -13,7 +13,7 @@ from tracelens_graph.cypher.clause import Asked
 from tracelens_graph.db.catalog import resolve, traces
 from tracelens_graph.db.connection import WRITE_ALLOWS, OpenDatabase
 from tracelens_graph.db.subject import check_values, chosen, subject, why_empty
-from tracelens_graph.errors import DatabaseError, PrefixedError
+from tracelens_graph.errors import DatabaseError
 from tracelens_graph.registry import HOMES, schema_of
 from tracelens_graph.schema import CONTEXT_EDGES, DIFF_EDGES, EVENT_EDGES, RANK_EDGES, Kind
 from tracelens_graph.schema.database import (
@@ -196,17 +196,18 @@ def _not_reading(db: OpenDatabase, statement: str, parameters: Mapping[str, Any]
     """Why a statement does more than read; empty if it only reads."""
     from neo4j.exceptions import Neo4jError
 
-    plan = Asked.of(statement).plan
-    asked, sent, meant = f"{_EXPLAIN} {statement}", f"{_EXPLAIN} ", ""
-    if plan:  # PROFILE would run it
-        asked = f"{statement[: plan.start]}{_EXPLAIN}{statement[plan.end :]}"
-        sent, meant = _EXPLAIN, plan.text
-    with db.session(reads=True) as session, session.begin_transaction(timeout=timeout_s) as tx:
+    plan = Asked.of(statement).plan  # PROFILE would run it
+    asked = f"{statement[: plan.start]}{_EXPLAIN}{statement[plan.end :]}" if plan else f"{_EXPLAIN} {statement}"
+    with db.session(reads=True) as session:
         try:
-            summary = tx.run(asked, dict(parameters)).consume()
+            with session.begin_transaction(timeout=timeout_s) as tx:
+                summary = tx.run(asked, dict(parameters)).consume()
+                tx.rollback()
         except Neo4jError as error:
-            raise PrefixedError(error, sent, meant) from error
-        tx.rollback()
+            if not (error.code or "").startswith("Neo.ClientError.Statement."):
+                raise
+            _run(session, statement, parameters, timeout_s, write=False)  # is refused, with places in the user's text
+            raise
     for operator, details in _steps(summary.plan or {}):
         if operator in _REFUSED:
             return _REFUSED[operator]

@@ -42,7 +42,7 @@ from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.linkage.traces import CATEGORIES, clock_ns
 from tracelens_graph.linkage.tracing import origins
-from tracelens_graph.output.markers import GENERATOR
+from tracelens_graph.output.files import GENERATOR
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Ns
 

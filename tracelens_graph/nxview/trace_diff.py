@@ -19,10 +19,9 @@ from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window
 from tracelens_graph.nxview import views
-from tracelens_graph.nxview.adjacency import Edges, TypedEdges, typed
-from tracelens_graph.nxview.index import KeyIndex
-from tracelens_graph.nxview.lazy import FrozenDict, OnDemandDict
+from tracelens_graph.nxview.lazy import FrozenDict, KeyIndex, OnDemandDict
 from tracelens_graph.nxview.trace_graph import Frames
+from tracelens_graph.nxview.views import Edges, TypedEdges, typed
 from tracelens_graph.reports.diff_tree import tree_lines
 from tracelens_graph.schema import FOREST_KINDS
 from tracelens_graph.tables.table import Table

@@ -17,8 +17,8 @@ from typing import Any, get_args
 
 from tracelens_graph.errors import AnalysisError, CannotReplay, FolderError, TraceLensGraphError
 from tracelens_graph.graph.node import Node
+from tracelens_graph.output.files import GENERATOR, is_ours
 from tracelens_graph.output.folder import writing_folder
-from tracelens_graph.output.markers import GENERATOR, is_ours
 from tracelens_graph.replay.instruction import InstructionPlan
 from tracelens_graph.replay.plan_json import plan_from_json
 from tracelens_graph.replay.planned import Estimates, Plans, complete, traced

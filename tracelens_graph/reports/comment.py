@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tracelens_graph.graph.core import Core
-from tracelens_graph.output.markers import COMMENT
+from tracelens_graph.output.files import COMMENT
 from tracelens_graph.reports.comparison import Change, brief, changes_by_op, changes_of_times, ops_of_one
 from tracelens_graph.reports.document import Facts, Finding
 from tracelens_graph.reports.markdown import code, code_cell, escape, folded, pipe_table, table_markdown

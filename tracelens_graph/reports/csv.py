@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from tracelens_graph.errors import OutputError
 from tracelens_graph.output.folder import writing_folder
 from tracelens_graph.registry import HOMES
-from tracelens_graph.reports.json import json_text
+from tracelens_graph.reports.document import json_text
 from tracelens_graph.tables.table import Table
 
 _FILE_NAME = re.compile(r"\w[\w.-]*", re.ASCII)

@@ -1,4 +1,4 @@
-"""A comparison by structure as text: what changed, where, and why, on the terminal, as JSON and as Markdown."""
+"""A comparison by structure on the terminal: what changed, where, and why; and the same as JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph._version import __version__
 from tracelens_graph.analyses.across.outer_join import NOTE, are_compiled_apart
 from tracelens_graph.analyses.alignment.causes import Reason
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.several import SPREAD
 from tracelens_graph.analyses.diagnosis.headline import is_thinned
 from tracelens_graph.analyses.ops.programs import recorded_executions
-from tracelens_graph.output.markers import COMMENT
-from tracelens_graph.reports.document import SCHEMA_VERSION, facts, objects
-from tracelens_graph.reports.json import laid_out, sound
-from tracelens_graph.reports.markdown import escape, table_markdown
+from tracelens_graph.reports.document import document_json, facts
+from tracelens_graph.reports.markdown import escape, page, table_markdown
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.reports.views import told
 from tracelens_graph.tables.names import fitted
@@ -308,30 +305,22 @@ def place_lines(row: Mapping[str, Any], width: int, most: int | None = None) -> 
     yield from (indent + line for line in (wrapped(why, room) if most is None else first_lines(why, room, most)))
 
 
-# --- for programs, and for a pull request ---------------------------------------------------------------------------
+# --- JSON and Markdown ----------------------------------------------------------------------------------------------
+
 
 _LONGEST = 100
-"""Characters of a name in Markdown."""
+"""Characters of a name."""
 _HEADINGS = {"change_ms": "change ms", "a_ms": "A ms", "b_ms": "B ms", "change_percent": "%", "meaning": "time"}
 
 
 def diff_json(difference: Diff, tables: Mapping[str, Table], notes: Sequence[str]) -> str:
-    """The comparison as one JSON object: both traces, what is to be said of them, and the tables.
-
-    Strict JSON: NaN and infinity are null. Every row of a table has a line of its own.
-    """
+    """The comparison as one JSON object: both traces, what is to be said of them, and the tables."""
     traces = {}
     for letter, name, window in zip("ab", difference.names, (difference.a, difference.b), strict=True):
         about = asdict(facts(window))
         del about["options"]
         traces[letter] = {"name": name, **about}
-    document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "tracelens_graph", "version": __version__},
-        **traces,
-        "notes": list(notes),
-    }
-    return laid_out({**sound(document), "tables": objects(tables)}, 4) + "\n"
+    return document_json({**traces, "notes": list(notes)}, tables)
 
 
 def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence[str], rows: int = 10) -> str:
@@ -357,7 +346,7 @@ def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence
         blocks.append(f"{rest:,} more places.")
     if causes := [row for row in tables["diff_times"].records() if row["cause"]]:
         blocks += ["### Time without GPU work", _table(causes, ("part", "cause", "a_ms", "b_ms", "change_ms", "why"))]
-    return COMMENT + "\n\n".join(block.rstrip() for block in blocks) + "\n"
+    return page(blocks)
 
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:

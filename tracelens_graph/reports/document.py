@@ -1,19 +1,23 @@
-"""A whole report as one document: JSON for programs. What a report says of its trace, for all other forms of it."""
+"""A whole report as one document, and tables alone, as JSON; what a report says of its trace, for all forms of it."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from tracelens_graph._version import __version__
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.reports.json import laid_out, sound, table_object
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.texts import file_name
+
+if TYPE_CHECKING:
+    from tracelens_graph.tables.table import Table
 
 SCHEMA_VERSION = 1
 """Grows when a key of the JSON document vanishes or changes its meaning; new keys may come at any time."""
@@ -113,23 +117,23 @@ def facts(g: Core | Window, options: Mapping[str, Any] | None = None) -> Facts:
 
 
 def report_json(findings: Iterable[Finding], tables: Mapping[str, Table], about: Facts) -> str:
-    """The report as one JSON object; docs/report-json.md describes it.
-
-    Strict JSON: NaN and infinity are null. Every row of a table has a line of its own.
-    """
+    """The report as one JSON object; docs/report-json.md describes it."""
     trace = asdict(about)
     window, options = trace.pop("window"), trace.pop("options")
     if not about.linked:
         del trace["linked"]
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "tracelens_graph", "version": __version__},
-        "trace": trace,
-        "window": window or None,
-        "options": options,
-        "verdict": [{key: getattr(finding, key) for key in _FINDING} for finding in findings],
-    }
-    return laid_out({**sound(document), "tables": objects(tables)}, 4) + "\n"
+    verdict = [{key: getattr(finding, key) for key in _FINDING} for finding in findings]
+    return document_json({"trace": trace, "window": window or None, "options": options, "verdict": verdict}, tables)
+
+
+def document_json(about: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
+    """Facts and tables as one JSON object, which says what made it.
+
+    Strict JSON: NaN and infinity are null. Every row of a table has a line of its own.
+    """
+    tool = {"name": "tracelens_graph", "version": __version__}
+    head = sound({"schema_version": SCHEMA_VERSION, "tool": tool, **about})
+    return laid_out({**head, "tables": objects(tables)}, 4) + "\n"
 
 
 def objects(tables: Mapping[str, Table]) -> dict[str, dict[str, Any]]:
@@ -166,3 +170,53 @@ def _peak(allocated: int, reserved: int | None) -> str:
     if reserved is None:
         return f"{told} {_UNITS[power]}"
     return f"{told} of {reserved / 1024**power:,.{2 * (power > 0)}f} {_UNITS[power]} reserved"
+
+
+def table_json(table: Table) -> str:
+    """A table as one JSON object: `table`, `title`, `units`, `rows` (one object each) and `notes`.
+
+    NaN and infinity, which JSON does not have, become null. Every row has a line of its own.
+    """
+    return laid_out(table_object(table), 2) + "\n"
+
+
+def table_object(table: Table) -> dict[str, Any]:
+    """What `table_json` writes, as Python objects."""
+    return {
+        "table": table.name,
+        "title": sound(table.title),
+        "units": {name: about.unit for name, about in table.about.items() if about.unit},
+        "rows": [sound(record) for record in table.records()],
+        "notes": sound(table.notes),
+    }
+
+
+def json_text(value: Any) -> str:
+    """A value on one line of strict JSON."""
+    return json.dumps(sound(value), allow_nan=False)
+
+
+def laid_out(value: Any, depth: int, indent: str = "") -> str:
+    """JSON text of a sound value with one line for each part, down to some depth, below it on one line."""
+    if not depth or not value or not isinstance(value, dict | list):
+        return json.dumps(value, allow_nan=False)
+    inner = indent + "  "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key)}: {laid_out(part, depth - 1, inner)}" for key, part in value.items()]
+    else:
+        parts = [laid_out(part, depth - 1, inner) for part in value]
+    begin, end = "{}" if isinstance(value, dict) else "[]"
+    return f"{begin}\n{inner}" + f",\n{inner}".join(parts) + f"\n{indent}{end}"
+
+
+def sound(value: Any) -> Any:
+    """A value that every JSON parser reads: no NaN, no infinity, no half of a surrogate pair."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, list | tuple):
+        return [sound(part) for part in value]
+    if isinstance(value, dict):
+        return {sound(key): sound(part) for key, part in value.items()}
+    return value

@@ -7,14 +7,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from tracelens_graph._version import __version__
 from tracelens_graph.execution.link import Link
 from tracelens_graph.graph.core import Core
-from tracelens_graph.output.markers import COMMENT
 from tracelens_graph.reports import tree_text
-from tracelens_graph.reports.document import SCHEMA_VERSION, objects
-from tracelens_graph.reports.json import laid_out, sound
-from tracelens_graph.reports.markdown import code, escape, table_markdown
+from tracelens_graph.reports.document import document_json
+from tracelens_graph.reports.markdown import code, escape, page, table_markdown
 from tracelens_graph.reports.views import top
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import fitted
@@ -126,14 +123,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
             yield "" if place else side, tensor_text(tensor)
         if len(tensors) > _TENSORS:
             yield "", f"and {len(tensors) - _TENSORS:,} more; {about[side[:-1] + '_bytes']:,} B in all"
-    counted = {
-        "cpu_op": "op",
-        "runtime": "runtime call",
-        "kernel": "kernel",
-        "gpu_memcpy": "copy",
-        "gpu_memset": "fill",
-    }
-    yield "events", ", ".join(_counted(len(events[one]), word) for one, word in counted.items() if events[one])
+    yield "events", ", ".join(_counted(len(events[one]), word) for one, word in _WORDS.items() if events[one])
     times = report["tracing"]["timing"]
     yield (
         "time",
@@ -248,21 +238,19 @@ def link_markdown(
         if len(table):
             shown = replace(top(table, rows), title="")
             blocks += [f"## {escape(table.title)}", table_markdown(shown, _NAME).rstrip()]
-    return COMMENT + "\n\n".join(blocks) + "\n"
+    return page(blocks)
 
 
 def link_json(core: Core, link: Link, tables: Mapping[str, Table], reports: Sequence[Report]) -> str:
-    """Both traces, how they join, the operators and all tables as one JSON object; NaN and infinity are null."""
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "tracelens_graph", "version": __version__},
+    """Both traces, how they join, the operators and all tables as one JSON object."""
+    about = {
         "execution_trace": file_name(link.execution.info.source),
         "trace": file_name(core.info.source),
         "method": link.method,
         "equal_names_percent": link.equal_names_percent,
         "ops": list(reports),
     }
-    return laid_out({**sound(document), "tables": objects(tables)}, 4) + "\n"
+    return document_json(about, tables)
 
 
 def _percent(share: float) -> str:

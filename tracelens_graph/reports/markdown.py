@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tracelens_graph.output.files import COMMENT
 from tracelens_graph.tables.terminal import LONGEST_CELL
 from tracelens_graph.utils.texts import printable, shorten
 
@@ -40,6 +41,11 @@ def table_markdown(table: Table, longest: int = LONGEST_CELL, signed: Collection
     for note in table.notes:
         lines += ["", escape(note)]
     return "\n".join(lines) + "\n"
+
+
+def page(blocks: Iterable[str]) -> str:
+    """Blocks of Markdown as a file, which says what made it."""
+    return COMMENT + "\n\n".join(block.rstrip() for block in blocks) + "\n"
 
 
 def pipe_table(headings: Iterable[str], rows: Iterable[Iterable[str]], right: Sequence[bool]) -> str:

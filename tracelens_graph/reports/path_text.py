@@ -14,8 +14,7 @@ import numpy as np
 from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, steps_of
 from tracelens_graph.analyses.critical_path.path_tables import CLASS_MEANING
 from tracelens_graph.analyses.critical_path.what_if import WhatIf
-from tracelens_graph.output.markers import COMMENT
-from tracelens_graph.reports.markdown import escape, table_markdown
+from tracelens_graph.reports.markdown import escape, page, table_markdown
 from tracelens_graph.reports.ranks_text import document
 from tracelens_graph.reports.views import told
 from tracelens_graph.tables.table import Table
@@ -131,7 +130,7 @@ def path_markdown(path: CriticalPath, rows: int | None) -> str:
         rows: rows of each table; 0 for all, None for as many as a screen has.
     """
     tables = map(table_markdown, screen_tables(path, rows))
-    return _page([f"## {escape(headline(path))}", escape(extent(path)), *tables, *map(escape, path.notes)])
+    return page([f"## {escape(headline(path))}", escape(extent(path)), *tables, *map(escape, path.notes)])
 
 
 def what_if_json(found: Sequence[WhatIf], table: Table) -> str:
@@ -146,8 +145,4 @@ def what_if_json(found: Sequence[WhatIf], table: Table) -> str:
 def what_if_markdown(found: Sequence[WhatIf], table: Table) -> str:
     """What changes would gain as a page."""
     lines = [f"**{escape(sentence(one))}**" for one in found]
-    return _page(["## What if", *lines, escape(extent(found[0].path)), table_markdown(told(table))])
-
-
-def _page(blocks: Sequence[str]) -> str:
-    return COMMENT + "\n\n".join(block.rstrip() for block in blocks) + "\n"
+    return page(["## What if", *lines, escape(extent(found[0].path)), table_markdown(told(table))])

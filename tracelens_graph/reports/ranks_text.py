@@ -11,14 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph._version import __version__
 from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.stragglers.lateness import ADDED_UP, HELD_UP
 from tracelens_graph.graph.trace_set import Ranked
-from tracelens_graph.output.markers import COMMENT
-from tracelens_graph.reports.document import SCHEMA_VERSION, objects
-from tracelens_graph.reports.json import laid_out, sound
-from tracelens_graph.reports.markdown import escape, table_markdown
+from tracelens_graph.reports.document import document_json
+from tracelens_graph.reports.markdown import escape, page, table_markdown
 from tracelens_graph.reports.views import told
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
@@ -144,23 +141,14 @@ _ON_PAGE = {"rank_times": "Of a step", "collective_kinds": "Collectives", "rank_
 
 
 def ranks_json(job: Job) -> str:
-    """The ranks as one JSON object: the headline, stragglers, notes, and all tables.
-
-    Strict JSON: NaN and infinity are null. Every row of a table has a line of its own.
-    """
+    """The ranks as one JSON object: the headline, stragglers, notes, and all tables."""
     about = {"headline": headline(job), "late": late_lines(job), "notes": job.matched.notes}
     return document(job.matched.ranks, about, job.tables())
 
 
 def document(ranks: Sequence[Ranked], about: Mapping[str, Any], tables: Mapping[str, Table]) -> str:
     """Facts about some ranks, and tables, as one JSON object."""
-    about = {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "tracelens_graph", "version": __version__},
-        "ranks": [{"name": one.name, "rank": one.rank} for one in ranks],
-        **about,
-    }
-    return laid_out({**sound(about), "tables": objects(tables)}, 4) + "\n"
+    return document_json({"ranks": [{"name": one.name, "rank": one.rank} for one in ranks], **about}, tables)
 
 
 def ranks_markdown(job: Job, rows: int = 20) -> str:
@@ -175,4 +163,4 @@ def ranks_markdown(job: Job, rows: int = 20) -> str:
         f"### {title}\n\n{table_markdown(first_rows(job.table(name), rows))}" for name, title in _ON_PAGE.items()
     ]
     blocks += [escape(note) for note in job.matched.notes]
-    return COMMENT + "\n\n".join(block.rstrip() for block in blocks) + "\n"
+    return page(blocks)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -16,16 +17,18 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
-from tracelens_graph.analyses.critical_path.critical_path import critical_path
+from tracelens_graph.analyses.critical_path.critical_path import CriticalPath, critical_path
 from tracelens_graph.analyses.critical_path.walk import Class, Path
 from tracelens_graph.analyses.idle.idle import Cause, idle_parts
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, charged, of_optimizer
 from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collectives import collectives_of
+from tracelens_graph.graph.trace_set import TraceSet, rank_titles
 from tracelens_graph.graph.window import Window
-from tracelens_graph.output.markers import TOOL
+from tracelens_graph.output.files import TOOL
 from tracelens_graph.reports.html.names import clean
 from tracelens_graph.utils.texts import microseconds
 
@@ -310,3 +313,93 @@ def _levels(tree: PlaceTree, uids: np.ndarray, call: np.ndarray) -> tuple[np.nda
         at, place = at[above >= 0], above[above >= 0]
     uid = np.append(uids[tree.first], -1)
     return places, np.where(places >= 0, uid[places], -1)
+
+
+# --- of the ranks of a job ------------------------------------------------------------------------------------------
+
+
+PATH = "critical path of the job"
+
+
+class JobTracks:
+    """The ranks of a job, for the tracks of each.
+
+    Args:
+        traces: the ranks, as whole graphs.
+        matched: which of their collectives are one, and on which clock they are; its ranks in the same order.
+
+    Attributes:
+        titles: what people call each rank.
+    """
+
+    def __init__(self, traces: TraceSet, matched: MatchedCollectives) -> None:
+        self._traces, self._matched = traces, matched
+        self.titles: Sequence[str] = rank_titles(traces)
+
+    def of(self, place: int, is_alone: bool) -> Others:
+        """What the others tell of a rank.
+
+        Args:
+            place: its place in the set.
+            is_alone: its tracks are those of no other rank beside it, so that the path is shown on all of them; else
+                its part of the path.
+        """
+        return Others(self._parts(place), Track(PATH, self._path_of(place, is_alone)))
+
+    def path(self) -> Track:
+        """The critical path of the job on the common clock; each segment says which rank it is of."""
+        path = self._path
+        if path is None:
+            return Track(PATH, [])
+        return Track(PATH, self._with_ranks(path_slices(path, path.start_ns, path.end_ns), ""))
+
+    @cached_property
+    def _path(self) -> CriticalPath | None:
+        if not any(len(one.core.gpu_rows) for one in self._traces):
+            return None
+        return critical_path(self._traces, matched=self._matched)
+
+    def _path_of(self, place: int, is_alone: bool) -> list[Slice]:
+        path = self._path
+        if path is None:
+            return []
+        times = (self._matched.own_ns(place, times) for times in (path.start_ns, path.end_ns))
+        slices = path_slices(path, *times)
+        if is_alone:
+            return self._with_ranks(slices, self.titles[place])
+        own = self._number(place)
+        return [one for one in slices if one.args.get("rank") == own]
+
+    def _with_ranks(self, slices: Sequence[Slice], but: str) -> list[Slice]:
+        """Slices of a path, each with the rank before its name, but for those of one rank."""
+        of_rank = {self._number(place): title for place, title in enumerate(self.titles) if title != but}
+        named = []
+        for one in slices:
+            title = of_rank.get(one.args.get("rank", -1), "")
+            named.append(Slice(f"{title}: {one.name}" if title else one.name, one.start_ns, one.dur_ns, one.args))
+        return named
+
+    def _number(self, place: int) -> int:
+        number = self._traces[place].rank
+        return place if number is None else number
+
+    def _parts(self, place: int) -> dict[int, RankPart]:
+        """By the row of its first kernel what a rank did in each collective."""
+        m = self._matched
+        alone = dict(m.unmatched)
+        found = {}
+        for part in np.flatnonzero(m.trace == place).tolist():
+            row = m.parts.collective(part).rows[0]
+            number = int(m.number[part])
+            if number < 0:
+                found[row] = RankPart((), {"not_matched": alone[part]})
+                continue
+            wait, moving, after = (int(ns[part]) for ns in (m.wait_ns, m.transfer_ns, m.end_skew_ns))
+            last = self.titles[int(m.trace[m.last_part[number]])]
+            stretches = [(f"waiting for {last}", wait), ("communicating", moving), ("others are done", after)]
+            about = {
+                "collective": number, "came_last": last, "wait_us": wait / 1e3, "communication_us": moving / 1e3,
+                "after_others_us": after / 1e3, "ranks": int(m.count[number]),
+            }  # fmt: skip
+            found[row] = RankPart(stretches, about)
+        return found

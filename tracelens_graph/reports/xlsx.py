@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelens_graph.errors import MissingExtraError
-from tracelens_graph.output.files import temporary_folder
-from tracelens_graph.output.markers import GENERATOR
-from tracelens_graph.reports.json import json_text
+from tracelens_graph.output.files import GENERATOR, temporary_folder
+from tracelens_graph.reports.document import json_text
 from tracelens_graph.tables.table import Column, Table
 from tracelens_graph.utils.texts import printable
 

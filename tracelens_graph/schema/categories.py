@@ -2,10 +2,12 @@
 
 Whether an event is GPU work is decided here, by its category, and never by the presence of a `stream` argument
 (compiled Triton ops carry one on the host). Sources: the activity types of Kineto's `ActivityType.cpp` over its
-history, and the vendors' traces.
+history, and the vendors' traces. Names of copies say their direction.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from tracelens_graph.schema import Kind
 
@@ -39,3 +41,22 @@ CATEGORY_OF_KIND = {kind: categories[0] for kind, categories in _CATEGORIES.item
     Kind.Step: "user_annotation",
 }
 """Category that PyTorch writes for a kind today; names tell modules and steps from the others of theirs."""
+
+DIRECTIONS = (
+    ("HtoD", ("HtoD", "HOST_TO_DEVICE", "HostToDevice", "pyH2D")),
+    ("DtoH", ("DtoH", "DEVICE_TO_HOST", "DeviceToHost", "pyD2H")),
+    ("DtoD", ("DtoD", "DEVICE_TO_DEVICE", "DeviceToDevice", "pyD2D")),
+    ("HtoH", ("HtoH", "HOST_TO_HOST", "HostToHost", "pyH2H")),
+    ("PtoP", ("PtoP", "PeerToPeer", "pyP2P")),
+)
+"""Direction of a copy, and words in its name that show it (XLA's are `MemcpyH2D`); the first that fits counts."""
+
+
+def copy_direction(name: str) -> str:
+    """Direction of a copy; "unknown" where its name does not show it."""
+    return next((way for way, words in DIRECTIONS if any(word in name for word in words)), "unknown")
+
+
+def over_the_link(gpu_events: Iterable[str]) -> bool:
+    """Whether one of some GPU events, given by name, is a copy between host and device."""
+    return any(copy_direction(name) in ("HtoD", "DtoH") for name in gpu_events)

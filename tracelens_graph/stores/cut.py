@@ -22,7 +22,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph import membership
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto.times import digits_to_ns, epoch_ns
-from tracelens_graph.output.markers import GENERATOR
+from tracelens_graph.output.files import GENERATOR
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Mask, Ns, Rows
 

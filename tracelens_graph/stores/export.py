@@ -19,9 +19,8 @@ import numpy as np
 from tracelens_graph.errors import MissingExtraError, OutputError
 from tracelens_graph.graph.arguments import ARGSET_PARTS, INSTRUCTION
 from tracelens_graph.graph.core import Core
-from tracelens_graph.output.files import is_stdout, replacing
+from tracelens_graph.output.files import COMMENT, GENERATOR, is_stdout, replacing
 from tracelens_graph.output.folder import writing_folder
-from tracelens_graph.output.markers import COMMENT, GENERATOR
 from tracelens_graph.schema import FLAG_MEANING, Flag
 from tracelens_graph.stores.frames import Frame, Texts, edge_columns, node_columns, recorded_columns
 from tracelens_graph.utils.suggest import did_you_mean, there_are

@@ -32,8 +32,7 @@ from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.sources import Source, open_source
 from tracelens_graph.output.files import replacing
 from tracelens_graph.schema import STORED
-from tracelens_graph.stores.checked_columns import CheckedColumns
-from tracelens_graph.stores.packed import DeferredDict, DeferredList, PackedDetails
+from tracelens_graph.stores.packed import CheckedColumns, DeferredDict, DeferredList, PackedDetails
 from tracelens_graph.stores.parts import (
     read_collectives,
     read_link,

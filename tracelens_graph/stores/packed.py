@@ -1,7 +1,13 @@
-"""What a saved graph gives on request only: original events, and lists that few questions touch."""
+"""What a saved graph gives on request only: columns, original events, and lists that few questions touch.
+
+A checksum says that bytes are as they were written, but not that what was written is a graph. So the numbers of a
+column are held against what they stand for when it is first read: rows lie in the graph, codes in their tables, callers
+before those they call. Each check is one pass over a column.
+"""
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -11,7 +17,9 @@ import msgspec
 import numpy as np
 
 from tracelens_graph.graph.details import Details
-from tracelens_graph.stores.sections import damaged
+from tracelens_graph.schema import STORED, Flag, Kind, OwnerRule
+from tracelens_graph.stores.sections import Sections, damaged
+from tracelens_graph.utils.arrays import Rows
 
 _EVENTS = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -103,3 +111,97 @@ class DeferredDict(Mapping[Any, Any]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (self._items,)
+
+
+# --- columns --------------------------------------------------------------------------------------------------------
+
+
+_TABLES = {"kind": len(Kind), "owner_rule": len(OwnerRule)}
+"""Lengths of the tables that codes point into, of those that are the same in all graphs."""
+
+_ROWS = ("parent", "last", "owner")
+"""Columns of rows."""
+
+_ANY = (-math.inf, math.inf)
+_DTYPES = {prop.name: prop.dtype for prop in STORED}
+
+
+def _unique(uid: np.ndarray) -> bool:
+    if not len(uid):
+        return True
+    highest = int(uid.max())
+    if highest < 8 * len(uid) + 4096:
+        there = np.zeros(highest + 1, bool)
+        there[uid] = True
+        return np.count_nonzero(there) == len(uid)
+    ascending = np.sort(uid)
+    return not (ascending[1:] == ascending[:-1]).any()
+
+
+def _callers_come_first(parent: Rows) -> bool:
+    return bool((parent < np.arange(len(parent), dtype=np.int32)).all())
+
+
+def _descendants_come_after(last: Rows) -> bool:
+    return bool((last >= np.arange(len(last), dtype=np.int32)).all())
+
+
+_CHECKS: dict[str, Callable[[np.ndarray], bool]] = {
+    "uid": _unique,
+    "parent": _callers_come_first,  # so walks from callee to caller end
+    "last": _descendants_come_after,
+}
+"""What holds of a column of every graph, beside its limits."""
+
+
+class CheckedColumns(Mapping[str, np.ndarray]):
+    """The columns of a saved graph by name.
+
+    Attributes:
+        rows: length of every column.
+
+    Args:
+        sections: the file.
+        names: those that the graph has, in the order of `schema.STORED`.
+        tables: name of a table that codes of columns point into, as in `schema.STORED` -> its length.
+
+    Raises:
+        TraceError: a column is not there, or of another length or type; when one is looked up: it is damaged.
+    """
+
+    def __init__(self, sections: Sections, names: Sequence[str], tables: Mapping[str, int]) -> None:
+        self._sections, self._names = sections, names
+        self._read: dict[str, np.ndarray] = {}
+        layouts = {name: sections.layout(f"columns.{name}") for name in self._names}
+        shape = layouts["uid"][1]
+        for name, layout in layouts.items():
+            if len(shape) != 1 or layout[1] != shape or not np.can_cast(layout[0], _DTYPES[name]):
+                raise sections.damaged(f"columns.{name}")
+        self.rows = shape[0]
+        self._limits = _limits({**_TABLES, **tables}, self.rows)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._read:
+            column = self._sections.array(f"columns.{name}")
+            low, high = self._limits.get(name, _ANY)
+            if len(column) and not low <= column.min() <= column.max() < high:
+                raise self._sections.damaged(f"columns.{name}")
+            if name in _CHECKS and not _CHECKS[name](column):
+                raise self._sections.damaged(f"columns.{name}")
+            self._read[name] = column
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def _limits(tables: Mapping[str, int], rows: int) -> dict[str, tuple[float, float]]:
+    """Of each column of codes, rows or counts the least number that it may hold, and the first that is too large."""
+    limits = {prop.name: (-1 if prop.absent == -1 else 0, tables[prop.code_of]) for prop in STORED if prop.code_of}
+    limits |= {prop.name: (-1 if prop.absent == -1 else 0, rows) for prop in STORED if prop.name in _ROWS}
+    return {**limits, "uid": (0, math.inf), "depth": (0, rows), "flags": (0, 2 * max(Flag))}

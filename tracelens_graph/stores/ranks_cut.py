@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.graph.flows import DEPENDENCY_ID
-from tracelens_graph.output.markers import GENERATOR
+from tracelens_graph.output.files import GENERATOR
 from tracelens_graph.schema import DEVICE_KINDS
 from tracelens_graph.stores.cut import Piece, entries, times_ns, write_entries
 from tracelens_graph.utils.arrays import Rows

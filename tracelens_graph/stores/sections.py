@@ -27,7 +27,7 @@ import numpy as np
 from isal.isal_zlib import crc32
 
 from tracelens_graph.errors import TraceError
-from tracelens_graph.output.markers import GRAPH_MAGIC
+from tracelens_graph.output.files import GRAPH_MAGIC
 from tracelens_graph.schema import SCHEMA_VERSION
 
 VERSION = SCHEMA_VERSION + 3

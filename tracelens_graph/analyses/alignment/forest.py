@@ -25,8 +25,8 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window
-from tracelens_graph.perf.host_copies import copy_direction
 from tracelens_graph.schema import Kind
+from tracelens_graph.schema.categories import copy_direction
 
 _BEGIN = re.compile(r"^(?:cuda|hip|cu)StreamBeginCapture")
 _END = re.compile(r"^(?:cuda|hip|cu)StreamEndCapture")

@@ -34,7 +34,7 @@ from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
 from tracelens_graph.graph.window import Window, whole_window, window_of
-from tracelens_graph.output.markers import TOOL
+from tracelens_graph.output.files import TOOL
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema

@@ -27,8 +27,8 @@ from tracelens_graph.graph.classes import distinct_classes, subtree_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.perf.host_copies import copy_direction
 from tracelens_graph.schema import Kind
+from tracelens_graph.schema.categories import copy_direction
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table

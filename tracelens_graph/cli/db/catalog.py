@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.db.connection import connection
+from tracelens_graph.cli.db import connection
 from tracelens_graph.cli.export import save_graphs
+from tracelens_graph.cli.options import argument, option
 from tracelens_graph.cli.outputs import Outputs, Writes
 from tracelens_graph.cli.shown import Shown, print_answer
 from tracelens_graph.cli.tables import OneTable
@@ -48,7 +49,7 @@ def list_(*, outputs: OneTable) -> None:
 
 
 def pull(
-    trace: Annotated[str, typer.Argument(metavar="TRACE", show_default=False, help="A trace by name, run/name or id.")],
+    trace: Annotated[str, argument(metavar="TRACE", help="A trace by name, run/name or id.")],
     *,
     outputs: Annotated[Outputs, Writes("tlg", needed=True)],
 ) -> None:
@@ -57,7 +58,7 @@ def pull(
     Example: tracelens-graph db pull llama-70b/rank0 -o rank0.tlg
     """
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
     with (
@@ -69,11 +70,8 @@ def pull(
 
 
 def drop(
-    wanted: Annotated[
-        list[str],
-        typer.Argument(metavar="RUN|TRACE...", show_default=False, help="Runs, or traces by name, run/name or id."),
-    ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    wanted: Annotated[list[str], argument(metavar="RUN|TRACE...", help="Runs, or traces by name, run/name or id.")],
+    yes: Annotated[bool, option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Drop traces, or whole runs, from the database.
 
@@ -83,7 +81,7 @@ def drop(
     """
     from tracelens_graph.db.catalog import meant
     from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable, shorten
 
     with Graphs(connection()) as graphs:
@@ -167,8 +165,8 @@ def demo() -> None:
     from tracelens_graph.db.query import named
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.loading.one import load_core
-    from tracelens_graph.reports.terminal import progress_on_terminal
     from tracelens_graph.simulate import simulate, write
+    from tracelens_graph.tables.terminal import progress_on_terminal
 
     with Graphs(connection()) as graphs, TemporaryDirectory() as folder:
         graphs.traces()  # a server that does not answer is to be known before anything is made

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.db.connection import connection
-from tracelens_graph.cli.options import TO_NEW_FOLDER, Arch, Traces, architecture_named, to_ns
+from tracelens_graph.cli.db import connection
+from tracelens_graph.cli.options import TO_NEW_FOLDER, Arch, Group, Traces, architecture_named, argument, option, to_ns
 from tracelens_graph.cli.traces import load, load_set, names_of, traces_named
 from tracelens_graph.cli.windows import Window, WindowChoice
 from tracelens_graph.errors import TraceError
@@ -24,198 +24,6 @@ if TYPE_CHECKING:
     from tracelens_graph.db.image import Options, TraceImage
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.perf.devices import Architecture
-
-Run = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME", show_default=False, help="Run that the traces are the ranks of; else each is its own."
-    ),
-]
-
-As = Annotated[
-    str,
-    typer.Option(
-        "--as",
-        metavar="NAME",
-        show_default=False,
-        help="Name of the trace, unique in its run; else that of its file, with folders as far as files are "
-        "called alike.",
-    ),
-]
-
-Label = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", show_default=False, help="What is to be known of it; may be given again."),
-]
-
-Only = Annotated[
-    str,
-    typer.Option(metavar="KINDS", show_default=False, help="Only events of these kinds: gpu,Op or host; with commas."),
-]
-
-MinGpuTime = Annotated[
-    str,
-    typer.Option(metavar="TIME", show_default=False, help="Leave out calls with less GPU time below them: 5us."),
-]
-
-WithArgs = Annotated[bool, typer.Option("--with-args", help="Take all recorded arguments of the events along.")]
-
-
-def push(
-    traces: Traces,
-    run: Run = "",
-    name: As = "",
-    label: Label = None,
-    only: Only = "",
-    min_gpu_time: MinGpuTime = "",
-    with_args: WithArgs = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Where a trace is there already, drop it and push it anew.")
-    ] = False,
-    arch: Arch = None,
-) -> None:
-    """Push traces into a Neo4j database.
-
-    Stopped at any point, the same command goes on. What is there already is left as it is. Where all ranks of a run are
-    named, their collectives are matched, and the critical path of each step is stored.
-
-    Example: tracelens-graph db push trace.json.gz --run llama-70b --label commit=3f2a9c
-
-    Example: tracelens-graph db push traces/ --run llama-70b --only gpu,Op --min-gpu-time 5us
-    """
-    from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.terminal import progress_on_terminal
-    from tracelens_graph.utils.texts import printable, shorten
-
-    chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
-    with Graphs(connection()) as graphs:
-        graphs.traces()  # a server that does not answer is to be known before a large trace is read
-        ranks = chosen.load()
-        for image in chosen.images(ranks):
-            start = time.monotonic()
-            called = shorten(printable(image.properties["name"]), 40)
-            with progress_on_terminal(f"pushing {called}", unit="rows") as progress:
-                outcome = graphs.push_image(image, replace=replace, progress=progress)
-            seconds = 0 if outcome == "unchanged" else time.monotonic() - start
-            typer.echo(printable(f"{outcome} {counts(image, seconds)}"))
-        chosen.check(ranks)
-        if run:
-            _match(graphs, run, ranks, chosen.options)
-
-
-def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
-    """Match the collectives of a run and follow its paths, if all of its ranks were pushed, and say what was done."""
-    from tracelens_graph.reports.terminal import progress_on_terminal
-    from tracelens_graph.utils.texts import printable
-
-    of_run = {trace["id"] for trace in graphs.traces() if trace["run"] == run}
-    if of_run != {one.core.trace_id for one in ranks}:
-        if not any(one["run"] == run and one["state"] == "complete" for one in graphs.matchings()):
-            named = f"{len(ranks):,} of its {len(of_run):,} traces were named"
-            typer.echo(printable(f"collectives of {run} are not matched: {named}; name all of them"))
-    elif len(ranks) > 1:
-        start = time.monotonic()
-        with progress_on_terminal("pushing collectives", unit="rows") as progress:
-            outcome = graphs.match(run, ranks, options=options, progress=progress)
-        (found,) = (one for one in graphs.matchings() if one["run"] == run)
-        if found["parts"]:
-            seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"
-            said = f"{found['collectives']:,} over {len(ranks):,} ranks{seconds}"
-            if found["unmatched"]:
-                said += f"; {found['unmatched']:,} of {found['parts']:,} parts are not matched"
-            typer.echo(printable(f"{outcome} collectives of {run}: {said}"))
-
-
-def push_diff(
-    first: Annotated[
-        Path, typer.Argument(metavar="A", show_default=False, help="Trace or saved graph that is compared with.")
-    ],
-    second: Annotated[Path, typer.Argument(metavar="B", show_default=False, help="The other one.")],
-    *,
-    run: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", show_default=False, help="Run of those that are not there yet; else each is its own."
-        ),
-    ] = "",
-    names: Annotated[
-        str | None,
-        typer.Option(metavar="A,B", show_default=False, help="What to call them in that run; else by file or folder."),
-    ] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Where the two are compared already, drop that and compare them anew.")
-    ] = False,
-    window: Window,
-) -> None:
-    """Compare two traces by structure, as `diff` does, and push the comparison into a Neo4j database.
-
-    Traces that are not there are pushed first. Stopped at any point, the same command goes on.
-
-    Example: tracelens-graph db push-diff a.json.gz b.json.gz --run upgrade
-    """
-    from tracelens_graph.analyses.alignment.difference import diff, median_steps
-    from tracelens_graph.db.database import Database as Graphs
-    from tracelens_graph.reports.terminal import progress_on_terminal
-    from tracelens_graph.utils.texts import printable
-
-    paths = [str(first), str(second)]
-    tags = names_of(paths, names)
-    with Graphs(connection()) as graphs:
-        graphs.traces()  # a server that does not answer is to be known before large traces are read
-        a, b = (window.of(load(path, wants_gpu=True)) for path in paths)
-        difference = diff(*(median_steps(a, b) if window == WindowChoice() else (a, b)), (tags[0], tags[1]))
-        start = time.monotonic()
-        with progress_on_terminal("pushing", unit="rows") as progress:
-            outcome = graphs.push_diff(difference, run=run, replace=replace, progress=progress)
-        ids = difference.a.core.trace_id, difference.b.core.trace_id
-        (found,) = (one for one in graphs.diffs() if (one["a"], one["b"]) == ids)
-    seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"
-    counts = f"{found['places']:,} places, {found['matches']:,} matches{seconds}"
-    typer.echo(printable(f"{outcome} {found['name']}: {counts}"))
-    typer.echo(f"ask next: tracelens-graph db query diff_places --param a={found['a']} --param b={found['b']}")
-
-
-def export(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="New folder for the files."),
-        TO_NEW_FOLDER,
-    ],
-    traces: Traces,
-    run: Run = "",
-    name: As = "",
-    label: Label = None,
-    only: Only = "",
-    min_gpu_time: MinGpuTime = "",
-    with_args: WithArgs = False,
-    arch: Arch = None,
-) -> None:
-    """Write traces as files for `db import`, or `neo4j-admin database import`: the same graph as `db push` writes.
-
-    Example: tracelens-graph db export import/ traces/ --run llama-70b
-    """
-    from tracelens_graph.db.bulk import README, BulkExport
-    from tracelens_graph.reports.terminal import progress_on_terminal
-    from tracelens_graph.utils.texts import printable, shorten
-
-    chosen = wanted(traces, run, name, label, only, min_gpu_time, with_args, arch)
-    with BulkExport(folder) as exported:
-        loaded = chosen.load()
-        for image in chosen.images(loaded):
-            start = time.monotonic()
-            with progress_on_terminal(
-                f"writing {shorten(printable(image.properties['name']), 40)}", unit="rows"
-            ) as progress:
-                exported.add(image, progress)
-            typer.echo(printable(f"wrote {counts(image, time.monotonic() - start)}"))
-    done = exported.done
-    typer.echo(f"{done.nodes:,} nodes, {done.edges:,} edges, {done.size / 1e6:,.1f} MB; to import:")
-    typer.echo(printable(f"  tracelens-graph db import {shlex.quote(str(folder))}"))
-    typer.echo(f"into the server of `db start`; {README} tells how into another one")
-    chosen.check(loaded)
-
-
-# --- what is taken ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -262,41 +70,37 @@ class Wanted:
 
 
 def wanted(
-    traces: list[str],
-    run: str,
-    name: str,
-    label: list[str] | None,
-    only: str,
-    min_gpu_time: str,
-    with_args: bool,
-    arch: str | None,
-) -> Wanted:
+    traces: Traces,
+    run: Annotated[
+        str, option(metavar="NAME", help="Run that the traces are the ranks of; else each is its own.")
+    ] = "",
+    name: Annotated[
+        str,
+        option(
+            "--as",
+            metavar="NAME",
+            help="Name of the trace, unique in its run; else that of its file, with folders as far as files are called "
+            "alike.",
+        ),
+    ] = "",
+    label: Annotated[
+        list[str] | None, option(metavar="KEY=VALUE", help="What is to be known of it; may be given again.")
+    ] = None,
+    only: Annotated[str, option(metavar="KINDS", help="Only events of these kinds: gpu,Op or host; with commas.")] = "",
+    min_gpu_time: Annotated[
+        str, option(metavar="TIME", help="Leave out calls with less GPU time below them: 5us.")
+    ] = "",
+    with_args: Annotated[bool, option("--with-args", help="Take all recorded arguments of the events along.")] = False,
+    arch: Arch = None,
+) -> Any:
     """What the arguments and options mean, before anything is read.
 
     Raises:
         typer.BadParameter: one of them is none.
     """
     files = traces_named(traces)
-    return Wanted(
-        files,
-        _checked(files, name),
-        run,
-        _labels(label or []),
-        _options(only, min_gpu_time, with_args),
-        architecture_named(arch),
-    )
-
-
-def counts(image: TraceImage, seconds: float) -> str:
-    """How much was written of a trace, for people; seconds 0 where nothing was to be done."""
-    text = f"{image.properties['path']}: {image.properties['nodes']:,} events, {image.properties['edges']:,} edges"
-    if seconds:
-        text += f" in {seconds:.1f} s"
-    if image.left_out_nodes:
-        text += f"; left out {image.left_out_nodes:,} events and {image.left_out_edges:,} edges"
-    if image.replaced:
-        text += f"; {image.replaced:,} characters that no database can hold are U+FFFD"
-    return text
+    options = _options(only, min_gpu_time, with_args)
+    return Wanted(files, _checked(files, name), run, _labels(label or []), options, architecture_named(arch))
 
 
 def _checked(files: Sequence[str], name: str) -> str:
@@ -335,3 +139,147 @@ def _options(only: str, min_gpu_time: str, with_args: bool) -> Options:
         raise typer.BadParameter(f"--only: {error}") from None
     kinds = tuple(kind.name for kind in Kind if kind in wanted)
     return Options(kinds, to_ns(min_gpu_time, "--min-gpu-time") if min_gpu_time else 0, with_args)
+
+
+def push(
+    *,
+    chosen: Annotated[Any, Group(wanted)],
+    replace: Annotated[
+        bool, option("--replace", help="Where a trace is there already, drop it and push it anew.")
+    ] = False,
+) -> None:
+    """Push traces into a Neo4j database.
+
+    Stopped at any point, the same command goes on. What is there already is left as it is. Where all ranks of a run are
+    named, their collectives are matched, and the critical path of each step is stored.
+
+    Example: tracelens-graph db push trace.json.gz --run llama-70b --label commit=3f2a9c
+
+    Example: tracelens-graph db push traces/ --run llama-70b --only gpu,Op --min-gpu-time 5us
+    """
+    from tracelens_graph.db.database import Database as Graphs
+    from tracelens_graph.tables.terminal import progress_on_terminal
+    from tracelens_graph.utils.texts import printable, shorten
+
+    with Graphs(connection()) as graphs:
+        graphs.traces()  # a server that does not answer is to be known before a large trace is read
+        ranks = chosen.load()
+        for image in chosen.images(ranks):
+            start = time.monotonic()
+            called = shorten(printable(image.properties["name"]), 40)
+            with progress_on_terminal(f"pushing {called}", unit="rows") as progress:
+                outcome = graphs.push_image(image, replace=replace, progress=progress)
+            seconds = 0 if outcome == "unchanged" else time.monotonic() - start
+            typer.echo(printable(f"{outcome} {counts(image, seconds)}"))
+        chosen.check(ranks)
+        if chosen.run:
+            _match(graphs, chosen.run, ranks, chosen.options)
+
+
+def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
+    """Match the collectives of a run and follow its paths, if all of its ranks were pushed, and say what was done."""
+    from tracelens_graph.tables.terminal import progress_on_terminal
+    from tracelens_graph.utils.texts import printable
+
+    of_run = {trace["id"] for trace in graphs.traces() if trace["run"] == run}
+    if of_run != {one.core.trace_id for one in ranks}:
+        if not any(one["run"] == run and one["state"] == "complete" for one in graphs.matchings()):
+            named = f"{len(ranks):,} of its {len(of_run):,} traces were named"
+            typer.echo(printable(f"collectives of {run} are not matched: {named}; name all of them"))
+    elif len(ranks) > 1:
+        start = time.monotonic()
+        with progress_on_terminal("pushing collectives", unit="rows") as progress:
+            outcome = graphs.match(run, ranks, options=options, progress=progress)
+        (found,) = (one for one in graphs.matchings() if one["run"] == run)
+        if found["parts"]:
+            seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"
+            said = f"{found['collectives']:,} over {len(ranks):,} ranks{seconds}"
+            if found["unmatched"]:
+                said += f"; {found['unmatched']:,} of {found['parts']:,} parts are not matched"
+            typer.echo(printable(f"{outcome} collectives of {run}: {said}"))
+
+
+def push_diff(
+    first: Annotated[Path, argument(metavar="A", help="Trace or saved graph that is compared with.")],
+    second: Annotated[Path, argument(metavar="B", help="The other one.")],
+    *,
+    run: Annotated[str, option(metavar="NAME", help="Run of those that are not there yet; else each is its own.")] = "",
+    names: Annotated[
+        str | None, option(metavar="A,B", help="What to call them in that run; else by file or folder.")
+    ] = None,
+    replace: Annotated[
+        bool, option("--replace", help="Where the two are compared already, drop that and compare them anew.")
+    ] = False,
+    window: Window,
+) -> None:
+    """Compare two traces by structure, as `diff` does, and push the comparison into a Neo4j database.
+
+    Traces that are not there are pushed first. Stopped at any point, the same command goes on.
+
+    Example: tracelens-graph db push-diff a.json.gz b.json.gz --run upgrade
+    """
+    from tracelens_graph.analyses.alignment.difference import diff, median_steps
+    from tracelens_graph.db.database import Database as Graphs
+    from tracelens_graph.tables.terminal import progress_on_terminal
+    from tracelens_graph.utils.texts import printable
+
+    paths = [str(first), str(second)]
+    tags = names_of(paths, names)
+    with Graphs(connection()) as graphs:
+        graphs.traces()  # a server that does not answer is to be known before large traces are read
+        a, b = (window.of(load(path, wants_gpu=True)) for path in paths)
+        difference = diff(*(median_steps(a, b) if window == WindowChoice() else (a, b)), (tags[0], tags[1]))
+        start = time.monotonic()
+        with progress_on_terminal("pushing", unit="rows") as progress:
+            outcome = graphs.push_diff(difference, run=run, replace=replace, progress=progress)
+        ids = difference.a.core.trace_id, difference.b.core.trace_id
+        (found,) = (one for one in graphs.diffs() if (one["a"], one["b"]) == ids)
+    seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"
+    counts = f"{found['places']:,} places, {found['matches']:,} matches{seconds}"
+    typer.echo(printable(f"{outcome} {found['name']}: {counts}"))
+    typer.echo(f"ask next: tracelens-graph db query diff_places --param a={found['a']} --param b={found['b']}")
+
+
+def export(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="New folder for the files."),
+        TO_NEW_FOLDER,
+    ],
+    *,
+    chosen: Annotated[Any, Group(wanted)],
+) -> None:
+    """Write traces as files for `db import`, or `neo4j-admin database import`: the same graph as `db push` writes.
+
+    Example: tracelens-graph db export import/ traces/ --run llama-70b
+    """
+    from tracelens_graph.db.bulk import README, BulkExport
+    from tracelens_graph.tables.terminal import progress_on_terminal
+    from tracelens_graph.utils.texts import printable, shorten
+
+    with BulkExport(folder) as exported:
+        loaded = chosen.load()
+        for image in chosen.images(loaded):
+            start = time.monotonic()
+            with progress_on_terminal(
+                f"writing {shorten(printable(image.properties['name']), 40)}", unit="rows"
+            ) as progress:
+                exported.add(image, progress)
+            typer.echo(printable(f"wrote {counts(image, time.monotonic() - start)}"))
+    done = exported.done
+    typer.echo(f"{done.nodes:,} nodes, {done.edges:,} edges, {done.size / 1e6:,.1f} MB; to import:")
+    typer.echo(printable(f"  tracelens-graph db import {shlex.quote(str(folder))}"))
+    typer.echo(f"into the server of `db start`; {README} tells how into another one")
+    chosen.check(loaded)
+
+
+def counts(image: TraceImage, seconds: float) -> str:
+    """How much was written of a trace, for people; seconds 0 where nothing was to be done."""
+    text = f"{image.properties['path']}: {image.properties['nodes']:,} events, {image.properties['edges']:,} edges"
+    if seconds:
+        text += f" in {seconds:.1f} s"
+    if image.left_out_nodes:
+        text += f"; left out {image.left_out_nodes:,} events and {image.left_out_edges:,} edges"
+    if image.replaced:
+        text += f"; {image.replaced:,} characters that no database can hold are U+FFFD"
+    return text

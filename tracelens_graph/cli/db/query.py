@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.db.connection import connection
-from tracelens_graph.cli.options import TO_FOLDER, Parameters
+from tracelens_graph.cli.db import connection
+from tracelens_graph.cli.options import TO_FOLDER, Parameters, argument, option
 from tracelens_graph.cli.shown import Shown, print_answer, print_table
 from tracelens_graph.cli.tables import OneTable
 from tracelens_graph.cli.traces import warn
@@ -30,17 +30,12 @@ _TAKEN = ("timeout_s", "write")
 
 
 def query(
-    question: Annotated[
-        str,
-        typer.Argument(
-            metavar="QUESTION", show_default=False, help="Name of a query, a file, or a statement in Cypher."
-        ),
-    ],
+    question: Annotated[str, argument(metavar="QUESTION", help="Name of a query, a file, or a statement in Cypher.")],
     *,
     param: Parameters = None,
     outputs: OneTable,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="When the server gives up.")] = 60.0,
-    write: Annotated[bool, typer.Option("--write", help="Allow a statement to write.")] = False,
+    write: Annotated[bool, option("--write", help="Allow a statement to write.")] = False,
 ) -> None:
     """Ask the database: a query of the library by its name, a file, or a statement of your own.
 
@@ -66,9 +61,7 @@ def query(
 
 
 def queries(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", show_default=False, help="Show the whole text of this query.")
-    ] = None,
+    name: Annotated[str | None, argument(metavar="NAME", help="Show the whole text of this query.")] = None,
     *,
     save: Annotated[
         Path | None,

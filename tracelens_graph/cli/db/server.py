@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracelens_graph.cli.db.connection import CHOSEN, connection
-from tracelens_graph.cli.options import ANYWHERE
+from tracelens_graph.cli.db import CHOSEN, connection
+from tracelens_graph.cli.options import ANYWHERE, argument, option
 
 if TYPE_CHECKING:
-    from tracelens_graph.db.connection import Connection
     from tracelens_graph.db.server.jars import Java
     from tracelens_graph.db.server.server import Server
 
-_HOME = "SHOW SETTINGS 'server.directories.neo4j_home' YIELD value RETURN value AS home"
 Folder = Annotated[
     Path | None,
     typer.Option(
@@ -42,7 +40,7 @@ def start(
     ] = None,
     heap: Annotated[str, typer.Option(metavar="SIZE", help="Memory for queries and writes: 512m, 2g.")] = "1g",
     page_cache: Annotated[str, typer.Option(metavar="SIZE", help="Memory for the database's files.")] = "512m",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Fetch Neo4j without being asked.")] = False,
+    yes: Annotated[bool, option("--yes", "-y", help="Fetch Neo4j without being asked.")] = False,
 ) -> None:
     """Start a Neo4j server, with Neo4j Browser, on this machine; needs Java 17 or 21. Reachable from here only."""
     from tracelens_graph.db.server import jars
@@ -89,7 +87,7 @@ def stop(folder: Folder = None) -> None:
 def _fetch(java: Java, yes: bool) -> None:
     from tracelens_graph.db.server import jars
     from tracelens_graph.errors import ServerError
-    from tracelens_graph.reports.terminal import progress_on_terminal
+    from tracelens_graph.tables.terminal import progress_on_terminal
     from tracelens_graph.utils.texts import printable
 
     size = f"{jars.total_bytes() / 1e6:.0f} MB in {len(jars.locked())} files"
@@ -124,21 +122,17 @@ def _show(server: Server, password: str | None) -> None:
 
 
 def import_(
-    files: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", show_default=False, file_okay=False, help="Folder that `db export` wrote."),
-    ],
+    files: Annotated[Path, argument(metavar="DIR", file_okay=False, help="Folder that `db export` wrote.")],
     folder: Folder = None,
 ) -> None:
     """Import what `db export` wrote into the server of `db start`: stop it, import, start it again.
 
     The import takes the place of all that the database holds, with --force without asking. If it fails, the database
-    is as it was. Without `--folder` it is the server of `--uri` or NEO4J_URI, which must run, else the one in the
-    standard folder.
+    is as it was. Without `--folder` it is the server in the standard folder.
 
     Example: tracelens-graph db import for-import
     """
-    from tracelens_graph.db.bulk import ARGUMENTS
+    from tracelens_graph.db.bulk import ARGUMENTS, README
     from tracelens_graph.db.database import Database
     from tracelens_graph.db.server import jars
     from tracelens_graph.db.server import server as local
@@ -149,14 +143,15 @@ def import_(
     unasked, uri = ANYWHERE.get().force, CHOSEN.get().uri
     if not (files / ARGUMENTS).is_file():
         raise ServerError(f"{files} holds no {ARGUMENTS}, which `db export` writes last")
-    place, known = folder or local.standard_folder(), None
+    place = folder or local.standard_folder()
     server = local.known(place)
-    if folder is None and uri is not None and (server is None or server.uri != uri):
-        known = connection()
-        server = _server_of(known)
-        place = server.folder
     if server is None:
         raise ServerError(f"no server lives in {place}: `tracelens-graph db start` sets one up")
+    if folder is None and uri is not None and uri != server.uri:
+        raise ServerError(
+            f"{uri} is not the server in {place}: name the folder of that of `db start` with --folder; {README} tells "
+            "how to import into another one"
+        )
     java, start = find_java(), time.monotonic()
     usable = True
     if not local.running(place):
@@ -166,7 +161,7 @@ def import_(
             if not unasked:
                 raise
             usable = False
-    known = known or connection(server.uri)
+    known = connection(server.uri)
     if usable:
         with Database(known) as graphs:
             nodes, _ = graphs.size()
@@ -187,31 +182,6 @@ def import_(
     typer.echo(
         printable(f"imported {of}: {nodes:,} nodes, {edges:,} edges in {seconds:.1f} s; {server.uri} runs again")
     )
-
-
-def _server_of(running: Connection) -> Server:
-    """The server of this machine that answers, which says itself where it lives.
-
-    Raises:
-        DatabaseError: it does not answer.
-        ServerError: it is none of `db start` on this machine.
-    """
-    from urllib.parse import urlsplit
-
-    from tracelens_graph.db.bulk import README
-    from tracelens_graph.db.connection import LOOPBACK
-    from tracelens_graph.db.database import Database
-    from tracelens_graph.db.server import server as local
-    from tracelens_graph.db.server.settings import BOLT_PORT
-    from tracelens_graph.errors import ServerError
-
-    with Database(running) as graphs:
-        (home,) = graphs.ask(_HOME)["home"]
-    here = local.running(Path(home))
-    place = urlsplit(running.uri)
-    if here is None or place.hostname not in LOOPBACK or (place.port or BOLT_PORT) != here.bolt_port:
-        raise ServerError(f"{running.uri} is no server of `db start`; {README} tells how to import into another one")
-    return here
 
 
 def _started(server: Server, java: Java) -> Server:

@@ -14,9 +14,9 @@ from typing import Any
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.shared import NUMBER, dense, kernel_element, present, traffic, vector_cost
-from tracelens_graph.perf.host_copies import over_the_link
 from tracelens_graph.perf.model import CallContext, looks_at_context
 from tracelens_graph.perf.scalar_types import known
+from tracelens_graph.schema.categories import over_the_link
 
 Shape = tuple[int, ...]
 

@@ -20,14 +20,13 @@ from tracelens_graph.analyses.alignment.merged import MergedNodes
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.window import Window
-from tracelens_graph.reports.diff_point import point_lines
 from tracelens_graph.reports.diff_text import changed_places, headline, side_lines
+from tracelens_graph.reports.diff_tree import point_lines
 from tracelens_graph.reports.document import facts
-from tracelens_graph.reports.html.names import LONGEST_LINE, clean, texts_of
+from tracelens_graph.reports.html.names import LONGEST_LINE, Texts, clean, table_objects, texts_of
 from tracelens_graph.reports.html.overview import chosen, in_window, parts, recorded
 from tracelens_graph.reports.html.shell import Code, page
 from tracelens_graph.reports.html.stacks import Frames, stack_columns, summed_parts
-from tracelens_graph.reports.html.tables import Texts, table_objects
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import list_text

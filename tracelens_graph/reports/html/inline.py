@@ -31,12 +31,11 @@ from tracelens_graph.output.files import replacing
 from tracelens_graph.perf.devices import Architecture, architecture, detect
 from tracelens_graph.registry import REPORT
 from tracelens_graph.reports.html import timeline as page_timeline
-from tracelens_graph.reports.html.names import Names, clean
+from tracelens_graph.reports.html.names import MOST_ROWS, Names, Texts, clean, table_objects
 from tracelens_graph.reports.html.report import flame_body, views_page
 from tracelens_graph.reports.html.report import roofline as roofline_body
 from tracelens_graph.reports.html.stacks import MOST_FRAMES as MOST_IN_PAGE
 from tracelens_graph.reports.html.stacks import stacks
-from tracelens_graph.reports.html.tables import MOST_ROWS, Texts, table_objects
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
@@ -124,7 +123,7 @@ class InlineRoofline(Inline):
         Raises:
             MissingExtraError: matplotlib is not installed.
         """
-        from tracelens_graph.reports.roofline_picture import roofline_picture
+        from tracelens_graph.reports.picture import roofline_picture
 
         return roofline_picture(self._points(), self.heading)
 

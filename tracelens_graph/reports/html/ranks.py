@@ -14,9 +14,8 @@ from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.ranks.pictures import WHOLE, BandwidthPoints, StepLanes, WaitMap, rank_labels
 from tracelens_graph.analyses.stragglers.lateness import in_words
-from tracelens_graph.reports.html.names import LONGEST_LINE, clean
+from tracelens_graph.reports.html.names import LONGEST_LINE, Texts, clean, table_objects
 from tracelens_graph.reports.html.shell import Code, Packed, page
-from tracelens_graph.reports.html.tables import Texts, table_objects
 from tracelens_graph.reports.ranks_text import head, headline, late_lines, notes
 
 CODE = Code("page-ranks.js", ("ranks.css",))

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracelens_graph.output.markers import GENERATOR
+from tracelens_graph.output.files import GENERATOR
 
 LEVEL = 6
 """Of zlib: higher ones take several times as long and save a few percent."""

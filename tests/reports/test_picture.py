@@ -11,8 +11,7 @@ from extended import HOSTILE, TOY, calls_of
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.performance.roofline_points import RooflinePoints
 from tracelens_graph.perf.devices import Architecture
-from tracelens_graph.reports.picture import saved
-from tracelens_graph.reports.roofline_picture import roofline_picture
+from tracelens_graph.reports.picture import roofline_picture, saved
 
 pytest.importorskip("matplotlib")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tracelens_graph.cypher import library
-from tracelens_graph.perf.host_copies import DIRECTIONS, copy_direction, over_the_link
+from tracelens_graph.schema.categories import DIRECTIONS, copy_direction, over_the_link
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from tracelens_graph.reports import terminal as drawn
-from tracelens_graph.reports.terminal import progress_on_terminal
+from tracelens_graph.tables import terminal
+from tracelens_graph.tables.terminal import progress_on_terminal
 
 
 class Terminal(io.StringIO):
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(drawn.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
     return now
 
 
