@@ -22,7 +22,7 @@ from typing import Any
 
 from measure import printed
 
-from tracelens_graph.simulate.xla.proto import block, number
+from tracelens_graph.simulate.xla.program import block, number
 
 _START = """
 import json, re, sys, time

@@ -59,10 +59,6 @@ _HEADERS = (
 )
 """Columns, in small letters -> whose table it is."""
 
-_TRACE = re.compile(rb'"traceEvents"\s*:\s*\[\s*\{\s*"')
-_PHASE = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
-_EVENTS_ENOUGH = 3
-
 _TAR_MARK, _TAR_PLACE = b"ustar", 257
 _UTF_16 = re.compile(rb"\xff\xfe|\xfe\xff|[{\[]\x00[^\x00]\x00|\x00[{\[]\x00[^\x00]")
 
@@ -80,29 +76,8 @@ _NSYS_NAMES = (".nsys-rep", ".qdrep", ".qdstrm")
 _JAX = "JAX or TensorFlow"
 _BESIDE_XPLANE = "the .xplane.pb that JAX writes beside it holds all that was recorded, and can be read"
 
-_TOOLS: tuple[tuple[str, str], ...] = (
-    (r"^/(?:device|host):|^TensorFlow|^XLA", _JAX),
-    (r"^(?:\d+ )?(?:CPU HIP API|CPU HSA API|GPU\d*|COPY|Markers and Ranges)\b", "AMD's rocprof"),
-    (r"^(?:Browser|Renderer|GPU Process|Utility)\b|^CrRenderer|CrBrowser", "a Chromium browser"),
-)
-"""Names of processes -> the tool that calls them so."""
-_KEYS = {
-    "viztracer_metadata": "VizTracer",
-    "product-version": "a Chromium browser",
-    "v8-version": "a Chromium browser",
-    "user-agent": "a Chromium browser",
-    "systemTraceEvents": "Android's systrace",
-    "highres-ticks": _JAX,
-}
-"""Keys beside the events, or in their `metadata` -> the tool that writes them."""
-_CATEGORIES = {
-    "devtools.timeline": "a Chromium browser",
-    "blink": "a Chromium browser",
-    "v8": "a Chromium browser",
-    "toplevel": "a Chromium browser",
-    "FEE": "VizTracer",
-}
-
+_OF_JAX = re.compile(r"/(?:device|host):|TensorFlow|XLA")
+"""Beginnings of names of processes in the traces that JAX and TensorFlow write for viewers."""
 
 IS_EXECUTION_TRACE = "is a PyTorch execution trace, which has no times and no kernels, not a profiler trace"
 
@@ -118,8 +93,8 @@ def not_a_trace(name: str, found: str, head: bytes) -> NotATraceError:
     return (ExecutionTraceError if is_execution_trace(head) else NotATraceError)(f"{name}: {found}")
 
 
-def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str | None:
-    """What a file is that does not begin as JSON does; None for a trace whose first bytes are damaged.
+def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str:
+    """What a file is that does not begin as JSON does.
 
     Args:
         head: its first bytes, at best `sources.HEAD` of them.
@@ -137,10 +112,8 @@ def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str | None:
             return what
     if head.startswith(_TAR_MARK, _TAR_PLACE):
         return "is a tar archive: unpack it first with tar -xf, and give the trace in it"
-    if is_utf_16(head):
+    if _UTF_16.match(head):
         return "is UTF-16 text: convert it to UTF-8, with iconv -f UTF-16 -t UTF-8"
-    if shows_trace(head):
-        return None
     if name.lower().endswith((".xplane.pb", *(f".xplane.pb{end}" for end in _SUFFIXES))) and _is_odd_profile(head):
         return (
             "is named as a profile of JAX and does not begin as one: its first bytes are damaged, or it is something"
@@ -161,16 +134,6 @@ def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str | None:
     if line[:20].isprintable() and b"\0" not in text[:64]:
         return f"begins with {line[:20]!r}, not with JSON"
     return "is binary data that no profiler trace begins with"
-
-
-def is_utf_16(head: bytes) -> bool:
-    """Whether a text that may be JSON is written in UTF-16."""
-    return bool(_UTF_16.match(head))
-
-
-def shows_trace(head: bytes) -> bool:
-    """Whether text that does not begin as a trace does goes on as one."""
-    return bool(_TRACE.search(head)) or len(_PHASE.findall(head)) >= _EVENTS_ENOUGH
 
 
 def is_execution_trace(head: bytes) -> bool:
@@ -211,15 +174,10 @@ def what_chrome_trace_is(keys: Mapping[str, Any], processes: Iterable[str], cate
         processes: names of processes in it.
         categories: categories of its events.
     """
-    beside = {*keys, *(keys["metadata"] if isinstance(keys.get("metadata"), dict) else ())}
-    names, categories = list(processes), list(categories)
-    tool = next((tool for key, tool in _KEYS.items() if key in beside), "")
-    for pattern, one in _TOOLS:
-        tool = tool or (one if any(re.search(pattern, name) for name in names) else "")
-    parts = {part for category in categories for part in category.split(",")}
-    tool = tool or next((one for part, one in _CATEGORIES.items() if part in parts), "another tool")
+    categories = list(categories)
+    is_of_jax = "highres-ticks" in keys or any(map(_OF_JAX.match, processes))
     shown = f" (it has {', '.join(sorted(categories)[:4])})" if categories else ""
-    instead = f"{_BESIDE_XPLANE}; {_EXPORTED}" if tool == _JAX else _EXPORTED
+    tool, instead = (_JAX, f"{_BESIDE_XPLANE}; {_EXPORTED}") if is_of_jax else ("another tool", _EXPORTED)
     return (
         f"is a Chrome trace of {tool}: no event has a category of PyTorch's profiler{shown}; "
         f"ui.perfetto.dev opens it; {instead}"

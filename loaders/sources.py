@@ -326,8 +326,6 @@ def _packing(head: bytes, name: str) -> str:
 def check_is_json(head: bytes, name: str, *, unpacked: bool = False) -> None:
     """Raise NotATraceError, saying what was found, unless the text may begin a JSON object or list.
 
-    A trace whose first bytes are damaged passes, if more of it can be seen.
-
     Args:
         head: the first bytes.
         name: name of the file.
@@ -340,8 +338,8 @@ def check_is_json(head: bytes, name: str, *, unpacked: bool = False) -> None:
         return
     from tracelens_graph.loaders.foreign import IS_XPLANE, what_is
 
-    if found := what_is(head, name, unpacked=unpacked):
-        raise (XplaneError if found is IS_XPLANE else NotATraceError)(f"{name}: {found}")
+    found = what_is(head, name, unpacked=unpacked)
+    raise (XplaneError if found is IS_XPLANE else NotATraceError)(f"{name}: {found}")
 
 
 def _stamp(state: os.stat_result) -> tuple[int, int, int]:

@@ -32,12 +32,6 @@ _EXTENSIONS = 3
 _SECOND_TRACE = re.compile(rb'[^:,\[\s]\s*(\{)\s*"')
 """Where a trace can begin behind another one: no value does there."""
 _LONGEST_HEAD = 1 << 18
-_SOUND_BEGIN = re.compile(rb'\{\s*(?:"(?!ph"\s*:)|\}|\Z)|\[(?!\s*"[^"]*"\s*:)')
-"""How a trace or a list of events begins; an event is no trace, and a bracket before a key was a brace."""
-_FIRST_EVENT = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args|s|bp)"\s*:')
-_FIRST_KEY = re.compile(rb'"\w+"\s*:')
-_NO_HEAD = 16
-"""Bytes in which no key and no `"traceEvents":[` fit."""
 _LIST = "the list that is read"
 """A key that no file has: behind one list there may be an empty one under the key of another kind of trace."""
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -135,12 +129,6 @@ class Walker:
         if self._base < 0 or first:
             check_is_json(first, self.name, unpacked=True)
         text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
-        if not _SOUND_BEGIN.match(text):
-            from tracelens_graph.loaders.foreign import shows_trace
-
-            if shows_trace(text):
-                self._read_damaged_head(first)
-                return
         if text[:1] == b"[":
             self.bare = True
             self._consume(first.index(b"[") + 1)
@@ -163,23 +151,6 @@ class Walker:
                 raise not_a_trace(self.name, found or f"holds no list `{self._layout.key}`", head)
             while self._end - self._begin < 2 * searched and self._fill():
                 pass
-
-    def _read_damaged_head(self, first: bytes) -> None:
-        """Begin with the event list of a file whose first bytes are damaged, or with what is left of the list."""
-        self._count({"beginning": 1})
-        match = self._layout.opening.search(first)
-        if match is None:
-            event = _FIRST_EVENT.search(first)
-            self.bare = event is not None and event.start() < _NO_HEAD
-            return  # whatever stands before the first event is unreadable text of the list
-        from tracelens_graph.loaders.kineto.repair import repair_object
-
-        key = _FIRST_KEY.search(first)
-        assert key is not None  # `traceEvents` is one
-        repaired = repair_object(b"{" + first[key.start() : match.end()] + b"]}")
-        self.head = repaired[0] if repaired and self._layout.key in repaired[0] else {}
-        self.head.pop(self._layout.key, None)
-        self._consume(match.end())
 
     def _take_head(self, text: bytes) -> bool:
         try:
@@ -350,8 +321,6 @@ class Walker:
                 tail = self._decoded(text)
                 del tail[_LIST]
             begin = len(events) - len(events[1:].lstrip())
-            if "beginning" in self.faults:  # then something else may stand before the first entry
-                begin = max(events.find(b"{"), begin)
             if inside := events[begin:-1].rstrip():
                 consumer.chunk(memoryview(b"[" + inside + b"]"), self.position + begin - 1)
             self.tail = tail

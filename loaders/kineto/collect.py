@@ -18,13 +18,14 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.graph.flows import DEPENDENCY_ID, FlowEnds
-from tracelens_graph.loaders.kineto.host_collectives import arguments, is_host_collective
 from tracelens_graph.loaders.kineto.records import (
     CATEGORIES,
     OTHER_ACCELERATORS,
     CollectiveEvent,
     Family,
     Head,
+    arguments,
+    is_host_collective,
     records,
 )
 from tracelens_graph.loaders.kineto.times import (
@@ -86,8 +87,6 @@ _ID_ARGUMENTS = {
 _DRAWN = {*"BbnCiIR"}
 """Phases, beside `X` with a duration, of entries that Perfetto UI draws: its time begins with the first of them. Names
 of threads and arrows do not count. (`trace_bounds` of its trace processor: slices and counters.)"""
-
-_PH, _TS = (int.from_bytes(key, "little") for key in (b'"ph"', b'"ts"'))
 
 _NO_DURATION_IS_FINE = (Family.memory,)
 
@@ -162,12 +161,6 @@ class Collector:
             events = self._records.events.decode(text)
         except msgspec.ValidationError:
             events = self._one_by_one(_RAW_LIST.decode(text), odd)
-        if _may_hold_doubled_keys(text, len(events)):
-            from tracelens_graph.loaders.kineto.repair import holds_two_events
-
-            if any(holds_two_events(bytes(raw)) for raw in _RAW_LIST.decode(text)):
-                self.broken(bytes(text[1:-1]), offset, False)
-                return None
         first = self.out.events
         if not self._take(events, np.arange(first, first + len(events)), odd, lambda: _RAW_LIST.decode(text)):
             return self.chunk(text, offset)
@@ -458,17 +451,6 @@ class Collector:
             except ValueError:
                 return _FIRST_HUGE - self.out.odd_ids[value]
         return value if -(2**61) < value < 2**63 else _FIRST_HUGE - self.out.odd_ids[value]
-
-
-def _may_hold_doubled_keys(text: memoryview, events: int) -> bool:
-    """Whether `"ph"` or `"ts"` stands in a chunk more often than there are events.
-
-    Words of four bytes are compared, at all four offsets: several times as fast as a search.
-    """
-    if not events:
-        return False
-    words = [np.frombuffer(text, "<u4", (len(text) - shift) // 4, shift) for shift in range(4)]
-    return any(sum(np.count_nonzero(part == key) for part in words) > events for key in (_PH, _TS))
 
 
 def _context_event(event: dict[str, Any]) -> list[dict[str, Any]]:

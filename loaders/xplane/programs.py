@@ -14,8 +14,7 @@ import msgspec
 
 from tracelens_graph.graph.programs import CompiledProgram
 from tracelens_graph.hlo.attributes import facts
-from tracelens_graph.hlo.fingerprint import fingerprint
-from tracelens_graph.hlo.program import Instruction, Program
+from tracelens_graph.hlo.program import Instruction, Program, fingerprint
 from tracelens_graph.hlo.shapes import LARGEST, Shape
 from tracelens_graph.hlo.work import XLA, Work, entry_work
 from tracelens_graph.loaders.xplane.hlo import read_program

@@ -5,7 +5,6 @@ Fields are those of XLA's `xplane.proto`. Names of events and statistics stand o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,17 +16,6 @@ from tracelens_graph.loaders.xplane.lockstep import EVENT_TAG, Block, blocks
 from tracelens_graph.loaders.xplane.wire import BYTES, VARINT, Buffer, double, fields, signed, text, varint
 
 _PLANE = 1 << 3 | BYTES
-_LAST_FIELD = 15
-"""Fields of a profile have smaller numbers, up to 4 as of 2026."""
-
-_BEGINNING = re.compile(
-    rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?\x12[\x06-\x7f](?:/host:|/device:|Task E)"
-)
-"""How planes begin: size, id, and a name as profilers give."""
-_LONGEST_BEGINNING = 32
-_SEARCHED = 1 << 20
-"""Bytes that are searched at a time."""
-
 _EVENT = bytes((EVENT_TAG,))
 
 Span = tuple[int, int]
@@ -92,66 +80,21 @@ class Line:
 def planes(data: Buffer) -> Iterator[Plane]:
     """The planes of a file, one after the other; the last one may be cut.
 
-    Where bytes lack or are too many, reading goes on with the next plane that can be seen; what stands before it is
-    read as far as it is sound, and the rest counted.
-
     Raises:
-        DamagedBytesError: what stands behind the last plane is nothing that a profile holds.
+        DamagedBytesError: the file ends within a plane, or damage hides where the next one begins.
     """
     at, end = 0, len(data)
-    is_searched = False
     while at < end:
-        found = _field(data, at, end)
-        if not is_searched and (found is None or not _begins_field(data, found[3], end)):
-            following = _next_plane(data, at + 1, end)
-            if following is not None:
-                yield _cut_plane(data, at, following) or Plane(lost_bytes=following - at)
-                at = following
-                continue
-            is_searched = True
-        if found is None:
+        try:
+            number, wire, value, following = next(fields(data, at, end))
+        except DamagedBytesError:
             if (cut := _cut_plane(data, at, end)) is not None:
                 cut.is_cut = True
                 yield cut
-            raise DamagedBytesError
-        number, wire, value, at = found
+            raise
         if number == 1 and wire == BYTES:
-            yield _plane(data, value, at)
-
-
-def _field(data: Buffer, at: int, end: int) -> tuple[int, int, int, int] | None:
-    try:
-        return next(fields(data, at, end))
-    except DamagedBytesError:
-        return None
-
-
-def _begins_field(data: Buffer, at: int, end: int) -> bool:
-    """Whether the file ends at a place, or a plane or another field of a profile begins there, if only a part of it."""
-    if at == end:
-        return True
-    found = _field(data, at, end)
-    if found is not None and found[0] <= _LAST_FIELD and found[1] == BYTES:
-        return True
-    return bool(_BEGINNING.match(data[at : at + _LONGEST_BEGINNING]))
-
-
-def _next_plane(data: Buffer, at: int, end: int) -> int | None:
-    """Where the next plane begins that is whole; without one, the next that the file cuts off."""
-    cut = None
-    while at < end:
-        part = data[at : at + _SEARCHED + _LONGEST_BEGINNING]
-        for one in _BEGINNING.finditer(part):
-            begin = at + one.start()
-            if one.start() >= _SEARCHED:
-                break
-            found = _field(data, begin, end)
-            if found is None:
-                cut = begin if cut is None else cut
-            elif _begins_field(data, found[3], end):
-                return begin
-        at += _SEARCHED
-    return cut
+            yield _plane(data, value, following)
+        at = following
 
 
 def _cut_plane(data: Buffer, at: int, end: int) -> Plane | None:

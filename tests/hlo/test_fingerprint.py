@@ -8,7 +8,7 @@ import pytest
 from handmade_jax import BF16, F32, computation, dot_dims, instruction, packed, program, shape
 from plain_xplane import block, number
 
-from tracelens_graph.hlo.fingerprint import fingerprint
+from tracelens_graph.hlo.program import fingerprint
 from tracelens_graph.loaders.xplane.hlo import read_program
 
 ONE, TWO = b"\x00\x00\x80\x3f", b"\x00\x00\x00\x40"

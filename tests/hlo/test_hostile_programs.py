@@ -11,9 +11,8 @@ from plain_xplane import block, number
 from tracelens_graph.hlo.attributes import facts, kind_of
 from tracelens_graph.hlo.collectives import collective_of
 from tracelens_graph.hlo.facts import Facts, facts_of
-from tracelens_graph.hlo.fingerprint import fingerprint
 from tracelens_graph.hlo.origin import Pass, origin_of
-from tracelens_graph.hlo.program import Program
+from tracelens_graph.hlo.program import Program, fingerprint
 from tracelens_graph.hlo.shapes import LARGEST, ShortGroups
 from tracelens_graph.hlo.work import Work, work
 from tracelens_graph.loaders.xplane.hlo import read_program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from tracelens_graph.loaders.kineto.host_collectives import arguments, is_host_collective
+from tracelens_graph.loaders.kineto.records import arguments, is_host_collective
 
 
 def test_what_is_one() -> None:

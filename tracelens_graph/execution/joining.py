@@ -44,7 +44,9 @@ def other_process(core: Core, execution: ExecutionTrace) -> str:
     if is_same_process(core, execution):
         return ""
     collectives = collective_arguments(execution)
-    ranks = _rank_of_graph(core), _rank(collectives.values(), core.info.world_size)
+    size = core.info.world_size
+    own = core.info.rank if core.info.rank is not None else _rank(core.collective_args.values(), size)
+    ranks = own, _rank(collectives.values(), size)
     if None not in ranks:
         return f"of two ranks, {ranks[0]} and {ranks[1]}" if ranks[0] != ranks[1] else ""
     if not collectives and core.info.rank is None and not core.collective_args:
@@ -62,10 +64,6 @@ def is_same_process(core: Core, execution: ExecutionTrace) -> bool | None:
     """Whether both name one process; None if one of them names none."""
     pids = {str(pid) for pid, _ in core.threads}
     return None if execution.info.pid is None or not pids else str(execution.info.pid) in pids
-
-
-def _rank_of_graph(core: Core) -> int | None:
-    return core.info.rank if core.info.rank is not None else _rank(core.collective_args.values(), core.info.world_size)
 
 
 def _rank(collectives: Iterable[Mapping[str, Any]], world_size: int | None) -> int | None:

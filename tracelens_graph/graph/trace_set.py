@@ -126,7 +126,12 @@ class TraceSet(Sequence[TraceMember]):
             if not isinstance(graph, Core | Window):
                 raise AnalysisError(f"a graph or a window is wanted, not {type(graph).__name__}")
         windows = [window_of(graph) for _, graph in named]
-        names = _unique([name or _default_name(w) for (name, _), w in zip(named, windows, strict=True)])
+        names = _unique(
+            [
+                name or stem(file_name(w.core.info.source)) or w.core.trace_id[:12]
+                for (name, _), w in zip(named, windows, strict=True)
+            ]
+        )
         return cls(TraceMember(graph, name, run) for (_, graph), name in zip(named, names, strict=True))
 
     # --- reading -------------------------------------------------------------------------------------------------
@@ -352,10 +357,6 @@ def _on_one_clock(members: Iterable[TraceMember]) -> tuple[TraceMember, ...]:
     ]
     zero = min((one.clock_ns for one in dated if one.clock_ns), default=0)
     return tuple(replace(one, offset_ns=one.clock_ns - zero if one.clock_ns else 0) for one in dated)
-
-
-def _default_name(w: Window) -> str:
-    return stem(file_name(w.core.info.source)) or w.core.trace_id[:12]
 
 
 def _unique(names: list[str]) -> list[str]:

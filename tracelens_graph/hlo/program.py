@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from tracelens_graph.hlo.shapes import Shape, ShortGroups
@@ -261,3 +265,43 @@ class Program:
                 break
             one = named
         return one.op_name
+
+
+_DIGEST_BYTES = 8
+
+_NUMBER = re.compile(r"(?:\d+\.)+")
+"""The number at the end of a name, read backwards: from any other place, a search takes the square of the length."""
+
+
+def fingerprint(program: Program) -> str:
+    """The fingerprint of a program: 16 hexadecimal digits; of a damaged one, of what could be read."""
+    parts = [
+        _without_number(program.name).encode("utf-8", "surrogatepass"),
+        program.written,
+        _packed(program.replicas, program.partitions, len(program.computations)),
+    ]
+    computations: dict[int, int] = {}
+    for computation in program.computations.values():
+        places: dict[int, int] = {}
+        for one in computation.instructions:
+            operands, after = _places(one.operands, places), _places(one.after, places)
+            called = _places(one.called, computations)
+            parts += one.written, _packed(len(operands), len(after), *operands, *after, *called)
+            places[one.id] = len(places)
+        parts += computation.written, _packed(len(places), places.get(computation.root, -1))
+        computations[computation.id] = len(computations)
+    lengths = _packed(*map(len, parts))  # so that no two rows of parts are one
+    return blake2b(b"".join((*parts, lengths)), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def _without_number(name: str) -> str:
+    number = _NUMBER.match(name[::-1])
+    return name[: len(name) - number.end()] if number else name
+
+
+def _places(ids: Iterable[int], places: Mapping[int, int]) -> list[int]:
+    return [places.get(id, -1) for id in ids]
+
+
+def _packed(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}q", *values)

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -148,7 +147,7 @@ class Surroundings:
 
     def sparse_made(self, shape: tuple[int, ...]) -> tuple[int, int] | None:
         """Sparse dimensions and entries of the last sparse tensor of some sizes that was made before the call."""
-        known = _sparse_made(self._core).get(shape, ()) if self._core is not None else ()
+        known = self._core.once(_sparse_made).get(shape, ()) if self._core is not None else ()
         return next((form for row, form in reversed(known) if row < self._row), None)
 
     @property
@@ -177,7 +176,7 @@ class Surroundings:
     @property
     def common_dtype(self) -> str:
         """The floating dtype that most calls of the trace have."""
-        return "float32" if self._core is None else _common_dtype(self._core)
+        return "float32" if self._core is None else self._core.once(_common_dtype)
 
 
 @dataclass(frozen=True)
@@ -267,40 +266,29 @@ def gpu_below(core: Core, row: int) -> Rows:
     return found
 
 
-_KEPT: WeakKeyDictionary[Core, dict[str, Any]] = WeakKeyDictionary()
-"""What was found out of a graph as a whole."""
-
-
 def _common_dtype(core: Core) -> str:
-    kept = _KEPT.setdefault(core, {})
-    if "dtype" not in kept:
-        codes, calls = np.unique(core.columns.argset[core.columns.argset >= 0], return_counts=True)
-        count: Counter[str] = Counter()
-        for code, calls_of in zip(codes.tolist(), calls.tolist(), strict=True):
-            for dtype in _dtypes(*core.argsets[code]).values():
-                count[dtype] += calls_of * (dtype in FLOATING)
-        kept["dtype"] = max(count, key=count.__getitem__, default="float32")
-    return str(kept["dtype"])
+    codes, calls = np.unique(core.columns.argset[core.columns.argset >= 0], return_counts=True)
+    count: Counter[str] = Counter()
+    for code, calls_of in zip(codes.tolist(), calls.tolist(), strict=True):
+        for dtype in _dtypes(*core.argsets[code]).values():
+            count[dtype] += calls_of * (dtype in FLOATING)
+    return max(count, key=count.__getitem__, default="float32")
 
 
 def _sparse_made(core: Core) -> dict[tuple[int, ...], list[tuple[int, tuple[int, int]]]]:
     """Sizes -> row, sparse dimensions and entries of each sparse tensor with coordinates that was made."""
-    kept = _KEPT.setdefault(core, {})
-    if "sparse" not in kept:
-        found: dict[tuple[int, ...], list[tuple[int, tuple[int, int]]]] = {}
-        c, codes = core.columns, [at for at, name in enumerate(core.names) if name == _MAKES_SPARSE]
-        for row in np.flatnonzero(np.isin(c.name, codes) & (c.kind == Kind.Op) & (c.argset >= 0)).tolist():
-            recorded = recorded_at(core, row)
-            indices = sizes(recorded.dims[3]) if len(recorded.dims) > 3 else None
-            try:
-                shape = sizes(numbers(recorded.values[2])) if len(recorded.values) > 2 else None
-            except NotAValueError:
-                continue
-            if shape and indices is not None and len(indices) == 2:
-                found.setdefault(shape, []).append((row, (indices[0], indices[1])))
-        kept["sparse"] = found
-    made: dict[tuple[int, ...], list[tuple[int, tuple[int, int]]]] = kept["sparse"]
-    return made
+    found: dict[tuple[int, ...], list[tuple[int, tuple[int, int]]]] = {}
+    c, codes = core.columns, [at for at, name in enumerate(core.names) if name == _MAKES_SPARSE]
+    for row in np.flatnonzero(np.isin(c.name, codes) & (c.kind == Kind.Op) & (c.argset >= 0)).tolist():
+        recorded = recorded_at(core, row)
+        indices = sizes(recorded.dims[3]) if len(recorded.dims) > 3 else None
+        try:
+            shape = sizes(numbers(recorded.values[2])) if len(recorded.values) > 2 else None
+        except NotAValueError:
+            continue
+        if shape and indices is not None and len(indices) == 2:
+            found.setdefault(shape, []).append((row, (indices[0], indices[1])))
+    return found
 
 
 @lru_cache(maxsize=20_000)

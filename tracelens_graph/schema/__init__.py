@@ -149,7 +149,6 @@ REPAIR_MEANING = {
     "metadata": "unreadable keys of the trace's metadata dropped",
     "out_of_range": "times and durations out of range cut to the range",
     "truncated": "the end of the file is missing",
-    "beginning": "the beginning of the file is damaged",
     "id_twice": "nodes of an execution trace with the id of an earlier one left out",
     "odd_id": "ids of nodes that are no 64-bit numbers kept as names",
     "no_parent": "nodes of an execution trace whose parent is missing, or stands behind them, taken as outermost",
@@ -160,7 +159,7 @@ REPAIR_MEANING = {
 }
 """What was done to broken input: kind of repair -> words for the user."""
 
-REPAIRS_OF_FILE = frozenset(("truncated", "beginning", "second_trace", "checksum", "behind_packed"))
+REPAIRS_OF_FILE = frozenset(("truncated", "second_trace", "checksum", "behind_packed"))
 """Those of a file as a whole, which are not counted."""
 
 

@@ -96,22 +96,6 @@ def write(run: Run, folder: str | os.PathLike[str], *, traces_only: bool = False
         files[-1].write_bytes(gzip.compress(json.dumps(rank.trace).encode(), 6, mtime=0))
         if traces_only:
             continue
-        stem.with_suffix(".truth.json").write_text(_two_levels(rank.truth))
+        stem.with_suffix(".truth.json").write_text(json.dumps(rank.truth))
         stem.with_suffix(".execution-trace.json").write_text(json.dumps(rank.execution_trace))
     return files
-
-
-def _two_levels(value: dict[str, Any]) -> str:
-    """JSON with a line for each entry of the first two levels."""
-
-    def block(inner: Any) -> str:
-        if isinstance(inner, dict) and inner:
-            rows = ",\n  ".join(f"{json.dumps(key)}: {json.dumps(item)}" for key, item in inner.items())
-            return f"{{\n  {rows}\n }}"
-        if isinstance(inner, list) and inner and isinstance(inner[0], dict):
-            rows = ",\n  ".join(json.dumps(item) for item in inner)
-            return f"[\n  {rows}\n ]"
-        return json.dumps(inner)
-
-    rows = ",\n ".join(f"{json.dumps(key)}: {block(inner)}" for key, inner in value.items())
-    return f"{{\n {rows}\n}}\n"

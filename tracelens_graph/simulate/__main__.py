@@ -20,12 +20,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("out", metavar="OUT", help="folder to write into")
     parser.add_argument("--problem", choices=list(PROBLEMS), help="plant this problem")
     parser.add_argument("--traces-only", action="store_true", help="write neither truth nor execution traces")
-    types = get_type_hints(Options)
-    for setting in dataclasses.fields(Options):
+    add_settings(parser, Options)
+    return parser
+
+
+def add_settings(parser: argparse.ArgumentParser, options: Any) -> None:
+    """Add an option for each field of a class of settings; what is not given is not among the arguments."""
+    types = get_type_hints(options)
+    for setting in dataclasses.fields(options):
         wanted: dict[str, Any] = {"default": argparse.SUPPRESS, "help": f"default {_shown(setting.default)}"}
         flag = "--" + setting.name.replace("_", "-")
         parser.add_argument(flag, dest=setting.name, **wanted, **_reading(types[setting.name]))
-    return parser
 
 
 def _reading(kind: Any) -> dict[str, Any]:

@@ -85,9 +85,8 @@ def _launch(t: Thread, message: Message, alone: bool) -> GpuEvent:
             op.args.update(args)
             start_and_stride = {"Global rank start": group.ranks[0], "Global rank stride": group.stride}
             op.args.update({"Rank": _rank_argument(process, message), **start_and_stride})
-        with t.annotation(
-            kind.label.format(*(group.ranks.index(end) for end in _named_ends(process, message)))
-        ) as note:
+        ends = () if message.peer is None else (process.rank, message.peer)
+        with t.annotation(kind.label.format(*map(group.ranks.index, ends))) as note:
             note.inputs = (message.x,)
             with t.runtime("cudaStreamIsCapturing"):
                 pass
@@ -206,11 +205,6 @@ def _slowness(process: Process, collective: Collective) -> float:
     options, group = process.options, collective.group
     slow_group = options.slow_link_group in (group.name, group.description)
     return options.slow_link_factor if slow_group or options.slow_link_rank in collective.ranks else 1.0
-
-
-def _named_ends(process: Process, message: Message) -> tuple[int, ...]:
-    """The ranks that the annotation of a transfer names: its own first."""
-    return () if message.peer is None else (process.rank, message.peer)
 
 
 def _rank_argument(process: Process, message: Message) -> int:

@@ -244,7 +244,7 @@ class Writer:
                 )
                 self._flow("f", "ac2g", correlation, self._device, gpu.stream, gpu.start)
             if call is not None:
-                op = _nearest_op(call)
+                op = next((event for event in call.ancestors() if event.cat == "cpu_op"), None)
                 external = {} if op is None else {"External id": op.external_id}
                 args = external | call.args | {"correlation": correlation}
                 call.uid = self._complete(*_place(call), args)
@@ -335,7 +335,3 @@ def _backward_start(node: AutogradNode) -> int:
 
 def _place(event: HostEvent) -> tuple[str, str, int, int, int, int]:
     return event.cat, event.name, event.thread.pid, event.thread.tid, event.start, event.end
-
-
-def _nearest_op(call: HostEvent) -> HostEvent | None:
-    return next((event for event in call.ancestors() if event.cat == "cpu_op"), None)

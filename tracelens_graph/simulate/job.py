@@ -13,8 +13,7 @@ from tracelens_graph.simulate.events import Collective, GpuEvent, HostEvent
 from tracelens_graph.simulate.host import COMPUTE_STREAM, Process, Thread
 from tracelens_graph.simulate.options import Options
 from tracelens_graph.simulate.places import START_NS, places
-from tracelens_graph.simulate.program import loop
-from tracelens_graph.simulate.training import train, train_stage
+from tracelens_graph.simulate.training import loop, train, train_stage
 from tracelens_graph.simulate.waits import Waits
 
 

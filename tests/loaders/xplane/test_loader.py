@@ -354,17 +354,6 @@ def test_what_a_cut_profile_lacks_is_named() -> None:
     assert "threads" not in in_host.damage
 
 
-def test_a_byte_that_lacks_costs_its_plane_alone() -> None:
-    content = training_profile()
-    whole = load_core(content)
-    hurt = load_core(content[:300] + content[301:])
-    assert len(hurt.gpu_rows) == len(whole.gpu_rows)
-    assert hurt.info.lost_bytes > 0
-    assert not hurt.info.ends_early
-    more = load_core(content[:300] + b"\xff" * 9 + content[300:])
-    assert len(more.gpu_rows) == len(whole.gpu_rows)
-
-
 def test_of_two_profiles_in_one_file_the_first_is_read() -> None:
     content = training_profile()
     one, two = load_core(content), load_core(content * 2)

@@ -210,7 +210,9 @@ class _Changes:
                 rows = causes.row[point[of[alone]]]
                 self._fixed[edges[alone]] = np.maximum(self._gap[edges[alone]] - shortest_equal(core, rows), 0)
             for kind, factor in factors.items():
-                fits = np.array([not kind or _same_kind(kind, one) for one in own.tolist()], bool)
+                fits = np.array(
+                    [not kind or kind == one or kind_of(kind) == kind_of(one) != UNKNOWN for one in own.tolist()], bool
+                )
                 self._factor[edges[fits]] *= _checked(factor)
                 found[kind] += int(fits.sum())
         for kind, count in found.items():
@@ -258,10 +260,6 @@ def _checked(factor: float) -> float:
     if not 0 < factor < float("inf"):
         raise AnalysisError(f"what_if: a factor is a number above 0, not {factor}")
     return factor
-
-
-def _same_kind(asked: str, kind: str) -> bool:
-    return asked == kind or (kind_of(asked) == kind_of(kind) != UNKNOWN)
 
 
 def _below(core: Core, op: str) -> np.ndarray:

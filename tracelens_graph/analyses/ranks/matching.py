@@ -77,7 +77,8 @@ def _match(parts: Parts, lanes: Iterable[np.ndarray], clocks: _Known, number: np
 def _of_lane(parts: Parts, rows: np.ndarray, clocks: _Known) -> np.ndarray:
     """The numbers of the collectives of one lane."""
     by_trace = {
-        trace: rows[at[np.argsort(parts.end_ns[rows[at]], kind="stable")]] for trace, at in _by_trace(parts, rows)
+        trace: rows[at[np.argsort(parts.end_ns[rows[at]], kind="stable")]]
+        for trace, at in positions_by(parts.trace[rows])
     }
     first = max(by_trace, key=lambda trace: len(by_trace[trace]))
     counted = bool((parts.sequence[rows] >= 0).all())
@@ -96,10 +97,6 @@ def _of_lane(parts: Parts, rows: np.ndarray, clocks: _Known) -> np.ndarray:
     number = np.empty(len(parts), np.int64)
     number[merged.rows] = merged.number_of_rows
     return number[rows]
-
-
-def _by_trace(parts: Parts, rows: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    return [(int(trace), at) for trace, at in positions_by(parts.trace[rows])]
 
 
 class _Merged:

@@ -153,7 +153,7 @@ def _counted(kept: Mask) -> Rows:
 
 def spans_of_groups(kernels: RankKernels, nodes: Nodes) -> list[str]:
     """For each group of processes whether its ranks are on one node; the last one is for kernels without a group."""
-    return [*map(nodes.span, kernels.ranks_of_groups), UNKNOWN_SPAN]
+    return [*map(nodes.span, kernels.groups[1]), UNKNOWN_SPAN]
 
 
 def collective_id(kernels: RankKernels, at: int) -> str:

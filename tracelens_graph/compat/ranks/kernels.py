@@ -124,7 +124,7 @@ class RankKernels:
         return np.array(values, dtype)[self.argument_codes] if len(values) else np.zeros(0, dtype)
 
     @cached_property
-    def _groups(self) -> tuple[list[tuple[str | None, str]], list[list[int] | None], np.ndarray]:
+    def groups(self) -> tuple[list[tuple[str | None, str]], list[list[int] | None], np.ndarray]:
         """Name and ranks, as text, of the groups of processes; their ranks; the group of each of the arguments."""
         named = list(map(self._group_of, self.arguments))
         ranks: dict[tuple[str | None, str], list[int] | None] = {}
@@ -137,16 +137,11 @@ class RankKernels:
     @cached_property
     def group(self) -> Codes:
         """Number of the group of processes of each kernel, -1 where none is known."""
-        return self.by_arguments(self._groups[2], np.int64)
+        return self.by_arguments(self.groups[2], np.int64)
 
     def name_of(self, group: int) -> str | None:
         """Name of the group with a number."""
-        return self._groups[0][group][0]
-
-    @property
-    def ranks_of_groups(self) -> list[list[int] | None]:
-        """For each group its ranks, None where nothing shows it."""
-        return self._groups[1]
+        return self.groups[0][group][0]
 
     def _group_of(self, one: Arguments) -> tuple[str | None, str]:
         return (ALL, "") if self.is_simplified else (one.group, str(one.cells["Process Group Ranks"]))

@@ -12,9 +12,6 @@ from tracelens_graph.analyses.timeline.collectives import COLL_ANALYSIS
 from tracelens_graph.tables.column import About, Column, Role, shown, statistics
 from tracelens_graph.tables.schema import TableSchema
 
-EACH_RANK = "rank_i_"
-"""What the names of columns begin with that are there once for each rank."""
-
 STATISTICS = ("mean", "median", "std", "min", "max", "sum")
 """Statistics that summaries can have."""
 

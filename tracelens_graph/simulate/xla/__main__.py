@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
-from typing import Any, get_args
 
-from tracelens_graph.simulate.xla import CommandBuffers, Options, simulate, write
+from tracelens_graph.simulate.__main__ import add_settings
+from tracelens_graph.simulate.xla import Options, simulate, write
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -16,14 +15,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Write the profile of a simulated training run of JAX, and the truth about it, into a folder.",
     )
     parser.add_argument("out", metavar="OUT", help="folder to write into")
-    for setting in dataclasses.fields(Options):
-        reading: dict[str, Any] = {"type": int, "metavar": "N"}
-        if isinstance(setting.default, bool):
-            reading = {"action": argparse.BooleanOptionalAction}
-        elif isinstance(setting.default, str):
-            reading = {"choices": get_args(CommandBuffers)}
-        flag = "--" + setting.name.replace("_", "-")
-        parser.add_argument(flag, default=argparse.SUPPRESS, help=f"default {setting.default}", **reading)
+    add_settings(parser, Options)
     return parser
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tracelens_graph.simulate import kernels
-from tracelens_graph.simulate.xla.program import Builder, Options
-from tracelens_graph.simulate.xla.proto import block, double, number
+from tracelens_graph.simulate.xla.program import Builder, Options, block, double, number
 from tracelens_graph.simulate.xla.run import PROGRAM, Runner, Span
 from tracelens_graph.simulate.xla.training import NAME
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracelens_graph.simulate import kernels
-from tracelens_graph.simulate.xla.program import Builder, Instruction, Options, Pass, Shape, Work
-from tracelens_graph.simulate.xla.proto import block, number, packed
+from tracelens_graph.simulate.xla.program import Builder, Instruction, Options, Pass, Shape, Work, block, number, packed
 
 FILE = "/opt/train.py"
 NAME = "jit_train_step"
