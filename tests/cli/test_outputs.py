@@ -396,7 +396,7 @@ def test_ranks_write_into_folders_of_their_own_and_are_protected(run: Run, tmp_p
 
 def test_two_outputs_of_one_command_are_two_files(run: Run, trace: Path, tmp_path: Path) -> None:
     code, _, err = run("report", trace, "--json", tmp_path / "x", "--markdown", tmp_path / ".." / tmp_path.name / "x")
-    assert (code, err) == (2, "error: --json and --markdown name one file\n")
+    assert (code, err) == (2, f"error: --json and --markdown: {tmp_path}/../{tmp_path.name}/x is named twice\n")
 
 
 # --- streams, devices, interrupts ------------------------------------------------------------------------------------
@@ -502,7 +502,7 @@ def test_no_output_lies_in_the_folder_of_another(run: Run, trace_file: Path, tmp
         ("export TRACE", "say what to write: -o FILE, whose suffix says the format, or -f FORMAT"),
         ("export TRACE -f csv --folded x", "-f csv and --folded: give one of them"),
         ("export TRACE --folded x.json", "--folded: x.json: .json stands for JSON, and this is folded stacks; name a"),
-        ("export TRACE --speedscope x --folded x", "--folded and --speedscope name one file"),
+        ("export TRACE --speedscope x --folded x", "--folded and --speedscope: x is named twice"),
         ("export TRACE -f csv -o -", "-: is standard output, which takes one file; csv is two: name a folder"),
         ("report TRACE --csv -", "--csv: - is standard output, which takes one file; name a folder for several"),
         ("db export - TRACE", "DIR: - is standard output"),

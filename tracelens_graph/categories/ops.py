@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from tracelens_graph.op_table import OP_TABLE
 
@@ -32,6 +33,9 @@ class OpRules:
         behind: rules that are asked where none of these matches.
         other: category of an operation that nothing matches, not even `behind`.
         call: category of a runtime call that nothing matches, likewise.
+
+    Raises:
+        TypeError: a name or category is no text, or a rule has no compiled pattern.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -41,6 +45,20 @@ class OpRules:
     behind: OpRules | None = None
     other: str = "other"
     call: str = "runtime"
+
+    def __post_init__(self) -> None:
+        rules = [*self.by_name, *self.by_kernel, *self.by_call]
+        for one in (
+            *chain.from_iterable(self.names.items()),
+            self.other,
+            self.call,
+            *(rule.category for rule in rules),
+        ):
+            if not isinstance(one, str):
+                raise TypeError(f"a name or category is a text, not {one!r:.60}")
+        for rule in rules:
+            if not isinstance(rule.pattern, re.Pattern):
+                raise TypeError(f"{rule.pattern!r:.60} is no compiled pattern: re.compile() makes one")
 
     def before(self, others: OpRules) -> OpRules:
         """These rules, and the others where none of these matches."""

@@ -28,8 +28,8 @@ from tracelens_graph.cli.options import (
     check_name,
     refuse,
 )
-from tracelens_graph.cli.outputs import Outputs, Writes
-from tracelens_graph.cli.shown import TABLE, Shown, print_lines, print_table, print_wrapped, screen
+from tracelens_graph.cli.outputs import Forms, Outputs, Writes
+from tracelens_graph.cli.shown import TABLE, Shown, book, print_lines, print_table, print_wrapped, screen
 from tracelens_graph.cli.traces import check_pipes, extension_of, names_of, say, traces_named
 from tracelens_graph.cli.windows import Window
 
@@ -105,7 +105,8 @@ def compare(
     else:
         changed = _write_all(tables, outputs, top)
         if (
-            all(isinstance(one, Tables) for one in tables.values())
+            not outputs.formats
+            and all(isinstance(one, Tables) for one in tables.values())
             and "-" not in runs
             and _differ_in_structure(changed)
         ):
@@ -130,10 +131,11 @@ def _runs_named(arguments: Sequence[str]) -> list[str]:
 def _check_output(table: str | None, outputs: Outputs, layout: Layout) -> None:
     refuse(
         (table is not None and outputs.folder, "--csv writes all tables, --table prints one: give one of them"),
-        (table is None and outputs.formats, f"{', '.join(outputs.formats)} needs --table, and --csv writes all tables"),
         (layout is Layout.tracelens and table is None and not outputs.folder,
          "--layout tracelens needs --csv or --table"),
     )  # fmt: skip
+    if table is None:
+        outputs.check(FORMS if layout is Layout.own else (), "a comparison (--table NAME chooses a table)")
     if layout is Layout.own and table is not None:
         from tracelens_graph.analyses.across.compare import can_be_compared
         from tracelens_graph.registry import HOMES
@@ -161,14 +163,15 @@ def _write_all(runs: Mapping[str, Run], outputs: Outputs, top: int | None) -> Ma
 
     is_apart = of_other_programs(runs)
     shown_tables = key_tables(runs)
-    tables = compared(runs, every=outputs.folder is not None)
+    tables = compared(runs, every=not outputs.to_screen)
     first = next(iter(tables.values()))
     first.notes = [*first.notes, *notes_on_lacked(runs), *notes_on_steps(runs)]
-    print_lines(verdict(tables, list(runs), screen().width))
-    if is_apart:
-        print_wrapped(NOTE)
-    if outputs.folder is not None:
-        outputs.write(None, {}, lambda: _by_file(tables))
+    if not outputs.formats:
+        print_lines(verdict(tables, list(runs), screen().width))
+        if is_apart:
+            print_wrapped(NOTE)
+    if not outputs.to_screen:
+        outputs.write(tables, FORMS, lambda: _by_file(tables))
         return tables
     of_runs = tuple(f"{tag}: " for tag in runs)
     said: list[str] = []
@@ -185,6 +188,16 @@ def _write_all(runs: Mapping[str, Run], outputs: Outputs, top: int | None) -> Ma
         print()
         print_wrapped(f"more with --table: {', '.join(rest)}")
     return tables
+
+
+def _document(tables: Mapping[str, Table]) -> str:
+    from tracelens_graph.reports.document import document_json
+
+    return document_json({}, tables)
+
+
+FORMS: Forms = {"json": _document, "xlsx": book(lambda tables: tables)}
+"""What all tables of a comparison are written as, beside a folder."""
 
 
 def _differ_in_structure(tables: Mapping[str, Table]) -> bool:

@@ -141,6 +141,8 @@ def _given(name: str, formula: Callable[..., Any], words: Sequence[str]) -> dict
         if key not in inputs:
             meant = did_you_mean(key, inputs) or there_are(inputs, len(inputs))
             raise typer.BadParameter(f"{name} has no size {key!r}; {meant}")
+        if key in texts:
+            raise typer.BadParameter(f"{key} is given twice")
         texts[key] = text
     if missing := [key for key, one in inputs.items() if one.is_required and key not in texts]:
         raise typer.BadParameter(f"{name} needs {', '.join(f'{key}=' for key in missing)}")

@@ -6,6 +6,7 @@ A parameter of a command whose annotation has a `Group` stands for several optio
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -49,6 +50,13 @@ class Group:
 def option(*spelled: Any, **settings: Any) -> Any:
     """An option whose help does not show its default: most have none to show."""
     return typer.Option(*spelled, show_default=False, **settings)
+
+
+def finite(value: float | None) -> float | None:
+    """A number that is one, as the callback of an option whose limits let `nan` and `inf` pass."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is no number to compare with")
+    return value
 
 
 def argument(**settings: Any) -> Any:
@@ -128,7 +136,12 @@ SchedulerAddress = Annotated[
 Recompute = Annotated[bool, option("--recompute", help="Separate recomputation of activations from everything else.")]
 MicroIdle = Annotated[
     float | None,
-    option(metavar="US", min=0, help="Split idle time into gaps shorter than this many microseconds, and the others."),
+    option(
+        metavar="US",
+        min=0,
+        callback=finite,
+        help="Split idle time into gaps shorter than this many microseconds, and the others.",
+    ),
 ]
 Arch = Annotated[
     str | None,

@@ -137,7 +137,7 @@ class Outputs:
         """Say what was written; nothing where a file goes to standard output, which has it for itself then."""
         from tracelens_graph.utils.texts import printable
 
-        if not any(is_stdout(path) for path, _ in self.files):
+        if not any(is_stdout(path) for path, _ in self.files) and (self.files or not self.format):
             typer.echo(printable(line))
 
 
@@ -305,7 +305,8 @@ def _check_apart(options: list[str], files: list[Path], folder: Path | None) -> 
     for option, path in zip(options, files, strict=True):
         place = "-" if is_stdout(path) else os.path.realpath(path)
         if other := seen.get(place):
-            raise typer.BadParameter(f"{other} and {option} name one file")
+            what = option if other == option else f"{other} and {option}"
+            raise typer.BadParameter(f"{what}: {path} is named twice")
         seen[place] = option
         if folder is not None and Path(os.path.realpath(folder)) in Path(place).parents:
             raise typer.BadParameter(f"{option} names a file in the folder that --csv writes to")

@@ -29,6 +29,7 @@ from tracelens_graph.cli.options import (
     Traces,
     architecture_named,
     check_name,
+    finite,
     made_option,
     option,
     refuse,
@@ -58,7 +59,7 @@ def _contents(
     linked_only: LinkedOnly = False,
     micro_idle: MicroIdle = None,
     short_kernels: Annotated[
-        float | None, option(metavar="US", min=0, help="Add the tables of kernels shorter than this.")
+        float | None, option(metavar="US", min=0, callback=finite, help="Add the tables of kernels shorter than this.")
     ] = None,
     histogram_bins: Annotated[
         int, typer.Option(metavar="N", min=1, help="Bins of the histogram of --short-kernels.")

@@ -43,6 +43,7 @@ _KINDS = {
 }
 """Attribute -> module and name of what it holds; imported where something is held, as most reports need none."""
 _OF_FUNCTIONS = ("models", "tables", "table_sets", "postprocess", "time_models")
+_MOST_WORK = 2**63
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
@@ -103,6 +104,10 @@ def guarded(function: Callable[..., Any], name: str, file: str | None = None, re
             found = function(*given)
         if not isinstance(found, returns):
             raise ExtensionError(f"{shown_file}: a {returns.__name__} is wanted of a model, not {found!r:.60}")
+        for what in ("flops", "bytes", "link_bytes") if returns is not object else ():
+            value = getattr(found, what)
+            if value is not None and not (isinstance(value, int | float | np.integer) and 0 <= value < _MOST_WORK):
+                raise ExtensionError(f"{shown_file}: {what} of a Cost is a number from 0 on, not {value!r:.60}")
         return found
 
     return call

@@ -70,7 +70,8 @@ def write_folder(
 ) -> list[Path]:
     """Write each table to `NAME.csv` in a folder, which is made if it is not there.
 
-    All of them are written, or none; files of their names are replaced in a folder of tables, others left alone. Text
+    All of them are written, or none. A folder that holds nothing but tables of ours is replaced: those of an earlier
+    trace do not stay beside the new ones. In other folders only files of these names are replaced. Text
     is UTF-8; half a surrogate pair, which UTF-8 does not have, becomes a visible escape.
 
     Args:
@@ -87,12 +88,10 @@ def write_folder(
     files = {name: _file_name(folder, name) for name in tables}
     others = others or {}
     names = [*files.values(), *others]
+    there = [one for one in Path(folder).iterdir() if not one.name.startswith(".")] if Path(folder).is_dir() else []
+    is_ours = all(one.name in names or _is_table(one) for one in there)
 
-    def is_known(path: Path) -> bool:
-        there = (one for one in path.parent.iterdir() if not one.name.startswith("."))
-        return all(one.name in names or _is_table(one) for one in there)
-
-    with writing_folder(folder, names, is_known=is_known) as output:
+    with writing_folder(folder, names, is_known=lambda _: is_ours) as output:
         for name, table in tables.items():
             with output.file(files[name]) as file:
                 text = TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="", write_through=True)
@@ -101,6 +100,9 @@ def write_folder(
         for name, content in others.items():
             with output.file(name) as file:
                 file.write(content)
+    for one in there:
+        if is_ours and one.name not in names:
+            one.unlink(missing_ok=True)
     return output.paths
 
 

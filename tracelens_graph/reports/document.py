@@ -219,4 +219,5 @@ def sound(value: Any) -> Any:
         return [sound(part) for part in value]
     if isinstance(value, dict):
         return {sound(key): sound(part) for key, part in value.items()}
-    return value
+    # Tables of an extension hold whatever its author put there.
+    return value if isinstance(value, int | None) else str(value)

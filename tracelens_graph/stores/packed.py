@@ -204,4 +204,6 @@ def _limits(tables: Mapping[str, int], rows: int) -> dict[str, tuple[float, floa
     """Of each column of codes, rows or counts the least number that it may hold, and the first that is too large."""
     limits = {prop.name: (-1 if prop.absent == -1 else 0, tables[prop.code_of]) for prop in STORED if prop.code_of}
     limits |= {prop.name: (-1 if prop.absent == -1 else 0, rows) for prop in STORED if prop.name in _ROWS}
-    return {**limits, "uid": (0, math.inf), "depth": (0, rows), "flags": (0, 2 * max(Flag))}
+    # Times lie where a reader of traces leaves them, so that sums and differences stay in 64 bits.
+    times = {"start_ns": (-(2**60), 2**62 + 1), "dur_ns": (0, 2**63 - 1)}
+    return {**limits, **times, "uid": (0, math.inf), "depth": (0, rows), "flags": (0, 2 * max(Flag))}
