@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION_LINE, attributed_calls, unified_perf_summary
-from tracelens_graph.analyses.performance.unified import arguments_of, unified
+from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS
 from tracelens_graph.graph.core import Core
@@ -32,7 +31,7 @@ from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.perf.model import CallContext, OpModel
-from tracelens_graph.perf.registry import MODELS, model_named
+from tracelens_graph.perf.registry import MODELS
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.table import Table
 
@@ -258,7 +257,7 @@ def check(window: Window, models: Mapping[str, OpModel]) -> np.ndarray:
     left = np.setdiff1d(window.gpu_rows, calls.gpu)
     linked = c.parent[left] >= 0
     assert (gpu_classes(core, left[linked]) == COMMUNICATION).all()
-    assert int(calls.direct_sum_ns.sum() + c.dur_ns[left].sum()) == int(c.dur_ns[window.gpu_rows].sum())
+    assert int(c.dur_ns[calls.gpu].sum() + c.dur_ns[left].sum()) == int(c.dur_ns[window.gpu_rows].sum())
     table = unified_perf_summary(with_models(window, models))
     times = dict(zip(table["name"], table[TOTAL], strict=True))
     assert sum(table[TOTAL]) * 1e3 == pytest.approx(int(calls.direct_ns.sum() + c.dur_ns[left].sum()), abs=1)
@@ -435,38 +434,3 @@ def test_calls_are_told_apart_by_number_of_kernels_and_by_recomputation() -> Non
 
 def test_without_models_there_is_no_table() -> None:
     assert perf_sheets(with_models(load({FORWARD: [sized("aten::mm", 8, launch())]}), {})) == {}
-
-
-# --- counts
-
-
-def expected(window: Window, models: Mapping[str, OpModel]) -> Counter[str]:
-    """Calls by name whose model gives a cost and that have GPU events in the window, but those in one of their name."""
-    core, c, found = window.core, window.core.columns, Counter[str]()
-    reach: dict[str, int] = {}
-    events = set(window.linked_gpu_rows.tolist())
-    costs: dict[Any, bool] = {}
-    for row in (c.kind == Kind.Op).nonzero()[0].tolist():
-        name = core.names[c.name[row]]
-        model = model_named(name, models)
-        if model is None or not model.sheet or events.isdisjoint(range(row, int(c.last[row]) + 1)):
-            continue
-        node = core.nodes_at([row])[0]
-        kernels, notes = tuple(kernel.name for kernel in node.kernels), []
-        over = node.annotation
-        while over is not None:
-            notes.append(over.name)
-            over = over.annotation
-        forward = core.autograd.forward_of(row) if "Backward" in name else []
-        context = CallContext(kernels, "\n".join(notes), arguments_of(core, forward[0]) if forward else None)
-        key = (name, int(c.argset[row]), context if model.uses_context else None)
-        if model.uses_context or key not in costs:
-            try:
-                model.estimate(arguments_of(core, row), context)
-                costs[key] = True
-            except CannotModel:
-                costs[key] = False
-        if costs[key] and reach.get(name, -1) < row:
-            reach[name] = int(c.last[row])
-            found[name] += 1
-    return found

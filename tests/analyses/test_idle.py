@@ -16,7 +16,7 @@ from made_traces import traces
 from plain_xplane import Plane
 from profiles import examples
 
-from corpus import chosen_traces, loaded, parametrize, xplane_files
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.diagnosis.finding import ADVICE
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle import idle
@@ -37,7 +37,6 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.nxview.trace_graph import TraceGraph
-from tracelens_graph.reports.views import view
 from tracelens_graph.schema import Flag, Kind
 
 Events = list[dict[str, Any]]
@@ -421,14 +420,6 @@ def test_verdicts_of_profiles_of_jax_speak_of_jax(corpus: Path, name: str) -> No
     text = " ".join(part for one in found for part in (one.text, *one.suggestions))
     assert not any(word in text for word in ("torch", "with_stack", "DataLoader", ".item()", "not recorded"))
     assert found[0].evidence["kind"] == {"conv-legacy": "too_little", "te-fused-attention": "compute.attention"}[name]
-
-
-@parametrize("path", xplane_files())
-def test_what_it_is_due_to_can_be_looked_at_on_a_narrow_terminal(path: Path) -> None:
-    table = view(idle_causes(loaded(path)))
-    shown = table.text(80)
-    uid = next(uid for uid in table["because uid"] if uid is not None and uid >= 0)
-    assert str(uid) in shown.split()
 
 
 def work_on(name: str, ts: float, dur: float, stream: int, correlation: int) -> dict[str, Any]:

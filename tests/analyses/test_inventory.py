@@ -178,17 +178,6 @@ def test_losses_that_nobody_counted_have_no_number() -> None:
     assert "nodes behind a place where entries may be lost: uids from 9 on" in faults
 
 
-def test_a_profile_of_jax_is_told_in_its_own_words() -> None:
-    core = load_core(CHECKOUT / "examples/traces/tiny-transformer-jax-cpu.xplane.pb.gz")
-    tables = inventory(core)
-    told = [text for table in tables.values() for row in table.records() for text in row.values()]
-    for foreign in ("nn.Module", "aten::", "ProfilerStep", "record_function", "torch", "ProfilerActivity"):
-        assert not [text for text in told if foreign in str(text)], foreign
-    nodes = dict(zip(tables["nodes"]["kind"], tables["nodes"]["meaning"], strict=True))
-    assert nodes["Step"] == "a step (`jax.profiler.StepTraceAnnotation`)"
-    assert "instruction" in nodes["Op"]
-
-
 EXAMPLE = CHECKOUT / "examples/traces/tiny-transformer-cpu"
 
 TRACE = trace(

@@ -199,16 +199,6 @@ def test_own_rules(tmp_path: Path) -> None:
     assert kernel_category_summary(core)["kernel_category"][0] == "GEMM"
 
 
-def test_default_table_of_kernels_is_as_ever() -> None:
-    core = load_core(graph_launch())
-    plain, more = kernel_summary(core), kernel_summary(core, kernel_categories=True)
-    names = list(more.columns)
-    assert names[names.index("Parent cpu_op") + 1] == "kernel_category"
-    assert [name for name in names if name != "kernel_category"] == list(plain.columns) == list(plain.about)
-    for name in plain.columns:
-        assert list(plain[name]) == list(more[name])
-
-
 def test_window() -> None:
     core = load_core(
         [

@@ -37,7 +37,6 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture
-from tracelens_graph.reports.views import view
 from tracelens_graph.tables.table import Table
 
 US = 1_000_000
@@ -165,14 +164,6 @@ def test_real_profiles(path: Path) -> None:
     assert list(found["executions"]) == [5]
 
 
-@pytest.mark.parametrize("width", [80, 100])
-def test_recompilation_is_seen_on_a_terminal(width: int) -> None:
-    shown = view(programs(recompiled())).text(width)
-    header, _, first, *_ = shown.splitlines()[1:]
-    assert {"program", "ms", "runs", "compiled", "versions", "shapes"} <= {*header.split()}
-    assert "f32[4] -> f32[4]" in first
-
-
 def recorded(*calls: tuple[str, int], steps: bool = True) -> Core:
     """Calls of functions, 100 ms apart, with a compilation of so many ms in each but where it is 0.
 
@@ -223,17 +214,6 @@ def test_a_step_alone_of_compilations() -> None:
     core = recorded(("f", 10), ("f", 20), ("f", 0))
     found = compilations(core.window(step=1))
     assert (found.count, found.of_call) == (1, {"f": [21_000_000]})
-
-
-def test_it_is_said() -> None:
-    core = recorded(("f", 0), ("f", 20), ("f", 30), ("<lambda>", 5))
-    facts = {row["what"]: row["value"] for row in inventory(core)["trace"].records()}
-    assert (facts["programs compiled"], facts["tracing and compiling"]) == (3, 58.0)
-    by_topic = {one.topic: one.text for one in verdict(core)}
-    assert by_topic["compiled"] == "Compiled 3 programs during the recording: 58.0 ms (f 2 x, <lambda>)"
-    assert by_topic["host_programs"].startswith("Instructions on the host: jit_f 3.00 ms in 3 executions, ")
-    assert by_topic["host_steps"].startswith("4 steps on the host: 90.0 ms in the median")
-    assert verdict(core)[0].ask_next == "tracelens-graph ask programs TRACE"
 
 
 def test_a_report_has_the_programs_of_jax_alone() -> None:

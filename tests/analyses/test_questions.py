@@ -252,12 +252,3 @@ def test_ranks_need_others(ranks: TraceSet, name: str) -> None:
     assert QUESTIONS[name](ranks[:1]).notes[-1] == "1 trace: two ranks at least are compared"
     empty = load_core({"traceEvents": []})
     assert QUESTIONS[name]([empty, empty]).notes[-1] == "the traces have no communication kernels"
-
-
-def test_which_two_of_many_are_compared_is_told(ranks: TraceSet) -> None:
-    three = TraceSet.of({"a": ranks[0].graph, "b": ranks[1].graph, "c": ranks[0].graph})
-    for name in ("common_signatures", "kernel_choices", "ops_only_in_one"):
-        assert QUESTIONS[name](three).notes[0].startswith("of 3 traces c (b) is compared with b (a); the parameters")
-        assert QUESTIONS[name](three, b="b").notes[0].startswith("of 3 traces b (b) is compared with a (a)")
-        assert not any("of 3" in note for note in QUESTIONS[name](three, a="a", b="c").notes)
-        assert not any("compared with" in note for note in QUESTIONS[name](ranks).notes)

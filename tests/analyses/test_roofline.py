@@ -206,36 +206,6 @@ def test_what_has_no_model() -> None:
     assert "\n" not in note
 
 
-def test_the_ten_largest_without_a_model_are_named() -> None:
-    events = []
-    for n in range(12):
-        events.append(span("cpu_op", f"unheard {n}", 10 * n, 5))
-        events.append(span("cuda_runtime", "cudaLaunchKernel", 10 * n + 1, 1, correlation=n + 1))
-        events.append(span("kernel", "k", 500 + 10 * n, 1 + n / 10, pid=0, tid=7, correlation=n + 1))
-    note = unmodelled_note(load_core(events))
-    assert [f"unheard {n} " in note for n in range(12)] == [False, False] + [True] * 10
-    assert note.endswith("; and 2 more")
-
-
-def test_notes_where_there_is_nothing_to_say() -> None:
-    no_gpu = load_core([op("computes", 0, 1)])
-    assert unmodelled_note(with_models(no_gpu, MODELS)) == ""
-    table = roofline_summary(with_models(no_gpu, MODELS), TOY)
-    assert parts(table) == {}
-    assert list(table.notes) == ["the trace has no GPU events"]
-    whole = load_core([op("computes", 0, 5), *launched(1, 3, 10, 20)])
-    assert unmodelled_note(with_models(whole, MODELS)) == "all GPU time has a performance model"
-    beside = [op("c10d::allreduce_", 6, 1), *launched(6.1, 6.2, 20, 30, "ncclKernel")]
-    both = load_core([op("computes", 0, 5), *launched(1, 3, 10, 20), *beside])
-    assert unmodelled_note(with_models(both, MODELS)) == "all GPU time but communication has a performance model"
-
-
-def test_long_names_are_cut_in_notes() -> None:
-    core = load_core([op("x" * 5000, 0, 5), *launched(1, 3, 10, 20)])
-    assert len(unmodelled_note(with_models(core, MODELS))) < 300
-    assert list(unmodelled(with_models(core, MODELS))["op"]) == ["x" * 5000]
-
-
 def test_a_stream_is_not_launch_bound_while_another_works() -> None:
     core = load_core(
         [

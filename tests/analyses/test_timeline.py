@@ -278,13 +278,6 @@ def test_steps_equal_the_timelines_of_their_windows(path: Path) -> None:
             assert {name: row[f"{name}_ms"] for name in TIMES} == {name: times[name] for name in TIMES}
 
 
-def test_notes_do_not_repeat_long_names() -> None:
-    name = "ProfilerStep#" + "x" * 10_000
-    table = step_summary(load_core([span("user_annotation", name, 0, 10), step(1, 20, 5)]))
-    assert list(table["step"]) == [None, 1]
-    assert max(map(len, table.notes)) < 200
-
-
 ARGUMENTS = {
     "Collective name": "allreduce", "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "Group size": 2,
     "dtype": "BFloat16", "In msg nelems": 2**19, "Out msg nelems": 2**20, "In split size": "[]", "Out split size": "[]",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from growth import cost
-from handmade import HOSTILE, call, gpu, small_trace, span
+from handmade import call, gpu, small_trace, span
 from hypothesis import given
 from made_traces import traces
 from typer.testing import CliRunner
@@ -192,16 +192,6 @@ def test_what_no_op_owns_is_not_sent_to_the_roofline() -> None:
     assert finding(load_core(owned[1:]), "kernels").advice == ()
 
 
-def test_a_tree_of_one_line_is_not_suggested() -> None:
-    core = load_core([call(0, 1), gpu(5, 5_000, 1), span("cpu_op", "aten::add", 5_100, 9_000), call(14_000, 2),
-                      gpu(14_005, 1_000, 2)])  # fmt: skip
-    assert losses(core)["launches"].ask_next == "tracelens-graph report TRACE --table idle_causes"
-    frame = span("python_function", "train.py(1): f", 0, 20_000)
-    core = load_core([frame, call(0, 1), gpu(5, 5_000, 1), span("cpu_op", "aten::add", 5_100, 9_000), call(14_000, 2),
-                      gpu(14_005, 1_000, 2)])  # fmt: skip
-    assert " --up" in losses(core)["launches"].ask_next
-
-
 def test_a_kernel_with_the_short_name_of_others_is_one_of_them() -> None:
     add, multiply = (f"void at::native::elementwise_kernel<128, 4, at::native::{one}>(int)" for one in ("Add", "Mul"))
     core = load_core([
@@ -287,13 +277,6 @@ def test_idle_time_without_a_reason_is_concluded_nothing_from() -> None:
 def test_one_empty_kernel() -> None:
     (only,) = verdict(load_core([gpu(5, 0, 1)]))
     assert only.text == "Too little recorded to judge: 1 GPU event, 0 us of work"
-
-
-def test_names_are_cut_in_texts_and_whole_in_the_evidence() -> None:
-    name = HOSTILE * 10_000
-    found = finding(load_core([call(0, 1), gpu(5, 10_000, 1, name)]), "kernels")
-    assert len(found.text) < 200
-    assert found.evidence["name"] == name
 
 
 # -- what holds everywhere ------------------------------------------------------------------------------------

@@ -28,31 +28,6 @@ def test_version() -> None:
     assert (done.returncode, done.stdout) == (0, f"tracelens-graph {tracelens_graph.__version__}\n")
 
 
-@pytest.mark.parametrize("command", ["info", "tree", "timeline", "attribution", "export", "save"])
-def test_help_of_a_command_teaches_by_example(run: Run, command: str) -> None:
-    code, out, _ = run(command, "--help", env={"COLUMNS": "200"})
-    assert code == 0
-    assert f"Example: tracelens-graph {command} trace.json.gz" in out
-    assert "\x1b" not in out
-
-
-def test_help_lists_every_command() -> None:
-    listed = program("--help").stdout
-    assert all(f" {command} " in listed for command in ("info", "tree", "timeline", "attribution", "export", "save"))
-
-
-def test_missing_file_is_one_line_and_exit_code_1() -> None:
-    done = program("info", "/nowhere/trace.json")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: /nowhere/trace.json: no such file or directory\n"
-
-
-def test_wrong_usage_of_the_program_is_exit_code_2() -> None:
-    done = program("no-such-command")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr
-
-
 def test_hostile_file_name_is_one_harmless_line() -> None:
     done = program("info", "/nowhere/\x1b[31m\nred")
     assert done.returncode == 1
@@ -65,14 +40,6 @@ def test_debug_shows_the_traceback_wherever_it_stands() -> None:
         assert done.returncode == 1
         assert done.stderr.startswith("Traceback")
         assert done.stderr.rstrip().endswith("TraceError: /nowhere: no such file or directory")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["info"], ["timeline", "x.json", "--micro-idle", "-1"], ["attribution", "x", "--level", "y"]],
-)
-def test_wrong_usage_is_exit_code_2(run: Run, arguments: list[str]) -> None:
-    assert run(*arguments)[:2] == (2, "")
 
 
 def test_standard_input(trace_file: Path) -> None:
@@ -107,25 +74,6 @@ def test_a_reader_may_leave_in_the_middle(unbuffered: str, trace_file: Path) -> 
         running.stdout.close()
         assert running.stderr.read() == b""
     assert running.returncode == 141
-
-
-def test_unwritable_output_is_one_line(trace_file: Path) -> None:
-    done = program("save", trace_file, "-o", "/nowhere/x.tlg")
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_interrupt_is_exit_code_130(trace_file: Path) -> None:
-    snippet = (
-        "import tracelens_graph.loading.one as load\n"
-        "def interrupted(*args, **kwargs): raise KeyboardInterrupt\n"
-        "load.load_core = interrupted\n"
-        "from tracelens_graph.cli import main\n"
-        "main()\n"
-    )
-    command = [sys.executable, "-c", snippet, "info", str(trace_file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_files_of_other_kinds_are_named(run: Run, tmp_path: Path) -> None:

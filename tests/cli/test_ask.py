@@ -33,14 +33,6 @@ def test_the_list_of_questions(run: Run) -> None:
     assert [row["question"] for row in json.loads(out)["rows"]] == list(QUESTIONS)
 
 
-def test_the_parameters_of_one(run: Run) -> None:
-    code, out, _ = run("ask", "idle_gaps")
-    assert code == 0
-    assert "min_us" in out
-    assert "tracelens-graph ask idle_gaps TRACE --param NAME=VALUE" in out
-    assert "TRACE..." in run("ask", "slowest_ranks")[1]
-
-
 def test_of_one_trace(run: Run, job: Path) -> None:
     trace = job / "rank0.json.gz"
     code, out, _ = run("ask", "idle_gaps", trace, "-p", "top=3", "--format", "json")
@@ -143,6 +135,7 @@ def test_top_is_the_parameter_of_a_question_that_has_one(run: Run, job: Path) ->
         (("idle_gaps", "T", "-p", "tops=3"), "did you mean top?"),
         (("idle_gaps", "T", "-p", "top"), "it has the form NAME=VALUE"),
         (("idle_gaps", "T", "-p", "top=x"), "a whole number is wanted"),
+        (("slowest_ranks", "T", "-p", "run=x"), "of no named run"),
         (("idle_gaps", "T", "T2"), "is asked of one trace, not of 2"),
     ],
 )
@@ -158,13 +151,6 @@ def test_traces_that_lack_what_is_asked_for(run: Run, job: Path, tmp_path: Path)
     assert (code, "has no step 99" in err) == (1, True)
     code, _, err = run("ask", "run_history", tmp_path)
     assert (code, "no file in it ends" in " ".join(err.replace("│", " ").split())) == (2, True)
-
-
-def test_runs_of_files_have_no_names(run: Run, trace_file: Path) -> None:
-    code, _, err = run("ask", "slowest_ranks", trace_file, "-p", "run=x", env={"COLUMNS": "200"})
-    assert code == 2
-    assert "traces from files are of no named run" in err
-    assert "run" not in [line.split()[0] for line in run("ask", "slowest_ranks")[1].splitlines() if line]
 
 
 @pytest.mark.parametrize("command", [("report",), ("ask", "slowest_ranks")])

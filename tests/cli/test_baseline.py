@@ -91,32 +91,6 @@ def test_files_and_tables_beside_a_baseline(run: Run, traces: tuple[Path, Path],
     assert "after against before" in run("report", traces[1], "--against", traces[0], "--all")[1]
 
 
-def test_a_report_on_something_else_is_said_to_be_one(run: Run, traces: tuple[Path, Path], tmp_path: Path) -> None:
-    base = tmp_path / "b.json"
-    assert run("report", traces[0], "--step", "5", "--json", base)[0] == 0
-    out = run("report", traces[1], "--against", base)[1]
-    assert "b is a report on step 5; options that choose events do not change it" in " ".join(out.split())
-    assert "are of all of them" not in out
-    err = run("compare", base, traces[1])[2]
-    assert err == "note: b is a report on step 5; options that choose events do not change it\n"
-
-
-def test_other_numbers_of_steps_are_said(run: Run, traces: tuple[Path, Path], tmp_path: Path) -> None:
-    trace = small_trace()
-    steps = [event for event in trace["traceEvents"] if str(event["name"]).startswith("ProfilerStep")]
-    trace["traceEvents"] += [step | {"name": "ProfilerStep#6", "ts": 5_000.0} for step in steps]
-    launches = [e for e in trace["traceEvents"] if e.get("cat") in ("cpu_op", "cuda_runtime", "kernel")]
-    trace["traceEvents"] += [
-        e | {"ts": e["ts"] + 4_000.0, "args": {**e["args"], "correlation": e["args"].get("correlation", 0) + 900}}
-        for e in launches
-    ]
-    two = tmp_path / "two.json"
-    two.write_text(json.dumps(trace))
-    said = "1 step in before, 2 steps in two: times are of all of them; --step N takes one of each"
-    assert said in " ".join(run("report", two, "--against", traces[0])[1].split())
-    assert said in " ".join(run("compare", traces[0], two)[1].split())
-
-
 def test_standard_input(run: Run, traces: tuple[Path, Path]) -> None:
     packed = gzip.compress(traces[0].read_bytes())
     code, out, _ = run("report", traces[1], "--against", "-", input=packed)

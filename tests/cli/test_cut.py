@@ -98,27 +98,6 @@ def test_a_saved_graph_is_cut_without_its_trace(run: Run, tmp_path: Path) -> Non
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
-def test_what_stood_there_is_replaced_by_a_whole_file_only(run: Run, trace_file: Path, tmp_path: Path) -> None:
-    out = tmp_path / "cut.json"
-    assert run("cut", trace_file, "--uid", 8, "-o", out)[0] == 0
-    older = out.read_bytes()
-    assert run("cut", trace_file, "--from", "5s", "-o", out)[0] == 1
-    assert out.read_bytes() == older
-    assert run("cut", trace_file, "--uid", 9, "-o", out)[0] == 0
-    assert "gemm" in names(out.read_bytes())
-
-
-def test_the_trace_itself_is_never_overwritten(run: Run, tmp_path: Path) -> None:
-    trace, link = tmp_path / "trace.json", tmp_path / "link.json"
-    trace.write_text(json.dumps(small_trace()))
-    link.symlink_to(trace)
-    for out in (trace, link):
-        code, _, err = run("cut", trace, "--uid", 9, "-o", out)
-        assert code == 1
-        assert f"{out}: is what the command reads" in err
-    assert json.loads(trace.read_text()) == small_trace()
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -139,9 +118,3 @@ def test_wrong_usage(run: Run, trace_file: Path, options: list[str], words: str)
     assert (code, out) == (2, "")
     assert words in " ".join(err.replace("│", " ").split())
     assert not Path("x.json").exists()
-
-
-def test_nodes_that_are_not_there(run: Run, trace_file: Path, tmp_path: Path) -> None:
-    code, _, err = run("cut", trace_file, "--uid", 15, "-o", tmp_path / "x.json")
-    assert (code, err) == (1, "error: no node has uid 15; that entry of the file is no node\n")
-    assert not list(tmp_path.iterdir())

@@ -91,12 +91,6 @@ def test_a_key_names_it_as_its_number_does(run: Run, folder: Path, tmp_path: Pat
     assert load_core(tmp_path / "a.json.gz").info.events
 
 
-def test_a_key_that_is_nearly_right(run: Run, folder: Path, tmp_path: Path) -> None:
-    key = meetings_of(folder).parts.collective(0).key
-    code, _, err = run("cut", folder, "--collective", key.upper(), "-o", tmp_path / "x.json")
-    assert (code, err) == (1, f"error: no collective has the key {key.upper()!r}; did you mean {key}?\n")
-
-
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
@@ -227,11 +221,3 @@ def test_devices_of_one_profile_of_jax_are_ranks(run: Run, tmp_path: Path) -> No
     assert arrows
     names = {e["pid"]: e["args"]["name"] for e in events_of(tmp_path / "cut.json") if e["name"] == "process_name"}
     assert {names[end["pid"]] for end in arrows} == {"rank 0 GPU", "rank 1 GPU"}
-
-
-def test_a_profile_of_one_device_has_no_ranks(run: Run, tmp_path: Path) -> None:
-    from tracelens_graph.simulate.xla.__main__ import main
-
-    assert main([str(tmp_path / "jax")]) == 0
-    code, _, err = run("cut", tmp_path / "jax", "--collective", 0, "-o", tmp_path / "cut.json")
-    assert (code, err) == (2, "error: --collective: is for the ranks of a job; name the folder of their traces\n")

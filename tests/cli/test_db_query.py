@@ -103,12 +103,6 @@ def test_unknown_names_are_warned_of_beside_the_rows(run: Run, pushed: str) -> N
     assert err == "warning: no label Kernl; did you mean Kernel?\n"
 
 
-def test_a_plan_is_a_table(run: Run, pushed: str) -> None:
-    code, out, _ = run("db", "query", "PROFILE MATCH (k:Kernel) RETURN count(k) AS n", "--format", "csv")
-    assert code == 0
-    assert out.splitlines()[0] == "operator,details,estimated rows,rows,db hits"
-
-
 def test_the_library_is_listed_shown_and_saved(run: Run, tmp_path: Path) -> None:
     _, text, _ = run("db", "queries", "--format", "csv")
     assert [row["query"] for row in csv.DictReader(io.StringIO(text))] == list(library())

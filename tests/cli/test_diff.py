@@ -146,13 +146,6 @@ def test_both_trees_as_one(run: Run, trace_file: Path, slower: Path) -> None:
     assert any(line.split()[-2:] == ["Memcpy", "DtoH"] for line in lines)
 
 
-def test_equal_layers_are_folded(run: Run, job: list[Path], tmp_path: Path) -> None:
-    other = write(simulate(ranks=1, steps=2, layers=6), tmp_path / "six")[0]
-    code, out, err = run("diff", job[0], other, "--tree", "--min-percent", "0")
-    assert (code, err) == (0, "")
-    assert any("+ 2 x TransformerLayer" in line for line in out.splitlines()) or out.count("+ TransformerLayer") == 2
-
-
 def test_several_traces_are_compared_with_the_first(run: Run, trace_file: Path, slower: Path) -> None:
     code, out, err = run("diff", trace_file, slower, trace_file, "--names", "old,new,again")
     assert (code, err) == (0, "")
@@ -328,37 +321,6 @@ def test_ranks_without_a_common_structure_are_not_called_alike(run: Run, tmp_pat
     assert [run(*shlex.split(hint)[1:])[0] for hint in (report, pair)] == [0, 0]
 
 
-def test_steps_without_a_common_structure_lead_on(run: Run, job: list[Path], tmp_path: Path) -> None:
-    trace = json.loads(gzip.decompress(write(simulate(ranks=1, steps=3, layers=2), tmp_path / "s")[0].read_bytes()))
-    marks = [event for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep#")]
-    host = sorted((event for event in marks if event.get("cat") == "user_annotation"), key=lambda event: event["ts"])
-    for number, step in enumerate(host):
-        ops = [event for event in trace["traceEvents"] if event["name"] == "aten::mm" and event["tid"] == step["tid"]
-               and step["ts"] <= event["ts"] < step["ts"] + step["dur"]]  # fmt: skip
-        for event in ops[:number]:
-            event["name"] = "aten::other"
-    path = tmp_path / "steps.json"
-    path.write_text(json.dumps(trace))
-    code, out, err = run("diff", "--within", path)
-    assert (code, err) == (0, "")
-    assert re.search(r"3 steps: \d structures", out)
-    assert any(hint.partition("--step ")[2] for hint in hints_of(out))
-    assert [run(*shlex.split(hint)[1:])[0] for hint in hints_of(out)] == [0, 0]
-
-
-def test_several_traces_say_which_steps_are_compared_and_lead_on(run: Run, job: list[Path], tmp_path: Path) -> None:
-    other = write(simulate(ranks=1, steps=3, layers=6), tmp_path / "six")[0]
-    code, out, err = run("diff", job[0], job[2], other, "--names", "a,b,c")
-    assert (code, err) == (0, "")
-    said = " ".join(out.split())
-    assert "One step of each is compared: --step N takes another" in said
-    assert re.search(r"c: step \d+, of median GPU time of 3 steps", said)
-    (hint,) = hints_of(out)
-    assert shlex.split(hint)[1:] == ["diff", str(job[0]), str(other), "--names", "a,c"]
-    assert run(*shlex.split(hint)[1:])[0] == 0
-    assert "One step" not in run("diff", job[0], job[2], other, "--from", "0ms")[1]
-
-
 def test_only_places_that_differ_are_listed_for_people(run: Run, job: list[Path], tmp_path: Path) -> None:
     other = write(simulate(ranks=1, steps=2, layers=4, tiny_kernels=3), tmp_path / "other")[0]
     code, out, _ = run("diff", job[0], other)
@@ -375,15 +337,6 @@ def test_only_places_that_differ_are_listed_for_people(run: Run, job: list[Path]
     same = len(table(run, job[0], job[0], "--points")["rows"])
     assert "Nothing differs: the GPU work is the same, event by event" in out
     assert f"{same} places are the same on both sides, and not listed" in out
-
-
-def test_top_is_the_number_of_places_on_the_screen(run: Run, job: list[Path], tmp_path: Path) -> None:
-    other = write(simulate(ranks=1, steps=2, layers=6), tmp_path / "six")[0]
-    for top, said in (("2", "The 2 places"), ("7", "The 7 places")):
-        code, out, _ = run("diff", job[0], other, "--top", top)
-        assert code == 0
-        assert said in out
-    assert " more: --points" not in run("diff", job[0], other, "--top", "0")[1]
 
 
 def test_hints_keep_names_and_need_files(run: Run, trace_file: Path, slower: Path) -> None:
@@ -424,61 +377,6 @@ def test_the_convolution_is_drawn_as_two_branches(run: Run, monkeypatch: pytest.
     assert signs == ["-"] * row["events_a"] + ["+"] * row["events_b"]
     assert "-              aten::cudnn_convolution" in out
     assert "+              aten::miopen_convolution" in out
-
-
-@needs_corpus
-def test_a_capture_is_told_before_any_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert CORPUS
-    monkeypatch.chdir(CORPUS / "tracelens/inference/sglang-decode")
-    for order in (1, -1):
-        code, out, err = run("diff", *["graph-replay.json.gz", "capture/bs_32_rank0.json.gz"][::order],
-                             env={"COLUMNS": "120"})  # fmt: skip
-        assert (code, err) == (0, "")
-        top, _, rest = out.partition("\nGPU time")
-        assert "bs_32_rank0 records 544 launches into a graph without running them" in top
-        assert not re.search(r"\d[+-]\d", "".join(rest.splitlines()[1:6]))
-
-
-@needs_corpus
-@pytest.mark.parametrize("width", [80, 100])
-def test_places_keep_their_reason(run: Run, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    assert CORPUS
-    monkeypatch.chdir(CORPUS)
-    for name in ("bert-small", "vit-nsfw", "qwen1.5-0.5b"):
-        pair = [f"tracelens/{gpu}/{name}.json.gz" for gpu in ("h100", "mi300")]
-        code, out, _ = run("diff", *pair, "--points", env={"COLUMNS": str(width)})
-        assert code == 0
-        assert "reason" in out.splitlines()[1]
-        assert max(map(len, out.splitlines())) <= width
-        whole = {row["place"]: row["why"] for row in table(run, *pair, "--points")["rows"]}
-        for place in (1, 2, 3):
-            drawn = run("diff", *pair, "--point", place, env={"COLUMNS": str(width)})[1].partition("\n\n")[0]
-            assert " ".join(whole[place].split()) in " ".join(drawn.split())
-
-
-@needs_corpus
-@pytest.mark.parametrize(
-    "pair",
-    [
-        *(
-            [f"{gpu}/{name}.json.gz" for gpu in ("h100", "mi300")]
-            for name in ("qwen1.5-0.5b", "vit-nsfw", "bert-small")
-        ),
-        ["inference/sglang-decode/graph-replay.json.gz", "inference/sglang-decode/capture/bs_32_rank0.json.gz"],
-        ["h100/vit-nsfw.json.gz", "h100/bert-small.json.gz"],
-    ],
-)
-def test_hints_name_what_is_drawn(run: Run, monkeypatch: pytest.MonkeyPatch, pair: list[str]) -> None:
-    assert CORPUS
-    monkeypatch.chdir(CORPUS / "tracelens")
-    for place in (1, 2):
-        code, out, err = run("diff", *pair, "--point", place)
-        assert (code, err) == (0, "")
-        drawing, _, hints = out.partition("ask next: ")
-        drawn = re.findall(r"uid (\d+)|and (\d+)\)", drawing)
-        uids = re.findall(r"--uid (\d+)", hints)
-        assert uids
-        assert set(uids) <= {number for found in drawn for number in found}
 
 
 @needs_corpus

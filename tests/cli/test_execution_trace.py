@@ -79,33 +79,6 @@ def test_tree_shows_no_times(run: Run, alone: Path) -> None:
     assert (code, "cpu_op" in out or "Process" in out) == (0, True)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("timeline",), ("modules",), ("attribution",), ("roofline",), ("export", "-o", "x.csv"),
-        ("export", "--folded", "x"), ("export", "--speedscope", "x.json"), ("export", "--perfetto", "x.json"),
-        ("ask", "gpu_timeline"), ("cut", "-o", "x.json", "--step", "1"), ("tree", "--from", "1ms"),
-        ("report", "--table", "gpu_timeline"), ("report", "--fail-if", "idle_percent > 3"),
-        ("report", "--markdown", "x.md"), ("report", "--xlsx", "x.xlsx"), ("report", "--html", "x.html"),
-        ("report", "--compare-with", str(f"{EXAMPLE}.json.gz")),
-    ],
-    ids=" ".join,
-)  # fmt: skip
-def test_what_needs_times_is_refused_in_one_line(
-    run: Run, alone: Path, arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    command, *options = arguments
-    given = [command, *options[:1], alone, *options[1:]] if command == "ask" else [command, alone, *options]
-    code, out, err = run(*given)
-    assert (code, out) == (1, "")
-    (line,) = err.splitlines()
-    assert "no times and no kernels" in line
-    assert f"name the profiler's trace of the same run: tracelens-graph {command} " in line
-    assert "KINETO" in line
-    assert [file.name for file in tmp_path.iterdir()] == ["et.json.gz"]
-
-
 def test_of_a_folder_those_of_other_runs_are_left_out(run: Run, alone: Path) -> None:
     alone.unlink()
     (alone.parent / "et.json").write_bytes(trace([Op(3), Op(4)]))
@@ -124,16 +97,3 @@ def test_damage_and_hostile_names_are_told(run: Run, tmp_path: Path) -> None:
         assert "warning: " in err
         assert "parent is missing" in err
         assert "\x1b[31m" not in out
-
-
-def test_rows_of_the_report_differ(run: Run) -> None:
-    lineage = CHECKOUT / "examples/traces/linked/lineage.execution-trace.json.gz"
-    _, out, _ = run("report", lineage, "--top", "40", env={"COLUMNS": "400"})
-    assert out.count("% of all calls") == 2
-    _, _, arguments = out.partition("Calls with arguments, by their arguments\n")
-    header, _, *rows = arguments.splitlines()
-    assert "% of these" in header
-    place = header.index("calls")
-    rows = [row[:place].rstrip() for row in rows if "more row" not in row]
-    assert len(rows) == len({*rows}) == 40
-    assert any(row.startswith("aten::empty ") and row.endswith("[3000]") for row in rows)

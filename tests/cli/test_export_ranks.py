@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from handmade import Run
 
-from corpus import needs_corpus
 from tracelens_graph.analyses.critical_path.critical_path import critical_path
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.graph.trace_set import TraceSet
@@ -162,14 +161,6 @@ def test_a_lone_trace_stays_as_it_is(run: Run, folder: Path, tmp_path: Path) -> 
     assert not any("waiting" in one["name"] for slices in lanes(events_of(out)).values() for one in slices)
 
 
-def test_files_and_patterns_name_ranks_too(run: Run, folder: Path, tmp_path: Path) -> None:
-    files = sorted(folder.iterdir())
-    for name, given in (("a.json", [folder]), ("b.json", files), ("c.json", [folder / "*.json.gz"])):
-        assert run("export", *given, "--perfetto", tmp_path / name)[0] == 0
-    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
-    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "c.json").read_bytes()
-
-
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
@@ -204,15 +195,5 @@ def test_ranks_without_a_gpu(run: Run, tmp_path: Path) -> None:
     found = lanes(events_of(out))
     assert {track.partition(",")[0] for _, track in found} == {"collectives"}
     assert any(one["name"].startswith("waiting for rank ") for slices in found.values() for one in slices)
-    for slices in found.values():
-        assert_nested(slices)
-
-
-@needs_corpus
-def test_eight_ranks_without_metadata(run: Run, corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "all.json"
-    assert run("export", corpus / "dlrm-8-ranks/kineto", "--perfetto", out)[0] == 0
-    found = lanes(events_of(out))
-    assert sum(track == "critical path of the job" for _, track in found) >= 2
     for slices in found.values():
         assert_nested(slices)

@@ -8,7 +8,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from handmade import Run
 
 
@@ -23,37 +22,11 @@ def test_saved_graph_answers_as_the_trace(run: Run, trace_file: Path, tmp_path: 
         assert run(command[0], saved, *command[1:]) == (code, out.replace(f"cut {trace_file}", f"cut {saved}"), err)
 
 
-@pytest.mark.parametrize(
-    ("out", "options", "files"),
-    [
-        ("x.graphml", [], ["x.graphml"]),
-        ("x.csv", [], ["x-nodes.csv", "x-edges.csv"]),
-        ("x.parquet", [], ["x-nodes.parquet", "x-edges.parquet"]),
-        ("folder", ["--format", "csv"], ["folder/nodes.csv", "folder/edges.csv"]),
-    ],
-)
-def test_export(run: Run, trace_file: Path, tmp_path: Path, out: str, options: list[str], files: list[str]) -> None:
-    code, printed, err = run("export", trace_file, "-o", tmp_path / out, *options)
-    assert (code, err) == (0, "")
-    wrote, counts = printed.splitlines()[: len(files)], printed.splitlines()[len(files)]
-    assert wrote == [f"wrote {tmp_path / file}" for file in files]
-    assert all((tmp_path / file).stat().st_size for file in files)
-    assert counts.startswith("13 nodes, ")
-    # XML cannot hold the escape character of the hostile name; the others can.
-    assert ("were replaced" in printed) == (out == "x.graphml")
-
-
 def test_exported_nodes_are_those_of_the_trace(run: Run, trace_file: Path, tmp_path: Path) -> None:
     run("export", trace_file, "-o", tmp_path / "x.csv")
     with open(tmp_path / "x-nodes.csv", newline="") as file:
         nodes = list(csv.DictReader(file))
     assert sorted(int(node["uid"]) for node in nodes) == list(range(2, 15))
-
-
-def test_unknown_format_is_named(run: Run, trace_file: Path, tmp_path: Path) -> None:
-    code, out, err = run("export", trace_file, "-o", tmp_path / "x.graphm")
-    assert (code, out) == (2, "")
-    assert "x.graphm: its name says no format; name a file .graphml, .graphml.gz, .parquet, .csv, " in err
 
 
 def test_names_of_files_are_harmless(run: Run, trace_file: Path, tmp_path: Path) -> None:

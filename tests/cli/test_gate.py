@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, gpu_timeline
-from tracelens_graph.cli.gate import FAILED, Figure, Reading, check, conclude, parse, read, remarks
+from tracelens_graph.cli.gate import Figure, Reading, check, parse, read, remarks
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.tables.column import Column, Role
@@ -96,15 +96,6 @@ def test_rows_of_one_name_are_added(core: Core) -> None:
 def test_operators(operator: str, met: tuple[int, int, int]) -> None:
     (condition,) = parse([f"idle_percent{operator}20"])
     assert tuple(condition.judge(Reading(v)) is not None for v in (19.5, 20.0, 20.5)) == met
-
-
-def test_lines(tables: Tables) -> None:
-    texts = ["idle_percent > 20", "idle_percent > 50", "busy_time_ms<1", "op:aten::addmm:count == 1"]
-    assert check(parse(texts), tables) == [
-        "idle_percent is 43.3962, which is > 20",
-        "busy_ms is 0.09, which is < 1",
-        "op:aten::addmm:count is 1, which is == 1",
-    ]
 
 
 def test_line_of_a_value_next_to_the_limit_makes_sense() -> None:
@@ -221,25 +212,6 @@ def test_nothing_unknown_passes(operator: str, core: Core) -> None:
 
 def test_timeline_without_recomputation_is_not_split(core: Core, tables: Tables) -> None:
     assert value("idle_ms", {"gpu_timeline": gpu_timeline(core, by_recompute=True)}) == value("idle_ms", tables)
-
-
-def test_conclude_says_what_is_met_and_ends(tables: Tables, capsys: pytest.CaptureFixture[str]) -> None:
-    conditions = parse(["idle_percent > 20", "op:\x1b[31mred:ms > 1"])
-    with pytest.raises(typer.Exit) as end:
-        conclude(remarks(conditions, tables), check(conditions, tables))
-    assert end.value.exit_code == FAILED == 3
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.splitlines() == [
-        "note: op:\\x1b[31mred:ms: '\\x1b[31mred' is not in the trace and counts as 0",
-        "failed: idle_percent is 43.3962, which is > 20",
-    ]
-
-
-def test_conclude_lets_pass_what_is_fine(tables: Tables, capsys: pytest.CaptureFixture[str]) -> None:
-    conditions = parse(["idle_percent > 50"])
-    conclude(remarks(conditions, tables), check(conditions, tables))
-    assert capsys.readouterr() == ("", "")
 
 
 def of_kinds(*rates: float | None) -> Tables:

@@ -82,11 +82,6 @@ def test_hints_of_comparisons_run(run: Run, tmp_path: Path, monkeypatch: pytest.
     assert [shlex.split(command)[1] for command in found] == ["diff", "diff", "tree", "replay", "cut", "replay"]
 
 
-def test_runs_of_one_structure_need_no_diff(run: Run, trace_file: Path) -> None:
-    _, out, _ = run("compare", trace_file, trace_file)
-    assert hints(out) == []
-
-
 @pytest.mark.proof
 @parametrize("path", kineto_traces())
 def test_hints_of_every_real_trace_run(run: Run, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

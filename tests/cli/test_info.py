@@ -69,14 +69,6 @@ def test_counts_are_those_of_the_file(run: Run, path: Path) -> None:
     assert told["trace"]["rank"] == parsed.get("distributedInfo", {}).get("rank")
 
 
-@parametrize("path", chosen_traces())
-def test_every_trace_has_a_page_for_people(run: Run, path: Path) -> None:
-    code, out, err = run("info", path)
-    assert (code, err) == (0, "")
-    assert out.splitlines()[0] == str(path)
-    assert "\nNodes\n" in out
-
-
 def test_page_of_the_small_trace(run: Run, trace_file: Path) -> None:
     _, out, _ = run("info", trace_file, env={"COLUMNS": "300"})
     for line in (
@@ -100,12 +92,6 @@ def test_what_begins_before_the_first_event_moves_its_place_on_the_timeline(run:
     _, out, _ = run("info", trace, env={"COLUMNS": "300"})
     assert "  absolute start         2023-11-14T22:13:20.000852500 UTC" in out.splitlines()
     assert "  start on the timeline  0.853 ms" in out.splitlines()
-
-
-def test_wide_tables_fit_the_terminal(run: Run, trace_file: Path) -> None:
-    _, out, _ = run("info", trace_file, env={"COLUMNS": "60"})
-    assert max(map(len, out.splitlines())) <= 60
-    assert "no room for: " in out
 
 
 def test_a_name_without_end_is_shortened(run: Run, tmp_path: Path) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from handmade import Run
 
 from tracelens_graph.analyses.across.compare import compare
-from tracelens_graph.analyses.across.unnumbered import NOTE
+from tracelens_graph.analyses.across.outer_join import NOTE
 from tracelens_graph.analyses.alignment.difference import diff
 from tracelens_graph.analyses.alignment.tables import places_table
 from tracelens_graph.graph.core import Core
@@ -69,15 +68,3 @@ def test_one_program_keeps_its_numbers(graphs: dict[str, Core]) -> None:
     found = compare({"a": graphs["base"], "b": graphs["base"]}, tables=["ops_summary"])["ops_summary"]
     assert "cublas-gemm.7" in found["name"]
     assert NOTE not in found.notes
-
-
-def test_what_is_printed(run: Run, files: dict[str, Path]) -> None:
-    code, out, _ = run("compare", files["base"], files["deeper"], "--names", "a,b")
-    titles = [line for line in out.splitlines() if line.endswith(": b against a")]
-    assert (code, titles[0]) == (0, "GPU time by family and sizes: b against a")
-    assert out.count(NOTE) == 1
-    assert "cublas-gemm." not in out
-    assert NOTE in run("diff", files["base"], files["deeper"])[1]
-    assert NOTE not in run("diff", files["base"], files["base"])[1]
-    out = run("compare", files["base"], files["base"], "--names", "a,b")[1]
-    assert "GPU time by family and sizes" not in out

@@ -100,19 +100,3 @@ def test_jax_beside_pytorch(run: Run, jax_run: Path, torch_run: Path) -> None:
     code, out, _ = run("diff", torch_run, profile)
     assert code == 0
     assert "`tracelens-graph compare` joins what both compute" in " ".join(out.split())
-
-
-def test_shares_of_several_devices_say_what_they_are_of(run: Run, jax_run: Path) -> None:
-    words = " ".join(run("report", jax_run)[1].split())
-    assert "of the GPU spans of 2 GPUs (" in words
-    assert "of the steps of 2 GPUs together)" in words
-    assert "% of the steps of 2 GPUs (" in words
-    assert "GPU timeline, 2 GPUs as one: GPU span of" in words
-    assert "the GPU spans of 2 GPUs, added up, are" in run("ask", "idle_causes", jax_run)[1]
-    assert "of 2 GPUs: above, time counts once" in " ".join(run("diff", jax_run, jax_run)[1].split())
-
-
-def test_one_device_goes_without_saying(run: Run, tmp_path: Path) -> None:
-    assert simulate_xla([str(tmp_path)]) == 0
-    for command in (("report", tmp_path), ("diff", tmp_path, tmp_path), ("ask", "idle_causes", tmp_path)):
-        assert "GPUs" not in run(*command)[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -101,21 +100,6 @@ def test_a_report_compares_with_another_trace(run: Run, trace_file: Path, slower
     assert "Cijk_gemm" in out
 
 
-@pytest.mark.parametrize("width", ["80", "100"])
-def test_a_report_says_where_the_comparison_stands(run: Run, trace_file: Path, slower: Path, width: str) -> None:
-    code, out, _ = run("report", trace_file, "--compare-with", slower, env={"COLUMNS": width})
-    assert code == 0
-    said = f"Compared with {slower}: --table unified_perf_summary has the speed-up"
-    assert "".join(said.split()) in "".join(out.split())
-    hint = next(line for line in out.splitlines() if line.startswith("ask next: tracelens-graph diff"))
-    assert run(*shlex.split(hint.removeprefix("ask next: "))[1:])[0] == 0
-    assert "Compared with" not in run("report", trace_file)[1]
-    wide = ["report", trace_file, "--compare-with", slower, "--table", "unified_perf_summary"]
-    code, out, _ = run(*wide, env={"COLUMNS": width})
-    assert code == 0
-    assert "speed" in "".join(out.splitlines()[1:4])
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -130,9 +114,3 @@ def test_what_a_comparison_needs_is_said(
     code, _, err = run("report", trace_file, *(slower if option == "OTHER" else option for option in options))
     assert code != 0
     assert said in " ".join(err.split())
-
-
-def test_a_trace_that_is_not_there_is_named(run: Run, trace_file: Path) -> None:
-    code, _, err = run("report", trace_file, "--compare-with", "nowhere.json")
-    assert code == 1
-    assert "nowhere.json" in err

@@ -14,8 +14,7 @@ import pytest
 from handmade import Run
 from linked_pairs import Call, calls, execution_trace, kineto
 
-from corpus import CHECKOUT, CORPUS, needs_corpus
-from tracelens_graph.cli.hints import Call as Hints
+from corpus import CHECKOUT
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.graph_file import read_graph
 
@@ -77,19 +76,6 @@ def test_inputs_and_outputs_that_are_no_lists(run: Run, tmp_path: Path, name: st
     assert line.endswith("inputs or outputs of nodes of an execution trace that are no lists left out (2)")
 
 
-@pytest.mark.parametrize("name", ["link", "tensor", "ask"])
-def test_tensors_that_cannot_be_read(run: Run, tmp_path: Path, name: str) -> None:
-    def change(nodes: list[dict[str, Any]]) -> None:
-        for node in nodes[:3]:
-            node["inputs"] = {"values": ["x"], "shapes": [[]], "types": ["Tensor(float)"], "strides": [[]]}
-
-    path = damaged(tmp_path / "et.json", change)
-    code, _, err = run(*commands(TRACE, path)[name])
-    assert code == 0
-    assert err == f"warning: {path}: tensors among arguments that cannot be read and are left out: 3\n"
-    assert "tensors among arguments that cannot be read" in run("info", path)[1]
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_refusal_tells_what_is_broken_too(run: Run, tmp_path: Path, name: str) -> None:
     other = execution_trace([Call(one.number, one.thread, f"other{one.name}") for one in PROGRAM])
@@ -128,16 +114,6 @@ def test_no_file_or_several(run: Run, name: str, et: str, said: str, tmp_path: P
     assert (code, out) == (2, "")
     assert said in err
     assert len(err.splitlines()) == 1
-
-
-@pytest.mark.parametrize("asked", ["t٣", "٣", "t²", "s1#٢"])
-def test_digits_of_other_scripts_are_no_ids(run: Run, asked: str) -> None:
-    code, out, err = run("tensor", EXECUTION, asked)
-    assert (code, out) == (1, "")
-    assert "is no id of a tensor: 123, t123, s123 or t123#2 is wanted" in err
-    code, out, err = run("link", "--et", EXECUTION, "--trace", TRACE, "--op", asked)
-    assert (code, out) == (1, "")
-    assert "no op that is in both traces is called" in err
 
 
 def test_a_folder_of_execution_traces_alone(run: Run, tmp_path: Path) -> None:
@@ -249,25 +225,3 @@ def test_advice_fits_the_command_and_runs(run: Run, given: str, tmp_path: Path, 
     assert ("--et" in rest) is (command in ("report", "ask") and "--compare-with" not in rest)
     code, _, err = run(command, *rest)
     assert code in (0, 3), err
-
-
-def test_advice_in_a_folder_names_no_command(run: Run, tmp_path: Path) -> None:
-    shutil.copy(EXECUTION, tmp_path / "et.json.gz")
-    _, _, err = run("ask", "gpu_timeline", tmp_path)
-    assert err.endswith("has no times and no kernels; name the profiler's trace of the same run\n")
-
-
-def test_hints_keep_the_execution_trace() -> None:
-    call = Hints("k.json", et="my et.json")
-    assert call.complete("tracelens-graph report TRACE --all") == (
-        "tracelens-graph report k.json --all --et 'my et.json'"
-    )
-    assert call.cut(5) == "tracelens-graph cut k.json --uid 5 -o event-5.json.gz"
-
-
-@needs_corpus
-def test_the_real_job_s_execution_traces_alone(run: Run) -> None:
-    assert CORPUS
-    code, _, err = run("ranks", CORPUS / "dlrm-8-ranks/execution-trace")
-    assert code == 1
-    assert "all 8 files are PyTorch execution traces" in err

@@ -6,19 +6,15 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from tracelens_graph import perf
-from tracelens_graph.cli import model as command
 from tracelens_graph.cli.app import app
-from tracelens_graph.cli.model import FORMULAS, sizes_of
-from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.cost import CannotModel, Cost
+from tracelens_graph.cli.model import FORMULAS
+from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.families.attention import attention
 from tracelens_graph.perf.families.convolution import Geometry, convolution
 from tracelens_graph.perf.families.gemm import gemm
@@ -94,11 +90,6 @@ def test_a_formula_alone_lists_its_sizes(name: str) -> None:
     assert code == 0
     required = {row["size"] for row in json.loads(out)["rows"] if row["default"] == "required"}
     assert required == {word.partition("=")[0] for word in LEAST[name].split()}
-
-
-def test_help_lists_all_formulas() -> None:
-    _, out, _ = run("--help")
-    assert set(FORMULAS) <= set(out.replace(",", " ").replace(".", " ").split())
 
 
 @pytest.mark.parametrize("name", LEAST)
@@ -214,99 +205,3 @@ def test_one_device() -> None:
 def test_formulas_are_imported_when_they_are_asked_for() -> None:
     code = "import sys, tracelens_graph.cli.model; print([name for name in sys.modules if '.perf.' in name])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
-
-
-# -- any formula makes a command
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Sizes.
-
-    Attributes:
-        rows: number of rows.
-        tile: sizes of a tile.
-    """
-
-    rows: int
-    tile: tuple[int, ...] = (8, 8)
-
-
-calls: list[tuple[object, ...]] = []
-
-
-def formula(
-    shape: Shape,
-    other: Tensor | None,
-    *,
-    mode: Literal["fast", "exact"] = "fast",
-    factor: float = 1.5,
-    dtype: str = "",
-    wide: bool = True,
-    hidden: tuple[Tensor, ...] = (),
-) -> Cost:
-    """A formula for tests.
-
-    FLOPs = [red]rows[/red].
-
-    Args:
-        shape: its sizes.
-        other: another tensor.
-        mode, factor: how it
-            is done.
-        dtype: a type.
-        wide: whether it is wide.
-        hidden: no option can give it.
-
-    Raises:
-        CannotModel: there are 13 rows.
-    """
-    calls.append((shape, other, mode, factor, dtype, wide, hidden))
-    if shape.rows == 13:
-        raise CannotModel("13 is bad luck")
-    return Cost(shape.rows, None, "vector", params={"rows": shape.rows, "other": other})
-
-
-def made(monkeypatch: pytest.MonkeyPatch, sizes: str) -> tuple[int, str, str]:
-    """What the command makes of the formula above."""
-    calls.clear()
-    monkeypatch.setitem(command.FORMULAS, "made", "made")
-    monkeypatch.setattr(perf, "made", formula, raising=False)
-    return run(f"made {sizes}")
-
-
-def test_defaults_are_those_of_the_formula(monkeypatch: pytest.MonkeyPatch) -> None:
-    code, out, _ = made(monkeypatch, "rows=2")
-    assert code == 0
-    assert calls == [(Shape(2), None, "fast", 1.5, "", True, ())]
-    assert out.splitlines()[0] == "made: rows 2"
-
-
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        "rows=2 tile=4,-1 other=fp32:3,1 mode=exact factor=2.5 dtype=bf16 wide=no",
-        "--rows 2 --tile 4,-1 --other fp32:3,1 --mode exact --factor=2.5 --dtype bf16 --no-wide",
-    ],
-)
-def test_values_of_all_kinds_reach_it(monkeypatch: pytest.MonkeyPatch, sizes: str) -> None:
-    assert made(monkeypatch, sizes)[0] == 0
-    assert calls == [(Shape(2, (4, -1)), Tensor((3, 1), "fp32"), "exact", 2.5, "bf16", False, ())]
-
-
-def test_sizes_are_explained_by_its_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sizes_of(formula)[:3] == [
-        ("rows", "N", "required", "number of rows."),
-        ("tile", "N,N,...", "8,8", "sizes of a tile."),
-        ("other", "[TYPE:]N,N,...", "", "another tensor."),
-    ]
-    _, out, _ = made(monkeypatch, "")
-    assert "A formula for tests." in out
-    assert "FLOPs = [red]rows[/red]." in out
-    assert "bad luck" not in out
-
-
-def test_reason_of_a_formula_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    code, _, err = made(monkeypatch, "rows=13")
-    assert code == 2
-    assert "13 is bad luck" in err

@@ -5,9 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -70,18 +67,6 @@ def test_lines_fit_the_terminal_and_names_are_harmless(run: Run, tmp_path: Path)
     assert len(drawn) == 5
     assert len({len(line) for line in drawn}) == 1
     assert len(drawn[0]) <= 70
-
-
-def test_without_lines_to_draw_with(trace_file: Path) -> None:
-    command = [sys.executable, "-m", "tracelens_graph", "modules", str(trace_file)]
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(command, capture_output=True, check=True, env=environment)
-    assert done.stdout.decode("ascii").splitlines()[1:5] == [
-        "                       (GPU Time us)",
-        "(all GPU events) .......... (100.25)",
-        "|-- nn.Module: Linear_0 .... (70.25)",
-        "`-- (no launch in trace) ... (30.00)",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -165,18 +164,6 @@ def test_what_does_not_go_together(run: Run, job: Path) -> None:
         assert (code, err.count("error")) == (2, 1)
 
 
-def test_tracelens_files(run: Run, goldens: Path, tmp_path: Path) -> None:
-    code, _, _ = run(
-        "ranks", goldens / "multirank-synthetic4" / "synthetic4", "--layout", "tracelens", "--csv", tmp_path
-    )
-    assert code == 0
-    reference = goldens / "multirank-synthetic4" / "synthetic4_report"
-    assert {path.name for path in tmp_path.glob("*.csv")} == {path.name for path in reference.glob("*.csv")}
-    for path in reference.glob("*.csv"):
-        with path.open(newline="") as mine, (tmp_path / path.name).open(newline="") as theirs:
-            assert next(csv.reader(mine)) == next(csv.reader(theirs))
-
-
 def test_draws(run: Run, job: Path, tmp_path: Path) -> None:
     pages = [tmp_path / name for name in ("ranks.html", "drawn.html")]
     for option, page in zip(("--html", "-o"), pages, strict=True):
@@ -230,65 +217,3 @@ def test_eight_real_ranks(run: Run) -> None:
     code, out, err = run("ranks", CORPUS / "dlrm-8-ranks" / "kineto")
     assert (code, err) == (0, "")
     assert "late: rank7: it came last to 5 of 8 collectives" in out
-
-
-ANSWERS = {
-    "late_ranks": {"rank", "kind", "late", "new ms", "reason", "what"},
-    "late_arrivals": {"#", "rank", "late us", "new us", "reason", "what"},
-    "rank_balance": {"rank", "wait ms", "exposed ms", "last", "held up ms"},
-    "collective_kinds": {"kind", "message", "latency ms", "mean wait us", "bus GB/s"},
-}
-"""What answers the question of a table, and stays on a line of 80 characters."""
-
-
-def headings(out: str) -> set[str]:
-    """What stands above the columns of a table."""
-    lines = out.splitlines()
-    rule = next(at for at, line in enumerate(lines) if set(line) == {"-", " "})
-    edges = [(one.start(), one.end()) for one in re.finditer("-+", lines[rule])]
-    pieces = [[line[start:end].strip() for line in lines[1:rule]] for start, end in edges]
-    return {" ".join(filter(None, of_column)).replace("/ s", "/s") for of_column in pieces}
-
-
-@pytest.mark.parametrize("table", ANSWERS)
-@pytest.mark.parametrize("width", [80, 100])
-def test_what_answers_the_question_has_room(run: Run, job: Path, table: str, width: int) -> None:
-    _, out, _ = run("ranks", job, "--table", table, env={"COLUMNS": str(width)})
-    assert ANSWERS[table] <= headings(out)
-    assert max(map(len, (line for line in out.splitlines() if "ask next" not in line))) <= width
-
-
-@needs_corpus
-@pytest.mark.parametrize("table", ANSWERS)
-def test_what_answers_the_question_has_room_on_real_ranks(run: Run, table: str) -> None:
-    assert CORPUS
-    _, out, _ = run("ranks", CORPUS / "dlrm-8-ranks" / "kineto", "--table", table, env={"COLUMNS": "80"})
-    told = {"message", "bus GB/s"}  # of a V100 job without sizes they are empty
-    assert ANSWERS[table] - told <= headings(out)
-
-
-def test_a_reason_is_told_in_full_on_a_short_line(run: Run, job: Path) -> None:
-    _, out, _ = run("ranks", job, "--table", "late_ranks", env={"COLUMNS": "80"})
-    what = "".join(line[headings_at(out, "what") :].strip() for line in out.splitlines()[3:8])
-    assert "torch/utils/data/dataloader.py(733):" in what
-    assert "train_step" in what
-
-
-def headings_at(out: str, heading: str) -> int:
-    """Where a column begins."""
-    return next(line.index(heading) for line in out.splitlines() if heading in line.split())
-
-
-def test_a_sum_of_delays_is_said_to_be_one(run: Run, job: Path, tmp_path: Path) -> None:
-    """One delay counts in each collective that it delays, so the sum is no time to win."""
-    sentence = "one delay counts in each collective that it delays, so this is not time to win"
-    _, out, _ = run("ranks", job, env={"COLUMNS": "400"})
-    (late,) = (line for line in out.splitlines() if line.startswith("late: "))
-    assert re.search(rf"; these delays add up to [\d.]+ ms, {sentence}$", late)
-    for table in ("rank_balance", "rank_steps"):
-        _, out, _ = run("ranks", job, "--table", table, env={"COLUMNS": "400"})
-        assert f"held up ms: {sentence}" in out
-    write(simulate(ranks=2, steps=2, layers=1), tmp_path, traces_only=True)
-    _, out, _ = run("ranks", tmp_path, env={"COLUMNS": "400"})
-    assert out.count(sentence) == 1
-    assert "no rank is late: the delays by rank" in out

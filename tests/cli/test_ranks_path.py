@@ -90,23 +90,6 @@ def test_a_rank_that_was_late_before_its_recording_is_not_to_be_repaired(run: Ru
     assert out.startswith("With rank 7 as its median peer, the recording takes 13.110 instead of 13.125 ms ")
 
 
-def test_a_change_that_costs_says_so(run: Run, job: Path) -> None:
-    _, out, _ = run("ranks", job, "--step", "3", "--what-if", "allreduce=0.5", env=WIDE)
-    first, extent = out.splitlines()[:2]
-    assert first.startswith("With allreduce 0.5 times as fast, path step 3 takes ")
-    assert "(costs " in first
-    assert extent == "Path step 3 lasts from its mark on the host to its own last GPU end, over all ranks"
-
-
-def test_the_screen_says_of_what_the_length_is(run: Run, job: Path) -> None:
-    _, out, _ = run("ranks", job, "--path", env=WIDE)
-    assert out.splitlines()[1] == (
-        "The recording lasts from the first event that can be followed to its last GPU end, over all ranks"
-    )
-    _, out, _ = run("ranks", job, "--path", "--step", "3-4", env=WIDE)
-    assert out.splitlines()[1] == "The chosen part lasts from its first event to its last GPU end, over all ranks"
-
-
 def test_the_tables_of_a_path_are_written(run: Run, job: Path, tmp_path: Path) -> None:
     names = ("tables", "path.json", "path.md", "path.xlsx")
     folder, document, page, book = (tmp_path / name for name in names)
@@ -225,18 +208,6 @@ def test_a_path_on_recorded_clocks(run: Run, tmp_path: Path) -> None:
     assert "by the ends of collectives: corrected" in corrected
     assert "by the ends of collectives: not corrected" in recorded
     assert recorded.splitlines()[0] != corrected.splitlines()[0]
-
-
-def test_titles_say_what_sums_are_over(run: Run, job: Path) -> None:
-    _, out, _ = run("ranks", job, env=WIDE)
-    titles = {
-        "Times of a step on the device of a rank, mean over all steps of 3 ranks",
-        "Kinds of collectives of 3 ranks, over the whole recording",
-        "3 ranks, over the whole recording",
-    }
-    assert titles <= set(out.splitlines())
-    _, out, _ = run("ranks", job, "--step", "4", env=WIDE)
-    assert "3 ranks, over step 4" in out.splitlines()
 
 
 def test_a_step_that_begins_elsewhere_with_the_change_says_so(run: Run, job: Path) -> None:

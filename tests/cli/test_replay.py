@@ -12,11 +12,10 @@ import pytest
 from handmade import HOSTILE, Run
 from recorded_calls import calls
 
-from corpus import CORPUS, needs_corpus, traces_named
+from corpus import needs_corpus, traces_named
 from tracelens_graph.registry import schema_of
 from tracelens_graph.replay.folder import INDEX, read_folder
 from tracelens_graph.simulate import simulate, write
-from tracelens_graph.utils.texts import width_of
 
 QWEN = "tracelens/h100/qwen1.5-0.5b"
 
@@ -263,24 +262,6 @@ def test_results_are_compared(run: Run, tmp_path: Path) -> None:
     assert run("replay", tmp_path / "a.json", tmp_path / "b.json", tmp_path / "a.json")[0] == 2
 
 
-@pytest.mark.parametrize("width", [60, 80])
-def test_what_answers_stays_on_narrow_terminals(run: Run, trace: Path, tmp_path: Path, width: int) -> None:
-    narrow = {"COLUMNS": str(width)}
-    signature = {"dims": [[8, 16, 512, 64]] * 3, "types": ["float"], "strides": [], "values": []}
-    for name, us in (("a", 10.0), ("b", 30.0)):
-        result = {"op": "aten::_flash_attention_forward", "signature": signature, "device": f"GPU {name}",
-                  "torch": "2.9", "median_us": 1e3 * us, "traced_us": 9.0, "tflops": us}  # fmt: skip
-        (tmp_path / f"{name}.json").write_text(json.dumps([result]))
-    out = run("replay", tmp_path / "a.json", tmp_path / "b.json", env=narrow)[1]
-    assert "B/A" in out
-    assert "-f csv" in out
-    roof = run("replay", trace, "--by", "below-roof", "--arch", "h100-sxm", env=narrow)[1]
-    assert "% of" in roof
-    assert "% of" not in run("replay", trace, env={"COLUMNS": "100"})[1].splitlines()[1]
-    assert "what helps" in run("replay", trace, "--table", "replay_coverage", env=narrow)[1]
-    assert all(width_of(line) <= width for line in out.splitlines() + roof.splitlines() if "ask next" not in line)
-
-
 def test_traces_and_folders_are_told_where_they_go(run: Run, trace: Path, tmp_path: Path) -> None:
     code, _, err = run("replay", trace, trace)
     assert (code, "tracelens-graph compare" in " ".join(err.split())) == (1, True)
@@ -310,28 +291,6 @@ def test_one_file_of_results_is_not_enough(run: Run, tmp_path: Path) -> None:
     assert (code, "name two such files to compare them" in " ".join(err.replace("│", " ").split())) == (2, True)
 
 
-def test_long_and_blank_names_are_told_in_short(run: Run, tmp_path: Path) -> None:
-    trace = calls()
-    names = ["my::" + "n" * 100_000, " ", *(f"my::op{at}" for at in range(30))]
-    for at, name in enumerate(names):
-        trace["traceEvents"] += [
-            {**trace["traceEvents"][10], "name": name, "ts": 2000 + 100 * at, "dur": 50},
-            {**trace["traceEvents"][14], "ts": 2010 + 100 * at, "args": {"correlation": 1000 + at}},
-            {**trace["traceEvents"][15], "ts": 2020 + 100 * at,
-             "args": {**trace["traceEvents"][15]["args"], "correlation": 1000 + at}},
-        ]  # fmt: skip
-    path = tmp_path / "long.json"
-    path.write_text(json.dumps(trace))
-    for options in (("-o", tmp_path / "out"), (), ("--op", "none")):
-        _, out, err = run("replay", path, "--top", "0", *options)
-        assert len(out + err) < 12_000
-    _, out, _ = run("replay", path, "--top", "0", "-o", tmp_path / "out")
-    assert "n..." in out
-    assert "more: custom op" in " ".join(out.split())
-    code, _, err = run("replay", path, "--op", "/^my::n/", "-o", tmp_path / "other")
-    assert (code, len(err) < 1000) == (1, True)
-
-
 def test_nothing_compared_is_said(run: Run, tmp_path: Path) -> None:
     for name, entry in (("a", {"op": "x", "error": "no memory"}), ("b", {"op": "x", "median_us": 1.0}), ("c", [])):
         (tmp_path / f"{name}.json").write_text(json.dumps(entry))
@@ -359,18 +318,6 @@ def test_without_torch_nothing_is_verified(run: Run, trace: Path, tmp_path: Path
 
 
 # --- real traces -----------------------------------------------------------------------------------------------------
-
-
-@needs_corpus
-@pytest.mark.parametrize("width", [80, 100])
-@pytest.mark.parametrize("name", [QWEN, "tracelens/b200/eager-serving", "tracelens/mi300/torch-compile-triton"])
-def test_screens_fit(run: Run, name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert CORPUS
-    monkeypatch.chdir(CORPUS)
-    code, out, err = run("replay", f"{name}.json.gz", env={"COLUMNS": str(width)})
-    assert (code, err) == (0, "")
-    assert all(width_of(line) <= width for line in out.splitlines() if not line.startswith("ask next: "))
-    assert "% of the GPU time" in out
 
 
 @needs_corpus

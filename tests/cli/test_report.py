@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -55,20 +54,6 @@ def test_for_people(run: Run, trace_file: Path) -> None:
     for title in ("GPU timeline", "GPU time by category of operation", "GPU time by operation", "GPU time by kernel"):
         assert title in out.splitlines()
     assert "100/100" in run("report", trace_file, "--table", "ops_unique_args", env={"COLUMNS": "200"})[1]
-
-
-def test_commands_of_the_verdict_can_be_run(run: Run, job: Path) -> None:
-    trace = job / "rank0.json.gz"
-    _, out, _ = run("report", trace)
-    asked = [line.partition("ask next: ")[2] for line in out.splitlines() if "ask next: " in line]
-    assert asked
-    import shlex
-
-    for command in asked:
-        program, *arguments = shlex.split(command)
-        assert program == "tracelens-graph"
-        assert str(trace) in arguments
-        assert run(*arguments)[0] == 0, command
 
 
 def test_files(run: Run, trace_file: Path, tmp_path: Path) -> None:
@@ -324,25 +309,3 @@ def test_standard_input(run: Run) -> None:
     )
     assert code == 0
     assert out.startswith("GPU timeline")
-
-
-def test_shares_say_what_they_are_of(run: Run, tmp_path: Path) -> None:
-    """The causes of a report are shares of the steps; idle_causes tells the GPU span, and how much is beyond it."""
-    rank = simulate(ranks=1, steps=3, layers=1, problem="data_loader").ranks[0]
-    trace = tmp_path / "rank0.json"
-    trace.write_text(json.dumps(rank.trace))
-    _, screen, _ = run("report", trace, env={"COLUMNS": "300"})
-    headline, cause = (next(line for line in screen.splitlines() if line.startswith(f"* {word}"))
-                       for word in ("Data-loader-bound: ", "Data loader: "))  # fmt: skip
-    span = re.search(r"% of the GPU span of ([\d.]+) ms \(([\d.]+) % of the ([\d.]+) ms of the steps\)", headline)
-    assert span
-    of_steps = re.search(r"([\d.]+) % of the steps \(([\d.]+) ms\)", cause)
-    assert of_steps
-    assert float(of_steps[1]) == pytest.approx(100 * float(of_steps[2]) / float(span[3]), abs=0.5)
-    for command in (("report", trace, "--table", "idle_causes"), ("ask", "idle_causes", trace)):
-        _, table, _ = run(*command, env={"COLUMNS": "300"})
-        assert "% of GPU span" in table
-        (note,) = (line for line in table.splitlines() if line.startswith("the GPU span is "))
-        told, beyond = (float(one) for one in re.findall(r"([\d.]+) ms", note))
-        assert told == pytest.approx(float(span[1]), rel=0.01)
-        assert told + beyond == pytest.approx(float(span[3]), rel=0.01)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 from pathlib import Path
 
 import pytest
-from handmade import Run, small_trace
+from handmade import Run
 
 from tracelens_graph.simulate import simulate, write
 
@@ -71,13 +70,6 @@ def test_draws_pictures_and_never_a_page_under_their_suffix(run: Run, trained: P
         assert not (tmp_path / name).exists()
 
 
-def test_a_picture_without_its_library_is_refused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    code, _, err = run("roofline", tmp_path / "absent.json", "-o", tmp_path / "r.png")
-    assert (code, err) == (1, "error: matplotlib is not installed: pip install 'tracelens_graph[plot]'\n")
-    assert not (tmp_path / "r.png").exists()
-
-
 def test_names_what_is_far_below_the_roof(run: Run, trained: Path) -> None:
     _, out, _ = run("roofline", trained, "--top", "3")
     block = out.partition("Operations below the roof, by what could be won\n")[2].splitlines()
@@ -104,12 +96,6 @@ def test_of_a_step(run: Run, trained: Path) -> None:
     assert 0 < time["compute_bound"] < total["compute_bound"]
 
 
-def test_another_device(run: Run, trained: Path) -> None:
-    code, out, _ = run("roofline", trained, "--arch", "mi300x")
-    assert code == 0
-    assert out.startswith("Time under the roofline of AMD Instinct MI300X\n")
-
-
 def test_a_device_of_ones_own(run: Run, trace_file: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
     file.write_text(json.dumps({"name": "Mine", "mem_bw_gbps": 1000, "max_achievable_tflops": {"matrix_bf16": 100}}))
@@ -126,25 +112,6 @@ def test_without_a_known_device(run: Run, trace_file: Path, tmp_path: Path) -> N
         err == "error: no roofline: no architecture is known for the device 'GPU of tests'; name a device with --arch\n"
     )
     assert not page.exists()
-
-
-def test_a_trace_that_describes_no_device(run: Run, tmp_path: Path) -> None:
-    trace = tmp_path / "t.json"
-    trace.write_text(json.dumps({"traceEvents": small_trace()["traceEvents"]}))
-    code, _, err = run("roofline", trace)
-    assert (code, err) == (1, "error: no roofline: the trace describes no device; name a device with --arch\n")
-
-
-def test_no_such_device(run: Run, trace_file: Path) -> None:
-    code, _, err = run("roofline", trace_file, "--arch", "h1000")
-    assert code == 1
-    assert err.startswith("error: no architecture has the name 'h1000'")
-
-
-def test_where_nothing_can_be_written(run: Run, trained: Path, tmp_path: Path) -> None:
-    code, out, err = run("roofline", trained, "-o", tmp_path / "no" / "r.html")
-    assert (code, out) == (1, "")
-    assert err.startswith(f"error: {tmp_path / 'no' / 'r.html'}: cannot be written")
 
 
 def test_a_profile_of_jax_names_no_device(run: Run, tmp_path: Path) -> None:

@@ -112,18 +112,6 @@ LINEAGE = CHECKOUT / "examples/traces/linked/lineage"
 PAIR = (f"{LINEAGE}.json.gz", "--et", f"{LINEAGE}.execution-trace.json.gz")
 
 
-@pytest.mark.parametrize("width", [80, 100])
-def test_who_made_it_stays_where_the_terminal_is_narrow(run: Run, width: int) -> None:
-    _, out, _ = run("tensor", *PAIR, "t6", env={"COLUMNS": str(width)})
-    header = out.splitlines()[1].split()
-    assert {"name", "form", "bytes", "made", "node"} <= {*header}
-    _, out, _ = run("tensor", *PAIR, "t6#2", env={"COLUMNS": str(width)})
-    assert "317" in out
-    (header,) = (line.split() for line in out.splitlines() if line.startswith("what"))
-    assert {"what", "op", "argument", "node"} <= {*header}, "tensor and form are the same in all rows"
-    assert not {"module", "step"} & {*header}, "the trace has none"
-
-
 def test_link_and_tensor_name_tensors_alike(run: Run) -> None:
     _, out, _ = run("tensor", *PAIR, "t6#2")
     assert out.startswith("t6#2: float32[24,4], 384 bytes on cpu, ")

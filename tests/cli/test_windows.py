@@ -40,13 +40,6 @@ def test_windows(run: Run, trace_file: Path, options: list[str], expected: list[
     assert kernels(run, trace_file, *options) == expected
 
 
-@pytest.mark.parametrize("command", ["timeline", "attribution", "modules"])
-def test_titles_say_the_window(run: Run, trace_file: Path, command: str) -> None:
-    code, out, _ = run(command, trace_file, "--step", "5", "--format", "table")
-    assert code == 0
-    assert "(step 5)" in out.splitlines()[0]
-
-
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from replay_plans import converted, mm, plan_in
+from replay_plans import mm, plan_in
 
 from corpus import needs_corpus
 from tracelens_graph.compat import EventReplay, EventReplayer, TreePerfAnalyzer
@@ -97,12 +97,6 @@ def test_the_program_beside_is_written_as_one_file(tmp_path: Path) -> None:
     assert all((BESIDE / name).is_file() for name in ("utils.py", "batched_replay.py", "batched_replay_readme.md"))
 
 
-def test_an_event_of_ones_own() -> None:
-    replayer = EventReplayer(event(), lazy=True)
-    assert replayer.matched_schema == "aten::mm(Tensor self, Tensor mat2) -> Tensor"
-    assert replayer.get_repro_info()["plan"] == replayer.plan.json()
-
-
 def test_what_cannot_be_replayed() -> None:
     with pytest.raises(CannotReplay):
         EventReplayer(event("my::op"), lazy=True)
@@ -133,11 +127,3 @@ def test_the_form_of_a_product() -> None:
             "list_kwargs": [],
         },
     }
-
-
-def test_names_are_numbers_in_the_form() -> None:
-    form = tracelens_form(converted())["replay_ir"]
-    assert form["list_pos_args"][0]["value"] == {
-        "shape": [8, 0], "dtype": "long int", "strides": [1, 1], "init": "zeros",
-    }  # fmt: skip
-    assert [one["value"] for one in form["list_kwargs"]][:5] == [5, 0, None, None, False]

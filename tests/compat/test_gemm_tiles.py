@@ -41,11 +41,6 @@ def test_tiles_of_a_product() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("units", "waves"), [(12, 1), (5, 3), (100, 1), (7, 2)])
-def test_the_last_wave(units: int, waves: int) -> None:
-    assert frame(TENSILE, units=units)["wq_eff"] == 12 / (waves * units)
-
-
 def test_every_product_of_a_batch_has_its_tiles() -> None:
     found = frame(TENSILE, op="aten::bmm", dims=((3, 100, 8), (3, 8, 130)))
     assert found["num_tiles"] == 36

@@ -13,7 +13,7 @@ from parity.comparing import compare
 from rank_traces import collective
 
 from tracelens_graph.compat import NcclAnalyser
-from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, TraceError
+from tracelens_graph.errors import TraceError
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.tables.table import Table
 
@@ -64,14 +64,6 @@ def test_what_is_not_detailed_has_no_columns_of_ranks(tmp_path: Path) -> None:
     assert "comm_latency_std" in analyser.build_df_summary_nccl_implicit_sync_cat()
 
 
-def test_ranks_that_disagree(tmp_path: Path) -> None:
-    analyser = NcclAnalyser(files(tmp_path, [collective(0, 10)], [collective(0, 10, dtype="Half")]), 2)
-    assert len(analyser.build_df_long()) == 2
-    with pytest.raises(AnalysisError, match="^collective 0_0: dtype is Float on rank 0 and Half on rank 1$"):
-        analyser.build_df_nccl_implicit_sync_cat()
-    assert analyser.build_df_nccl_implicit_sync_cat(strict_metadata_check=False)["dtype"].tolist() == ["Float"]
-
-
 def test_ranks_are_places_in_the_list() -> None:
     said = [{"distributedInfo": {"rank": rank, "world_size": 8}, "traceEvents": [collective(9, 1)]} for rank in (5, 4)]
     assert NcclAnalyser(map(load_core, said)).build_df_long()["rank"].tolist() == [0, 1]
@@ -86,13 +78,6 @@ def test_nothing_is_left_out(tmp_path: Path) -> None:
         NcclAnalyser(paths, 3)
     with pytest.raises(TraceError, match="rank7.json"):
         NcclAnalyser([paths[0], tmp_path / "rank7.json"], 2)
-
-
-def test_damage_is_told(tmp_path: Path) -> None:
-    paths = files(tmp_path, [collective(0, 10)], [collective(0, 10)])
-    paths[1].write_text(paths[1].read_text()[:-2])
-    with pytest.warns(DamagedTraceWarning, match="rank1_trace.json"):
-        assert len(NcclAnalyser(paths, 2).build_df_long()) == 2
 
 
 def test_without_collectives(tmp_path: Path) -> None:

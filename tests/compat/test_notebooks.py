@@ -321,12 +321,6 @@ def test_gemm_dim_eff(path: str) -> None:
     assert summary["name_count"].sum() == len(products)
 
 
-def test_tiles_need_the_units_of_the_device() -> None:
-    analyzer = TreePerfAnalyzer.from_file(source("simulated"))
-    with pytest.raises(AnalysisError, match="num_cus"):
-        analyzer.build_df_perf_metrics([], detail_level=1)
-
-
 # --- perf_model_without_trace ------------------------------------------------------------------------------------
 
 HIDDEN, FFN, HEADS, KV_HEADS, WIDTH, VOCABULARY, LAYERS = 8192, 28672, 64, 8, 128, 128256, 80
@@ -393,14 +387,6 @@ def test_nccl_analyser(tmp_path: Path) -> None:
 # --- names -------------------------------------------------------------------------------------------------------
 
 
-def test_names_of_the_package() -> None:
-    assert compat.TreePerf.TreePerfAnalyzer is TreePerfAnalyzer
-    assert compat.GPUEventAnalyser is compat.TreePerf.GPUEventAnalyser
-    assert compat.PerfModel.dict_cat2names is dict_cat2names
-    assert {"GEMM", "SDPA", "CONV", "UnaryElementwise", "BinaryElementwise"} <= dict_cat2names.keys()
-    assert {op for ops in dict_cat2names.values() for op in ops} == set(compat.PerfModel.op_to_perf_model_class_map)
-
-
 def test_timeline_of_some_gpu_events() -> None:
     analyzer = TreePerfAnalyzer.from_file(source("simulated"), include_unlinked_kernels=True)
     everything = [event for event in analyzer.tree.events if event["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")]
@@ -416,18 +402,3 @@ def test_timeline_of_some_gpu_events() -> None:
     other = TreePerfAnalyzer.from_file({"traceEvents": []}).tree.events
     with pytest.raises(AnalysisError, match="several trees"):
         GPUEventAnalyser([*everything, {"cat": "kernel"}, *other])
-
-
-def test_only_gpu_events_count() -> None:
-    analyzer = TreePerfAnalyzer.from_file(source("simulated"))
-    launcher = analyzer.get_kernel_launchers()[0]
-    gpu = analyzer.tree.get_gpu_events(launcher)
-    assert GPUEventAnalyser([launcher, *gpu]).compute_metrics() == GPUEventAnalyser(gpu).compute_metrics()
-
-
-def test_a_device_may_say_nothing_but_its_units() -> None:
-    analyzer = TreePerfAnalyzer.from_file(source("simulated"), arch={"num_cus": 304})
-    assert analyzer.arch is not None
-    assert analyzer.arch.value("compute_units") == 304
-    with pytest.raises(AnalysisError, match="num_cus"):
-        TreePerfAnalyzer.from_file(source("simulated"), arch={"name": "nothing"})

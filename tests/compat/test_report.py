@@ -20,9 +20,8 @@ from profiles import examples
 from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS
 from tracelens_graph.compat.report import generate_perf_report_pytorch
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
-from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, MissingExtraError, OutputError, TraceError
+from tracelens_graph.errors import AnalysisError, MissingExtraError, TraceError
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.perf.devices import architecture
 
 OPS = ["ops_summary_by_category", "ops_summary", "ops_unique_args"]
 DEFAULT = ["gpu_timeline", *OPS, "unified_perf_summary", "GEMM"]
@@ -124,39 +123,10 @@ def test_files_hold_what_pandas_writes(trace: Path, tmp_path: Path, options: dic
         assert (tmp_path / "report" / f"{name}.csv").read_bytes().decode() == frame.to_csv(index=False)
 
 
-def test_files_survive_names_that_break_lines(tmp_path: Path) -> None:
-    events = [{**event, "name": "a\rb"} if event["name"] == "gemm" else event for event in collective_trace()]
-    report(events, tmp_path, kernel_summary=True)
-    again = pd.read_csv(tmp_path / "report" / "kernel_summary.csv")
-    assert "a\rb" in again["Kernel name"].tolist()
-
-
 def test_the_timeline_may_cover_unlinked_kernels(trace: Path, tmp_path: Path) -> None:
     plain, wide = (report(trace, tmp_path, include_unlinked_kernels=value) for value in (False, True))
     assert wide["gpu_timeline"]["time ms"].iloc[3] - plain["gpu_timeline"]["time ms"].iloc[3] == pytest.approx(0.005)
     pd.testing.assert_frame_equal(wide["ops_unique_args"], plain["ops_unique_args"])
-
-
-@pytest.mark.parametrize("options", [{"collective_analysis": False}, {"disable_coll_analysis": True}])
-def test_without_collectives(trace: Path, tmp_path: Path, options: dict[str, Any]) -> None:
-    assert list(report(trace, tmp_path, **options)) == DEFAULT
-
-
-@pytest.mark.parametrize("option", ["kernel_summary", "enable_kernel_summary"])
-def test_kernel_summary_is_there_if_asked_for(trace: Path, tmp_path: Path, option: str) -> None:
-    assert list(report(trace, tmp_path, **{option: True})) == [*DEFAULT, "kernel_summary", "coll_analysis"]
-
-
-def test_short_kernels(trace: Path, tmp_path: Path) -> None:
-    frames = report(
-        trace, tmp_path, short_kernel_study=True, short_kernel_threshold_us=35, short_kernel_histogram_bins=5,
-        topk_short_kernels=1,
-    )  # fmt: skip
-    assert frames["short_kernel_histogram"]["count"].tolist() == [1, 0, 0, 1, 1]
-    (row,) = frames["short_kernels_summary"].to_dict("records")
-    assert (row["Kernel name"], row["Short Kernel duration (µs) sum"]) == ("gemm", 50.0)
-    assert row["Short Kernel duration (µs) percent of total time"] == pytest.approx(100 * 50 / 410)
-    assert frames["short_kernels_summary"].attrs["notes"][-1] == "1 rows are left out"
 
 
 def test_top_ops_keep_their_shares(tmp_path: Path) -> None:
@@ -166,13 +136,6 @@ def test_top_ops_keep_their_shares(tmp_path: Path) -> None:
     assert (len(whole), len(top)) == (2, 1)
     assert top["Percentage (%)"].tolist() == whole["Percentage (%)"].tolist()[:1] == [60.0]
     assert top.attrs["notes"][-1] == "1 rows are left out"
-
-
-def test_more_keys(tmp_path: Path) -> None:
-    frames = report(collective_trace(), tmp_path, group_by_num_kernels=True, group_by_parent_module=True)
-    assert frames["ops_unique_args"]["num_kernels"].tolist() == [1]
-    assert frames["GEMM"]["num_kernels"].tolist() == [1]
-    assert all("parent_module" in frames[name] for name in OPS)
 
 
 def test_call_stacks_and_recompute(tmp_path: Path) -> None:
@@ -259,14 +222,6 @@ def test_a_device_adds_the_roofline(trace: Path, tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(again[name], frames[name])
 
 
-@pytest.mark.parametrize("platform", ["MI300X", "MI325X"])
-def test_platforms_by_name(trace: Path, tmp_path: Path, platform: str) -> None:
-    (row,) = report(trace, tmp_path, gpu_arch_platform=platform)["GEMM"].to_dict("records")
-    known = architecture(platform).value("memory_bandwidth_gbps")
-    assert known
-    assert row["Roofline Time (µs)_first"] == pytest.approx(4 * 26 / known / 1e3)
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -280,15 +235,6 @@ def test_what_is_no_device_is_an_error(trace: Path, options: dict[str, Any], sai
     with pytest.raises(AnalysisError, match=said):
         generate_perf_report_pytorch(trace, **options)
     assert [path.name for path in trace.parent.iterdir()] == [trace.name]
-
-
-def test_top_rows_of_families(tmp_path: Path) -> None:
-    events = collective_trace()
-    events[3]["args"]["Input Dims"] = [[5, 5], [5, 5]]
-    whole, top = (report(events, tmp_path, topk_roofline_ops=rows) for rows in (None, 1))
-    pd.testing.assert_frame_equal(top["GEMM"], whole["GEMM"].iloc[:1])
-    assert top["GEMM"].attrs["notes"][-1] == "1 rows are left out"
-    pd.testing.assert_frame_equal(top["unified_perf_summary"], whole["unified_perf_summary"])
 
 
 def test_categories_of_kernels_by_name(trace: Path, tmp_path: Path) -> None:
@@ -322,32 +268,12 @@ def test_the_workbook_needs_an_extra(trace: Path, monkeypatch: pytest.MonkeyPatc
     assert [path.name for path in trace.parent.iterdir()] == [trace.name]
 
 
-def test_both_workbook_and_folder(trace: Path, tmp_path: Path) -> None:
-    pytest.importorskip("xlsxwriter")
-    report(trace, tmp_path, output_xlsx_path=tmp_path / "mine.xlsx")
-    assert {"mine.xlsx", "report"} < {path.name for path in tmp_path.iterdir()}
-
-
-def test_without_a_path_somebody_must_say_where(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="output_xlsx_path or output_csvs_dir"):
-        generate_perf_report_pytorch(collective_trace())
-    with pytest.raises(OutputError, match="is a file"):
-        generate_perf_report_pytorch(collective_trace(), output_csvs_dir=__file__)
-
-
 def test_sources(trace: Path, tmp_path: Path) -> None:
     with pytest.raises(TraceError):
         report(tmp_path / "nothing.json", tmp_path)
     pd.testing.assert_frame_equal(
         report(load_core(trace), tmp_path)["ops_unique_args"], report(collective_trace(), tmp_path)["ops_unique_args"]
     )
-
-
-def test_a_damaged_trace_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"traceEvents": collective_trace()})[:-40])
-    with pytest.warns(DamagedTraceWarning, match=r"trace\.json"):
-        report(path, tmp_path)
 
 
 @pytest.mark.parametrize(

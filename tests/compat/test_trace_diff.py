@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from alignments import graph
 from call_trees import Call, launch, module, op
 
-from tracelens_graph.compat import TraceDiff, TraceToTree, TreePerfAnalyzer, generate_perf_report_pytorch
+from tracelens_graph.compat import TraceDiff, TraceToTree, generate_perf_report_pytorch
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 
@@ -57,11 +56,6 @@ def test_modules_are_told_with_python_frames(traces: tuple[Core, Core]) -> None:
         tree.build_tree(add_python_func=True)
     assert set(TraceDiff(*trees).generate_diff_stats()["nn_module_parent"]) == {"root", "nn.Module: Net_0"}
     assert set(TraceDiff(*traces).generate_diff_stats()["nn_module_parent"]) == {"root", "nn.Module: Net_0"}
-
-
-def test_analyzers_and_graphs_are_taken(traces: tuple[Core, Core]) -> None:
-    first = TraceDiff(*(TreePerfAnalyzer(TraceToTree(trace)) for trace in traces)).generate_diff_stats()
-    pd.testing.assert_frame_equal(first, TraceDiff(*map(TraceToTree, traces)).generate_diff_stats())
 
 
 def test_nodes_have_partners(traces: tuple[Core, Core], capsys: pytest.CaptureFixture[str]) -> None:

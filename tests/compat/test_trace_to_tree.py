@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade import small_trace, span
+from handmade import small_trace
 
 from corpus import chosen_traces, parametrize
 from tracelens_graph import TraceToTree, load
 from tracelens_graph.compat.event import TraceEvent
-from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.loading.one import load_core
 
 KEYS = [
@@ -79,15 +78,6 @@ def test_events_are_read_only(tree: TraceToTree) -> None:
         tree.events[0]["name"] = "other"  # type: ignore[index]
     with pytest.raises(KeyError):
         tree.events[0]["gpu_events"]
-
-
-def test_an_event_is_shown_in_short() -> None:
-    launches = [span("cuda_runtime", "cudaLaunchKernel", 10 + i, 0.5, correlation=i + 1) for i in range(100)]
-    kernels = [span("kernel", "k" * 1000, 200 + i, 0.5, 0, 7, correlation=i + 1) for i in range(100)]
-    tree = TraceToTree([span("cpu_op", "aten::mm", 0, 150), *launches, *kernels])
-    assert len(tree.events[0]["gpu_events"]) == 100
-    assert repr(tree.events[0]).startswith("TraceEvent({'UID': 0, ")
-    assert all(len(repr(event)) < 600 for event in tree.events)
 
 
 def test_outside_of_the_tree(tree: TraceToTree) -> None:
@@ -164,13 +154,6 @@ def test_modules(tree: TraceToTree) -> None:
     assert tree.get_nn_module_parent(named(tree, "nn.Module: Linear_0")) is None
 
 
-def test_unknown_uid(tree: TraceToTree) -> None:
-    with pytest.raises(NodeNotFoundError, match="no node has uid 15; that entry of the file is no node"):
-        tree.get_UID2event(15)
-    with pytest.raises(KeyError):
-        tree.get_UID2event(10**9)
-
-
 def test_sequence_numbers_and_annotations(tree: TraceToTree) -> None:
     assert tree.get_seq_nums_for_node_subtree(5) == {4}
     assert tree.get_seq_nums_for_node_subtree(12) == set()
@@ -196,26 +179,6 @@ def test_print_subtree(tree: TraceToTree, capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
-def test_print_what_later_versions_added(tree: TraceToTree, capsys: pytest.CaptureFixture[str]) -> None:
-    module = named(tree, "nn.Module: Linear_0")
-    tree.traverse_subtree_and_print(
-        module, cpu_op_fields=("Input Dims",), gpu_time=True, categories=["cpu_op", "kernel"], depth=3
-    )
-    assert capsys.readouterr().out.splitlines() == [
-        "└── UID: 4, Category: python_function, Name: nn.Module: Linear_0, GPU time: 70.250 us, busy: 60.000 us",
-        "    └── UID: 5, Category: cpu_op, Name: aten::linear, GPU time: 70.250 us, busy: 60.000 us",
-        "        |   Input Dims: [[8, 16], [32, 16]]",
-        "        └── UID: 6, Category: cpu_op, Name: aten::addmm, GPU time: 70.250 us, busy: 60.000 us",
-        "            └── UID: 9, Category: kernel, Name: gemm, Duration: 50.25, GPU time: 50.250 us, busy: 50.250 us",
-    ]
-
-
-def test_pruning_can_be_switched_off_as_a_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    tree = TraceToTree(small_trace()["traceEvents"], prune_nongpu_paths=False)
-    tree.traverse_subtree_and_print(tree.get_UID2event(11), prune_non_gpu=True)
-    assert "aten::empty" in capsys.readouterr().out
-
-
 def test_print_parents(tree: TraceToTree, capsys: pytest.CaptureFixture[str]) -> None:
     assert tree.traverse_parents_and_print(named(tree, "gemm")) == named(tree, "train.py(3): step")
     assert capsys.readouterr().out.splitlines()[:9] == [
@@ -230,12 +193,6 @@ def test_call_stack(tree: TraceToTree) -> None:
     whole = ["gemm", "cudaLaunchKernel", "aten::addmm", "aten::linear", "nn.Module: Linear_0", "train.py(3): step"]
     assert tree.traverse_parents_and_get_callstack(gemm) == whole
     assert tree.traverse_parents_and_get_callstack(gemm, filter=("nn.Module", ".py")) == [whole[0], *whole[4:]]
-
-
-def test_own_categories(capsys: pytest.CaptureFixture[str]) -> None:
-    tree = TraceToTree(small_trace()["traceEvents"], event_to_category=lambda event: event["cat"].upper())
-    tree.traverse_and_print(tree.get_UID2event(11))
-    assert capsys.readouterr().out == "└── Category: CPU_OP, Name: aten::empty\n"
 
 
 @parametrize("path", chosen_traces())

@@ -10,20 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from handmade import small_trace, span
-from hypothesis import given
-from made_traces import traces
 from parity.cases import Case, cases, graph, parameters
 from parity.comparing import compare
 from parity.tolerances import tolerances
-from profiles import examples
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category, ops_unique_args
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
-from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, NotATraceError
+from tracelens_graph.errors import AnalysisError, NotATraceError
 from tracelens_graph.graph.core import Core
-from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.table import Table
 
@@ -78,12 +74,6 @@ def test_timeline(analyzer: TreePerfAnalyzer) -> None:
     assert frame.attrs["units"] == {"time ms": "ms", "percent": "%"}
 
 
-def test_timeline_with_unlinked_kernels() -> None:
-    frame = TreePerfAnalyzer(with_modules(), include_unlinked_kernels=True).get_df_gpu_timeline()
-    times = dict(zip(frame["type"], frame["time ms"], strict=True))
-    assert (times["busy_time"], times["total_time"]) == (0.105, 0.959)
-
-
 # --- launchers ---------------------------------------------------------------------------------------------------
 
 
@@ -103,11 +93,6 @@ def test_launchers_are_events_with_their_times(analyzer: TreePerfAnalyzer) -> No
     assert found[2]["name"] == "cudaLaunchKernel"
     with pytest.raises(KeyError):
         first["nn_module_children"]
-
-
-def test_communication_has_launchers_if_asked_for(analyzer: TreePerfAnalyzer) -> None:
-    found = {event["name"]: event for event in analyzer.get_kernel_launchers(include_nccl=True)}
-    assert found["c10d::allreduce_"]["total_direct_kernel_time"] == 40.0
 
 
 def test_times_are_busy_times() -> None:
@@ -136,13 +121,6 @@ def test_one_row_per_call(calls: pd.DataFrame) -> None:
         "Unknown",
     )
     assert calls["direct_kernel_count"].tolist() == [1, 1, 1]
-
-
-def test_columns_that_nobody_asked_for_are_not_there(analyzer: TreePerfAnalyzer) -> None:
-    frame = analyzer.get_df_kernel_launchers(args_cols=["Input type", "correlation"])
-    assert not {"ts", "pid", "kernel_details", "call_stack", "is_recompute", "Input Dims"} & set(frame)
-    assert frame["Input type"].tolist() == [("float", "float"), ("float", "float"), None]
-    assert frame["correlation"].tolist()[2] == 3
 
 
 def test_without_gpu_work_there_are_columns_and_no_rows() -> None:
@@ -249,27 +227,6 @@ def test_unique_arguments(calls: pd.DataFrame) -> None:
     assert row["Percentage (%)"] == 100.0
 
 
-def test_unique_arguments_by_more(calls: pd.DataFrame) -> None:
-    of = TreePerfAnalyzer.get_df_kernel_launchers_unique_args
-    assert list(of(calls))[:10] == [
-        "name", "op category", "process_name", "process_label", "thread_name", "Input Dims", "Input type",
-        "Input Strides", "Concrete Inputs", "operation_count",
-    ]  # fmt: skip
-    assert "Percentage (%)" not in of(calls)
-    assert of(calls, group_by_num_kernels=True)["num_kernels"].tolist() == [1, 1]
-    assert of(calls, group_by_parent_module=True)["parent_module"].tolist() == ["nn.Module: Linear", "nn.Module: Net"]
-    assert of(calls, agg_metrics=["max", "mean"])["total_direct_kernel_time_max"].tolist() == [30.0, 10.0]
-    with pytest.raises(AnalysisError, match="the frame has no column parent_module"):
-        of(calls.drop(columns="parent_module"), group_by_parent_module=True)
-    with pytest.raises(AnalysisError, match="none of the columns name"):
-        of(calls[["UID"]])
-
-
-def test_lists_group_like_tuples(calls: pd.DataFrame) -> None:
-    lists = calls.assign(**{"Input Dims": [[[2, 3], [3, 4]], [[2, 3], [3, 4]], None]})
-    assert TreePerfAnalyzer.get_df_kernel_launchers_unique_args(lists)["operation_count"].tolist() == [2, 1]
-
-
 def test_calls_with_other_numbers_of_kernels_are_counted(calls: pd.DataFrame) -> None:
     details = calls["kernel_details"].tolist()
     frame = calls.assign(kernel_details=[details[0], details[1] * 2, details[2]])
@@ -278,14 +235,6 @@ def test_calls_with_other_numbers_of_kernels_are_counted(calls: pd.DataFrame) ->
     assert table.attrs["notes"] == [
         "1 calls with another number of GPU events than the first of their row are not in kernel details"
     ]
-
-
-def test_by_shape_is_deprecated(calls: pd.DataFrame) -> None:
-    with pytest.warns(DeprecationWarning, match="get_df_kernel_launchers_unique_args"):
-        table = TreePerfAnalyzer.get_df_kernel_launchers_summary_by_shape(calls, "aten::mm")
-    (row,) = table.to_dict("records")
-    assert (row["Input Dims"], row["Total Kernel Time (µs)"], row["Count"]) == (((2, 3), (3, 4)), 50.0, 2)
-    assert (row["Mean Kernel Time (µs)"], row["Max Direct Kernel Count"], row["Percentage (%)"]) == (25.0, 1, 100.0)
 
 
 def as_table(name: str, frame: pd.DataFrame) -> Table:
@@ -356,12 +305,6 @@ def in_lists(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-@examples(60)
-@given(traces())
-def test_whole_frames_equal_our_tables_on_made_traces(trace: dict[str, Any]) -> None:
-    check_summaries_equal_our_tables(load_core(trace))
-
-
 @parametrize("path", chosen_traces())
 def test_whole_frames_equal_our_tables(path: Path) -> None:
     check_summaries_equal_our_tables(loaded(path))
@@ -413,13 +356,6 @@ def test_kernels_one_by_one(analyzer: TreePerfAnalyzer) -> None:
     assert frame["Launcher UID"].isna().tolist() == [False] * 4 + [True]
 
 
-def test_modules_need_python_frames() -> None:
-    plain = TreePerfAnalyzer(with_modules())
-    assert "Parent nn.Module" not in plain.get_df_kernels(nn_module_detail=True)
-    with pytest.raises(AnalysisError, match="add_python_func=True"):
-        plain.build_nn_module_latency_tree(plain.tree.get_UID2event(0))
-
-
 def test_details_of_a_kernel(analyzer: TreePerfAnalyzer) -> None:
     frame = analyzer.get_df_kernels(launcher_detail=True, nn_module_detail=True)
     for uid, row in zip(frame["UID"].tolist(), frame.to_dict("records"), strict=True):
@@ -432,12 +368,6 @@ def test_details_of_a_kernel(analyzer: TreePerfAnalyzer) -> None:
         "Kernel stream": 7,
     }  # fmt: skip
     assert analyzer.get_kernel_details({"UID": 2}) is None
-
-
-def test_the_triton_file_of_a_compiled_kernel() -> None:
-    events = with_modules()
-    events[2]["args"]["kernel_file"] = "/tmp/kernel.py"
-    assert TreePerfAnalyzer(events).get_df_kernels()["kernel_file"].dropna().tolist() == ["/tmp/kernel.py"]
 
 
 def test_aggregation_of_kernels(analyzer: TreePerfAnalyzer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -503,15 +433,6 @@ def test_latency_of_modules_is_that_of_the_graph(path: Path) -> None:
                 assert (event["Non-nn.Module GPU Time"] > 0) == any(gpu.dur_ns for gpu in own)
 
 
-def test_modules_have_their_times_without_being_asked(analyzer: TreePerfAnalyzer) -> None:
-    outer, inner, op = (analyzer.tree.get_UID2event(uid) for uid in (0, 1, 2))
-    assert (outer["nn_module_children"], outer["GPU Time"], outer["gpu_events"]) == ([1, 5], 100.0, [4, 8, 10, 13])
-    assert inner["nn_module_children"] == analyzer.tree.get_nn_module_children(inner) == []
-    assert {"GPU Time", "nn_module_children"}.isdisjoint(op)
-    without_frames = TreePerfAnalyzer(analyzer.tree.graph)
-    assert "GPU Time" not in without_frames.tree.get_UID2event(0)
-
-
 # --- making one --------------------------------------------------------------------------------------------------
 
 
@@ -526,15 +447,6 @@ def test_from_file(tmp_path: Path) -> None:
     path.write_text("no trace")
     with pytest.raises(NotATraceError):
         TreePerfAnalyzer.from_file(str(path))
-
-
-def test_a_damaged_trace_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_text(
-        '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 0, "dur": 1, "pid": 0, "tid": 7}, {"ph'
-    )
-    with pytest.warns(DamagedTraceWarning, match=r"trace\.json"):
-        TreePerfAnalyzer.from_file(path)
 
 
 def test_a_tree_can_be_kept_as_it_is() -> None:

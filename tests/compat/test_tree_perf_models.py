@@ -91,17 +91,6 @@ def test_metrics_of_a_call(analyzer: TreePerfAnalyzer) -> None:
     assert analyzer.compute_fwd_perf_metrics({"UID": 0})["GFLOPS"] == found["GFLOPS"]
 
 
-def test_without_a_device_there_is_no_roofline() -> None:
-    assert "Roofline Time (µs)" not in TreePerfAnalyzer(events()).compute_perf_metrics({"UID": 0})
-
-
-def test_time_without_kernels_that_move_data(analyzer: TreePerfAnalyzer) -> None:
-    found = analyzer.compute_perf_metrics({"UID": 3}, non_data_mov=True)
-    assert (found["Kernel Time (µs)"], found["Non-Data-Mov Kernel Time (µs)"]) == (25.0, 20.0)
-    assert found["Non-Data-Mov TFLOPS/s"] == pytest.approx(48 / 1e12 / 20e-6)
-    assert found["TFLOPS/s"] == pytest.approx(48 / 1e12 / 25e-6)
-
-
 def test_metrics_of_a_backward_pass(analyzer: TreePerfAnalyzer) -> None:
     forward, backward = (analyzer.compute_perf_metrics({"UID": 8}, bwd=bwd) for bwd in (False, True))
     assert (forward["Kernel Time (µs)"], backward["Kernel Time (µs)"]) == (10.0, 40.0)
@@ -212,11 +201,6 @@ def test_a_summary_of_calls(analyzer: TreePerfAnalyzer) -> None:
         analyzer.summarize_df_perf_metrics(frame.drop(columns="kernel_details"), group_by_num_kernels=True)
 
 
-def test_a_summary_of_nothing(analyzer: TreePerfAnalyzer) -> None:
-    assert analyzer.summarize_df_perf_metrics(analyzer.build_df_perf_metrics([])).empty
-    assert analyzer.summarize_df_unified_perf_table(analyzer.build_df_unified_perf_table([])).empty
-
-
 # --- the unified table -------------------------------------------------------------------------------------------
 
 
@@ -230,13 +214,6 @@ def test_each_gpu_event_is_in_one_row(analyzer: TreePerfAnalyzer) -> None:
     assert frame["duration_us"].tolist() == [90.0, 90.0, 90.0, 90.0, 5.0]
     assert frame.loc[0, "perf_params"]["M"] == 2
     assert frame.loc[4, "perf_params"] is None
-
-
-def test_communication_if_asked_for(analyzer: TreePerfAnalyzer) -> None:
-    frame = analyzer.build_df_unified_perf_table(include_nccl=True)
-    row = frame.set_index("name").loc["c10d::allreduce_"]
-    assert (row["UID"], row["Kernel Time (µs)"], row["has_perf_model"]) == (14, 15.0, False)
-    assert frame["Kernel Time (µs)"].sum() == 124.0
 
 
 def test_the_callers_own_events(analyzer: TreePerfAnalyzer) -> None:

@@ -10,7 +10,6 @@ from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.cypher import Query, library, parse
 
 EVERY = pytest.mark.parametrize("query", library().values(), ids=lambda query: query.name)
-ONE_TRACE, SEVERAL = {"trace"}, {"a", "b", "run", "label"}
 
 
 def test_every_query_has_a_twin_in_its_theme() -> None:

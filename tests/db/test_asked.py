@@ -9,7 +9,7 @@ import pytest
 from handmade import small_trace
 
 from tracelens_graph.cypher import library
-from tracelens_graph.db.catalog import called, is_sound, resolve
+from tracelens_graph.db.catalog import is_sound, resolve
 from tracelens_graph.db.connection import Connection, OpenDatabase
 from tracelens_graph.db.database import Database
 from tracelens_graph.db.subject import chosen, subject, why_empty
@@ -49,16 +49,6 @@ def test_what_a_question_is_asked_of(question: str, given: dict[str, Any], said:
     places = chosen(library()[question], TRACES, given)
     assert subject(TRACES, places) == said
     assert given.items() <= places.items()
-
-
-def test_a_trace_is_called_as_commands_take_it() -> None:
-    assert [called(TRACES, one) for one in TRACES] == ["job/rank0", "job/rank1", "bert"]
-    twice = [*TRACES, trace(0x4, "bert")]
-    names = [called(twice, one) for one in twice]
-    assert names[2:] == [ALONE["id"][:12], twice[3]["id"][:12]]
-    assert [resolve(twice, name)["id"] for name in names] == [one["id"] for one in twice]
-    with pytest.raises(DatabaseError, match="no trace '3' is in the database"):
-        resolve(twice, "3")
 
 
 def test_what_is_no_trace_is_known() -> None:
@@ -102,14 +92,3 @@ def test_a_node_that_is_no_trace_is_not_asked(neo4j: Connection) -> None:
             assert len(graphs.ask("gpu_timeline"))  # a null is the greatest of pushed_ns
         finally:
             graphs.ask("MATCH (t:Trace {id: 'foreign'}) DELETE t", write=True)
-
-
-def test_columns_of_an_answer_say_what_those_of_the_question_do(neo4j: Connection) -> None:
-    with Database(neo4j) as graphs:
-        graphs.push(load_core(json.dumps(small_trace() | {"mark": "about"}).encode()), run="asked", name="about")
-        table = graphs.ask("gpu_time_under", trace="asked/about")
-        assert table.about["uid"].is_id
-        assert table.about["percent"].unit == "%"
-        assert table.about["uid"].definition == library()["gpu_time_under"].columns["uid"]
-        same = graphs.ask(library()["gpu_time_under"].text, trace="asked/about")
-        assert same.text(80) == table.text(80)

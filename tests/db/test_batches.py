@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from tracelens_graph.db import batches
-from tracelens_graph.db.batches import BATCH, BATCH_BYTES, FEW, Batch, edge_stages, node_batches
+from tracelens_graph.db.batches import BATCH, FEW, Batch, edge_stages, node_batches
 from tracelens_graph.db.database import image
 from tracelens_graph.db.image import Edges, Image, Nodes, Placement
 from tracelens_graph.graph.core import Core
@@ -42,12 +42,6 @@ def test_batches_hold_every_node_once(length: int) -> None:
     assert (len(found) > 1) == (length > FEW)
 
 
-def test_batches_hold_little_text() -> None:
-    sizes = [10, BATCH_BYTES // 2, BATCH_BYTES // 2, 3 * BATCH_BYTES, 1, 1]
-    found = node_batches([events(sizes[:3]), events(sizes[3:], "Kernel", 3)])
-    assert [[row[0] for row in batch.rows()] for batch in found] == [[0, 1], [2], [3], [4, 5]]
-
-
 def test_a_row_of_an_event_has_its_labels_and_all_properties() -> None:
     name = next(prop for prop in EVENT_PROPERTIES if prop.name == "name")
     nodes = Nodes((EVENT, "Kernel", "GpuEvent", "Hot"), (UID, name), ([7], ["gemm"]), np.array([4]))
@@ -56,13 +50,6 @@ def test_a_row_of_an_event_has_its_labels_and_all_properties() -> None:
     assert row[:2] == [7, ["Kernel", "GpuEvent", "Hot"]]
     rest = dict(zip((prop.name for prop in EVENT_PROPERTIES[1:]), row[2:], strict=True))
     assert {name: value for name, value in rest.items() if value is not None} == {"name": "gemm"}
-
-
-def test_a_row_of_another_node_has_what_is_known() -> None:
-    properties = (Stored("key", "str", ""), Stored("name", "str", ""), Stored("flops", "float", ""))
-    nodes = Nodes(("Signature",), properties, (["a", "b"], ["x", "y"], [None, 2.0]), np.array([2, 2]))
-    (batch,) = node_batches([nodes])
-    assert batch.rows() == [["a", {"key": "a", "name": "x"}], ["b", {"key": "b", "name": "y", "flops": 2.0}]]
 
 
 def test_all_events_are_of_one_statement(simulated: Image) -> None:
@@ -95,13 +82,6 @@ def check(groups: list[Edges]) -> list[list[list[Batch]]]:
     assert len(edges_of(stages)) == sum(map(len, groups))
     assert set(edges_of(stages).values()) <= {1}
     return stages
-
-
-def test_edges_of_a_trace(simulated: Image) -> None:
-    check(simulated.edges)
-    calls = next(edges for edges in simulated.edges if edges.type == "CALLS")
-    side_by_side = [stage for stage in check([calls]) if all(stage) and len(stage) == 2]
-    assert sum(len(batch) for stage in side_by_side for queue in stage for batch in queue) > 0.7 * len(calls)
 
 
 @examples(40)

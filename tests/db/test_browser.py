@@ -6,11 +6,9 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from zipfile import ZipFile
 
 import pytest
 
@@ -41,10 +39,6 @@ WAY = ("Module", "PythonFunction", "Op", "RuntimeCall", "Kernel")
 KINDS = {kind.name for kind in Kind} | set(CONTEXT_KINDS)
 
 
-def test_the_style_has_a_rule_for_every_label() -> None:
-    assert set(RULES) == KINDS | set(HEAT)
-
-
 def test_kinds_differ_in_colour_and_have_captions_that_are_stored() -> None:
     assert len({RULES[kind]["color"] for kind in KINDS}) == len(KINDS)
     for kind in KINDS:
@@ -52,34 +46,11 @@ def test_kinds_differ_in_colour_and_have_captions_that_are_stored() -> None:
         assert RULES[kind]["caption"].strip("'{}") in stored
 
 
-def test_heat_sets_the_size_and_not_the_colour() -> None:
-    general = re.search(r"^node \{\n *diameter: (\d+)px", style().decode(), re.MULTILINE)
-    assert general
-    sizes = [int(general[1]), *(int(RULES[heat]["diameter"].removesuffix("px")) for heat in (WARM, HOT))]
-    assert sizes == sorted(set(sizes))
-    assert all("color" not in RULES[heat] for heat in HEAT)
-
-
-def test_kinds_on_a_path_differ_in_size_and_heat_keeps_them_apart() -> None:
-    sizes = diameters()
-    for kind in WAY:
-        assert sizes[kind, ""] < sizes[kind, WARM] < sizes[kind, HOT]
-    for heat in ("", *HEAT):
-        assert len({sizes[kind, heat] for kind in WAY}) == len(WAY)
-
-
 def diameters() -> dict[tuple[str, str], int]:
     """Kind and label of heat -> diameter, of the kinds that a path is made of."""
     of_heat = re.findall(r"^node\.(\w+)\.(\w+) \{ diameter: (\d+)px; \}$", style().decode(), re.MULTILINE)
     found = {(kind, ""): int(RULES[kind]["diameter"].removesuffix("px")) for kind in WAY}
     return found | {(kind, heat): int(size) for kind, heat, size in of_heat}
-
-
-def test_the_archive_holds_every_query() -> None:
-    with ZipFile(BytesIO(favourites())) as archive:
-        packed = {name: archive.read(name).decode() for name in archive.namelist()}
-    assert packed == {f"{query.theme}/{query.name}.cypher": query.text for query in library().values()}
-    assert len(packed) > 30
 
 
 @dataclass(frozen=True)

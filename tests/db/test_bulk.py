@@ -244,28 +244,6 @@ def test_made_traces_are_written_with_the_ends_of_all_edges(
     assert names == Counter(core.names[code] for code in core.columns.name.tolist())
 
 
-def test_options_are_those_that_the_texts_need(tmp_path: Path) -> None:
-    plain = load_core({"traceEvents": [span("cpu_op", "plain", 1, 1)]})
-    broken = load_core({"traceEvents": [span("cpu_op", "broken\nname", 1, 1)]})
-    long = load_core({"traceEvents": [span("cpu_op", "\U0001f600" * 1_100_000, 1, 1)]})
-    for name, core in (("plain", plain), ("broken", broken), ("long", long)):
-        exported(tmp_path / name, core)
-    assert options(tmp_path / "plain")[0] == "neo4j"
-    assert not [option for option in options(tmp_path / "plain") if "multiline" in option or "buffer" in option]
-    assert "--multiline-fields=true" in options(tmp_path / "broken")
-    (buffer,) = [option for option in options(tmp_path / "long") if "buffer" in option]
-    assert int(buffer.partition("=")[2]) > 4 * 1_100_000
-
-
-def test_progress_ends_at_the_size(tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    made = image(load_core(small_trace()), Placement("run", "name"))
-    with BulkExport(tmp_path / "export") as export:
-        export.add(made, lambda done, size: seen.append((done, size)))
-    assert seen[-1] == (made.size, made.size)
-    assert seen == sorted(seen)
-
-
 def test_folders_that_hold_something_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "note").write_text("mine")
     with pytest.raises(OutputError, match="holds something already"), BulkExport(tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from handmade import small_trace
-from neo4j.exceptions import ClientError, IncompleteCommit, ResultConsumedError, SessionExpired
+from neo4j.exceptions import ClientError, ResultConsumedError
 
 from tracelens_graph.db import check as checks
 from tracelens_graph.db import connection as connections
@@ -128,14 +128,6 @@ def test_an_older_server_is_refused_with_its_version(serve: Serve, version: str,
             assert str(raised.value) == words
 
 
-@pytest.mark.parametrize(
-    ("version", "fits"),
-    [("5.26.31", True), ("5.26", True), ("5.25.1", False), ("4.4.0", False), ("2025.01.0", True), ("unknown", False)],
-)
-def test_versions(version: str, fits: bool) -> None:
-    assert is_new_enough(version) is fits
-
-
 def _closed_port() -> int:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -178,13 +170,6 @@ def test_somebody_else_there(
     assert _wrong(Connection(f"{scheme}://127.0.0.1:{serve(handle)}"), tmp_path).endswith(words)
 
 
-@pytest.mark.parametrize("scheme", ["bolt", "neo4j"])
-@pytest.mark.parametrize("encryption", ["+s", "+ssc"])
-def test_no_encryption(neo4j: Connection, scheme: str, encryption: str, tmp_path: Path) -> None:
-    uri = f"{scheme}{encryption}://{neo4j.uri.partition('://')[2]}"
-    assert _wrong(replace(neo4j, uri=uri), tmp_path) == f"{uri}: the server offers no encryption; try {scheme}://"
-
-
 @pytest.mark.parametrize(
     ("uri", "words"),
     [
@@ -221,56 +206,9 @@ def test_what_a_server_refuses_is_told(neo4j: Connection) -> None:
     assert isinstance(raised.value.__cause__, ClientError)
 
 
-def test_a_long_message_is_cut(neo4j: Connection) -> None:
-    with pytest.raises(DatabaseError) as raised, errors_in_words(neo4j), neo4j.driver() as driver:
-        driver.execute_query(f"RETURN {'x' * 5000}", database_=neo4j.database)
-    assert len(str(raised.value)) < 600
-
-
 def test_a_mistake_in_the_program_is_no_database_error(neo4j: Connection) -> None:
     with neo4j.driver() as driver, driver.session(database=neo4j.database) as session:
         result = session.run("RETURN 1")
         result.consume()
         with pytest.raises(ResultConsumedError), errors_in_words(neo4j):
             result.single()
-
-
-def test_a_lost_connection(neo4j: Connection, serve: Serve) -> None:
-    """A relay to the server is cut while a query runs."""
-    host, _, port = neo4j.uri.partition("://")[2].partition(":")
-    ends: list[socket.socket] = []
-
-    def relay(client: socket.socket) -> None:
-        with socket.create_connection((host, int(port))) as upstream:
-            ends.extend((client, upstream))
-            back = threading.Thread(target=_pump, args=(upstream, client), daemon=True)
-            back.start()
-            _pump(client, upstream)
-            back.join()
-
-    cut = replace(neo4j, uri=f"bolt://127.0.0.1:{serve(relay)}")
-    with cut.driver() as driver, driver.session(database=cut.database) as session:
-        rows = iter(session.run("UNWIND range(1, 1000000) AS x RETURN x"))
-        next(rows)
-        for end in ends:
-            end.shutdown(socket.SHUT_RDWR)
-        with pytest.raises(DatabaseError, match="the connection was lost"), errors_in_words(cut):
-            list(rows)
-
-
-def _pump(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while block := source.recv(65536):
-            target.sendall(block)
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (IncompleteCommit("gone"), "lost during a commit, whose changes may be there or not"),
-        (SessionExpired("gone"), "the connection was lost"),
-    ],
-)
-def test_other_losses(error: Exception, words: str) -> None:
-    with pytest.raises(DatabaseError, match=words), errors_in_words(Connection()):
-        raise error

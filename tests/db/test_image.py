@@ -139,13 +139,6 @@ def test_knowledge_comes_first(simulated: Core) -> None:
     assert labels.index(EVENT) == len(labels) - labels.count(EVENT)
 
 
-def test_two_images_are_equal(simulated: Core) -> None:
-    one, other = image_of(simulated), image_of(simulated)
-    assert one.properties == other.properties
-    for a, b in zip((*one.nodes, *one.edges), (*other.nodes, *other.edges), strict=True):
-        assert a.rows(0, len(a)) == b.rows(0, len(b))
-
-
 def test_lean_images_say_what_they_lack(simulated: Core) -> None:
     whole = image_of(simulated)
     lean = image_of(simulated, kinds=("Op", "Kernel", "Memcpy", "Memset"), min_gpu_time_ns=5000)
@@ -184,18 +177,6 @@ def test_options_come_back_from_text() -> None:
 
 def ranges(first: int, sizes: list[int], most: int) -> list[tuple[int, int]]:
     return list(ranges_by_size(first, np.array(sizes, np.int64), most))
-
-
-def test_a_range_is_filled_up_to_the_limit() -> None:
-    assert ranges(100, [3, 3, 4, 1, 9, 1], 10) == [(100, 103), (103, 105), (105, 106)]
-
-
-def test_a_row_that_is_too_large_is_a_range_of_its_own() -> None:
-    assert ranges(0, [1, 11, 1, 50, 60], 10) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
-
-
-def test_no_rows_are_no_ranges() -> None:
-    assert ranges(7, [], 10) == []
 
 
 @given(st.integers(0, 1000), st.lists(st.integers(0, 30), min_size=1), st.integers(1, 40))

@@ -35,12 +35,6 @@ def test_a_statement_gives_a_table_with_plain_values(database: Database) -> None
     json.dumps(row)
 
 
-def test_no_rows_are_a_table_too(database: Database) -> None:
-    found = database.query("MATCH (n:Op {name: 'none such'}) RETURN n.name AS name, n.uid AS uid")
-    assert list(found.columns) == ["name", "uid"]
-    assert found.empty
-
-
 @pytest.mark.parametrize(
     "statement",
     [
@@ -95,24 +89,6 @@ def test_an_explained_statement_is_not_run(database: Database) -> None:
     plan = database.ask("EXPLAIN UNWIND range(1, 100000000000) AS x RETURN count(x)", timeout_s=5)
     assert list(plan.columns) == ["operator", "details", "estimated rows"]
     assert "Unwind" in {row["operator"].strip() for row in plan.records()}
-
-
-@pytest.mark.parametrize(
-    ("statement", "place"),
-    [
-        ("MATCH (n RETURN n", "(line 1, column 10 (offset: 9))"),
-        ("MATCH (n)\nRETURN m", "(line 2, column 8 (offset: 17))"),
-        ("PROFILE MATCH (n) RETURN m", "(line 1, column 26 (offset: 25))"),
-        ("EXPLAIN MATCH (n) RETURN m", "(line 1, column 26 (offset: 25))"),
-    ],
-)
-def test_places_are_those_of_the_text_that_was_given(database: Database, statement: str, place: str) -> None:
-    with pytest.raises(DatabaseError) as raised:
-        database.ask(statement)
-    said = str(raised.value)
-    assert place in said
-    assert "^" not in said
-    assert ("EXPLAIN" in said) == statement.startswith("EXPLAIN")
 
 
 @pytest.mark.parametrize(
@@ -258,14 +234,3 @@ def test_names_that_the_database_does_not_know_are_told(database: Database) -> N
     }
     assert database.ask("MATCH (k:Kernel), (o:Op) RETURN count(*) AS n").notes == []  # slow is none of it
     assert all("did you mean" not in note for note in database.ask("storage_kernels").notes)
-
-
-def test_a_word_of_a_comment_is_no_profile(database: Database) -> None:
-    with pytest.raises(DatabaseError, match="LOAD CSV"):
-        database.ask("/* */ LOAD CSV FROM 'file:///x.csv' AS line RETURN line AS /* */ profile")
-
-
-def test_a_plan_grows_wider_with_branches_alone(database: Database) -> None:
-    plan = database.ask("EXPLAIN MATCH (a:Op), (b:Kernel) RETURN a.name AS a, b.name AS b ORDER BY a, b LIMIT 3")
-    assert [name for name in plan["operator"] if name.startswith("  ")]
-    assert max(len(name) - len(name.lstrip()) for name in plan["operator"]) == 2

@@ -25,7 +25,6 @@ from tracelens_graph.db.check import check
 from tracelens_graph.db.connection import Connection, errors_in_words
 from tracelens_graph.db.server import jars, process, server
 from tracelens_graph.db.server.jars import Java, find_java, locked
-from tracelens_graph.db.server.process import reason_in
 from tracelens_graph.db.server.settings import Memory, configuration
 from tracelens_graph.db.server.settings import free_ports as chosen_ports
 from tracelens_graph.errors import DatabaseError, ServerError
@@ -278,24 +277,6 @@ class TestSettings:
         assert told["dbms.security.auth_enabled"] == "true"
         assert told["dbms.usage_report.enabled"] == "false"
         assert told["a.b"] == "c"
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", ""),
-        ("2026 INFO  Starting...\n2026 INFO  Started.\n", ""),
-        ('Exception in thread "main" java.lang.IllegalArgumentException: No setting a.b\n\tat x', "No setting a.b"),
-        ("x\nCaused by: a.B: cannot bind\n\tat x\nCaused by: c.D$E: port 1 in use\n", "cannot bind: port 1 in use"),
-        ("Caused by: a.B: cannot: in use\nCaused by: c.D: in use\n", "cannot: in use"),
-        (
-            "VM warning: failed; error='x'\n#\n# There is insufficient memory\n# to go on\n",
-            "There is insufficient memory # to go on",
-        ),
-    ],
-)
-def test_last_words(text: str, reason: str) -> None:
-    assert reason_in(text) == reason
 
 
 class TestProcess:

@@ -21,7 +21,6 @@ from tracelens_graph.simulate import simulate
 
 CHECKPOINTED = "tracelens/mi300/resnet-ddp-checkpointing"
 RECOMPUTE = "torch/utils/checkpoint.py(1500): recompute_fn"
-ENGINE = "autograd::engine::evaluate_function: "
 
 
 def layer(first: int | None = None, *names: str) -> list[Call]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 import pickle
 from collections import deque
@@ -15,7 +14,6 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from networkx.algorithms import approximation, community
 from networkx.algorithms import isomorphism as iso
 
 from corpus import CORPUS, needs_corpus
@@ -97,20 +95,6 @@ def some(graph: Graph) -> list[Any]:
     return list(graph)[2:9]
 
 
-def written(write: Callable[[Graph, Any], None]) -> Callable[[Graph], bytes]:
-    def call(graph: Graph) -> bytes:
-        out = io.BytesIO()
-        write(graph, out)
-        return out.getvalue()
-
-    return call
-
-
-def marked(graph: Graph) -> Graph:
-    graph.add_node("mark")
-    return graph
-
-
 def scalars(graph: Graph) -> Graph:
     """The graph with names and kinds only: file formats write no lists."""
     slim = nx.create_empty_copy(graph, with_data=False)
@@ -125,34 +109,24 @@ CALLS: dict[str, Callable[[Graph], Any]] = {
     "iter": list,
     "nodes": lambda g: list(g.nodes),
     "nodes data": lambda g: list(g.nodes(data=True)),
-    "nodes one attribute": lambda g: list(g.nodes(data="kind", default="?")),
     "edges": lambda g: list(g.edges),
     "edges data": lambda g: list(g.edges(data=True)),
-    "edges of some": lambda g: list(g.edges(some(g))),
     "in_edges": lambda g: list(g.in_edges),
-    "out_edges of one": lambda g: list(g.out_edges(top(g))),
     "adj": lambda g: g.adj,
-    "pred": lambda g: g.pred,
     "getitem": lambda g: g[top(g)],
     "successors": lambda g: list(g.successors(top(g))),
-    "predecessors": lambda g: list(g.predecessors(leaf(g))),
     "neighbors of a stranger": lambda g: list(g.neighbors(-5)),
-    "getitem of a stranger": lambda g: g["nobody"],
     "contains": lambda g: [n in g for n in (0, 3, 3.0, 3.5, True, np.int64(2), -1, 10**30, "x", None, (1,), [1], {})],
     "has_node": lambda g: [g.has_node(n) for n in (0, 999, "x", [1])],
     "has_edge": lambda g: [g.has_edge(top(g), n) for n in g],
-    "has_edge of a list": lambda g: g.has_edge([1], 2),
     "get_edge_data": lambda g: [g.get_edge_data(top(g), n) for n in g],
     "nbunch_iter": lambda g: list(g.nbunch_iter([*some(g), "x", -1])),
-    "nbunch_iter of one": lambda g: list(g.nbunch_iter(top(g))),
     "nbunch_iter of a stranger": lambda g: list(g.nbunch_iter("x")),
     "degree": lambda g: dict(g.degree),
-    "in_degree": lambda g: dict(g.in_degree()),
     "out_degree": lambda g: g.out_degree(top(g)),
     "degree weighted": lambda g: dict(g.degree(weight="weight")),
     "size": lambda g: (g.size(), g.size("weight"), g.order()),
     "number_of_edges": lambda g: (g.number_of_edges(), g.number_of_edges(top(g), leaf(g))),
-    "name": lambda g: (g.name, g.graph),
     "adjacency": lambda g: [(n, dict(row)) for n, row in g.adjacency()],
     "mapping methods": lambda g: (
         g._adj.get("x", 7), len(g._adj), list(g._adj.keys()), list(reversed(g._node)), list(g._node.values()),
@@ -161,133 +135,60 @@ CALLS: dict[str, Callable[[Graph], Any]] = {
     ),
     # copies and views
     "copy": lambda g: g.copy(),
-    "copy is mutable": lambda g: marked(g.copy()),
     "copy as view": lambda g: g.copy(as_view=True),
     "MultiDiGraph": nx.MultiDiGraph,
-    "DiGraph": nx.DiGraph,
-    "Graph": nx.Graph,
     "to_undirected": lambda g: g.to_undirected(),
     "to_undirected view": lambda g: g.to_undirected(as_view=True),
-    "to_directed": lambda g: g.to_directed(),
     "reverse": lambda g: g.reverse(),
-    "reverse view": lambda g: g.reverse(copy=False),
     "subgraph": lambda g: g.subgraph(some(g)),
-    "subgraph copy": lambda g: marked(g.subgraph(some(g)).copy()),
     "edge_subgraph": lambda g: g.edge_subgraph(list(g.edges)[::3]),
     "subgraph_view": lambda g: nx.subgraph_view(g, filter_node=lambda n: g.nodes[n]["kind"] == "Op"),
-    "restricted_view": lambda g: nx.restricted_view(g, some(g), []),
-    "induced_subgraph": lambda g: nx.induced_subgraph(g, some(g)),
-    "create_empty_copy": nx.create_empty_copy,
     "deepcopy": lambda g: copy.deepcopy(g),
     "pickle": lambda g: pickle.loads(pickle.dumps(g)),
     "graphs_equal": lambda g: nx.utils.graphs_equal(g, g.copy()),
     # traversal
     "bfs_edges": lambda g: list(nx.bfs_edges(g, top(g))),
-    "bfs_tree": lambda g: nx.bfs_tree(g, top(g)),
-    "bfs_layers": lambda g: list(nx.bfs_layers(g, top(g))),
-    "predecessor": lambda g: nx.predecessor(g, top(g)),
-    "descendants_at_distance": lambda g: nx.descendants_at_distance(g, top(g), 2),
     "dfs_edges": lambda g: list(nx.dfs_edges(g)),
-    "dfs_tree": lambda g: nx.dfs_tree(g, top(g)),
-    "dfs_preorder_nodes": lambda g: list(nx.dfs_preorder_nodes(g)),
-    "dfs_postorder_nodes": lambda g: list(nx.dfs_postorder_nodes(g)),
-    "dfs_labeled_edges": lambda g: list(nx.dfs_labeled_edges(g, top(g))),
     "edge_bfs": lambda g: list(nx.edge_bfs(g, top(g))),
-    "edge_dfs": lambda g: list(nx.edge_dfs(g, top(g))),
     "ancestors": lambda g: nx.ancestors(g, leaf(g)),
-    "descendants": lambda g: nx.descendants(g, top(g)),
     # paths
-    "has_path": lambda g: nx.has_path(g, top(g), leaf(g)),
     "shortest_path": lambda g: nx.shortest_path(g, top(g), leaf(g)),
-    "all_shortest_paths": lambda g: list(nx.all_shortest_paths(g, top(g), leaf(g))),
-    "all_simple_paths": lambda g: list(nx.all_simple_paths(g, top(g), leaf(g), cutoff=5)),
     "no path": lambda g: nx.shortest_path(g, leaf(g), top(g)),
     "dijkstra_path": lambda g: nx.dijkstra_path(g, top(g), leaf(g)),
-    "single_source_shortest_path_length": lambda g: dict(nx.single_source_shortest_path_length(g, top(g))),
-    "floyd_warshall": lambda g: {n: dict(row) for n, row in nx.floyd_warshall(g).items()},
-    "astar_path": lambda g: nx.astar_path(g, top(g), leaf(g)),
     # order and DAGs
     "is_directed_acyclic_graph": nx.is_directed_acyclic_graph,
     "topological_sort": lambda g: list(nx.topological_sort(g)),
-    "lexicographical_topological_sort": lambda g: list(nx.lexicographical_topological_sort(g, key=str)),
-    "topological_generations": lambda g: [sorted(part, key=str) for part in nx.topological_generations(g)],
     "find_cycle": nx.find_cycle,
-    "simple_cycles": lambda g: sorted(map(sorted, nx.simple_cycles(g, length_bound=4))),
     "dag_longest_path": nx.dag_longest_path,
-    "transitive_closure": nx.transitive_closure,
     "transitive_reduction": nx.transitive_reduction,
-    "antichains": lambda g: list(nx.antichains(g.subgraph(some(g)))),
-    "lowest_common_ancestor": lambda g: nx.lowest_common_ancestor(g, leaf(g), next(iter(g[top(g)]))),
-    "immediate_dominators": lambda g: nx.immediate_dominators(g, top(g)),
     # components and structure
     "weakly_connected_components": lambda g: list(nx.weakly_connected_components(g)),
     "strongly_connected_components": lambda g: list(nx.strongly_connected_components(g)),
     "condensation": nx.condensation,
-    "number_weakly_connected_components": nx.number_weakly_connected_components,
-    "is_weakly_connected": nx.is_weakly_connected,
     "connected_components undirected": lambda g: list(nx.connected_components(g.to_undirected(as_view=True))),
-    "is_tree": nx.is_tree,
     "is_forest": nx.is_forest,
-    "is_branching": nx.is_branching,
-    "is_arborescence": nx.is_arborescence,
-    "is_empty": nx.is_empty,
     "is_weighted": nx.is_weighted,
-    "isolates": lambda g: list(nx.isolates(g)),
-    "number_of_selfloops": nx.number_of_selfloops,
-    "density": nx.density,
-    "degree_histogram": nx.degree_histogram,
-    "core_number": lambda g: nx.core_number(nx.Graph(g)),
-    "minimum_spanning_edges": lambda g: list(nx.minimum_spanning_edges(nx.Graph(g), data=False)),
     "ego_graph": lambda g: nx.ego_graph(g, top(g), radius=2),
-    "neighbors of both": lambda g: list(nx.all_neighbors(g, top(g))),
-    "greedy colouring": lambda g: nx.greedy_color(g.to_undirected()),
-    "eccentricity": lambda g: nx.eccentricity(nx.bfs_tree(g, top(g)).to_undirected()),
-    "maximum_flow": lambda g: nx.maximum_flow_value(
-        nx.DiGraph((*edge, {"capacity": 1}) for edge in g.edges()), top(g), leaf(g)
-    ),
     # centrality, small graphs
     "degree_centrality": nx.degree_centrality,
-    "in_degree_centrality": nx.in_degree_centrality,
     "betweenness_centrality": nx.betweenness_centrality,
-    "closeness_centrality": nx.closeness_centrality,
-    "harmonic_centrality": nx.harmonic_centrality,
-    "voterank": lambda g: nx.voterank(g, 5),
-    "label propagation": lambda g: list(community.label_propagation_communities(nx.Graph(g))),
-    "treewidth": lambda g: approximation.treewidth_min_degree(nx.Graph(g))[0],
     # combinations
     "relabel_nodes": lambda g: nx.relabel_nodes(g, {top(g): "top"}),
-    "convert_node_labels_to_integers": nx.convert_node_labels_to_integers,
     "union": lambda g: nx.union(g, g, rename=("a", "b")),
-    "disjoint_union": lambda g: nx.disjoint_union(g, g),
     "compose": lambda g: nx.compose(g, g),
-    "difference": lambda g: nx.difference(g, g),
-    "intersection": lambda g: nx.intersection(g, g),
-    "complement": nx.complement,
-    "quotient_graph": lambda g: nx.quotient_graph(g, [set(g)]),
     "contracted_nodes": lambda g: nx.contracted_nodes(g, top(g), leaf(g)),
     # isomorphism
     "is_isomorphic": lambda g: nx.is_isomorphic(g, g.copy(), node_match=iso.categorical_node_match("kind", None)),
-    "could_be_isomorphic": lambda g: nx.could_be_isomorphic(nx.Graph(g), nx.Graph(g.copy())),
-    "weisfeiler_lehman_graph_hash": lambda g: nx.weisfeiler_lehman_graph_hash(nx.Graph(g), node_attr="name"),
     # export
     "node_link_data": lambda g: json.dumps(nx.node_link_data(g, edges="edges")),
-    "adjacency_data": lambda g: json.dumps(nx.adjacency_data(g)),
-    "cytoscape_data": lambda g: json.dumps(nx.cytoscape_data(g)),
     "tree_data": lambda g: nx.tree_data(nx.dfs_tree(g, top(g)), top(g)),
     "generate_graphml": lambda g: "\n".join(nx.generate_graphml(scalars(g))),
     "generate_graphml of lists": lambda g: "\n".join(nx.generate_graphml(g)),
     "generate_gexf": lambda g: "\n".join(nx.generate_gexf(nx.DiGraph(scalars(g)))).split("<graph ")[1],
-    "generate_gml": lambda g: "\n".join(nx.generate_gml(scalars(g))),
     "generate_edgelist": lambda g: list(nx.generate_edgelist(g)),
-    "generate_adjlist": lambda g: list(nx.generate_adjlist(g)),
-    "write_multiline_adjlist": written(nx.write_multiline_adjlist),
     "to_dict_of_dicts": nx.to_dict_of_dicts,
-    "to_dict_of_lists": nx.to_dict_of_lists,
-    "to_edgelist": lambda g: list(nx.to_edgelist(g)),
     "to_numpy_array": lambda g: nx.to_numpy_array(g).tolist(),
     "to_pandas_edgelist": lambda g: nx.to_pandas_edgelist(g).to_dict("records"),
-    "get_node_attributes": lambda g: nx.get_node_attributes(g, "name"),
-    "network_text": lambda g: "\n".join(nx.generate_network_text(g)),
 }  # fmt: skip
 
 
@@ -325,7 +226,7 @@ def test_what_fails_fails_for_a_reason() -> None:
     results = {name: (outcome(call, graph), outcome(call, graph.tree)) for name, call in CALLS.items()}
     failed = {name for name, both in results.items() if all(type(one) is tuple and is_error(one) for one in both)}
     assert failed == {
-        "neighbors of a stranger", "getitem of a stranger", "has_edge of a list", "no path",
+        "neighbors of a stranger", "no path",
         "generate_graphml of lists",
     }  # fmt: skip
 

@@ -10,11 +10,9 @@ from op_costs import BF16, FP8, FP32, Family, call
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.attention import (
     Alignment,
-    Heads,
     Mask,
     attended_pairs,
     attention,
-    attention_flops,
     packed_lengths,
     packed_range,
 )
@@ -51,14 +49,6 @@ KNOWN = [
     ("EvoformerAttention", (*[(BF16, (1, 3, 5, 4, 8))] * 3, (BF16, (1, 3, 1, 1, 5)), (BF16, (1, 1, 4, 5, 5)))),
 ]
 test_hostile = FAMILY.hostile(KNOWN)
-
-
-@pytest.mark.parametrize(("name", "arguments"), KNOWN)
-def test_known_calls(name: str, arguments: tuple[object, ...]) -> None:
-    cost = FAMILY.cost(name, *arguments)
-    assert cost.flops > 0
-    assert cost.compute_spec == "matrix_bf16"
-    assert cost.params["causal"] is (name not in (EFFICIENT, "EvoformerAttention"))
 
 
 def counted(n_q: int, n_kv: int, causal: bool, left: int | None, right: int | None, alignment: Alignment) -> int:
@@ -156,12 +146,6 @@ def test_a_bias_is_read() -> None:
     assert (biased.flops, biased.bytes) == (plain.flops, (plain.bytes or 0) + 2 * 2 * 256)
 
 
-def test_old_cudnn_signature() -> None:
-    operands = [(BF16, (1, 2, 8, 8))] * 3
-    cost = FAMILY.cost("aten::_scaled_dot_product_cudnn_attention", *operands, 0.25, "True", "False", 0.125)
-    assert (cost.params["causal"], cost.params["dropout"]) == (True, 0.25)
-
-
 def test_grouped_queries_of_backward_ops() -> None:
     q, k = (BF16, (2, 6, 8, 16)), (BF16, (2, 6, 2, 16))
     expected = attention(2, 6, 6, 8, 16, heads_kv=2, backward=True)
@@ -245,28 +229,3 @@ test_what_cannot_be_modelled_says_why = FAMILY.reasons(
         (FLASH, [(BF16, (1, 4, 8, 8))] * 3, "causal is not recorded"),
     ],
 )
-
-
-sizes = st.integers(1, 40)
-
-
-@given(sizes, sizes, sizes, sizes, st.sampled_from([1, 2, 4]), st.booleans(), st.booleans())
-def test_more_is_never_less(
-    batch: int, queries: int, keys: int, dim: int, group: int, causal: bool, backward: bool
-) -> None:
-    def cost(b: int = batch, q: int = queries, k: int = keys, kv: int = 1, d: int = dim) -> tuple[int, int]:
-        found = attention(b, q, k, kv * group, d, heads_kv=kv, causal=causal, backward=backward)
-        return found.flops, found.bytes or 0
-
-    base = cost()
-    more = [cost(b=batch + 1), cost(kv=2), cost(d=dim + 1)]
-    if not causal:  # a square is by convention half, not exactly, so that it is less than with one key or query less
-        more += [cost(q=queries + 1), cost(k=keys + 1)]
-    assert all(0 <= one <= other for bigger in more for one, other in zip(base, bigger, strict=True))
-    if causal and queries == keys:
-        assert base <= cost(q=queries + 1, k=keys + 1)
-
-
-def test_flops_follow_pairs() -> None:
-    assert attention_flops(10, Heads(2, 1, 3, 4)) == 10 * 2 * 7
-    assert attention_flops(0, Heads(2, 1, 3, 4), backward=True, keys=5) == 5 * 7

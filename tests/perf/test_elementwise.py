@@ -12,12 +12,8 @@ from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.elementwise import (
     NUMBER,
-    binary,
     broadcast,
-    gated,
     promoted,
-    resized,
-    unary,
 )
 from tracelens_graph.perf.model import CallContext
 
@@ -82,16 +78,6 @@ def test_a_join_takes_its_type_from_the_kernel() -> None:
     assert (cost.flops, cost.bytes) == (0, 2 * 2 * 4 * 197 * 768)
     with pytest.raises(CannotModel, match="no kernel names one"):
         FAMILY.models["aten::cat"].estimate(arguments, CallContext(("kernel",)))
-
-
-def test_formulas_without_a_trace() -> None:
-    half, single = Tensor((4, 8), "bf16"), Tensor((8,), "fp32")
-    assert (unary(half).flops, unary(half).bytes) == (32, 128)
-    assert binary(half, single).bytes == 64 + 32 + 128
-    assert binary(half, NUMBER).bytes == 64 + 4 + 64
-    assert gated(half, Tensor((4, 16), "bf16"), flops=5).flops == 160
-    assert resized(half, (8, 16)).bytes == 64 + 256
-    assert unary(Tensor((4,), "mystery")).bytes is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 1, 2]), st.integers(1, 3)), max_size=4))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from op_costs import BF16, FP32, Family, Known
 
-from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.families.training import elements_by_index, rows_by_index, rows_put_back
-
 FAMILY = Family("training")
 V, D, B, S = 50, 8, 3, 7
 LONG = "long int"
@@ -31,14 +28,6 @@ def test_few_rows_may_be_read_often() -> None:
     for number, least in ((0, 8 * N + 2 * (N + 1) * D), (2, 0)):
         name, arguments, _, most = KNOWN[number]
         assert FAMILY.cost(name, *arguments).bytes_range == (least, most)
-
-
-def test_formulas_without_a_trace() -> None:
-    table, indices = Tensor((100, 8), "bf16"), Tensor((4,), "int64")
-    assert rows_by_index(table, indices).bytes == 32 + 64 + 64
-    assert elements_by_index(table, indices).bytes == 32 + 8 + 8
-    assert rows_put_back(Tensor((4, 8), "bf16"), indices, 100).flops == 32
-    assert rows_by_index(Tensor((4, 8), "mystery"), indices).bytes is None
 
 
 test_costs_computed_by_hand = FAMILY.known(KNOWN, "vector")

@@ -127,11 +127,6 @@ def test_annotations_that_do_not_tell(text: str) -> None:
         read_batch(text)
 
 
-def test_annotations_that_contradict_themselves() -> None:
-    with pytest.raises(CannotModel, match="contradict"):
-        read_batch(annotation((1, 10, 5, 100, 50)))
-
-
 @given(st.text() | st.from_regex(r"(step|prefill|decode)\[.*\]") | st.sampled_from(["step[EXTEND " * 10**4]))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
@@ -296,27 +291,3 @@ def test_reasons(given: list[object], reason: str) -> None:
         cost_of("vllm::unified_attention_with_output", *given, of=DECODE)
     with pytest.raises(CannotModel, match="no annotation"):
         cost_of("vllm::unified_attention_with_output", *given)
-
-
-lengths = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 50)), min_size=1, max_size=5)
-
-
-def requests_of(pairs: list[tuple[int, int]]) -> Requests:
-    """Sums of requests of so many new tokens and keys of the past."""
-    both = [(q, q + past) for q, past in pairs]
-    return Requests(len(both), *map(sum, zip(*((q, k, q * q, q * k) for q, k in both), strict=True)))
-
-
-@given(lengths, lengths, st.integers(1, 9), st.none() | st.integers(1, 60))
-def test_more_is_never_less(
-    context: list[tuple[int, int]], generation: list[tuple[int, int]], dim: int, window: int | None
-) -> None:
-    def cost(more: int = 0, kv: int = 1, d: int = dim) -> tuple[int, int]:
-        batch = Batch(requests_of(context), requests_of(generation + [(1, 5)] * more))
-        found = batch_attention(batch, Heads(kv * 4, kv, d, d), window=window)
-        assert found.flops_range is None or found.flops_range[0] < found.flops_range[1] == found.flops
-        return found.flops, found.bytes or 0
-
-    base = cost()
-    for bigger in (cost(more=1), cost(kv=2), cost(d=dim + 1)):
-        assert all(0 < one <= other for one, other in zip(base, bigger, strict=True))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from op_costs import BF16, FP32, Family, Known
 
-from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.families.training import cross_entropy, difference_loss, negative_log_likelihood
-
 FAMILY = Family("training")
 B, S, V = 6, 7, 1000
 LONG = "long int"
@@ -23,14 +20,6 @@ KNOWN: list[Known] = [
     ("aten::mse_loss", (ROWS, ROWS, 0), 2 * E, 12 * E),
     ("aten::mse_loss_backward", ((FP32, ()), ROWS, ROWS, 1), 3 * E, 4 + 12 * E),
 ]
-
-
-def test_formulas_without_a_trace() -> None:
-    logits, targets = Tensor((4, 8), "bf16"), Tensor((4,), "int64")
-    assert (cross_entropy(logits, targets).flops, cross_entropy(logits, targets).bytes) == (160, 64 + 32 + 16)
-    assert cross_entropy(logits, targets).params["vocab_size"] == 8
-    assert negative_log_likelihood(logits, targets).flops == 4
-    assert difference_loss(logits, logits).flops == 96
 
 
 test_costs_computed_by_hand = FAMILY.known(KNOWN, "vector")

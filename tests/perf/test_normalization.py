@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from op_costs import BF16, FP32, Family, Known
 
-from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.families.normalization import Norm, normalization, rms_norm
-
 FAMILY = Family("normalization")
 
 B, C, H, W = 8, 16, 10, 12
@@ -78,19 +75,6 @@ KNOWN: list[Known] = [
     ("aiter::_fused_qk_rmsnorm_kernel", (TOKENS, SCALE, 1e-5, (BF16, (T, 8)), (BF16, (8,)), 1e-5),
      RMS + T * 18 + 2 * T * 8, 4 * N + 2 * D + 2 * (2 * T * 8 + 8)),
 ]  # fmt: skip
-
-
-def test_parameters_say_what_is_there() -> None:
-    said = FAMILY.cost("aten::batch_norm", X, None, None, RUNNING, RUNNING, False).params
-    assert (said["has_bias"], said["is_affine"], said["is_training"], said["num_channels"]) == (False, False, False, C)
-    said = FAMILY.cost("aten::native_layer_norm", TOKENS, "[64]", SCALE, None, 1e-5).params
-    assert (said["has_bias"], said["is_affine"], said["is_training"], said["num_channels"]) == (False, True, False, D)
-
-
-def test_formulas_without_a_trace() -> None:
-    source, weight = Tensor((4, 8), "bf16"), Tensor((8,), "bf16")
-    assert rms_norm(Norm(source, 8, weight)).flops == 4 * 18 + 64
-    assert normalization(Norm(source, 8, weight, weight)).bytes == 2 * (32 + 32 + 8 + 8)
 
 
 test_costs_computed_by_hand = FAMILY.known(

@@ -72,15 +72,6 @@ def test_what_is_not_known() -> None:
     assert theoretical_occupancy(A100, 1024, 255, 0) == "a block of the kernel needs more registers than the device has"
 
 
-ODD = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=3), st.floats(), st.just([1]))
-
-
-@given(st.fixed_dictionaries({key: ODD | st.just(A100[key]) for key in A100}), st.tuples(ODD, ODD, ODD, ODD))
-def test_odd_devices_and_kernels_get_a_reason(device: dict[str, Any], sizes: tuple[Any, Any, Any, Any]) -> None:
-    found = theoretical_occupancy(device, *sizes)
-    assert isinstance(found, Occupancy) or found
-
-
 @given(st.integers(1, 1024), st.integers(0, 255), st.integers(0, 163 * 1024))
 def test_more_of_a_resource_never_allows_more_blocks(threads: int, registers: int, shared: int) -> None:
     found = theoretical_occupancy(A100, threads, registers, shared)

@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from op_costs import BF16, BYTES, FP8, FP32, Family, Known
 
-from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.families.quantisation import (
-    quantised_by_tensor,
-    quantised_fp8,
-    quantised_mxfp4,
-    quantised_mxfp4_both_ways,
-)
-
 FAMILY = Family("quantisation")
 M, N = 40, 256
 E = M * N
@@ -30,15 +22,6 @@ KNOWN: list[Known] = [
     ("primus::quantize_mxfp4_dual", (X,), E, 3 * E + M * 8 + N * 2),
     ("_C::static_scaled_fp8_quant", ((FP8, (M, N)), X, (FP32, ())), 2 * E, 3 * E + 4),
 ]  # fmt: skip
-
-
-def test_formulas_without_a_trace() -> None:
-    source = Tensor((4, 64), "bf16")
-    assert quantised_fp8(source).bytes == 512 + 256 + 16
-    assert quantised_fp8(source, group=32).bytes == 512 + 256 + 32
-    assert quantised_mxfp4(source).bytes == 512 + 128 + 8
-    assert quantised_mxfp4_both_ways(source).bytes == 512 + 256 + 8 + 64
-    assert quantised_by_tensor(source).bytes == 768
 
 
 test_costs_computed_by_hand = FAMILY.known(KNOWN, "vector_bf16")

@@ -12,7 +12,7 @@ from op_costs import BF16, FP32, Argument, Family, Known, call
 
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.reduction import pooling, reduction, remaining, softmax
+from tracelens_graph.perf.families.reduction import reduction, remaining
 from tracelens_graph.perf.model import CallContext
 
 FAMILY = Family("reduction")
@@ -91,13 +91,6 @@ def test_windows_rounded_up_do_not_begin_behind_the_source() -> None:
     assert pooled(5, False) == (1, 1, 3, 3)
     assert pooled(5, True) == (1, 1, 3, 3)
     assert pooled(4, True) == (1, 1, 3, 3)
-
-
-def test_formulas_without_a_trace() -> None:
-    source = Tensor((4, 8), "bf16")
-    assert (reduction(source, (1,)).flops, reduction(source, (1,)).bytes) == (32, 64 + 8)
-    assert softmax(source).flops == 160
-    assert pooling(source, (2, 2), (2, 4)).flops == 32
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,10 @@ from tracelens_graph import perf
 from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.op_table import OP_TABLE
-from tracelens_graph.op_table.entry import OpEntry, model, ops
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.model import CallContext, sheets_of
-from tracelens_graph.perf.registry import MODELS, Models, model_named, sheets
+from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.registry import MODELS, model_named
 
 IMPORTED = """
 import json, sys
@@ -57,40 +56,9 @@ def test_models_of_tracelens_claim_events_and_others_do_not() -> None:
     assert all(model is MODELS[name] for name, model in TRACELENS_MODELS.items())
 
 
-def test_tables_by_family() -> None:
-    assert {"GEMM", "CONV_bwd", "Reduce_bwd", "InferenceAttention_fwd"} <= set(sheets())
-    assert set(sheets()) == {sheet for model in MODELS.values() for sheet in model.sheets}
-    assert sheets_of("SDPA_fwd", True) == ("SDPA_fwd", "SDPA_bwd")
-    assert sheets_of("SDPA_fwd", False) == ("SDPA_fwd",)
-    assert sheets_of("GEMM", True) == ("GEMM",)
-    assert sheets_of("", True) == ()
-
-
 def test_equal_ops_share_a_model() -> None:
     assert MODELS["aten::mm"] is MODELS["aten::mm"] is MODELS["aten::bmm"]
     assert MODELS["aten::mm"] is not MODELS["aten::addmm"]
-
-
-def test_adding_an_op_is_adding_a_row() -> None:
-    row = ops("mine::mm", category="GEMM", model=model("gemm.Product", weight=True), sheet="GEMM")
-    models = Models({**OP_TABLE, **dict(row)})
-    assert set(models) - set(MODELS) == {"mine::mm"}
-    arguments = Arguments("[[2, 4], [3, 4]]", '["float", "float"]')
-    cost = models["mine::mm"].estimate(arguments, CallContext())
-    assert (cost.flops, cost.params["N"]) == (2 * 2 * 3 * 4, 3)
-    assert not models["mine::mm"].claims
-    assert models["mine::mm"].uses_context
-    with pytest.raises(CannotModel, match="inner sizes"):
-        models["aten::mm"].estimate(arguments, CallContext())
-
-
-@pytest.mark.parametrize("reader", ["no_such_family.Product", "gemm.no_such_reader"])
-def test_a_row_with_a_wrong_reader_fails_when_it_is_asked_for_alone(reader: str) -> None:
-    models = Models({**OP_TABLE, "mine::mm": OpEntry(model=model(reader), sheet="GEMM")})
-    assert "mine::mm" in models
-    assert models["aten::mm"] is not None
-    with pytest.raises((ImportError, AttributeError), match="no_such"):
-        _ = models["mine::mm"]
 
 
 def test_names_that_stand_for_others() -> None:
@@ -124,12 +92,6 @@ def test_a_trace_of_training_imports_no_families_of_serving() -> None:
     assert {"gemm", "attention", "normalization"} <= families
     serving = {"collective_ops", "inference_attention", "moe", "quantisation", "rope", "ssm"}
     assert families.isdisjoint(serving)
-
-
-@pytest.mark.parametrize("name", perf.__all__)
-def test_public_names_are_there(name: str) -> None:
-    assert getattr(perf, name) is not None
-    assert name in dir(perf)
 
 
 def test_a_formula_without_a_trace() -> None:

@@ -78,10 +78,6 @@ def test_reason_why_there_is_no_roof(cost: Cost, arch: Architecture, reason: str
     assert roofline(cost, arch) == reason
 
 
-def test_bytes_may_be_none_at_all() -> None:
-    assert roof_of(Cost(10, 0, "vector", "fp32"), made(vector_fp32=8)).bound == "COMPUTE_BOUND"
-
-
 @given(flops=SIZES, moved=SIZES, rate=RATES, bandwidth=RATES)
 def test_laws(flops: int, moved: int, rate: float, bandwidth: float) -> None:
     arch, cost = made(bandwidth, matrix_fp16=rate), Cost(flops, moved, "matrix", "fp16")
@@ -101,31 +97,6 @@ def test_laws(flops: int, moved: int, rate: float, bandwidth: float) -> None:
 
 
 # -- the table
-
-
-def test_table_of_costs_alone() -> None:
-    table = roof_table(product(1024), title="a product")
-    assert table.title == "a product"
-    assert table.records() == [
-        {"GFLOPS": 2.147483648, "Data Moved (MB)": 6.0, "FLOPS/Byte": 1024 / 3, "Compute Spec": "matrix_bf16"}
-    ]
-
-
-def test_table_of_devices_that_have_a_roof_and_that_have_none() -> None:
-    devices = [made(matrix_bf16=8), made(vector_fp32=8), architecture("h100-sxm")]
-    table = roof_table(product(1024), devices, measured_us=1000)
-    assert list(table.columns) == list(table.about)
-    with_roof, without, h100 = table.records()
-    assert with_roof["Roofline Time (µs)"] == pytest.approx(2 * 1024**3 / 8e6)
-    assert with_roof["Pct Roofline"] == pytest.approx(2 * 1024**3 / 8e6 / 10)
-    assert with_roof["Ridge"] == 8
-    assert (without["Roofline Time (µs)"], without["Roofline Bound"], without["Pct Roofline"]) == (None, None, None)
-    assert h100["Rate (TFLOPS/s)"] == 989.4
-    assert table.notes == [
-        "made: no roof: made has no rate for matrix_bf16",
-        "not compared with the vendor's document: the figures of h100-sxm",
-    ]
-    assert "Pct Roofline" not in roof_table(product(1024), devices).columns
 
 
 def test_table_says_at_which_rate_work_runs_and_what_is_open() -> None:

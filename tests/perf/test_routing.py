@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from op_costs import BF16, FP32, Family, Known
 
-from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.families.moe import scored_experts
-
 FAMILY = Family("moe")
 M, E, K, D = 30, 64, 8, 128
 GATING, BIAS, WEIGHTS, IDS = (BF16, (M, E)), (BF16, (E,)), (FP32, (M, K)), ("int", (M, K))
@@ -22,10 +19,6 @@ KNOWN: list[Known] = [
      M * K, 16 * M * K, "fp32"),
     ("_moe_C::topk_softmax", (WEIGHTS, IDS, IDS, GATING), 5 * M * E, 2 * M * E + 4 * E + 8 * M * K, "bf16"),
 ]  # fmt: skip
-
-
-def test_formula_without_a_trace() -> None:
-    assert scored_experts(Tensor((4, 8), "bf16"), 2).bytes == 64 + 32 + 64
 
 
 test_costs_computed_by_hand = FAMILY.known(KNOWN)

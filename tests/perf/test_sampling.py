@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
 from op_costs import BF16, FP32, Family
-
-from tracelens_graph.perf.arguments import Tensor
-from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.elementwise import random_numbers, sampled_by_noise
 
 FAMILY = Family("elementwise")
 T, V = 6, 1000
@@ -20,14 +15,6 @@ def test_costs_computed_by_hand() -> None:
     assert (cost.params["T"], cost.params["V"]) == (T, V)
     cost = FAMILY.cost("aten::normal_", (FP32, (T, V)), 0.0, 1.0, None)
     assert (cost.flops, cost.bytes) == (T * V, 4 * T * V)
-
-
-def test_formulas_without_a_trace() -> None:
-    logits = Tensor((2, 8), "bf16")
-    assert sampled_by_noise(logits, logits).bytes == 32 + 32 + 8
-    assert random_numbers(logits).bytes == 32
-    with pytest.raises(CannotModel, match="no dimension of tokens"):
-        sampled_by_noise(Tensor((), "bf16"), logits)
 
 
 EXPONENTIAL = "aiter::mixed_sample_outer_exponential"

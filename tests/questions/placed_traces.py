@@ -91,14 +91,6 @@ def marked(path: Path) -> Any:
 
 
 @cache
-def pair_of(model: str) -> tuple[TraceMember, TraceMember]:
-    assert CORPUS
-    h100, mi300 = (marked(CORPUS / "tracelens" / device / f"{model}.json.gz") for device in ("h100", "mi300"))
-    run = f"across {model}"
-    return placed(h100, run, "h100", ("device=h100",)), placed(mi300, run, "mi300", ("device=mi300",))
-
-
-@cache
 def dlrm() -> tuple[TraceMember, ...]:
     assert CORPUS
     folder = CORPUS / "dlrm-8-ranks" / "kineto"

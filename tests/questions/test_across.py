@@ -10,10 +10,9 @@ import pytest
 from handmade import HOSTILE, span
 from hypothesis import given
 from made_traces import traces
-from placed_traces import OLD, chain, dlrm, graph_of, pair_of, placed, simulated, two
+from placed_traces import OLD, chain, graph_of, placed, two
 from same_tables import Ask, assert_same
 
-from corpus import needs_corpus
 from tracelens_graph.analyses.alignment.difference import Diff, median_steps
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.db.database import Database
@@ -96,14 +95,6 @@ def test_traces_that_are_not_there(named: dict[str, str], said: str) -> None:
         QUESTIONS["common_signatures"](two(), **named)
 
 
-def test_a_name_of_several_is_none() -> None:
-    again = placed(graph_of(OLD, extra=1), "other run", "old")
-    with pytest.raises(AnalysisError, match="old is the name of several traces: across/old, other run/old"):
-        QUESTIONS["kernel_choices"]([*two(), again], a="old")
-    with pytest.raises(AnalysisError, match="there are no traces"):
-        QUESTIONS["kernel_choices"]([])
-
-
 @given(traces(), traces())
 @pytest.mark.filterwarnings("ignore::tracelens_graph.errors.DamagedTraceWarning")
 def test_comparing_the_other_way_round_turns_the_differences(one: dict[str, Any], other: dict[str, Any]) -> None:
@@ -153,11 +144,6 @@ def test_a_call_counts_where_a_kernel_of_it_is_in_the_window() -> None:
     assert (row["only_in"], row["name"], row["count"], row["gpu_time_us"]) == ("across/old", "aten::mm", 1, 2.0)
 
 
-def test_a_file_is_not_incomplete_in_a_window() -> None:
-    with pytest.raises(AnalysisError, match=r"asked of whole traces, not of a window \(stream 7\)"):
-        QUESTIONS["incomplete_traces"](TraceSet(two()).narrowed(stream=7))
-
-
 # --- history ----------------------------------------------------------------------------------------------------
 
 
@@ -203,50 +189,11 @@ def test_the_database_compares_alike(ask: Ask, name: str) -> None:
     assert_same(*ask(two(), name, a="across/new", b="across/old"))
 
 
-@needs_corpus
-@pytest.mark.parametrize("model", ["bert-small", "qwen1.5-0.5b"])
-@pytest.mark.parametrize("name", ["common_signatures", "kernel_choices", "ops_only_in_one"])
-def test_the_database_compares_platforms_alike(ask: Ask, name: str, model: str) -> None:
-    h100, mi300 = pair_of(model)
-    query, twin = ask((h100, mi300), name, a=h100.path, b=mi300.path)
-    assert_same(query, twin)
-    assert len(twin) > 0 or name == "ops_only_in_one"
-
-
-def test_the_first_rows_are_the_same(ask: Ask) -> None:
-    query, twin = ask(two(), "common_signatures", **PAIR, top=2)
-    assert_same(query, twin)
-    assert query["name"] == twin["name"] == ["aten::mm", "aten::relu"]
-    assert twin.notes == ["the first 2 of 4 rows (top 0 shows all)"]
-
-
-@pytest.mark.parametrize("name", ["common_signatures", "kernel_choices"])
-def test_none_as_the_number_of_rows_gives_all(ask: Ask, name: str) -> None:
-    query, twin = ask(two(), name, **PAIR, top=0)
-    assert_same(query, twin)
-    assert len(twin) == len(QUESTIONS[name](two())) > 1
-    assert twin.notes == []
-    with pytest.raises(AnalysisError, match="top=-1: a whole number from 0 on is wanted"):
-        QUESTIONS[name](two(), top=-1)
-
-
 @pytest.mark.parametrize("label", [None, "commit", "size", "empty", "nobody"])
 def test_the_database_tells_the_same_history(ask: Ask, label: str | None) -> None:
     query, twin = ask(two(), "run_history", run="across", label=label)
     assert_same(query, twin)
     assert query["trace"] == twin["trace"]
-
-
-def test_a_history_with_communication(ask: Ask) -> None:
-    placed, _ = simulated()
-    query, twin = ask(placed, "run_history", run=placed[0].run, named="rank0")
-    assert_same(query, twin)
-    assert twin["exposed_comm_ms"][0] > 0
-
-
-@needs_corpus
-def test_the_history_of_eight_ranks(ask: Ask) -> None:
-    assert_same(*ask(dlrm(), "run_history", run="across dlrm"))
 
 
 Pair = tuple[TraceMember, TraceMember]
@@ -386,18 +333,3 @@ def test_the_database_says_the_same(compared: Ask, name: str, pair: Callable[[],
     query, twin = compared(pair(), name, top=2)
     assert_same(query, twin)
     assert list(query[next(iter(query.columns))]) == list(twin[next(iter(query.columns))])
-
-
-def test_the_database_finds_the_same_kernels(compared: Ask) -> None:
-    query, twin = compared(handmade(), "kernel_replacements", kernel="reduce")
-    assert_same(query, twin)
-    assert len(twin) == 1
-
-
-@needs_corpus
-@pytest.mark.parametrize("model", ["bert-small", "qwen1.5-0.5b"])
-@pytest.mark.parametrize("name", NAMES)
-def test_the_database_says_the_same_of_platforms(compared: Ask, name: str, model: str) -> None:
-    query, twin = compared(pair_of(model), name, top=0)
-    assert_same(query, twin)
-    assert len(twin) >= 10

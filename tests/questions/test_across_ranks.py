@@ -7,8 +7,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-from handmade import span
-from lockstep import PRODUCT, call, gpu, trace
 from made_jobs import SimulatedJob, simulated_job
 from placed_traces import dlrm, on_host, placed, ranks_of, simulated
 from same_tables import Ask, assert_same
@@ -104,15 +102,6 @@ def test_kernels_that_neither_overlap_nor_end_together_are_left_out_and_counted(
         assert (len(table), [note for note in table.notes if "not matched" in note]) == (1, [])
 
 
-def test_a_part_that_does_not_fit_the_others_is_left_out_alone() -> None:
-    three = ranks_of((10.0, 500.0), (20.0, 490.0), (600.0, 300.0))
-    (row,) = QUESTIONS["rank_collectives"](three).records()
-    assert (row["ranks"], row["last_trace"], row["wait_us"]) == (2, "rank1", 10.0)
-    late = QUESTIONS["rank_balance"](three, late_first=True)
-    assert list(late["trace"]) == ["rank1", "rank0"]
-    assert late.notes[0].startswith("1 of 3 parts of collectives are not matched: ")
-
-
 def test_ranks_that_may_leave_early_wait_no_longer_than_they_stay() -> None:
     (row,) = QUESTIONS["rank_collectives"](ranks_of((10.0, 5.0), (30.0, 5.0), Collective_name="broadcast")).records()
     assert (row["start_skew_us"], row["wait_us"]) == (20.0, 5.0)
@@ -128,14 +117,6 @@ def test_groups_are_known_by_their_ranks_and_not_by_their_names() -> None:
     assert (row["wait_ms"], row["transfer_ms"], row["end_skew_ms"]) == (0.015, 0.03, 0.0)
     assert (row["wait_percent"], row["longest_wait_us"]) == (pytest.approx(100 / 3), 15.0)
     assert (row["last_trace"], row["last_rank"], row["last_wait_ms"]) == ("rank1", 1, 0.015)
-
-
-def test_missing_ranks_of_a_group_are_told() -> None:
-    two = ranks_of((10.0, 30.0), (25.0, 15.5), Group_size=3)
-    missing = "1 of 1 collectives lack ranks of their groups, which may be the last"
-    for name in NAMES:
-        assert missing in QUESTIONS[name](two).notes
-    assert missing not in QUESTIONS["rank_balance"](ranks_of((10.0, 30.0), (25.0, 15.5), Group_size=2)).notes
 
 
 @needs_corpus
@@ -203,13 +184,6 @@ def test_the_database_sees_the_same_ranks(ask: Ask, name: str) -> None:
         assert_same(*ask(by_hand, name, run=by_hand[0].run, kind=kind))
 
 
-def test_the_late_rank_of_a_job_without_a_gpu() -> None:
-    table = QUESTIONS["rank_collectives"](on_host(), kind="allreduce", top=3)
-    assert (table["last_rank"], table["ranks"]) == ([3, 3, 3], [4, 4, 4])
-    assert all(15_000 < skew < 40_000 for skew in table["start_skew_us"])
-    assert QUESTIONS["rank_balance"](on_host(), late_first=True)["rank"][0] == 3
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_database_sees_the_same_job_without_a_gpu(ask: Ask, name: str) -> None:
     assert_same(*ask(on_host(), name, run="across gloo"))
@@ -275,17 +249,6 @@ def test_segments_lie_end_to_end_and_add_up_to_the_step() -> None:
             at += row["dur_ns"]
 
 
-def test_ranks_are_taken_in_their_order() -> None:
-    _, ranks = job()
-    turned = QUESTIONS["critical_path"](ranks[::-1], step=FIRST_STEP + 1)
-    assert list(turned.rows()) == list(QUESTIONS["critical_path"](ranks, step=FIRST_STEP + 1).rows())
-
-
-def test_a_run_that_is_not_there() -> None:
-    with pytest.raises(AnalysisError, match="no run is called 'another'"):
-        QUESTIONS["critical_path"](job()[1], run="another")
-
-
 @pytest.mark.parametrize("step", [None, FIRST_STEP, FIRST_STEP + 2])
 def test_the_database_has_the_same_path(ask: Ask, step: int | None) -> None:
     ran, ranks = job()
@@ -314,21 +277,3 @@ def test_the_database_has_the_same_path_of_eight_real_ranks(ask: Ask) -> None:
     query, twin = ask(dlrm(), "critical_path", run="across dlrm")
     assert_same(query, twin)
     assert sum(query["dur_ns"]) == critical_path(dlrm()).length_ns
-
-
-def test_time_that_nothing_explains_has_no_rank(ask: Ask) -> None:
-    """The step begins before the first thing that its thread is known to have done."""
-    events = [
-        span("user_annotation", "ProfilerStep#1", 0.0, 50.0),
-        call("cudaLaunchKernel", 5.0, 8.0, 1),
-        gpu(PRODUCT, 20.0, 30.0, 7, 1),
-    ]
-    ranks = [placed(load_core({**trace(events, rank, 2), "run": RUN}), "path begun", f"r{rank}") for rank in range(2)]
-    query, twin = ask(ranks, "critical_path", run="path begun", step=1)
-    assert_same(query, twin)
-    rows = [tuple(row[name] for name in ("class", "name", "dur_ns", "trace")) for row in twin.records()]
-    assert rows == [
-        ("unrecorded", "unrecorded", 5_000, None),
-        ("launch", "cudaLaunchKernel", 15_000, "r1"),
-        ("computation", PRODUCT, 10_000, "r1"),
-    ]

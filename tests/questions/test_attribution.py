@@ -167,13 +167,6 @@ def test_recomputed_work_is_no_backward_work_of_the_op_that_it_runs_in(ask: Ask)
     assert rows(twin, "name", "forward_us", "recomputed_us", "backward_us") == [("aten::addmm", 80.0, 0.0, 40.0)]
 
 
-def test_recomputed_work_is_told_from_the_forward_pass() -> None:
-    table = QUESTIONS["forward_backward"](simulated("non_reentrant"))
-    again = dict(rows(table, "name", "recomputed_us"))
-    assert again["aten::addmm"] > 0
-    assert sum(np.asarray(table["percent"])) < 100
-
-
 def test_work_without_a_launch() -> None:
     columns = ("kind", "name", "gpu_events", "gpu_sum_us", "early_events", "first_start_ms", "uid")
     assert answer("unlaunched_gpu_time", *columns) == [("Kernel", HOSTILE, 1, 30.0, 1, 0.001, 33)]

@@ -26,7 +26,6 @@ from tracelens_graph.stores.frames import edge_columns, node_columns
 
 OF_ONE = [name for name, question in QUESTIONS.items() if question.query and not question.several]
 OF_TWO = [name for name, question in QUESTIONS.items() if question.query and {"a", "b"} <= set(question.parameters)]
-STEPPED = [name for name in OF_ONE if "step" in QUESTIONS[name].query.parameters]  # type: ignore[union-attr]
 ANSWERED = (
     "steps", "ops_unique_args", "programs", "modules", "python_lines", "launch_delay", "forward_backward", "copies",
     "op_signatures", "instruction_costs", "path_to_python", "unlinked",
@@ -70,17 +69,6 @@ def test_calls_that_are_marked_twice(ask: Ask) -> None:
     query, twin = ask(load_core(written(host)), "runtime_summary")
     assert_same(query, twin)
     assert dict(zip(twin["name"], twin["calls"].tolist(), strict=True)) == {"PjitFunction(f)": 2, "PjitFunction(g)": 1}
-
-
-@pytest.mark.parametrize("name", STEPPED)
-def test_the_database_says_the_same_of_a_step(ask: Ask, name: str) -> None:
-    assert_same(*ask(training(), name, step=1))
-
-
-def test_steps_are_taken_by_their_number() -> None:
-    whole, one = (QUESTIONS["gpu_timeline"](training(), **window) for window in ({}, {"step": 1}))
-    busy = [dict(zip(table["type"], table["time ms"], strict=True))["busy_time"] for table in (whole, one)]
-    assert busy[1] * 2 == pytest.approx(busy[0])
 
 
 @pytest.mark.parametrize("name", OF_TWO)

@@ -142,12 +142,6 @@ def test_unlinked_work_by_stream() -> None:
     assert (send["stream"], send["unlinked_us"], send["first_linked_ms"]) == (20, 2.5, 0.045)
 
 
-def test_a_stream_without_launches() -> None:
-    (row,) = unlinked(load_core([kernel("k", 1, 2)])).records()
-    assert (row["percent_of_stream"], row["last_unlinked_ms"]) == (100.0, 0.0)
-    assert np.isnan(row["first_linked_ms"])
-
-
 def test_unmodelled_time_is_that_of_the_report() -> None:
     table = unmodelled_time(work())
     assert {(row["op"], row["reason"], row["gpu_sum_ms"]) for row in table.records()} == {

@@ -15,7 +15,6 @@ from made_traces import traces
 from same_tables import twins, with_queries
 
 from corpus import traces_named
-from tracelens_graph.analyses.kernels.shares import SIZES
 from tracelens_graph.analyses.kernels.short_kernels import short_kernels_summary
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.questions import QUESTIONS
@@ -206,12 +205,6 @@ def test_copies_by_direction_and_size() -> None:
     assert np.isnan(fill["gb_per_s"])
 
 
-def test_size_classes_have_no_gap() -> None:
-    ends = [end for end, _ in SIZES]
-    assert ends == sorted(ends)
-    assert ends[-1] > np.iinfo(np.int64).max
-
-
 def test_graphs_are_told_apart_by_what_they_replay() -> None:
     columns = (
         "call",
@@ -268,11 +261,6 @@ def test_a_copy_from_the_device_is_bound_by_the_link() -> None:
     assert row["percent_of_roof"] == pytest.approx(100 * row["roofline_us"] / 4)
 
 
-def test_signatures_of_a_step_and_of_an_op_that_is_not_there() -> None:
-    assert rows(op_signatures(nested(), op="aten::mm", step=1), "calls", "gpu_time_us") == [(1, 40.0)]
-    assert not len(op_signatures(nested(), op="aten::linear"))
-
-
 @pytest.mark.parametrize("core", [nested, simulated])
 def test_rates_are_those_of_the_report(core: Callable[[], Core]) -> None:
     found = op_signatures(core())
@@ -304,15 +292,6 @@ def test_modules_of_a_signature() -> None:
         ("nn.Module: Linear_0", "nn.Module: Net_0", False, 40.0, 100 / 3),
         ("nn.Module: Linear_0", "nn.Module: Net_0", True, 20.0, 50 / 3),
     ]
-
-
-def test_an_op_that_launches_nothing_itself_has_the_work_below_it() -> None:
-    found = modules_of_signature(nested(), op="aten::linear")
-    assert rows(found, "input_dims", "module", "gpu_events", "gpu_time_us") == [
-        (None, "nn.Module: Linear_1", 1, 60.0), (None, "nn.Module: Linear_0", 1, 40.0), (None, None, 2, 5.0),
-    ]  # fmt: skip
-    assert rows(modules_of_signature(nested(), op="aten::mm", input_dims="[[64, 64], [64, 64]]"), "uid") == [(None,)]
-    assert not len(modules_of_signature(nested(), op="aten::mm", input_dims="[]"))
 
 
 # --- all of them ------------------------------------------------------------------------------------------------

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 from call_trees import BACKWARD, FORWARD, Call, annotation, frame, launch, load, op, run
 from handmade import small_trace, span
@@ -16,7 +14,7 @@ from same_tables import Ask, assert_same, twins, with_queries
 
 from corpus import loaded, needs_corpus, traces_named
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.errors import AnalysisError, NodeNotFoundError
+from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
@@ -161,14 +159,6 @@ def test_layers_that_are_not_as_the_others() -> None:
     assert layered().node(first["usual_uid"]).name == "nn.Module: Block_0"
 
 
-def test_names_of_kernels_may_be_left_aside() -> None:
-    assert list(odd_layers(layered(), min_layers=5, kernels=False)["module"]) == [
-        "nn.Module: Block_3",
-        "nn.Module: Block_4",
-    ]
-    assert not len(odd_layers(layered(), min_layers=8))
-
-
 def test_what_is_odd_again_and_again_is_one_row() -> None:
     small = [frame(f"nn.Module: Attention_{n}", *(linear(4 * n + i) for i in range(3)), linear(4 * n + 3, **OTHER))
              for n in range(5)]  # fmt: skip
@@ -176,10 +166,6 @@ def test_what_is_odd_again_and_again_is_one_row() -> None:
     assert rows(found, "module", "times", "layers", "alike", "differs") == [
         ("nn.Module: Linear_3", 5, 4, 3, "arguments")
     ]
-
-
-def test_no_layer_is_odd_where_there_is_no_majority() -> None:
-    assert not len(odd_layers(load({FORWARD: [linear(0), linear(1), linear(2, **OTHER), linear(3, **OTHER)]})))
 
 
 @needs_corpus
@@ -234,13 +220,6 @@ def test_the_longest_kernel_is_one_with_a_launch() -> None:
     assert not len(path_to_python(load_core([span("cpu_op", "aten::mm", 0.0, 1.0)])))
 
 
-def test_only_gpu_events_have_a_way_up() -> None:
-    with pytest.raises(AnalysisError, match="of kind Op"):
-        path_to_python(trained(), uid=named(trained(), "aten::mm"))
-    with pytest.raises(NodeNotFoundError):
-        path_to_python(trained(), uid=10_000)
-
-
 # --- kernels that are unusual, and work that is done again --------------------------------------------------------
 
 
@@ -261,16 +240,6 @@ def test_recomputed_time_by_op_and_module() -> None:
         ("MmBackward0", None, 1, 1.0, 20.0),
     ]
     assert not len(recomputed_share(layered()))
-
-
-@pytest.mark.parametrize("core", [simulated, reentrant])
-def test_recomputation_of_a_simulated_job(core: Callable[[], Core]) -> None:
-    g = core()
-    gpu = g.gpu_rows[g.recompute[g.gpu_rows]]
-    found = recomputed_share(g)
-    assert len(gpu)
-    assert np.sum(found["gpu_events"]) == len(gpu)
-    assert np.sum(found["gpu_time_us"]) == pytest.approx(g.columns.dur_ns[gpu].sum() / 1e3)
 
 
 # --- all of them ------------------------------------------------------------------------------------------------
@@ -307,11 +276,3 @@ def test_the_database_says_the_same_of_every_kernel(ask: Ask) -> None:
     uids = g.columns.uid[g.gpu_rows[::-1]].tolist()
     backward = next(uid for uid in uids if "backward of" in path_to_python(g, uid=uid)["link"])
     assert_same(*ask(g, "path_to_python", uid=backward))
-
-
-def test_what_leads_to_python_can_be_drawn(ask: Ask) -> None:
-    core = trained()
-    query, _ = ask(core, "path_to_python", uid=named(core, "dgrad"))
-    paths = list(query["path"])
-    assert paths[0] is None
-    assert all(path is not None for path in paths[1:])

@@ -164,14 +164,6 @@ def test_storages_read_from_several_streams() -> None:
     assert records("shared_reads", small(), "storage", "stream_numbers", "kernels") == [("s31", "7, 9", 4)]
 
 
-@pytest.mark.parametrize("name", QUERIES)
-def test_a_graph_without_execution_trace_has_an_empty_table_with_a_note(name: str) -> None:
-    (rank,) = simulate(**SMALL, steps=1).ranks
-    table = QUESTIONS[name](load_core(rank.trace))
-    assert len(table) == 0
-    assert "execution trace" in table.notes[0]
-
-
 def test_what_an_execution_trace_alone_answers() -> None:
     execution = CHECKOUT / "examples/traces/tiny-transformer-cpu.execution-trace.json.gz"
     alone = load_core(execution)

@@ -190,12 +190,6 @@ def test_gaps_that_are_asked_for() -> None:
     assert shown == sorted(every, key=lambda gap: (-gap[0], gap[1]))[:6]
 
 
-def test_a_gap_before_work_without_a_launch_has_no_host() -> None:
-    (row,) = idle_gaps(load_core([kernel("first", 0, 5), kernel("second", 15, 5)])).records()
-    assert (row["gap_us"], row["next"], row["launch"], row["call"], row["op_us"]) == (10.0, "second", None, None, None)
-    assert np.isnan(row["launch_end_us"])
-
-
 # --- what must hold ---------------------------------------------------------------------------------------------
 
 SPANS = st.lists(

@@ -89,9 +89,3 @@ def test_operations_that_move_data_alone_are_held_against_the_bandwidth() -> Non
     assert found.flops == 0
     assert found.bytes
     assert found.roof_us == pytest.approx(found.bytes / 3.35e6, rel=0.05)
-
-
-def test_plans_are_made_once() -> None:
-    plans = Plans(named(load_core(calls()).everything, "aten::mm"))
-    assert plans[0] is plans[0]
-    assert plans[0].state == "yes"

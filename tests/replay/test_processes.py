@@ -11,7 +11,6 @@ from pathlib import Path
 import fake_torch
 import pytest
 
-from tracelens_graph.errors import NoTorchError
 from tracelens_graph.replay.verify.processes import Order, Ran, run_scripts
 
 CRASH = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
@@ -98,12 +97,3 @@ def test_processes_end_with_whoever_reads_their_results(torch: Path) -> None:
     next(results)
     results.close()
     assert not is_alive(int(pids.read_text()))
-
-
-def test_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "torch.py").write_text("raise ImportError('libcudart.so.13: cannot open\\nshared object file')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(NoTorchError, match="python.*: libcudart.so.13: cannot open shared object file$"):
-        ran(tmp_path, "")
-    with pytest.raises(NoTorchError, match="^/nowhere/python: No such file or directory$"):
-        list(run_scripts([Order(str(tmp_path / "0.py"))], "/nowhere/python", tmp_path, 20))

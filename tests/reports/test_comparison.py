@@ -66,13 +66,3 @@ def test_people_see_what_differs() -> None:
     assert table["name"] == ["y", "z"]
     assert table["only in"] == ["", "c"]
     assert table.notes[-1] == "1 row without a difference"
-
-
-def test_python_shows_the_columns_of_the_command() -> None:
-    runs = {"a": run({"mm": 2, "add": 1}, 4), "b": run({"mm": 3.5}, 5)}
-    for table in compare(runs).values():
-        table.title = "short"
-        shown, printed = repr(table).splitlines(), brief(table, list(runs)).text(100).splitlines()
-        assert shown[1].split() == printed[1].split(), table.name
-        assert {"a", "b", "diff", "%"} <= set(shown[1].split())
-        assert shown[3].split() == printed[3].split()

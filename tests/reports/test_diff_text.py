@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -12,16 +11,14 @@ import pytest
 from handmade import span
 
 from tracelens_graph.analyses.alignment.difference import Diff, diff
-from tracelens_graph.analyses.alignment.merged import Branch, merged_tree
+from tracelens_graph.analyses.alignment.merged import merged_tree
 from tracelens_graph.analyses.alignment.several import odd_parts, runs_table
-from tracelens_graph.analyses.alignment.tables import DIFF_TIMES, module_of, places_table, times_table, totals_table
+from tracelens_graph.analyses.alignment.tables import DIFF_TIMES, places_table, times_table, totals_table
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.diff_text import (
     diff_json,
     diff_markdown,
     headline,
-    notes_on,
-    place_lines,
     runs_text,
     screen,
     within_text,
@@ -61,10 +58,6 @@ CAST: list[Op] = [("aten::mm", "gemm", 20.0), ("aten::to", "cast", 3.0), ("aten:
 
 def tree(difference: Diff, width: int = 100, min_percent: float = 0) -> list[str]:
     return [line.rstrip() for line in tree_lines(merged_tree(difference.alignment), width, False, min_percent)]
-
-
-def leaves(branches: list[Branch]) -> list[int]:
-    return [one.ns[1] - one.ns[0] for one in branches]
 
 
 def test_equal_layers_are_one_branch_with_both_times() -> None:
@@ -111,47 +104,6 @@ def test_what_changed_little_is_folded() -> None:
     lines = tree(diff(program(many), program([("aten::mm", "gemm", 900.0), *many[1:]])), min_percent=1)
     assert lines[-1].endswith("└── 5 more")
     assert not any("small" in line for line in lines)
-
-
-def nested(kernel: str, depth: int) -> Any:
-    """Modules inside of one another, each with an op of its own before the next."""
-    events = []
-    for at in range(depth):
-        start, number = 10.0 + 20 * at, at + 1
-        events += [
-            span("python_function", f"nn.Module: Level{at}_0", start, 20.0 * (2 * depth - at)),
-            span("cpu_op", f"aten::op{at}", start + 2, 8.0),
-            span("cuda_runtime", "cudaLaunchKernel", start + 3, 5.0, correlation=number),
-            span("kernel", kernel, 90_000.0 + 100 * at, 20.0, 0, 7, device=0, stream=7, correlation=number),
-        ]
-    return load_core({"traceEvents": events})
-
-
-@pytest.mark.parametrize(("depth", "width"), [(4, 80), (9, 80), (15, 80), (15, 100), (60, 80), (60, 100)])
-def test_deep_lines_keep_their_depth(depth: int, width: int) -> None:
-    kernels = ("void elementwise<4, int>(float)", "void elementwise<8, int>(float)")
-    lines = tree(diff(*(nested(kernel, depth) for kernel in kernels)), width)
-    assert max(map(width_of, lines)) <= width
-    levels = [line for line in lines if "Level" in line]
-    assert len(levels) == depth
-    at = [line.index("Level") for line in levels]
-    steps = [two - one for one, two in pairwise(at)]
-    known = steps[-20:]  # of the deepest all lines lose the same outer levels
-    assert set(known) == {known[0]}
-    assert known[0] >= 1
-    assert not any("..." in line[:40] for line in levels)
-
-
-def test_kernels_that_look_alike_say_what_they_differ_in() -> None:
-    kernels = ("void elementwise<4, int>(float)", "void elementwise<8, int>(float)")
-    for depth, width in ((1, 120), (12, 80)):
-        difference = diff(*(nested(kernel, depth) for kernel in kernels))
-        lines = tree(difference, width)
-        said = " ".join(re.sub("[│├└─]", " ", " ".join(lines)).split())
-        assert said.count("other template arguments: 4 became 8") == depth
-        drawn = [line.rstrip() for line in point_lines(difference, difference.places[0], 120)]
-        assert any(line.endswith("elementwise") for line in drawn if line.startswith("-"))
-        assert any(line.endswith("elementwise, other template arguments: 4 became 8") for line in drawn)
 
 
 def test_a_place_is_drawn_as_two_branches() -> None:
@@ -223,24 +175,6 @@ def made_times() -> Table:
     return Table("diff_times", columns, DIFF_TIMES)
 
 
-def test_long_reasons_are_cut_between_words_on_the_screen_alone() -> None:
-    row = {"place": 1, "change_ms": 1.0, "a_ms": 1.0, "b_ms": 2.0, "times": 1, "op": "aten::mm", "module": "",
-           "why": " ".join(f"reason{i}" for i in range(60))}  # fmt: skip
-    cut = list(place_lines(row, 80, 3))
-    assert len(cut) == 4
-    assert re.search(r" reason\d+ \.\.\.$", cut[-1])
-    assert max(map(len, cut)) <= 80
-    assert " ".join(" ".join(list(place_lines(row, 80))[1:]).split()) == row["why"]
-
-
-def test_backward_work_in_no_module_has_no_blank_before_it() -> None:
-    place = diff(program(LAYER), program(FASTER)).places[0]
-    assert module_of(place) == "Model/Layer"
-    assert module_of(replace(place, is_backward=True)) == "Model/Layer (backward)"
-    assert module_of(replace(place, modules=(), is_backward=True)) == "(backward)"
-    assert module_of(replace(place, modules=())) == ""
-
-
 def test_headlines() -> None:
     def said(first: list[Op], second: list[Op]) -> str:
         difference = diff(program(first), program(second))
@@ -249,23 +183,6 @@ def test_headlines() -> None:
     assert said(LAYER, FASTER) == "GPU time 0.025 -> 0.015 ms: 0.010 ms less (-40.0 %)"
     assert said(FASTER, LAYER) == "GPU time 0.015 -> 0.025 ms: 0.010 ms more (+66.7 %)"
     assert said(LAYER, LAYER) == "The GPU work is the same, event by event: 0.025 ms"
-
-
-def test_a_side_of_which_most_events_were_left_out_is_told() -> None:
-    def launched(every: int) -> Any:
-        spans = [
-            (span("cuda_runtime", "cudaLaunchKernel", 10.0 * i, 2.0, correlation=1 + every * i),
-             span("kernel", "gemm", 10.0 * i + 5, 3.0, 0, 7, device=0, stream=7, correlation=1 + every * i))
-            for i in range(600)
-        ]  # fmt: skip
-        return load_core({"traceEvents": [event for pair in spans for event in pair]})
-
-    whole, thin = launched(1), launched(100)
-    assert notes_on(diff(whole, whole, ("one", "two"))) == []
-    assert notes_on(diff(whole, thin, ("one", "two"))) == [
-        "Most events were left out of the file of two: what stands on the other side only may have run there unrecorded"
-    ]
-    assert notes_on(diff(thin, thin, ("one", "two")))[0].startswith("Most events were left out of the files of one and")
 
 
 def test_the_odd_one_of_equal_layers() -> None:

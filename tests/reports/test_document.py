@@ -91,9 +91,3 @@ def test_json(core: Core) -> None:
 def test_json_of_nothing(core: Core) -> None:
     report = parsed(report_json([], {}, facts(core)))
     assert (report["window"], report["verdict"], report["tables"]) == (None, [], {})
-
-
-def test_json_has_a_line_per_row(core: Core) -> None:
-    lines = report_json(FINDINGS, tables(core), facts(core)).splitlines()
-    (row,) = [line for line in lines if '"type": "busy_time"' in line]
-    assert json.loads(row.strip().rstrip(","))["time ms"] == 0.09

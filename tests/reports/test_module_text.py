@@ -11,7 +11,6 @@ from handmade_jax import training_profile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.places.modules import module_times, modules
 from tracelens_graph.frameworks import XLA
 from tracelens_graph.loading.one import load_core
@@ -121,13 +120,6 @@ def test_every_tree_can_be_read_back(tree: list[int], width: int, data: st.DataO
     assert [line.index("nn.Module") // 4 for line in lines] == tree
     assert [float(line[line.rindex("(") + 1 : -1].replace(",", "")) for line in lines] == [round(t, 2) for t in times]
     assert [line[: line.index("nn.Module")] for line in lines] == [branches(tree, i) for i in range(len(tree))]
-
-
-@parametrize("path", chosen_traces())
-def test_real_traces_fit_a_terminal(path: Any) -> None:
-    text = list(module_text(modules(loaded(path)), 100))
-    assert all(len(line) <= 100 for line in text if "GPU events" not in line or "....." in line)
-    assert len({len(line) for line in text if line.endswith(")") and "... (" in line}) <= 1
 
 
 def test_named_scopes_are_no_modules_of_pytorch() -> None:

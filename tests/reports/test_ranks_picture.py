@@ -183,14 +183,6 @@ def test_what_has_no_size_is_counted() -> None:
     assert not [title for title in axes_of(job) if title.startswith("Bus bandwidth")]
 
 
-def test_ranks_that_numbers_do_not_tell_apart_have_names() -> None:
-    held = [(collective(0), 0, 1000)]
-    ranks = [replace(rank(0, held), name=f"{'x' * 40}{number}") for number in range(2)]
-    labels = names(heat(axes_of(Job(ranks)))[0].yaxis)
-    assert len(set(labels)) == 2
-    assert all(len(label) < 40 for label in labels)
-
-
 # --- large jobs ------------------------------------------------------------------------------------------------------
 
 

@@ -31,20 +31,6 @@ def test_columns_that_tell_nothing_take_no_room() -> None:
     assert list(first_rows(hosts, 0).columns) == ["rank", "host"]
 
 
-def test_copies_that_round_to_nothing_take_no_line() -> None:
-    times = ["step", "copying", "idle"]
-    for share, shown in ((0.04, ["step", "idle"]), (0.06, times), (None, ["step", "idle"])):
-        table = made("rank_times", time=times, percent=[100.0, share, 0.0])
-        assert list(first_rows(table, 0)["time"]) == shown
-
-
-def test_bytes_per_second_are_not_broken() -> None:
-    table = Table("t", {f"peak GB/s {number}": [1.5] for number in range(8)})
-    lines = table.text(80).splitlines()
-    assert any("GB/s" in line for line in lines)
-    assert not any("GB/ " in line for line in lines)
-
-
 def test_the_headline_tells_the_idle_time() -> None:
     job = late_job()
     idle = next(row for row in job.table("rank_times").records() if row["time"] == "idle")

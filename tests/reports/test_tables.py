@@ -86,26 +86,6 @@ def test_ids_leave_first_then_minima_then_names_are_cut() -> None:
     assert {left_out(width) for width in (110, 90, 70)} == {"ext id, uid, min us"}
 
 
-def test_what_all_rows_share_leaves_before_measures_and_comes_back_where_there_is_room() -> None:
-    columns = {
-        "op": ["aten::mm", "aten::add"],
-        "thread name": ["thread 1 (python)"] * 2,
-        "pass": ["forward"] * 2,
-        "us": [1.0, 2.0],
-        "percent": [40.0, 60.0],
-    }
-    assert Table("t", columns).text(width=42).splitlines() == [
-        "op         pass        us  percent",
-        "---------  -------  -----  -------",
-        "aten::mm   forward  1.000   40.000",
-        "aten::add  forward  2.000   60.000",
-        "no room for: thread name",
-    ]
-    assert "no room for: pass, thread name\n" in Table("t", columns).text(width=30)
-    stays = {"pass": Column("which", drop_priority=-1)}
-    assert "pass" in Table("t", columns, stays).text(width=34).splitlines()[0]
-
-
 def test_nodes_and_paths_begin_with_what_they_are_and_are_not_cut() -> None:
     kernel = {"labels": ["Kernel", "Event"], "dur_ns": 700, "uid": 5056, "name": "gemm<1>", "short_name": "gemm"}
     op = {"labels": ["Op", "Event"], "uid": 12, "name": "aten::mm", "short_name": "aten::mm", "flops": None}
@@ -125,17 +105,6 @@ def test_wide_characters_count_twice_and_combining_ones_not_at_all() -> None:
         assert max(map(width_of, lines)) <= width
         rows = [line for line in lines if line[-1:] in "123"]
         assert len({width_of(line) for line in rows}) == 1
-
-
-def test_sentences_in_the_last_column_take_several_lines() -> None:
-    columns = {"name": ["a", "b"], "meaning": ["what it is in many words, more than a line has room for", "short"]}
-    assert Table("t", columns).text(width=40).splitlines() == [
-        "name  meaning",
-        "----  ----------------------------------",
-        "a     what it is in many words, more",
-        "      than a line has room for",
-        "b     short",
-    ]
 
 
 def test_uids_have_no_commas_where_nothing_but_their_name_is_known() -> None:

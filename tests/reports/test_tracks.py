@@ -273,9 +273,3 @@ def test_ranks_without_gpu_work_have_no_path() -> None:
     told = job_tracks(traces)
     assert told.path().slices == []
     assert tracks(traces[0].window, told.of(0, is_alone=True)) == []
-
-
-def test_names_of_ranks_are_those_of_traces_where_numbers_do_not_tell() -> None:
-    one, two = two_ranks()
-    both = TraceSet([one, type(two)(two.graph, "other", rank=0)])
-    assert list(JobTracks(both, MatchedCollectives(both)).titles) == ["rank0", "other"]

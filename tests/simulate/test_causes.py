@@ -15,8 +15,6 @@ from simulate.jobs import (
     check_causes,
     check_clocks,
     check_collectives,
-    collectives,
-    members,
     of,
     rows,
     span,
@@ -96,64 +94,6 @@ def test_work_starts_when_its_last_cause_allows_it(run: Run) -> None:
     assert min(found["launch"], found["stream"] + found["wait"]) > 0
 
 
-def test_without_synchronization_rows_the_same_times() -> None:
-    bare = simulate(**(SMALL | {"ranks": 2}))
-    told = simulate(**(SMALL | {"ranks": 2, "cuda_sync": True}))
-    for one, other in zip(bare.ranks, told.ranks, strict=True):
-        assert not of(one.trace, "cuda_sync")
-        assert one.truth["gpu_events"] == other.truth["gpu_events"]
-
-
-def replay(run: Run, transfers: dict[tuple[str, int], int]) -> dict[tuple[int, int], tuple[int, int]]:
-    """Start and end of all work of a run whose hosts never wait, with other transfer times, from its truth alone."""
-    table = {(rank.rank, row["uid"]): row for rank in run.ranks for row in rows(rank.truth["gpu_events"])}
-    of_kernel = {(p["ranks"], p["kernels"]): (one, p) for one in collectives(run) for p in members(one)}
-    kernel = {(one["key"], rank): uid for (rank, uid), (one, _) in of_kernel.items()}
-    ready = {key: row["true_start_ns"] - row["slack_ns"]["launch"] for key, row in table.items()}
-    start, end = dict(ready), dict.fromkeys(table, 0)
-    changed = True
-    while changed:
-        changed = False
-        for (rank, uid), row in table.items():
-            causes = [ready[rank, uid], *(end[rank, other] for other in row["awaited"])]
-            if row["previous"] is not None:
-                causes.append(end[rank, row["previous"]] + row["stream_gap_ns"])
-            start[rank, uid] = max(causes)
-            if (rank, uid) in of_kernel:
-                one, part = of_kernel[rank, uid]
-                last = max(start[peer, kernel[one["key"], peer]] for peer in part["awaits"] or one["ranks"])
-                ended = last + transfers[one["key"], rank] + part["end_noise_ns"]
-            else:
-                ended = start[rank, uid] + row["duration_ns"]
-            changed |= ended != end[rank, uid]
-            end[rank, uid] = ended
-    return {key: (start[key], end[key]) for key in table}
-
-
-def transfer_times(run: Run) -> dict[tuple[str, int], int]:
-    return {(one["key"], part["ranks"]): part["transfers_ns"] for one in collectives(run) for part in members(one)}
-
-
-@pytest.mark.parametrize("factor", [0.25, 1.0, 4.0])
-@pytest.mark.parametrize(
-    "job",
-    [{"ranks": 3}, {"ranks": 2, "tensor_parallel": 2}, {"ranks": 2, "layers": 2, "pipeline_parallel": 2, "batch": 4}],
-    ids=["data parallel", "tensor parallel", "pipeline"],
-)
-def test_the_truth_tells_what_another_bandwidth_would_give(job: dict[str, Any], factor: float) -> None:
-    usual = {**SMALL, "width": 256, "vocabulary": 4096, "steps": 1, "end_noise_us": 3.0, **job}
-    before = simulate(**usual, bus_gb_per_s=20.0)
-    after = simulate(**usual, bus_gb_per_s=20.0 * factor)
-    known = {
-        (rank.rank, row["uid"]): (row["true_start_ns"], row["true_end_ns"])
-        for rank in after.ranks
-        for row in rows(rank.truth["gpu_events"])
-    }
-    assert replay(before, transfer_times(after)) == known
-    if factor != 1.0:
-        assert replay(before, transfer_times(before)) != known
-
-
 JOB: dict[str, Any] = {**SMALL, "ranks": 3, "steps": 3, "late_rank": 2}
 LATER_US = 2_500.0
 
@@ -194,35 +134,6 @@ def test_what_began_before_is_not_recorded(settings: dict[str, Any], only: int |
         assert marks == {name: start for name, start in every_mark.items() if start >= begins(one)}
         assert 0 < len(marks) < len(every_mark) or not is_late
         assert json.dumps(one.execution_trace)
-
-
-def test_a_collective_that_began_before_is_not_recorded_on_that_rank() -> None:
-    whole, run = (simulate(**JOB, recording_begins_us=later, recording_begins_rank=1) for later in (0.0, LATER_US))
-    lacking = 0
-    for one, before in zip(collectives(run), collectives(whole), strict=True):
-        assert (one["start_ns"], one["end_ns"], one["wait_ns"]) == (
-            before["start_ns"], before["end_ns"], before["wait_ns"],
-        )  # fmt: skip
-        is_gone = one["start_ns"][1] < begins(run.ranks[1])
-        assert [kernel is None for kernel in one["kernels"]] == [False, is_gone, False]
-        lacking += is_gone
-    assert lacking
-    assert run.ranks[0].trace["traceEvents"] == whole.ranks[0].trace["traceEvents"]
-    planted = {"trouble": "late_recording", "rank": 1, "us": LATER_US}
-    assert planted in run.ranks[0].truth["planted"]
-
-
-def test_work_that_was_launched_before_has_no_launch() -> None:
-    run = simulate(**{**JOB, "batch": 8, "width": 1024}, recording_begins_us=LATER_US)
-    lone = 0
-    for rank in run.ranks:
-        table = rank.truth["gpu_events"]
-        kept = {event["args"]["correlation"] for event in of(rank.trace, "cuda_runtime", "cuda_driver").values()}
-        events = rank.trace["traceEvents"]
-        for uid, launch in zip(table["uid"], table["launch"], strict=True):
-            assert (launch is None) == (events[uid]["args"]["correlation"] not in kept)
-            lone += launch is None
-    assert lone
 
 
 @pytest.mark.parametrize(

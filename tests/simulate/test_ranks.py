@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,18 +23,13 @@ from simulate.jobs import (
 )
 
 import tracelens_graph
-from tracelens_graph.simulate import RankTrace, Run, simulate, write
-from tracelens_graph.simulate.__main__ import main
+from tracelens_graph.simulate import RankTrace, simulate, write
 
 BASE_NS = 1_428_625_700_000_000
 
 
 def by_name(rank: RankTrace, name: str) -> list[dict[str, Any]]:
     return [event for event in rank.trace["traceEvents"] if event["name"] == name]
-
-
-def first(run: Run, kind: str) -> dict[str, Any]:
-    return next(one for one in collectives(run) if one["kind"] == kind)
 
 
 # -- clocks and hosts ------------------------------------------------------------------------------------
@@ -86,31 +79,7 @@ def test_ranks_of_a_host_share_its_clock() -> None:
     assert all("host_name" not in rank.trace for rank in simulate(**LOOP, ranks=2).ranks)
 
 
-def test_the_network_between_hosts_is_slower() -> None:
-    layout: dict[str, Any] = {"ranks": 4, "nodes": 2, "tensor_parallel": 2}
-    run = simulate(**SMALL, **layout, network_gb_per_s=1.0, bus_gb_per_s=100.0)
-    for one in collectives(run):
-        moved = one["transfer_ns"] - one["latency_ns"]
-        parts = 2 * (len(one["group_ranks"]) - 1) / len(one["group_ranks"])
-        sent = parts * one["bytes"] if one["kind"] == "allreduce" else one["elements_out"][0] * 2
-        assert moved == round(sent / (100.0 if one["description"] == "mesh_tp" else 1.0))
-
-
 # -- noise -------------------------------------------------------------------------------------------------
-
-
-def test_noise_on_ends_is_bounded_and_small_jobs_have_both_kinds() -> None:
-    run = simulate(**LOOP | {"layers": 20}, ranks=3, end_noise_us=7.0, odd_share=0.3, odd_noise_us=300.0)
-    check_collectives(run)
-    found = [one for one in collectives(run) if one["kind"] == "allreduce"]
-    odd = [one for one in found if one["is_odd"]]
-    assert 0 < len(odd) < len(found) // 2
-    assert all(one["awaits"] == [[0], [1], [2]] and not one["is_barrier"] for one in odd)
-    assert 7_000 < max(max(one["end_noise_ns"]) for one in odd) <= 300_000
-    common = [one for one in found if one["is_barrier"]]
-    assert len(common) + len(odd) == len(found)
-    assert 3_500 < max(max(one["end_noise_ns"]) for one in common) <= 7_000
-    assert all(max(one["end_ns"]) - min(one["end_ns"]) <= 7_000 for one in common)
 
 
 # -- late and slow -----------------------------------------------------------------------------------------
@@ -145,41 +114,6 @@ def test_a_late_rank_is_late_for_its_reason_and_nothing_else_changes(reason: Any
         assert durations[0] == durations[1]
         assert one.truth["gpu_events"]["stream_gap_ns"] == other.truth["gpu_events"]["stream_gap_ns"]
         assert one.truth["gpu_events"]["launch_latency_ns"] == other.truth["gpu_events"]["launch_latency_ns"]
-
-
-def test_python_overhead_on_one_rank() -> None:
-    run = simulate(**SMALL, ranks=2, python_overhead_us=500.0, python_overhead_rank=1)
-    assert run.ranks[0].truth["planted"] == [{"trouble": "late_rank", "rank": 1, "reason": "modules", "us": 500.0}]
-    calls = [[event["dur"] for event in by_name(rank, "nn.Module: GELU_0")] for rank in run.ranks]
-    assert max(calls[0]) < 500 < min(calls[1])
-    assert first(run, "allreduce")["last_rank"] == 1
-
-
-def test_a_slow_rank_computes_longer() -> None:
-    run, usual = (simulate(**SMALL, ranks=2, slow_rank=slow, slow_factor=3.0) for slow in (1, None))
-    assert run.ranks[0].truth["planted"] == [{"trouble": "slow_rank", "rank": 1, "reason": "kernels", "factor": 3.0}]
-    for rank, other in zip(run.ranks, usual.ranks, strict=True):
-        for row, before in zip(rows(rank.truth["gpu_events"]), rows(other.truth["gpu_events"]), strict=True):
-            is_kernel = rank.trace["traceEvents"][row["uid"]]["cat"] == "kernel"
-            if row["kind"] != "communication":
-                factor = 3.0 if rank.rank == 1 and is_kernel else 1.0
-                assert abs(row["duration_ns"] - factor * before["duration_ns"]) <= 2
-
-
-def test_a_slow_link_slows_what_uses_it() -> None:
-    layout: dict[str, Any] = {**SMALL, "ranks": 4, "tensor_parallel": 2}
-    usual = collectives(simulate(**layout))
-    by_rank = collectives(simulate(**layout, slow_link_rank=3, slow_link_factor=5.0))
-    by_group = collectives(simulate(**layout, slow_link_group="mesh_dp", slow_link_factor=5.0))
-    for before, ranked, grouped in zip(usual, by_rank, by_group, strict=True):
-        moved = before["transfer_ns"] - before["latency_ns"]
-        for after, factor in (
-            (ranked, 5 if 3 in before["ranks"] else 1),
-            (grouped, 5 if before["description"] == "mesh_dp" else 1),
-        ):
-            assert abs(after["transfer_ns"] - after["latency_ns"] - factor * moved) <= factor
-    planted = simulate(**LOOP, ranks=2, slow_link_rank=1).ranks[0].truth["planted"]
-    assert planted == [{"trouble": "slow_link", "rank": 1, "group": None, "factor": 4.0}]
 
 
 # -- what recordings lack ----------------------------------------------------------------------------------
@@ -240,44 +174,7 @@ def test_an_extra_collective_is_recorded_on_one_rank_alone(counts: bool) -> None
     assert extra["end_ns"][0] < next(one for one in collectives(run) if one["key"].endswith("#2"))["start_ns"][2]
 
 
-def test_an_extra_transfer_waits_for_nobody_and_has_a_number_of_its_own() -> None:
-    job: dict[str, Any] = {**SMALL, "layers": 2, "batch": 4, "steps": 1, "ranks": 2, "pipeline_parallel": 2}
-    run = simulate(**job, extra_collectives=[(0, 1)])
-    check_collectives(run)
-    (extra,) = (one for one in collectives(run) if one["is_extra"])
-    assert (extra["kind"], extra["source"], extra["target"], extra["ranks"]) == ("send_recv", 0, 1, [0])
-    for rank in run.ranks:
-        args = [event["args"] for event in of(rank.trace, "kernel").values() if "Seq" in event["args"]]
-        numbers = [one["Seq"] for one in args if one["Collective name"] in ("send", "recv")]
-        assert len(set(numbers)) == len(numbers) == 2 * 4 + (rank.rank == 0)
-
-
-@pytest.mark.parametrize("told", ["without_sequence", "none"])
-def test_recordings_that_tell_less(told: Any) -> None:
-    run, whole = (simulate(**SMALL, ranks=2, collective_args=args) for args in (told, "all"))
-    assert collectives(run) == collectives(whole)
-    for rank in run.ranks:
-        kernels = [e["args"] for e in of(rank.trace, "kernel").values() if e["name"].startswith("nccl")]
-        ops = [e["args"] for e in of(rank.trace, "cpu_op").values() if e["name"] == "record_param_comms"]
-        assert len(kernels) == len(ops) == len(collectives(run))
-        for args in (*kernels, *ops):
-            assert "Seq" not in args
-            assert "Comms Id" not in args
-            assert ("Collective name" in args) == ("Process Group Ranks" in args) == (told == "without_sequence")
-        assert ("pg_config" in rank.trace["distributedInfo"]) == (told == "without_sequence")
-        assert (rank.trace["distributedInfo"]["rank"], rank.trace["distributedInfo"]["world_size"]) == (rank.rank, 2)
-
-
 # -- many ranks, and any job -------------------------------------------------------------------------------
-
-
-def test_many_ranks_with_few_events(tmp_path: Path) -> None:
-    run = simulate(**LOOP | {"layers": 1, "steps": 1, "shapes": False}, ranks=128, nodes=16, start_stagger_us=1.0)
-    assert len(run.ranks) == 128
-    assert all(len(rank.trace["traceEvents"]) < 120 for rank in run.ranks)
-    check_collectives(run)
-    write(run, tmp_path, traces_only=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"rank{n}.json.gz" for n in range(128))
 
 
 @examples(10)
@@ -332,26 +229,3 @@ def test_any_job_holds_together(data: st.DataObject) -> None:
 def test_nonsense_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         simulate(**wrong)
-
-
-def test_user_settings_of_the_command_line_are_those_of_python(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = [
-        str(tmp_path / "out"), "--ranks=4", "--program=loop", "--steps=1", "--layers=1", "--nodes=2", "--traces-only",
-        "--clock-offset-us=0,-50000", "--clock-drift-ppm=3", "--step-collectives=broadcast,barrier",
-        "--collective-mb=1,2.5", "--missing-ranks=3", "--dropped-collectives=0:1,1:0", "--slow-link-group=default_pg",
-        "--collective-args=without_sequence", "--network-gb-per-s=12.5",
-    ]  # fmt: skip
-    assert main(command) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 3
-    run = simulate(
-        4, 1, 1, program="loop", nodes=2, clock_offset_us=(0, -50_000), clock_drift_ppm=3,
-        step_collectives=["broadcast", "barrier"], collective_mb=[1, 2.5], missing_ranks=[3],
-        dropped_collectives=[(0, 1), (1, 0)], slow_link_group="default_pg", collective_args="without_sequence",
-        network_gb_per_s=12.5,
-    )  # fmt: skip
-    for rank in run.ranks:
-        written = json.loads(gzip.decompress((tmp_path / "out" / f"rank{rank.rank}.json.gz").read_bytes()))
-        assert written["traceEvents"] == rank.trace["traceEvents"]
-        assert written["distributedInfo"] == rank.trace["distributedInfo"]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plain_xplane as plain
 import pytest
 
 from tracelens_graph.analyses.ops.passes import forward_backward
@@ -173,36 +172,6 @@ def test_steps(any_run: tuple[Run, Core]) -> None:
     for told in gpu_rows(run):
         step = core.step[core.row(told["uid"])]
         assert core.names[c.name[step]] == f"train#{told['step']}"
-
-
-def test_nothing_is_odd(any_run: tuple[Run, Core]) -> None:
-    _, core = any_run
-    assert not core.columns.flags.any()
-    assert not core.info.lost_events
-    assert not core.info.lost_bytes
-
-
-def test_a_plain_reader_reads_the_same(any_run: tuple[Run, Core]) -> None:
-    run, core = any_run
-    events = plain.events(run.profile)
-    times = {uid: (event.start_ps, event.duration_ps) for uid, event in enumerate(events)}
-    for told in gpu_rows(run):
-        assert times[told["uid"]] == (told["start_ns"] * 1000, told["duration_ns"] * 1000)
-    assert len(core.columns.uid[core.columns.uid < len(events)]) == len(events)
-
-
-def test_the_same_arguments_give_the_same_bytes() -> None:
-    one, two, other = (simulate(seed=seed, **SMALL).profile for seed in (1, 1, 2))
-    assert one == two != other
-
-
-def test_settings_that_make_no_sense() -> None:
-    with pytest.raises(ValueError, match="devices must be at least 1"):
-        simulate(devices=0)
-    with pytest.raises(ValueError, match="command_buffers is none, .* or whole"):
-        simulate(command_buffers="some")
-    with pytest.raises(TypeError):
-        simulate(sizes=3)
 
 
 def test_it_is_written_as_jax_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

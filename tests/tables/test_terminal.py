@@ -20,16 +20,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_nobody_looks_nobody_draws() -> None:
+def test_short_work_and_work_that_nobody_sees_show_nothing(clock: list[float]) -> None:
     with progress_on_terminal("reading", io.StringIO()) as show:
         assert show is None
-
-
-def test_short_work_shows_nothing(clock: list[float]) -> None:
     terminal = Terminal()
     with progress_on_terminal("reading", terminal) as show:
         assert show is not None
-        show(1, 2)
         clock[0] += 0.9
         show(2, 2)
     assert terminal.getvalue() == ""

@@ -88,24 +88,6 @@ def test_models_that_share_only_linear_layers() -> None:
     assert [[len(leaves) for leaves in point.leaves] for point in found.points] == [[6, 0], [0, 6]]
 
 
-def test_renamed_modules_that_do_the_same_work_are_related() -> None:
-    assert not aligned(net(*BERT), net(*VIT)).are_unrelated
-
-
-def test_another_batch_size_is_related() -> None:
-    assert not aligned(net(*BERT), net(*BERT, size=64)).are_unrelated
-
-
-def test_compiled_code_has_no_modules_to_tell_it_by() -> None:
-    compiled = [module("OptimizedModule_0", *(op(f"triton_{k}", launch(f"triton_{k}")) for k in range(4)))]
-    assert not aligned(net(*BERT), compiled).are_unrelated
-    assert not aligned(net(*BERT), [call_of("op1", size=16)]).are_unrelated
-
-
-def test_few_classes_tell_nothing() -> None:
-    assert not aligned(model(2), model(2, rename="all")).are_unrelated
-
-
 TOKENS = st.lists(st.integers(0, 4), max_size=14)
 
 
@@ -150,11 +132,6 @@ def test_costs_as_little_as_can_be(first: list[int], second: list[int]) -> None:
     assert price(first, second, pairs) == least(first, second)
 
 
-@pytest.mark.parametrize(("first", "second"), [([], []), ([1], []), ([], [2, 3]), ([1, 2], [2]), ([1], [2])])
-def test_empty_and_short(first: list[int], second: list[int]) -> None:
-    assert price(first, second, paired(first, second)) == least(first, second)
-
-
 def test_a_narrow_band_widens_until_the_path_is_inside(monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(1)
     first = [random.randrange(100, 200) for _ in range(2000)]
@@ -178,13 +155,6 @@ def test_anchors_of_repeated_work_find_what_was_edited(monkeypatch: pytest.Monke
     pairs = paired(first, second)
     monkeypatch.setattr(sequence, "_LARGE", 1 << 40)
     assert price(first, second, pairs) == price(first, second, paired(first, second))
-
-
-def test_unique_items_are_paired_at_once_however_many() -> None:
-    """All pairs would be 10^10."""
-    first = list(range(100_000))
-    second = [value for value in first if value % 1000] + [-1]
-    assert len(paired(first, second)) == 99_900
 
 
 def test_the_longest_ascending_run() -> None:
@@ -253,11 +223,6 @@ def test_work_of_a_stream_without_launches_is_one_point() -> None:
     assert point.change_ns == -1000
 
 
-def test_work_without_a_launch_is_never_paired_with_launched_work() -> None:
-    found = aligned(without_launch(), without_launch("mm"))
-    assert [int((of < 0).sum()) for of in found.leaves] == [0, 1]
-
-
 def test_gaps_at_the_begin_of_every_thread_are_points_of_their_own() -> None:
     calls = {(1, k): [module(f"Net{k}_0", call_of("mm"), call_of("relu"))] for k in (1, 2)}
     more = {(1, k): [call_of("cumsum"), *calls[1, k]] for k in (1, 2)}
@@ -304,11 +269,6 @@ def test_a_gap_between_blocks_stays() -> None:
 def test_a_gap_does_not_move_past_other_work() -> None:
     a = side(["mm", "add", "relu"], ["cumsum"])
     assert slid(a, [0, -1, 1, 2], 3) == ([0, -1, 1, 2], [0, 2, 3])
-
-
-def test_no_gap() -> None:
-    a = side(["mm", "add"])
-    assert slid(a, [0, 1], 2) == ([0, 1], [0, 1])
 
 
 CALLS = 10_000

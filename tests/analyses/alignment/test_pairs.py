@@ -104,12 +104,6 @@ def test_a_replay_finds_its_modules_in_the_capture(launch: str) -> None:
     assert [place.ns[::-1] for place in back.places] == [place.ns for place in found.places]
 
 
-def test_a_capture_without_a_kernel_is_compared() -> None:
-    capture = load_core(program(how="capture", launch="hipLaunchKernel"))
-    found = diff(capture, load_core(program()))
-    assert (found.alignment.leaves[0] >= 0).all()
-
-
 def test_compiled_kernels_stand_beside_the_ops_between_the_same_products() -> None:
     layer = [call for call in LAYER if call.op != "aten::add"]
     fused = [call for call in layer if call.op != "aten::gelu"]
@@ -229,27 +223,6 @@ def test_a_trace_against_its_windows() -> None:
         }  # fmt: skip
 
 
-def test_the_median_step_is_told() -> None:
-    one, other = median_steps(window_of(simulated()), window_of(simulated(steps=1)))
-    assert one.title.endswith("of median GPU time of 3 steps")
-    assert "median" not in other.title
-
-
-def test_annotations_are_windows_as_well() -> None:
-    windows = [narrow(window_of(simulated(batch=batch)), annotation="ProfilerStep#4") for batch in (2, 4)]
-    found = diff(windows[0], windows[1])
-    assert first(found)[1] is Reason.other_sizes
-
-
-def test_steps_without_gpu_work_are_no_choice() -> None:
-    trace = program()
-    trace["traceEvents"].append(
-        {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#9", "pid": 100, "tid": 100, "ts": 1e6, "dur": 5.0}
-    )
-    one, _ = median_steps(window_of(load_core(trace)), window_of(load_core(program())))
-    assert one.title.startswith("step 3")
-
-
 def test_steps_of_several_processes_are_one_by_number() -> None:
     trace = program()
     other = [{**event, "args": dict(event["args"])} for event in program(how="graph")["traceEvents"]]
@@ -322,21 +295,6 @@ def test_places_that_were_read_by_hand(model: str) -> None:
     said = {reason for _, reason in reasons_of(found)}
     assert {Reason.other_library, Reason.other_kernel, Reason.other_device} <= said
     assert not said & {Reason.clock, Reason.fused, Reason.unfused, Reason.other_algorithm, Reason.other_types}
-
-
-REAL = (
-    "tracelens/h100/bert-small", "tracelens/mi300/resnet-ddp-checkpointing", "tracelens/mi300/torch-compile-triton",
-    "tracelens/inference/vllm-decode/graph-replay", "tracelens/mi210/gpu-only", "dlrm-8-ranks/kineto/rank0",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("trace", cases((trace, trace) for trace in REAL))
-def test_a_real_trace_with_itself(trace: str) -> None:
-    assert CORPUS is not None
-    core = loaded(CORPUS / f"{trace}.json.gz")
-    found = compared(core, core)
-    assert {reason for _, reason in reasons_of(found)} == {Reason.same}
-    assert not any(part.change_ns for part in time_parts(found))
 
 
 CAPTURES = {

@@ -53,15 +53,6 @@ def test_strangers_are_told_apart_and_others_aligned(a: str, b: str, are_unrelat
 
 
 @needs_corpus
-@pytest.mark.parametrize("name", [a for a, _, _ in PAIRS[:5]])
-def test_a_trace_against_itself(name: str) -> None:
-    (window,) = windows(name)
-    found = align(window, window)
-    assert (found.leaves[0] >= 0).all()
-    assert not any(point.change_ns for point in found.points)
-
-
-@needs_corpus
 def test_leaves_of_qwen_keep_their_op_and_category() -> None:
     found = align(*windows(*PAIRS[1][:2]))
     a, b = found.sides

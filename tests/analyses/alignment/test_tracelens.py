@@ -7,7 +7,6 @@ from itertools import count
 from random import Random
 
 import numpy as np
-import pytest
 from alignments import edited, graph, made
 from call_trees import Call, copy, fill, frame, launch, module, op
 from hypothesis import given
@@ -109,12 +108,6 @@ def test_what_one_side_alone_has_at_the_top_has_no_ancestor() -> None:
     assert found.perf_summary_by_lca["lowest_common_ancestor_id"] == [2]
 
 
-def test_work_without_an_op_is_counted() -> None:
-    found = told([op("aten::mm", launch("k")), launch("alone")], [op("aten::mm", launch("k"))])
-    assert len(found.diff_stats) == 2
-    assert found.notes == ["trace1: 1 of 2 GPU events are left out: no op launched them"]
-
-
 def test_busy_time_is_a_union_and_the_sum_stands_beside_it() -> None:
     # Both kernels take 10 us; the second starts 2 us after the first.
     found = told([op("aten::mm", launch("k", 10), launch("l", 10, stream=8))], [op("aten::mm", hip("k", 24))])
@@ -124,13 +117,6 @@ def test_busy_time_is_a_union_and_the_sum_stands_beside_it() -> None:
     assert (row["speedup (trace2/trace1)"], row["speedup_of_trace2"]) == (2, 0.5)
     assert row["delta_us (trace2 - trace1)"] == 12
     assert row["kernel_names_trace1"] == ["k", "l"]
-
-
-def test_modules_are_told_if_wanted() -> None:
-    calls = [module("Net_0", module("Linear_0", op("aten::mm", launch("k"))))]
-    assert set(told(calls, calls).diff_stats["nn_module_stack"]) == {"root;nn.Module: Net_0;nn.Module: Linear_0"}
-    assert set(told(calls, calls).diff_stats["nn_module_parent"]) == {"nn.Module: Linear_0"}
-    assert set(told(calls, calls, modules=False).diff_stats["nn_module_stack"]) == {"root"}
 
 
 def test_calls_of_one_kind_are_one_row_of_the_summary() -> None:
@@ -204,11 +190,3 @@ def test_an_ancestor_of_several_rows_is_said() -> None:
         assert rows[name]["lca_total_kernel_time_trace1_us"] == 5
         assert (rows[name]["lca_count_trace2"], rows[name]["speedup_of_trace2"]) == (0, None)
     assert "1 lowest common ancestors hold work of several rows, and count whole in each" in table.notes
-
-
-def test_without_another_trace_there_is_no_table_of_it() -> None:
-    tables = report_tables(graph([op("aten::mm", launch("k"))]))
-    assert "diff_stats" not in tables
-    assert not any("lca" in name for name in tables["unified_perf_summary"].columns)
-    with pytest.raises(KeyError):
-        tables["diff_stats"]

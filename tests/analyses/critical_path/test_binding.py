@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lockstep import call, gpu, sync, trace
 from made_jobs import SimulatedJob, simulated_job
 
-from tracelens_graph.analyses.critical_path.causes import Causes, bind, causes
+from tracelens_graph.analyses.critical_path.causes import Causes, causes
 from tracelens_graph.analyses.critical_path.collective_points import Member, awaited_parts, waits_partly
 from tracelens_graph.analyses.critical_path.path_nodes import longest_calls
 from tracelens_graph.analyses.critical_path.points import Edge, Role
@@ -148,18 +148,6 @@ def test_a_stream_waits_for_what_was_launched_before_the_record() -> None:
     assert bound(told, "Memcpy HtoD") == ("event", "first")
 
 
-def test_old_rows_do_not_tell_the_record() -> None:
-    """Then what was launched before the wait counts."""
-    old = load_core(trace(waiting_copy(call("cudaEventQuery", 6.0, 7.0, 2), wait_on_stream=7)))
-    assert bound(old, "Memcpy HtoD") == ("event", "second")
-
-
-@pytest.mark.parametrize("nothing", [-1, 2**32 - 1, "7", None])
-def test_waits_for_no_stream_are_none(nothing: object) -> None:
-    told = load_core(trace(waiting_copy(call("cudaEventRecord", 6.0, 7.0, 2), wait_on_stream=nothing)))
-    assert bound(told, "Memcpy HtoD") == ("launch", "cudaMemcpyAsync")
-
-
 @pytest.mark.parametrize(
     ("name", "rows", "expected"),
     [
@@ -208,11 +196,6 @@ def test_circles_within_one_moment_are_cut() -> None:
     known = causes(TraceSet.of(core))
     moment = known.time * 1000 + known.level
     assert (moment[known.before] < moment[known.after]).all()
-
-
-def test_the_last_cause_binds() -> None:
-    after = np.array([1, 1, 2, 2])
-    assert bind(np.array([5, 7, 3, 3]), after, 4).tolist() == [-1, 1, 3, -1]
 
 
 AWAITED_KINDS = ("broadcast", "reduce", "gather", "scatter", "send", "all_to_all", "all_to_allv")
@@ -289,10 +272,3 @@ def test_any_nested_calls(given_calls: list[tuple[int, int]], cuts: list[int]) -
             if len(open_calls):
                 spent[int(open_calls.max())] += 1  # rows are in the order of nesting
         assert spent[row] == max(spent.values()) if spent else row == -1
-
-
-def test_threads_are_told_apart() -> None:
-    core = load_core({"traceEvents": [span("cpu_op", "one", 0, 10), span("cpu_op", "other", 0, 10, tid=200)]})
-    threads = core.columns.thread
-    found = longest_calls(core, threads, np.zeros(2, np.int64), np.full(2, 5_000))
-    assert found.tolist() == [0, 1]

@@ -14,11 +14,10 @@ from lockstep import ALL_REDUCE, PRODUCT, call, gpu, rank_events, sync, trace, t
 from made_jobs import simulated_job
 from made_traces import traces
 
-from corpus import chosen_traces, loaded, parametrize, xplane_files
+from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.critical_path import path_tables
 from tracelens_graph.analyses.critical_path.causes import Causes, causes
 from tracelens_graph.analyses.critical_path.critical_path import (
-    COLUMNS,
     CriticalPath,
     causes_of,
     critical_path,
@@ -103,15 +102,6 @@ def test_waiting_for_ranks_that_are_not_there_is_told_by_shorter_equal_collectiv
         ("event", 2_000), ("peer", 58_000), ("communication", 30_000), ("stream", 10_000), ("communication", 30_000),
     ]  # fmt: skip
     assert_whole(path)
-
-
-def test_collectives_of_the_host_are_host_time() -> None:
-    """A gloo all-reduce beside the kernels changes nothing but that it is said."""
-    traces = [trace([*rank_events(rank), span("user_annotation", "gloo:all_reduce", 42.0, 5.0)], rank, 2)
-              for rank in (0, 1)]  # fmt: skip
-    path = critical_path(TraceSet.of([load_core(one) for one in traces]), 1)
-    assert short(path) == short(critical_path(two_ranks(), 1))
-    assert any("collectives that ran on the host: 1;" in note for note in path.notes)
 
 
 def test_waiting_for_a_rank_that_is_missing() -> None:
@@ -253,31 +243,6 @@ def test_of_a_window_it_leads_from_its_first_event_to_its_last_gpu_end() -> None
         critical_path(core.window(after_ns=200_000))
 
 
-def test_lean_graphs_are_enough() -> None:
-    core = simulated_job(ranks=2, steps=3, cuda_sync=True).traces[0].core
-    whole, found = critical_path(core, 4), critical_path(core.lean(COLUMNS), 4)
-    assert found.segments().columns.keys() == whole.segments().columns.keys()
-    assert list(found.segments().rows()) == list(whole.segments().rows())
-    assert list(found.slack().rows()) == list(whole.slack().rows())
-
-
-def test_a_path_is_found_once_for_a_graph() -> None:
-    core = load_core(trace(rank_events(0)))
-    assert critical_path(core).causes is critical_path(core, 1).causes
-
-
-def test_what_is_not_there_is_refused_in_one_line() -> None:
-    with pytest.raises(AnalysisError, match=r"no rank has GPU work of step 7; steps with GPU work: 1$"):
-        critical_path(two_ranks(), 7)
-    nothing = [span("cpu_op", "aten::mm", 1.0, 2.0), call("cudaDeviceSynchronize", 3.0, 4.0, 1),
-               sync("Context Sync", 3.0, 1), call("cudaStreamWaitEvent", 5.0, 6.0, 2),
-               sync("Stream Wait Event", 5.0, 2, 7, wait_on_stream=8)]  # fmt: skip
-    with pytest.raises(AnalysisError, match="no GPU events"):
-        critical_path(load_core(trace(nothing)))
-    with_nothing = TraceSet.of([two_ranks()[0].core, load_core(trace(nothing, 1, 2))])
-    assert critical_path(with_nothing, 1).length_ns == 150_000
-
-
 def test_clocks_that_disagree_are_flagged() -> None:
     """By 30 us per rank: collectives end on some ranks before others have come."""
     job = simulated_job(ranks=4, steps=2, cuda_sync=True, clock_offset_us=30, nodes=4)
@@ -314,14 +279,6 @@ def test_steps_add_up(job: str) -> None:
     whole = critical_path(known)
     assert_whole(whole)
     assert whole.end_ns[-1] == steps.end_ns[-1]
-
-
-def test_the_late_data_loader_is_on_the_path() -> None:
-    path = critical_path(simulated_job(steps=3, **JOBS["late data loader"]).causes, 4)
-    longest = int(np.argmax(path.end_ns - path.start_ns))
-    row = path.segments().records()[longest]
-    assert (row["class"], row["rank"], row["name"]) == ("host", 5, "multiprocessing/queues.py(113): get")
-    assert path.ranks()["rank"][0] == 5
 
 
 @given(traces())
@@ -460,11 +417,3 @@ def test_what_is_computed_bounds_steps_that_are_launched_ahead(tmp_path: Path, d
     assert 0 < time["sync"] < 0.05 * total
     names = {(row["class"], row["name"]) for row in path.names().records()}
     assert any(of == "sync" and "block_until_ready" in name for of, name in names)
-
-
-@parametrize("path", [path for path in xplane_files() if "te-" in path.name])
-def test_starting_the_profiler_is_no_part_of_a_path(path: Path) -> None:
-    """It takes 9.7 s there, 700 times as long as all that follows."""
-    found = critical_path(causes_of(TraceSet.of(loaded(path))))
-    assert sum(row["time_ms"] for row in found.classes().records()) < 20
-    assert not any("start_trace" in row["name"] for row in found.names().records())

@@ -65,11 +65,6 @@ def test_what_cannot_be_changed_is_refused(change: dict[str, Any], said: str) ->
         what_if(two_ranks(), 1, **change)
 
 
-def test_one_rank_cannot_be_repaired() -> None:
-    with pytest.raises(AnalysisError, match="takes other ranks"):
-        what_if(two_ranks()[0].core, repair=0)
-
-
 def test_of_one_rank_waiting_stays() -> None:
     found = what_if(two_ranks()[0].core, 1, collectives=2.0)
     assert found.changed_ns == 150_000 - 44_000
@@ -136,15 +131,6 @@ def test_an_op_halved(monkeypatch: pytest.MonkeyPatch) -> None:
         found = what_if(now.causes, step, ops={"aten::mm": 2.0})
         assert found.saved_ns > 100_000
         assert_within_bound(found, then.causes, step)
-
-
-def test_a_slow_rank_repaired() -> None:
-    slow = simulated_job(**JOB, slow_rank=2, slow_factor=1.5)
-    for step in (3, 4):
-        found = what_if(slow.causes, step, repair=2)
-        length = critical_path(simulated_job(**JOB).causes, step).length_ns
-        assert found.saved_ns > 1_000_000
-        assert found.least_ns <= length <= found.most_ns
 
 
 def test_a_rank_that_runs_something_else_is_repaired_where_it_is_alike() -> None:

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade import small_trace, span
+from handmade import small_trace
 from memory_traces import instant, training
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.memory.instants import instants_of
 from tracelens_graph.analyses.memory.peak import BEFORE, allocations_by_module, memory_peak, memory_summary
-from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.tables.table import Table
@@ -99,15 +98,6 @@ def test_gradients_without_modules_are_backward() -> None:
     ]
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.__name__)
-def test_without_allocations_it_is_said_what_to_record(table: Any) -> None:
-    asked = table(load_core([span("cpu_op", "aten::mm", 1, 2)]))
-    assert len(asked) == 0
-    assert asked.notes == ["no allocation is recorded: record with profile_memory=True"]
-    core = load_core(training())
-    assert table(core.window(after_ns=900_000)).notes == ["no allocation or release is in this part of the trace"]
-
-
 def test_failures_sums_and_lost_addresses_are_said() -> None:
     failed = load_core([instant(1, 8, 1, 8), instant(2, 10**12, 0, 8, name="[OutOfMemory]")])
     assert "1 allocation failed: out of memory" in memory_peak(failed).notes
@@ -141,11 +131,6 @@ def test_sizes_that_cannot_be_read_are_said(size: Any) -> None:
         assert asked.notes == ["10 allocations and releases are recorded, but no size can be read"]
 
 
-def test_instants_that_are_no_allocations_are_not_missed() -> None:
-    asked = memory_summary(load_core([span("cpu_op", "aten::mm", 1, 2), {**instant(1, 8, 1), "name": "x", "args": {}}]))
-    assert asked.notes == ["no allocation is recorded: record with profile_memory=True"]
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("sign", [1, -1])
 def test_sums_do_not_overflow(sign: int) -> None:
@@ -166,22 +151,6 @@ def test_totals_that_cannot_be_are_not_taken(total: Any) -> None:
     table = memory_summary(load_core(events))
     assert cells(table, "peak_bytes", "peak_reserved_bytes", "fragmentation_bytes") == [(24, None, None)]
     assert table.notes[0] == "2 of 2 allocations and releases have no readable total of the allocator"
-
-
-def test_totals_that_are_there_are_not_called_missing() -> None:
-    table = memory_summary(load_core([instant(1, 8, 1, 908), instant(2, 16, 2, -1), instant(3, 4, 3, 928)]))
-    assert cells(table, "start_bytes", "peak_bytes") == [(900, 928)]
-    assert table.notes == [
-        "1 of 3 allocations and releases have no readable total of the allocator",
-        "not every total of cuda:0 is recorded: the others are sums of changes",
-    ]
-
-
-def test_they_are_tables_of_a_report_that_is_asked_for_them() -> None:
-    tables = report_tables(load_core(training()))
-    names = [table.__name__ for table in TABLES]
-    assert not set(names) & set(tables)
-    assert [tables[name].records() for name in names] == [table(tables.window).records() for table in TABLES]
 
 
 @parametrize("path", [*INFERENCE, *TRAINING])

@@ -50,13 +50,6 @@ def test_reasons_of_a_step_are_those_of_the_whole_recording(settings: dict[str, 
     assert late["times_late"] <= late["collectives"] <= len(took_part)
 
 
-def test_windows_alone_are_explained_by_their_whole_traces() -> None:
-    traces = simulated_job(**LATE).traces
-    windows = traces.narrowed(step=4)
-    assert Job(windows, whole=windows).why_late == Job(windows, whole=traces).why_late != ""
-    assert "data loader" in Job(windows, whole=windows).why_late
-
-
 def test_clocks_of_a_step_are_those_of_the_whole_recording() -> None:
     """Four collectives tell no clocks apart."""
     settings = {**LATE, "nodes": 2, "clock_offset_us": 20_000.0, "end_noise_us": 5.0}
@@ -72,14 +65,6 @@ def test_clocks_of_a_step_are_those_of_the_whole_recording() -> None:
 
 def keys(matched: MatchedCollectives) -> list[str]:
     return [matched.parts.collective(int(part)).key for part in matched.order[matched.first]]
-
-
-def test_what_else_is_told_of_a_step_is_of_the_step_alone() -> None:
-    traces = simulated_job(**LATE).traces
-    windows = traces.narrowed(step=4)
-    lean, whole = Job(windows), Job(windows, whole=traces)
-    for name in lean.names:
-        assert lean.table(name).records() == whole.table(name).records()
 
 
 LOOP: dict[str, Any] = {"program": "loop", "layers": 6, "python_stacks": False}
@@ -196,25 +181,6 @@ def test_dropped_and_extra_collectives(args: str) -> None:
     run, matched = simulated(
         **LOOP, dropped_collectives=((1, 3), (2, 9)), extra_collectives=((3, 6),), collective_args=args
     )
-    assert_matched(run, matched)
-
-
-def test_a_rank_whose_sequence_numbers_are_one_ahead() -> None:
-    run, matched = simulated(**LOOP, extra_collectives=((3, 2),), extra_counts=True)
-    assert_matched(run, matched)
-
-
-def test_a_missing_rank_is_told() -> None:
-    run, matched = simulated(**LOOP, missing_ranks=(2,))
-    assert_matched(run, matched)
-    assert (
-        matched.notes[0]
-        == f"{len(matched):,} of {len(matched):,} collectives lack ranks of their groups, which may be the last"
-    )
-
-
-def test_groups_of_one_name_and_other_ranks() -> None:
-    run, matched = simulated(ranks=4, layers=2, tensor_parallel=2, steps=1, repeat_group_names=True)
     assert_matched(run, matched)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,12 +24,6 @@ def assert_right(made: Job, matched: MatchedCollectives) -> None:
         assert (number == found[0]).sum() == counted[true]
     lonely = (identity < 0) | (counted[np.maximum(identity, 0)] < 2)
     assert (number[lonely] < 0).all()
-
-
-@given(st.integers(0, 10**6), st.integers(2, 6), st.booleans())
-def test_equal_jobs_are_matched(seed: int, ranks: int, sequences: bool) -> None:
-    made = job(seed, ranks, 30, sequences=sequences)
-    assert_right(made, MatchedCollectives(made.ranks))
 
 
 @given(st.integers(0, 10**6), st.integers(0, 5), st.integers(0, 4))
@@ -65,13 +57,6 @@ def test_of_many_collectives_a_sample_tells_how_far_clocks_are_apart(
     monkeypatch.setattr(matching, "_MOST_DIFFERENCES", 4_000)
     made = job(1, 2, 1_000, kinds=kinds, dropped=5, offsets_ns=[0, 30_000_000], gap_ns=400_000)
     assert_right(made, MatchedCollectives(made.ranks))
-
-
-def test_without_noise_clocks_are_told_to_the_ns() -> None:
-    made = job(3, 4, 20, offsets_ns=[0, 7, -50_000_000, 123_456_789], end_noise_ns=0)
-    matched = MatchedCollectives(made.ranks)
-    assert_right(made, matched)
-    assert matched.estimated.offset_ns.tolist() == [0, 7, -50_000_000, 123_456_789]
 
 
 def test_clocks_of_ranks_that_share_no_group_with_the_first_rank() -> None:
@@ -120,14 +105,6 @@ def test_hosts_of_several_ranks_are_corrected_together() -> None:
     assert (raw.end_ns == raw.parts.end_ns).all()
 
 
-def test_the_host_that_a_trace_names_counts() -> None:
-    made = job(8, 2, 20, offsets_ns=[0, 3_000_000], devices=8)
-    here, there = (replace(one, host=host) for one, host in zip(made.ranks, ("a", "b"), strict=True))
-    assert MatchedCollectives([here, there]).hosts == [0, 1]
-    assert abs(MatchedCollectives([here, there]).clocks.offset_ns[1] - 3_000_000) < 7_000
-    assert MatchedCollectives(made.ranks).hosts == [0, 0]
-
-
 def test_wait_transfer_and_end_skew() -> None:
     times = ((10, 40), (25, 41), (12, 43))
     ranks = [rank(place, [(collective(7), start, end)]) for place, (start, end) in enumerate(times)]
@@ -158,13 +135,6 @@ def test_a_broadcast_may_be_left_before_others_come() -> None:
     assert [why for _, why in barrier.unmatched] == [APART, APART]
 
 
-def test_of_three_the_one_that_does_not_fit_is_left_out() -> None:
-    parts = [(10_000, 50_000), (20_000, 50_500), (700_000, 800_000)]
-    matched = MatchedCollectives([rank(place, [(collective(1), *part)]) for place, part in enumerate(parts)])
-    assert matched.number.tolist() == [0, 0, -1]
-    assert matched.unmatched == [(2, APART)]
-
-
 def test_groups_are_told_by_their_ranks() -> None:
     def held(name: str, ranks: tuple[int, ...], at: int) -> Held:
         return (collective(1, group=name, ranks=ranks), at, at + 30_000)
@@ -190,12 +160,3 @@ def test_a_transfer_is_matched_by_its_ends() -> None:
     matched = MatchedCollectives([sender, receiver])
     assert matched.number.tolist() == [0, 1, 0, 1]
     assert matched.kind == ["send", "send"]
-
-
-def test_nothing_to_match() -> None:
-    for ranks in ([], [rank(0, [])], [rank(0, []), rank(1, [])], [rank(0, [(collective(1), 0, 10)]), rank(1, [])]):
-        matched = MatchedCollectives(ranks)
-        assert len(matched) == 0
-        assert matched.kind == []
-        assert not len(matched.last_part)
-        assert matched.wait_ns.tolist() == [0] * len(matched.parts)

@@ -12,11 +12,9 @@ from made_jobs import simulated_job
 from corpus import CHECKOUT, CORPUS, loaded, needs_corpus
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
-from tracelens_graph.analyses.stragglers import late_causes
 from tracelens_graph.analyses.stragglers.late_causes import late_arrivals, late_ranks
 from tracelens_graph.analyses.stragglers.lateness import why_late
 from tracelens_graph.analyses.stragglers.reasons import EARLIER, EVEN, REASONS, UNNAMED
-from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.one import load_core
 
@@ -43,10 +41,6 @@ BLOCKING = [kernel(100), reduce(block=True), kernel(100), reduce(block=True), ke
 def with_second(*steps: Any) -> list[Any]:
     """The blocking program with other steps between its two all-reduces."""
     return [kernel(100), reduce(block=True), *steps, reduce(block=True), kernel(100)]
-
-
-def test_ranks_that_do_the_same_are_late_for_no_reason() -> None:
-    assert arrivals_of(job(BLOCKING, BLOCKING, BLOCKING)) == []
 
 
 def test_lateness_that_shows_again_is_not_new() -> None:
@@ -124,27 +118,6 @@ def test_who_waited_elsewhere_passes_lateness_on() -> None:
     assert rows[1]["evidence"] == "it took 624 us, of which 604 us were waiting for rank3"
 
 
-def test_many_late_arrivals_are_not_all_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late_causes, "MOST_EXPLAINED", 1)
-    slow = [kernel(200), reduce(block=True), kernel(150), reduce(block=True), kernel(100)]
-    traces = job(BLOCKING, slow, BLOCKING)
-    table = late_arrivals(Figures(MatchedCollectives(traces)), traces)
-    assert [row["reason"] for row in table.records()] == ["slower_kernels", "unknown"]
-    assert "1 late arrivals are not explained, only the latest 1" in table.notes
-
-
-def test_rows_and_their_number() -> None:
-    traces = job(BESIDE, BESIDE, [op(500), *BESIDE])
-    figures = Figures(MatchedCollectives(traces))
-    table = late_arrivals(figures, traces, top=1)
-    assert [row["collective"] for row in table.records()] == [0]
-    assert table.notes[0] == "the first 1 of 2 rows (top 0 shows all)"
-    with pytest.raises(AnalysisError, match="top=-1"):
-        late_arrivals(figures, traces, top=-1)
-    with pytest.raises(AnalysisError, match="2 traces, but the collectives are of 3 ranks"):
-        late_arrivals(figures, traces[:2])
-
-
 def test_ranks_are_summed_up_by_kind() -> None:
     traces = job(BESIDE, BESIDE, [op(500), *BESIDE])
     figures = Figures(MatchedCollectives(traces))
@@ -157,23 +130,6 @@ def test_ranks_are_summed_up_by_kind() -> None:
     assert why_late(ranks, figures, traces[2].name) == (
         f"{traces[2].name} is late in 100 % of allreduce, anew in 1 of 2 by 500 us (median): op (aten::sort)"
     )
-
-
-def test_nobody_is_late() -> None:
-    traces = job(BLOCKING, BLOCKING, BLOCKING)
-    figures = Figures(MatchedCollectives(traces))
-    ranks = late_ranks(late_arrivals(figures, traces), figures)
-    assert len(ranks) == 0
-    assert why_late(ranks, figures, traces[0].name) == ""
-
-
-def test_a_lone_rank_and_none_at_all() -> None:
-    alone = job(BLOCKING)
-    assert arrivals_of(alone) == []
-    none = TraceSet([])
-    figures = Figures(MatchedCollectives(none))
-    table = late_arrivals(figures, none)
-    assert len(table) == 0
 
 
 # --- simulated -------------------------------------------------------------------------------------------------------
@@ -258,11 +214,6 @@ def test_clocks_of_several_hosts() -> None:
     assert named[0]["new_us"] == pytest.approx(3000, abs=100)
 
 
-def test_slow_python_on_one_rank() -> None:
-    _, rows, _ = simulated(python_overhead_us=400.0, python_overhead_rank=3)
-    assert {(row["rank"], row["reason"]) for row in rows if row["reason"] not in UNNAMED} == {(3, "python")}
-
-
 def test_the_ranks_of_a_group_pass_lateness_on() -> None:
     _, rows, _ = simulated(tensor_parallel=2, late_rank=2, late_us=3000.0)
     named = [row for row in rows if row["reason"] not in UNNAMED]
@@ -285,13 +236,6 @@ def test_experts_with_more_tokens_have_other_inputs() -> None:
     named = {row["reason"] for row in rows if row["reason"] not in UNNAMED}
     assert "other_inputs" in named
     assert named <= {"other_inputs", "other_collective"}  # of the group that has the same experts
-
-
-def test_without_python_stacks() -> None:
-    _, rows, _ = simulated(late_rank=2, late_us=3000.0, python_stacks=False)
-    assert [row["reason"] for row in rows if row["reason"] not in UNNAMED] == ["data_loader"] * 2
-    _, rows, _ = simulated(late_rank=2, late_us=3000.0, late_reason="python", python_stacks=False)
-    assert [row["reason"] for row in rows if row["reason"] not in UNNAMED] == ["unrecorded"] * 2
 
 
 @pytest.mark.parametrize("settings", [{}, {"tensor_parallel": 2}, {"pipeline_parallel": 2, "layers": 2}], ids=str)

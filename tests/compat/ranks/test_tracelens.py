@@ -87,19 +87,6 @@ def test_bandwidths(kind: str, elements: int, out: int, full: float, factor: flo
     assert row["bus bw (GB/s)"] == pytest.approx(full / 1024 / 997e-6 * factor)
 
 
-def test_no_time_no_bandwidth() -> None:
-    row = only(tracelens_tables(job({0: [collective(5, 0)], 1: [collective(5, 0)]}))["nccl_implicit_sync"])
-    assert math.isnan(row["algo bw (GB/s)"])
-    assert row["comm_latency"] == 0
-
-
-@pytest.mark.parametrize("kind", ["send", "recv", "broadcast", "barrier", "reduce", "gather", "coalesced"])
-def test_other_kinds_are_in_the_long_tables_alone(kind: str) -> None:
-    tables = tracelens_tables(job({rank: [collective(rank, 10, kind)] for rank in (0, 1)}))
-    assert [len(table) for table in tables.values()] == [0, 2, 2, 0]
-    assert "straggler_summary" not in tables
-
-
 def test_types_that_tracelens_has_no_size_of() -> None:
     events = {rank: [collective(rank, 10, dtype="Float8_e4m3fn", elements=2**20)] for rank in (0, 1)}
     assert only(tracelens_tables(job(events))["nccl_implicit_sync"])["Full msg size (MB)"] == 1.0
@@ -238,20 +225,6 @@ def test_members_that_disagree_are_an_error_or_a_note() -> None:
     ]
 
 
-def test_names_that_terminals_would_obey_are_one_line() -> None:
-    ranks = job({rank: [collective(0, 10, HOSTILE * rank or "allreduce", group=HOSTILE)] for rank in (0, 1)})
-    with pytest.raises(AnalysisError) as error:
-        tracelens_tables(ranks)
-    assert str(error.value).isprintable()
-
-
-def test_another_kind_on_one_rank() -> None:
-    ranks = job({0: [collective(0, 10)], 1: [collective(0, 10, "_allgather_base")]})
-    with pytest.raises(AnalysisError, match="Collective name is allreduce on rank 0 and _allgather_base on rank 1$"):
-        tracelens_tables(ranks)
-    assert len(tracelens_tables(ranks, strict=False)["nccl_implicit_sync"]) == 1
-
-
 def test_a_missing_rank() -> None:
     tables = tracelens_tables(job({rank: [collective(10 * rank, 10, ranks=range(4))] for rank in (0, 1, 3)}, 4))
     table = tables["nccl_implicit_sync"]
@@ -299,13 +272,6 @@ def test_sequence_numbers_hold_where_a_kernel_is_missing() -> None:
     assert table["skew in start time"].tolist() == [1.0, 1001.0, 1001.0, 1001.0, 0.0]
 
 
-def test_several_kernels_of_one_call() -> None:
-    events = {rank: [collective(20 * at, 5, sequence=at // 2) for at in range(4)] for rank in (0, 1)}
-    table = tracelens_tables(job(events))["nccl_implicit_sync"]
-    assert list(table["collective_id"]) == ["0_0", "0_1", "0_2", "0_3"]
-    assert table["skew in start time"].tolist() == [0.0] * 4
-
-
 def test_transfers_do_not_shift_collectives() -> None:
     """A rank in the middle of a pipeline has more of them than one at its end."""
     events = {
@@ -343,14 +309,6 @@ def test_kinds_that_names_do_not_tell_are_taken_for_barriers() -> None:
     events = {rank: [kernel(rank, 20 - rank)] for rank in (0, 1)}
     row = only(tracelens_tables(job(events))["nccl_implicit_sync"])
     assert (row["Collective name"], row["comm_latency"]) == (None, 19.0)
-
-
-def test_no_metadata_and_several_streams() -> None:
-    events = {rank: [kernel(rank, 5, stream=7), kernel(rank + 50, 5, stream=8)] for rank in (0, 1)}
-    tables = tracelens_tables(job(events))
-    assert set(tables["nccl_long"]["collective_id"]) == {None}
-    assert len(tables["nccl_implicit_sync"]) == 0
-    assert list(tables["nccl_long"].notes) == ["4 of 4 kernels name no process group: matched with nothing"]
 
 
 def test_clocks_that_count_from_other_moments() -> None:
@@ -395,12 +353,6 @@ def test_nodes_by_devices() -> None:
     assert spans(job(events, devices=4), ranks_per_node=2) == ([0, 0, 1, 1], ["inter_node", "intra_node", "intra_node"])
 
 
-def test_one_device_tells_nothing_of_the_node() -> None:
-    events = of_groups((0, 1))
-    assert spans(job(events, devices=1)) == ([None, None], ["unknown"])
-    assert spans(job(events, devices=0)) == ([None, None], ["unknown"])
-
-
 def test_nodes_by_host() -> None:
     """Ranks that go round the hosts, which rank // 2 would put the other way."""
     hosts = {0: "a", 1: "b", 2: "a", 3: "b"}
@@ -412,18 +364,6 @@ def test_nodes_by_the_host_that_files_name() -> None:
     events = of_groups((0, 1), (0, 2))
     ranks = TraceSet(job({rank: events[rank]}, 3, host_name=name)[0] for rank, name in enumerate("xyx"))
     assert spans(ranks) == ([0, 1, 0], ["inter_node", "intra_node"])
-
-
-def test_the_host_of_a_missing_rank_is_unknown() -> None:
-    events = {rank: listed for rank, listed in of_groups((0, 1, 2), (0, 2), (0, 1)).items() if rank != 2}
-    ranks = job(events, 3, hosts={0: "a", 1: "b"})
-    assert spans(ranks) == ([0, 1], ["inter_node", "unknown", "inter_node"])
-
-
-@pytest.mark.parametrize("number", [0, -1, 1.5, True])
-def test_a_number_of_ranks_per_node_that_cannot_be(number: Any) -> None:
-    with pytest.raises(AnalysisError, match=f"{number!r} ranks per node: a whole number from 1 on is wanted"):
-        tracelens_tables(job(of_groups((0, 1))), ranks_per_node=number)
 
 
 # --- odd sets ----------------------------------------------------------------------------------------------------
@@ -442,11 +382,6 @@ def test_a_doubled_rank_is_refused() -> None:
         tracelens_tables(TraceSet([TraceMember(one.graph, "a"), TraceMember(one.graph, "b")]))
 
 
-def test_an_unknown_statistic_is_refused() -> None:
-    with pytest.raises(AnalysisError, match="there is no statistic 'men'; did you mean mean"):
-        tracelens_tables(job(of_groups((0, 1))), statistics=("men",))
-
-
 @pytest.mark.parametrize("ranks", [TraceSet([]), job({0: [kernel(0, 1, "gemm")]}), job({0: [], 1: []})])
 def test_nothing_to_tell(ranks: TraceSet) -> None:
     tables = tracelens_tables(ranks)
@@ -459,13 +394,6 @@ def test_windows_count() -> None:
     table = tracelens_tables(ranks.narrowed(after_ns=50_000))["nccl_long"]
     assert len(table) == 2
     assert table["ts"].tolist() == [100.0, 100.0]
-
-
-def test_a_run_of_several() -> None:
-    (first,), (second,) = (job({0: [collective(ts, 5)]}) for ts in (0, 70))
-    both = TraceSet([TraceMember(first.graph, "x", "old"), TraceMember(second.graph, "x", "new")])
-    assert tracelens_tables(both)["nccl_long"]["ts"].tolist() == [70.0]
-    assert tracelens_tables(both, run="old")["nccl_long"]["ts"].tolist() == [0.0]
 
 
 def test_lean_graphs_serve() -> None:

@@ -66,14 +66,6 @@ def test_what_is_the_same_is_no_reason() -> None:
     assert page.head["overview"]["headline"].startswith("The GPU work is the same")
 
 
-def test_places_name_their_commands() -> None:
-    text = diff_page_of(small_diff(), commands=lambda number: [("ask next", f"diff A B --point {number}")])
-    places = read(text).body["places"]
-    assert [place["commands"] for place in places] == [
-        [["ask next", f"diff A B --point {number}"]] for number in range(1, len(places) + 1)
-    ]
-
-
 def test_the_policy_is_strict_and_no_name_is_markup() -> None:
     plain, hostile = diff_page_of(small_diff()), diff_page_of(hostile_diff())
     assert policy_of(plain)["default-src"] == "'none'"

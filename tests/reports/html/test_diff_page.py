@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from importlib.resources import files
-from itertools import combinations
 from pathlib import Path
 
-import numpy as np
-import pytest
 from html_pages import NAMELESS, NAMES, Opened, diff_page_of, hostile_diff, searched, show, until
 from to_draw import MODELS, pair_of, small_diff
 
@@ -135,21 +130,6 @@ def test_a_link_names_a_place_or_a_frame(opened: Opened) -> None:
     until(page, "document.getElementById('found').textContent.startsWith('there are ')")
 
 
-def test_changes_have_signs_in_every_table(opened: Opened) -> None:
-    page = opened(diff_page_of(small_diff()), hash="#view=flame")
-    for grid in ("flame", "tables"):
-        if grid == "tables":
-            show(page, "tables")
-        told = page.evaluate(
-            f"(() => {{ const {{ grid }} = tracelensGraph.{grid}; const column = grid.content.columns.find((one) =>"
-            "$grid.Grid.title(one) === 'change ms');"
-            "return grid.order.map((row) => [column.cells[row], grid.text(column, row)]) })()"
-        )
-        assert told
-        for value, shown in told:
-            assert shown[0] == ("+" if value > 0 else "\u2212" if value < 0 else "\u00b1")
-
-
 def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
     page = opened(diff_page_of(hostile_diff(), said=NAMES[:2], commands=lambda number: [(NAMES[0], NAMES[1])]))
     for view in VIEWS:
@@ -174,63 +154,3 @@ def test_everything_that_acts_has_a_name(opened: Opened) -> None:
     for view in VIEWS:
         show(page, view)
         assert page.evaluate(NAMELESS) == 0
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark_differ_and_nothing_overflows(scheme: str, opened: Opened) -> None:
-    page = opened(diff_page_of(small_diff()), hash="#view=overview&place=1", width=1100, color_scheme=scheme)
-    color = "$canvas.rgbOf('less').join()"
-    before = page.evaluate(color)
-    for view in VIEWS:
-        show(page, view)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 1100
-    page.click("#theme")
-    assert page.evaluate(color) != before
-
-
-@parametrize("path", QWEN)
-def test_every_view_prints(path: Path, opened: Opened) -> None:
-    page = opened(diff_page_of(pair_of(path)))
-    for view in VIEWS:
-        show(page, view)
-        page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        page.emulate_media(media="print")
-        assert page.evaluate(f"document.getElementById('view-{view}').getBoundingClientRect().height") > 400, view
-        page.emulate_media(media="screen")
-        page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.pdf().startswith(b"%PDF")
-
-
-# What people see who lack one of three kinds of cones: G. Machado, M. Oliveira, L. Fernandes (2009), severity 1; their
-# distance in OKLab: B. Ottosson (2020).
-SEEN = {
-    "all": np.eye(3),
-    "protanopia": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
-                            [-0.003882, -0.048116, 1.051998]]),
-    "deuteranopia": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
-                              [-0.011820, 0.042940, 0.968881]]),
-    "tritanopia": np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602],
-                            [0.004733, 0.691367, 0.303900]]),
-}  # fmt: skip
-CONES = np.array([[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566],
-                  [0.0883024619, 0.2817188376, 0.6299787005]])  # fmt: skip
-LAB = np.array([[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099],
-                [0.0259040371, 0.7827717662, -0.8086757660]])  # fmt: skip
-
-
-def seen(color: str, eye: np.ndarray) -> np.ndarray:
-    """A colour in OKLab as an eye sees it."""
-    parts = np.array([int(color[at : at + 2], 16) for at in (1, 3, 5)]) / 255
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    found: np.ndarray = LAB @ np.cbrt(CONES @ np.clip(eye @ linear, 0, 1))
-    return found
-
-
-@pytest.mark.parametrize("eye", SEEN)
-def test_the_scale_of_changes_is_told_apart_by_everyone(eye: str) -> None:
-    text = (files("tracelens_graph.reports.html") / "page" / "diff.css").read_text()
-    scales = re.findall(r"--less: (#\w{6});\s*--same: (#\w{6});\s*--more: (#\w{6});", text)
-    assert len(scales) == 2
-    for scale in scales:
-        for one, other in combinations(scale, 2):
-            assert np.linalg.norm(seen(one, SEEN[eye]) - seen(other, SEEN[eye])) > 0.2

@@ -228,12 +228,6 @@ def test_without_gpu_events_it_says_so() -> None:
     assert len(g.timeline().table) == 1
 
 
-def test_at_the_prompt_it_is_the_table() -> None:
-    shown = repr(load(small_trace()).flame("kernel")).splitlines()
-    assert shown[0] == "GPU time by kernel: <parsed trace>"
-    assert any(line.startswith("gemm") for line in shown)
-
-
 def test_the_roofline_is_a_figure_of_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     figure_type = pytest.importorskip("matplotlib.figure").Figure
     view = load(small_trace()).roofline(arch=DEVICE)

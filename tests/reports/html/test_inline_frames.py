@@ -117,16 +117,6 @@ def test_a_grid_sorts_filters_and_copies(path: Path, opened: Opened) -> None:
     assert frame.locator("button.link").count() == 0
 
 
-@pytest.mark.parametrize("width", [500, 1000])
-def test_a_single_table_has_the_whole_frame(width: int, opened: Opened) -> None:
-    g = load(small_trace())
-    (frame,) = frames(opened(host(inline.grid(g, "kernel_summary", height=400)), width=width))
-    box = frame.locator(".scroll").bounding_box()
-    assert box is not None
-    assert box["height"] > 150
-    assert box["width"] > width - 80
-
-
 def test_without_scripts_the_table_is_what_stays(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(host(*views(load(small_trace())), policy="script-src 'none'"))
     page = browser.new_page()

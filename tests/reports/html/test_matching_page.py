@@ -10,7 +10,6 @@ from handmade import small_trace, span
 from html_pages import Opened, page_of, show, until
 
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.simulate import simulate
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -86,31 +85,3 @@ def test_a_link_to_no_view_leaves_the_first(name: str, text: str, opened: Opened
     page.evaluate(f"location.hash = '#view={name}&uid=9'")
     until(page, "tracelensGraph.selection >= 0")
     assert page.is_visible("#view-overview")
-
-
-def test_what_has_no_rows_yet_is_not_copied(text: str, opened: Opened) -> None:
-    page = opened(text)
-    assert page.evaluate("(() => { new $grid.Grid(document.body, 'x').copyRows(); return 1 })()") == 1
-
-
-def test_another_table_shows_no_rows_of_the_one_before(text: str, opened: Opened) -> None:
-    page = opened(text)
-    show(page, "tables")
-    page.fill("#view-tables input[type=search]", "(a|g)+(e|:)")  # answered by a worker
-    until(page, "!tracelensGraph.tables.grid.matching.isBusy")
-    assert page.locator("#view-tables tbody tr").count() > 0
-    rows = page.evaluate(
-        "(() => { tracelensGraph.tables.open('runtime_summary');"
-        "return document.querySelectorAll('#view-tables tbody tr').length })()"
-    )
-    assert rows == 0
-    until(page, "!tracelensGraph.tables.grid.matching.isBusy")
-
-
-def test_enter_on_a_point_of_the_roofline_selects_it(opened: Opened) -> None:
-    page = opened(page_of(load_core(simulate(ranks=1, steps=1, layers=1).ranks[0].trace)), hash="#view=roofline")
-    page.fill("#search", "a")
-    page.focus("circle")
-    page.keyboard.press("Enter")
-    assert page.is_visible("#view-roofline")
-    assert page.evaluate("tracelensGraph.selection") >= 0

@@ -133,16 +133,6 @@ def test_the_peak_is_told_by_module_op_and_line(opened: Opened) -> None:
     assert page.is_visible("#selected")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_has_names_and_fits(scheme: str, opened: Opened) -> None:
-    page = opened(page_of(load_core(EVENTS)), width=1100, color_scheme=scheme)
-    shown(page)
-    assert page.get_attribute("#view-memory .uplot canvas", "aria-label")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 1100
-    page.click("#theme")
-    assert page.locator("#view-memory .uplot").count() == 1
-
-
 def test_without_allocations_there_is_no_such_view(opened: Opened) -> None:
     page = opened(page_of(load_core(EVENTS[:2])))
     assert page.locator("#tab-memory").count() == 0

@@ -340,15 +340,6 @@ def test_enter_leaves_the_search_to_the_keys(opened: Opened) -> None:
     assert page.is_visible("#view-overview")
 
 
-def test_what_is_copied_is_said(opened: Opened) -> None:
-    page = opened(page_of(load_core(small_trace())), hash="#uid=9")
-    page.click("#selected >> text=Copy link")
-    until(page, "document.getElementById('announced').textContent === 'copied'")
-    assert page.get_attribute("#selected button >> text=Copy link", "data-announced") == "copied"
-    until(page, "document.getElementById('announced').textContent === ''")
-    assert page.get_attribute("#selected button >> text=Copy link", "data-announced") is None
-
-
 @parametrize("path", QWEN)
 def test_the_overview_names_the_modules_of_operations_and_the_peak_of_memory(path: Path, opened: Opened) -> None:
     core = loaded(path)
@@ -403,65 +394,6 @@ def test_equal_frames_stand_in_the_order_of_time_and_classes_of_modules_are_one(
     assert row[-1] == "forward \u203a Qwen2Model"
 
 
-def test_headings_name_their_unit_once(opened: Opened) -> None:
-    page = opened(page_of(load_core(small_trace())))
-    pairs = [("percent", "%"), ("% of GPU time", "%"), ("bytes", "B"), ("peak bytes", "B"), ("total us", "us"),
-             ("MB", "MiB"), ("time", "ms"), ("op", None)]  # fmt: skip
-    assert [page.evaluate("([heading, unit]) => $grid.Grid.title({ heading, unit })", pair) for pair in pairs] == [
-        "%", "% of GPU time", "bytes", "peak bytes", "total us", "MiB", "time ms", "op",
-    ]  # fmt: skip
-
-
-def test_short_gaps_look_like_little_idle_time(opened: Opened) -> None:
-    work = [span("kernel", "k", 10 * number, 9.8, 0, 7, device=0, stream=7) for number in range(20_000)]
-    page = opened(page_of(load_core(work)), hash="#view=timeline")
-    until(page, "tracelensGraph.timeline.sheet")
-    shares = page.evaluate(
-        "(() => { const t = tracelensGraph.timeline, { trace } = t, { painter } = t.sheet, found = [];"
-        "for (const lane of trace.lanes.filter((one) => ['gpu', 'idle'].includes(one.group))) {"
-        "const line = painter.track(lane.track, t.view.from, t.scale, null, 99);"
-        "found.push([...line].reduce((sum, pixel) => sum + (255 - (pixel & 255)) + (255 - ((pixel >> 8) & 255)), 0)); }"
-        "return found })()"
-    )
-    busy, idle = shares
-    assert idle < 0.2 * busy
-    assert "idle: " in page.inner_text("#view-timeline .legend")
-
-
-@parametrize("path", QWEN)
-def test_what_matches_is_told_of_the_frame_zoomed_to_and_of_all(path: Path, opened: Opened) -> None:
-    core = loaded(path)
-    page = opened(page_of(core), hash="#view=flame")
-    page.evaluate("tracelensGraph.search('elementwise')")
-    searched(page)
-    whole = page.inner_text(".matched")
-    page.evaluate(
-        "(() => { const f = tracelensGraph.flame;"
-        "f.zoom([...f.made.kids(-1)].find((one) => f.trace.body.names[f.made.name[one]] === 'forward')) })()"
-    )
-    told = page.inner_text(".matched")
-    assert told.endswith(f" in this frame, in all {whole.removeprefix('matched: ')}")
-    parts = page.evaluate(
-        "[...tracelensGraph.flame.made.kids(-1)].map((k) =>"
-        "tracelensGraph.flame.made.matched(tracelensGraph.trace.lit, k))"
-    )
-    assert sum(parts) == page.evaluate("tracelensGraph.flame.matchedNs") > max(parts) > 0
-    page.evaluate("tracelensGraph.search('^forward$')")
-    searched(page)
-    assert "(100.0 %) in this frame" in page.inner_text(".matched")
-    kid = page.evaluate("(() => { const f = tracelensGraph.flame; return [...f.made.kids(f.zoomed)][0] })()")
-    page.evaluate("(kid) => tracelensGraph.flame.zoom(kid)", kid)
-    assert "(100.0 %) in this frame" in page.inner_text(".matched")
-
-
-def test_what_hovering_says_goes_with_its_view(opened: Opened) -> None:
-    page = opened(page_of(load_core(small_trace())), hash="#view=flame")
-    page.hover("#view-flame canvas", position={"x": 200, "y": 8})
-    assert page.is_visible("#tip")
-    page.keyboard.press("1")
-    assert page.is_hidden("#tip")
-
-
 def test_everything_that_acts_has_a_name(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())))
     for view in WITH_MEMORY:
@@ -501,24 +433,6 @@ def test_every_view_prints(path: Path, opened: Opened) -> None:
     assert page.pdf().startswith(b"%PDF")
 
 
-def test_paper_is_light_and_has_the_timeline_at_once(opened: Opened) -> None:
-    page = opened(page_of(load_core(small_trace())), color_scheme="dark")
-    show(page, "timeline")
-    until(page, "tracelensGraph.timeline.drawTimes.length")
-    dark = page.evaluate(
-        "(() => { dispatchEvent(new Event('beforeprint'));"
-        "const { canvas, sheet: { context } } = tracelensGraph.timeline;"
-        "const { data } = context.getImageData(0, 0, canvas.width, canvas.height); let dark = 0;"
-        "for (let i = 0; i < data.length; i += 4) if (data[i] + data[i + 1] + data[i + 2] < 150) dark++;"
-        "return dark / (data.length / 4) })()"
-    )
-    assert dark < 0.2
-    background = "getComputedStyle(document.body).backgroundColor"
-    assert page.evaluate(background) == "rgb(255, 255, 255)"
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate(background) == "rgb(20, 23, 26)"
-
-
 def test_arrows_go_from_tab_to_tab(opened: Opened) -> None:
     page = opened(page_of(load_core(small_trace())))
     page.focus("#tab-overview")
@@ -529,32 +443,3 @@ def test_arrows_go_from_tab_to_tab(opened: Opened) -> None:
     assert page.is_visible("#view-memory")
     assert page.evaluate("document.activeElement.id") == "tab-memory"
     assert page.evaluate("[...document.querySelectorAll('[role=tab]')].filter((tab) => tab.tabIndex === 0).length") == 1
-
-
-def test_a_long_recording_is_seen_first_where_the_gpu_works(opened: Opened) -> None:
-    work = [span("kernel", "k", 9e6 + 10 * number, 5, 0, 7, device=0, stream=7) for number in range(60)]
-    page = opened(page_of(load_core([span("cpu_op", "start", 0, 8e6), *work])))
-    low, high = page.evaluate("(({ from, to }) => [from, to])(tracelensGraph.timeline.view)")
-    assert 8.9e9 < low <= 9e9
-    assert 9e9 + 595e3 <= high < 9.1e9
-
-
-def test_frames_are_told_by_the_outermost_and_the_nearest_around_them(opened: Opened) -> None:
-    page = opened(page_of(load_core(small_trace())))
-    parent = [-1, 0, 1, 2, 3, 4, -1, 6, 2]
-    around = "(parent) => parent.map((_, at) => new $stacks.Stack(parent, parent, parent).around(at, String))"
-    told = page.evaluate(around, parent)
-    plain = [text.replace("\u203a", "/").replace(" ", "") for text in told]
-    assert plain == ["", "0", "0/1", "0/1/2", "0/1/2/3", "0/…/2/3/4", "", "6", "0/1/2"]
-
-
-def test_classes_of_many_modules_are_no_arguments_of_a_call(opened: Opened) -> None:
-    page = opened(page_of(load_core(small_trace())))
-    found = page.evaluate(
-        "(() => { const { trace } = tracelensGraph, { body } = trace, { length } = body.names;"
-        "const of = body.classes.indexOf('module');"
-        "for (let k = 0; k < 200000; k++) { body.names.push(`nn.Module: M${k}x`); body.shorts?.push(null); }"
-        "trace.classOf = Int32Array.from(body.names, (_, k) => (k < length ? trace.classOf[k] : of));"
-        "const before = body.names.length; trace.moduleClasses(); return body.names.length - before })()"
-    )
-    assert found >= 200_000

@@ -15,7 +15,6 @@ from tracelens_graph.analyses.ranks.job import Job
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.loading.many import load_core_set
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.reports.html import ranks
 from tracelens_graph.reports.html.ranks import ranks_page
 from tracelens_graph.reports.ranks_text import headline, late_lines
 from tracelens_graph.simulate import simulate, write
@@ -111,27 +110,6 @@ def test_ranks_that_share_nothing_have_a_page(late: Job) -> None:
     page = read(ranks_page(Job(late.matched.ranks[:1]), "job"))
     assert len(page.columns["split.rank"]) == 0
     assert page.body["bandwidths"]["kinds"] == []
-
-
-def test_large_jobs_are_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = large(20, 30, 4)
-    for module, name, most in (
-        (pictures, "MOST_RANKS", 8), (pictures, "MOST_STEPS", 10), (pictures, "MOST_POINTS", 25),
-        (pictures, "MOST_LANES", 6), (pictures, "MOST_PARTS", 13), (pictures, "MOST_BARS", 100),
-        (ranks, "MOST_SPLIT", 45),
-    ):  # fmt: skip
-        monkeypatch.setattr(module, name, most)
-    page = read(ranks_page(job, "job"))
-    waits = page.body["waits"]
-    assert (len(waits["wait_ms"]), len(waits["wait_ms"][0])) == (8, 10)
-    assert sum(len(kind["points"]) for kind in page.body["bandwidths"]["kinds"]) == 25
-    assert len(page.body["step"]["lanes"]) == 6
-    assert len(page.columns["split.rank"]) == 40
-    notes = waits["notes"] + page.body["bandwidths"]["notes"] + page.body["step"]["notes"]
-    for note in ("8 of 20 ranks are drawn", "each column is the mean of up to 3 steps, of 30", "25 of ",
-                 "6 of 20 ranks are drawn", "parts of shorter collectives are drawn without lines",
-                 "between bars are not drawn"):  # fmt: skip
-        assert any(note in one for one in notes)
 
 
 @pytest.mark.proof

@@ -165,30 +165,6 @@ def test_jobs_without_collectives_or_ranks_that_share_none(late: Job, opened: Op
     assert "share no collective" in page.inner_text("#view-collectives")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark_differ_and_nothing_overflows(scheme: str, text: str, opened: Opened) -> None:
-    page = opened(text, hash="#view=overview&rank=2", width=1100, color_scheme=scheme)
-    before = page.evaluate("$canvas.cssColor('heat-0')")
-    for view in VIEWS:
-        show(page, view)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 1100
-        assert page.evaluate("document.querySelector('#help').getBoundingClientRect().right") <= 1100
-    page.click("#theme")
-    assert page.evaluate("$canvas.cssColor('heat-0')") != before
-
-
-def test_every_view_prints(text: str, opened: Opened) -> None:
-    page = opened(text)
-    for view in VIEWS:
-        show(page, view)
-        page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        page.emulate_media(media="print")
-        assert page.evaluate(f"document.getElementById('view-{view}').getBoundingClientRect().height") > 200, view
-        page.emulate_media(media="screen")
-        page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.pdf().startswith(b"%PDF")
-
-
 @needs_corpus
 def test_eight_real_ranks(opened: Opened) -> None:
     assert CORPUS
@@ -200,17 +176,3 @@ def test_eight_real_ranks(opened: Opened) -> None:
     assert "PyTorch 2.2 and newer record with ops" in page.locator("#view-bandwidth").text_content()
     sums = page.evaluate("[...tracelensGraph.collectives.split.wait].reduce((a, b) => a + b, 0)")
     assert sums == int(job.matched.wait_ns.sum())
-
-
-def test_the_filter_of_collectives_is_the_search(text: str, opened: Opened) -> None:
-    page = opened(text)
-    page.fill("#search", "(all)+(r|g)")  # answered by a worker
-    show(page, "collectives")
-    page.fill("#view-collectives input[type=search]", "allreduce")
-    until(page, "!document.getElementById('found').textContent.includes('searching')")
-    matches = page.evaluate("tracelensGraph.matches.length")
-    assert page.inner_text("#found") == f"{matches:,} collectives"
-    assert matches == page.evaluate("tracelensGraph.collectives.grid.order.length") > 0
-    page.fill("#view-collectives input[type=search]", "")
-    assert page.evaluate("tracelensGraph.matches.length") == 0
-    assert page.inner_text("#found") == ""

@@ -184,7 +184,3 @@ def test_idle_gaps_keep_what_they_are_due_to(path: Path) -> None:
     assert len(kept.idle.row) == 62
     assert kept.idle.parts.tolist() == d.idle.parts[:, place].tolist()
     assert kept.idle.total_ns == d.idle.total_ns
-
-
-def test_what_is_left_out_reads_as_a_sentence() -> None:
-    assert str(LeftOut("GPU events", 1_207, 1_707, 31_712)) == "1,207 of 1,707 GPU events, none longer than 31.712 µs"
