@@ -257,7 +257,7 @@ def check(window: Window, models: Mapping[str, OpModel]) -> np.ndarray:
     left = np.setdiff1d(window.gpu_rows, calls.gpu)
     linked = c.parent[left] >= 0
     assert (gpu_classes(core, left[linked]) == COMMUNICATION).all()
-    assert int(calls.direct_sum_ns.sum() + c.dur_ns[left].sum()) == int(c.dur_ns[window.gpu_rows].sum())
+    assert int(c.dur_ns[calls.gpu].sum() + c.dur_ns[left].sum()) == int(c.dur_ns[window.gpu_rows].sum())
     table = unified_perf_summary(with_models(window, models))
     times = dict(zip(table["name"], table[TOTAL], strict=True))
     assert sum(table[TOTAL]) * 1e3 == pytest.approx(int(calls.direct_ns.sum() + c.dur_ns[left].sum()), abs=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tracelens_graph.analyses.across.compare import compare
-from tracelens_graph.analyses.across.unnumbered import NOTE
+from tracelens_graph.analyses.across.outer_join import NOTE
 from tracelens_graph.analyses.alignment.difference import diff
 from tracelens_graph.analyses.alignment.tables import places_table
 from tracelens_graph.graph.core import Core

@@ -7,11 +7,11 @@ import sys
 
 def main() -> None:
     """Run the command line; ends the process with its exit code."""
-    from tracelens_graph.cli.ending import ending_on_signals, quitting_on_interrupts, standard_streams
+    from tracelens_graph.cli.ending import ending_on_signals, open_standard_streams, quitting_on_interrupts
 
     quitting_on_interrupts()
-
-    with standard_streams(), ending_on_signals():
+    open_standard_streams()
+    with ending_on_signals():
         if sys.argv[1:] == ["--version"]:  # needs none of the commands, whose making takes most of the time
             from tracelens_graph._version import __version__
 

@@ -84,8 +84,7 @@ class _Commands(Mapping[str, Any]):
         about = "\n\n".join(" ".join(part.split()) for part in (function.__doc__ or "").split("\n\n"))
         settings = {"ignore_unknown_options": name in self._group.lenient}
         anywhere = f"Takes {', '.join(self._group.anywhere)}, too: see the help of the group."
-        made = prepared(function, name in self._group.acting)
-        alone.command(name, help=about, epilog=anywhere, context_settings=settings)(made)
+        alone.command(name, help=about, epilog=anywhere, context_settings=settings)(prepared(function))
         return typer.main.get_command(alone)
 
 
@@ -94,13 +93,11 @@ class Group(TyperGroup):
 
     Attributes:
         homes: name -> `module:function` of commands that are imported when they are asked for.
-        acting: commands that do something elsewhere, so what they print are messages.
         lenient: commands that read words that look like options themselves.
         anywhere: options of the group that may stand behind its commands, too -> whether they have a value.
     """
 
     homes: ClassVar[Mapping[str, str]] = {}
-    acting: ClassVar[frozenset[str]] = frozenset()
     lenient: ClassVar[frozenset[str]] = frozenset()
     anywhere: ClassVar[Mapping[str, bool]] = {}
 

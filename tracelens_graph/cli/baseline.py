@@ -126,9 +126,10 @@ def tables_of_run(tag: str, run: str, window: WindowChoice, options: ReportOptio
 
 def key_tables(runs: Mapping[str, Run]) -> tuple[str, ...]:
     """Names of the tables in which people look for what changed."""
-    from tracelens_graph.analyses.across.unnumbered import of_other_programs
+    from tracelens_graph.analyses.across.outer_join import of_other_programs
+    from tracelens_graph.analyses.report.report_tables import Tables
 
-    if _is_of_frameworks(runs):
+    if len({run.window.framework.name for run in runs.values() if isinstance(run, Tables)}) > 1:
         return _OF_FRAMEWORKS
     return _OF_PROGRAMS if of_other_programs(runs) else _KEY_TABLES
 
@@ -156,13 +157,6 @@ def judged(conditions: Sequence[gate.Condition], first: Run, last: Run) -> tuple
         elif reading.remark:
             remarks.append(f"{condition.name}: {reading.remark}")
     return remarks, met
-
-
-def _is_of_frameworks(runs: Mapping[str, Run]) -> bool:
-    """Whether some runs are of JAX and others are not."""
-    from tracelens_graph.analyses.report.report_tables import Tables
-
-    return len({run.window.framework.name for run in runs.values() if isinstance(run, Tables)}) > 1
 
 
 def _change(condition: gate.Condition, first: gate.Reading, last: gate.Reading) -> gate.Reading:

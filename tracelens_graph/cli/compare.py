@@ -31,7 +31,7 @@ from tracelens_graph.cli.options import (
 from tracelens_graph.cli.outputs import Outputs, Writes
 from tracelens_graph.cli.shown import TABLE, Shown, print_lines, print_table, print_wrapped, screen
 from tracelens_graph.cli.traces import check_pipes, extension_of, names_of, say, traces_named
-from tracelens_graph.cli.windows import Window, WindowChoice
+from tracelens_graph.cli.windows import Window
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.across.compare import Run
@@ -88,7 +88,8 @@ def compare(
     others = []
     for tag, run in zip(tags, runs, strict=True):
         try:
-            tables[tag] = _tables(tag, run, window, options)
+            tables[tag], said = tables_of_run(tag, run, window, options)
+            say(f"note: {line}" for line in said)
         except NotATraceError:
             if run in named:
                 raise
@@ -110,7 +111,8 @@ def compare(
         ):
             again = " ".join(map(quote, runs[1:]))
             print(f"ask next: {Call(runs[0], window, extension or []).complete(f'tracelens-graph diff TRACE {again}')}")
-    _judge(conditions, tables)
+    first, *_, last = tables.values()
+    gate.conclude(*judged(conditions, first, last))
 
 
 def _runs_named(arguments: Sequence[str]) -> list[str]:
@@ -151,16 +153,10 @@ def _conditions(texts: Sequence[str], options: ReportOptions) -> list[gate.Condi
     return conditions
 
 
-def _tables(tag: str, run: str, window: WindowChoice, options: ReportOptions) -> Run:
-    tables, said = tables_of_run(tag, run, window, options)
-    say(f"note: {line}" for line in said)
-    return tables
-
-
 def _write_all(runs: Mapping[str, Run], outputs: Outputs, top: int | None) -> Mapping[str, Table]:
     """Print the verdict, then write all tables or print the key ones; returns what was compared."""
     from tracelens_graph.analyses.across.compare import lacked, notes_on_lacked, notes_on_steps
-    from tracelens_graph.analyses.across.unnumbered import NOTE, of_other_programs
+    from tracelens_graph.analyses.across.outer_join import NOTE, of_other_programs
     from tracelens_graph.reports.comparison import brief, verdict
 
     is_apart = of_other_programs(runs)
@@ -229,8 +225,3 @@ def _by_file(tables: Mapping[str, Table]) -> dict[str, Table]:
     if len(files) < len(tables):
         raise typer.BadParameter("--names: as parts of file names, two of them are one")
     return files
-
-
-def _judge(conditions: Sequence[gate.Condition], runs: Mapping[str, Run]) -> None:
-    """End with the exit code of failed conditions, if one of them holds for the last run against the first."""
-    gate.conclude(*judged(conditions, runs[next(iter(runs))], runs[list(runs)[-1]]))

@@ -133,7 +133,10 @@ def diff(
 
     calls = [Call(path, window, extension or []) for path in paths]
     if several:
-        _answer_several(Several(paths, tags, opened, calls, names, runs, top, within), outputs)
+        of_all = Several(paths, tags, opened, calls, names, runs, top, within)
+        if outputs.to_screen:
+            print_lines(of_all.screen())
+        outputs.write(of_all.shown(), TABLE, lambda: {of_all.table.name: of_all.table})
         return
     parts = (opened(paths[0]), opened(paths[1]))
     is_whole = window != WindowChoice() or is_theirs
@@ -151,9 +154,3 @@ def diff(
             print_lines(answer.screen())
         outputs.write(answer, FORMS, lambda: answer.tables)
     gate.judge(conditions, answer.tables.__getitem__)
-
-
-def _answer_several(answer: Several, outputs: Outputs) -> None:
-    if outputs.to_screen:
-        print_lines(answer.screen())
-    outputs.write(answer.shown(), TABLE, lambda: {answer.table.name: answer.table})

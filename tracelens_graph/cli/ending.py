@@ -1,18 +1,16 @@
-"""How the program ends when it is interrupted or told to, and what it does where a standard stream is closed.
+"""How the program ends when it is interrupted or told to; and standard streams that are closed.
 
 This module is the first that the program imports, so it imports next to nothing.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 from tracelens_graph.errors import EndedBySignal
 
@@ -69,66 +67,9 @@ def ending_on_signals() -> Iterator[None]:
         raise
 
 
-class _Closed(io.RawIOBase):
-    """In the place of standard output where that is closed.
-
-    Attributes:
-        has_lost: whether something was written that somebody may have wanted to read.
-    """
-
-    def __init__(self) -> None:
-        self._null = open(os.devnull, "wb")  # noqa: SIM115
-        self.has_lost = False
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._null.fileno()
-
-    def write(self, data: Any) -> int:
-        self.has_lost = True
-        return len(data)
-
-
-@contextmanager
-def standard_streams() -> Iterator[None]:
-    """Put something in the place of standard streams that were closed when the program started.
-
-    Without standard error, messages go nowhere; without standard input it is empty. Without standard output the work is
-    done, too; the exit code is 1 if an answer was lost.
-    """
-    # In this order, so that each takes the lowest descriptor, which is its own.
-    if sys.stdin is None:
-        sys.stdin = open(os.devnull)  # noqa: SIM115
-    if sys.stdout is None:
-        sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Closed()), "utf-8", line_buffering=True)
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    try:
-        yield
-    except SystemExit as end:
-        if not end.code:
-            _tell_what_is_lost()
-        raise
-    _tell_what_is_lost()
-
-
-def _tell_what_is_lost() -> None:
-    if (closed := _closed_stdout()) is not None and closed.has_lost:
-        print("error: standard output is closed", file=sys.stderr)
-        sys.exit(1)
-
-
-def printed_messages_only() -> None:
-    """Say that all that was printed so far were messages, which nobody has to read: the work is done elsewhere."""
-    if (closed := _closed_stdout()) is not None:
-        closed.has_lost = False
-
-
-def _closed_stdout() -> _Closed | None:
-    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
-    if not isinstance(raw, _Closed):
-        return None
-    sys.stdout.flush()
-    return raw
+def open_standard_streams() -> None:
+    """Have standard streams that were closed when the program started be empty ones, as `/dev/null` is."""
+    # In this order, so that each takes the lowest descriptor, which is its own, and no file gets it.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115

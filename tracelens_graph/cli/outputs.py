@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, get_args
 import typer
 from typer.models import ArgumentInfo, ParameterInfo
 
-from tracelens_graph.cli.ending import printed_messages_only
 from tracelens_graph.cli.options import ANYWHERE, Group, Written, made_option
 from tracelens_graph.errors import OutputError
 from tracelens_graph.output.files import Protection, is_stdout, protecting, replacing
@@ -315,14 +314,10 @@ def _check_apart(options: list[str], files: list[Path], folder: Path | None) -> 
 # --- commands --------------------------------------------------------------------------------------------------------
 
 
-def prepared(command: Callable[..., None], acts: bool = False) -> Callable[..., None]:
+def prepared(command: Callable[..., None]) -> Callable[..., None]:
     """A command as typer takes it: groups of options spread out, and nothing of the user's overwritten.
 
     What it reads is told by its arguments: whatever names a file that exists, or is a pattern, and is no output.
-
-    Args:
-        command: the command.
-        acts: it does something elsewhere, so what it prints are messages.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())
     groups = {p.name: group for p in own if (group := _mark(p, Group))}
@@ -346,8 +341,6 @@ def prepared(command: Callable[..., None], acts: bool = False) -> Callable[..., 
         _check(protection, outputs, to_folders)
         with protecting(protection):
             command(**given)
-        if acts or to_folders or (outputs.to_files and not any(is_stdout(path) for path, _ in outputs.files)):
-            printed_messages_only()
 
     run.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in spread}

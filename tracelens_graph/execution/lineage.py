@@ -33,7 +33,6 @@ their ends only that they follow what began inside. Releases are not recorded: a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -130,17 +129,6 @@ class Lineage:
     reads: Mask
     tensors: Tensors
     storages: Storages
-
-    @cached_property
-    def by_tensor(self) -> tuple[np.ndarray, np.ndarray]:
-        """Uses by tensor, then moment, and where each tensor's begin."""
-        order = np.lexsort((self.moment, self.tensor))
-        return order, np.searchsorted(self.tensor[order], np.arange(len(self.tensors) + 1))
-
-    def uses_of(self, tensor: int) -> Rows:
-        """Places in `uses` of a tensor's uses, in order."""
-        order, begin = self.by_tensor
-        return order[begin[tensor] : begin[tensor + 1]]
 
 
 class _Schemas(NamedTuple):

@@ -160,9 +160,9 @@ def _classes(core: Core, shapes: bool, kernel_names: bool) -> np.ndarray:
         begin = np.flatnonzero(np.concatenate(([True], parent[1:] != parent[:-1])))
         place = np.arange(len(here)) - np.repeat(begin, np.diff(np.append(begin, len(here))))
         # A sum wraps around, and place in the mix makes it depend on the order.
-        placed = _mix(lanes[here] + (place.astype(np.uint64)[:, None] + np.uint64(1)) * _LANES)
+        placed = mixed(lanes[here] + (place.astype(np.uint64)[:, None] + np.uint64(1)) * _LANES)
         above = parent[begin]
-        lanes[above] = _mix(lanes[above] ^ _mix(np.add.reduceat(placed, begin, axis=0) + _LANES))
+        lanes[above] = mixed(lanes[above] ^ mixed(np.add.reduceat(placed, begin, axis=0) + _LANES))
     lanes.flags.writeable = False
     return lanes
 
@@ -181,7 +181,7 @@ def _own(core: Core, rows: Rows, shapes: bool, kernel_names: bool) -> np.ndarray
     if shapes:
         has = np.flatnonzero(c.argset[rows] >= 0)
         sets, back = np.unique(c.argset[rows[has]], return_inverse=True)
-        own[has] = _mix(own[has] + _mix(_hashes(argset_text(core, code) for code in sets.tolist())[back]))
+        own[has] = mixed(own[has] + mixed(_hashes(argset_text(core, code) for code in sets.tolist())[back]))
     return own
 
 
@@ -190,7 +190,7 @@ def _hashes(texts: Iterable[str]) -> np.ndarray:
     return np.frombuffer(digests, ">u8").astype(np.uint64).reshape(-1, 2)
 
 
-def _mix(lanes: np.ndarray) -> np.ndarray:
+def mixed(lanes: np.ndarray) -> np.ndarray:
     """Scramble each lane (the finalizer of splitmix64)."""
     lanes = (lanes ^ (lanes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     lanes = (lanes ^ (lanes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

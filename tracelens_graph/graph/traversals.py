@@ -191,6 +191,22 @@ def in_no_other(last: Rows, rows: Rows) -> Mask:
     return found
 
 
+def outermost_above(last: Rows, outer: Rows, rows: Rows) -> Rows:
+    """For each row the outermost of some rows that it lies below, or is; -1 for none.
+
+    Args:
+        last: for every row of the graph the last one below it.
+        outer: the rows, ascending.
+        rows: the rows that are asked for.
+    """
+    if not len(outer):
+        return np.full(len(rows), -1, np.int64)
+    outer = outer[in_no_other(last, outer)]
+    at = np.searchsorted(outer, rows, "right") - 1
+    over = outer[np.maximum(at, 0)]
+    return np.where((at >= 0) & (rows <= last[over]), over, -1)
+
+
 def outermost(label: Codes, row: Rows, last: Rows) -> Rows:
     """Positions of the nodes that lie in no other node of their label, ascending.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.across.unnumbered import NOTE, are_compiled_apart
+from tracelens_graph.analyses.across.outer_join import NOTE, are_compiled_apart
 from tracelens_graph.analyses.alignment.causes import Reason
 from tracelens_graph.analyses.alignment.difference import Diff
 from tracelens_graph.analyses.alignment.several import SPREAD

@@ -21,7 +21,7 @@ from tracelens_graph.analyses.alignment.cause_words import (
     other_types,
     plain_name,
 )
-from tracelens_graph.analyses.alignment.causes import RULES, Reason, Reasons
+from tracelens_graph.analyses.alignment.causes import Reason, Reasons
 from tracelens_graph.analyses.alignment.difference import Diff, diff
 from tracelens_graph.analyses.alignment.tables import time_parts
 from tracelens_graph.analyses.idle.idle import Cause
@@ -176,10 +176,6 @@ def test_every_reason_has_a_rule_that_answers_both_ways_round() -> None:
         ]
         found = [Reasons(back).of(place).reason for place in back.places]
         assert mirror.get(reason, reason) in found
-
-
-def test_the_last_rule_always_answers() -> None:
-    assert RULES[-1].__name__ == "_has_another_kernel"
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.across.outer_join import Joined
-from tracelens_graph.analyses.across.unnumbered import INSTRUCTIONS, NOTE, Unnumbered, of_other_programs
+from tracelens_graph.analyses.across.outer_join import INSTRUCTIONS, NOTE, Joined, Unnumbered, of_other_programs
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.report.report_tables import report_tables
 from tracelens_graph.errors import AnalysisError

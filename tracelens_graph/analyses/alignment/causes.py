@@ -120,10 +120,7 @@ class Reasons:
     def of(self, place: Place) -> Why:
         """Why the sides differ at a place."""
         evidence = self._of.get(id(place)) or Evidence(self._diff, place)
-        for rule in RULES:
-            if (why := rule(evidence, self)) is not None:
-                return why
-        return Why(Reason.other_kernel, str(evidence.other))
+        return next(why for rule in RULES if (why := rule(evidence, self)) is not None)
 
     @cached_property
     def clock(self) -> float | None:
@@ -260,36 +257,19 @@ def _has_other_arguments(evidence: Evidence, _: Reasons) -> Why | None:
     return Why(Reason[f"other_{what}"], f"{text}; {evidence.took if evidence.is_of_equal_kernels else evidence.other}")
 
 
-def _is_contended(evidence: Evidence, reasons: Reasons) -> Why | None:
+def _takes_other_time(evidence: Evidence, reasons: Reasons) -> Why | None:
+    """Mostly the same kernels for another time: with other communication beside them, on another device, all alike."""
     if not evidence.is_of_time:
         return None
     before, after = (reasons.overlap(side, evidence.place) for side in range(2))
-    if (after - before if evidence.ratio > 1 else before - after) < _CONTENDED:
-        return None
-    return Why(
-        Reason.contention,
-        f"{evidence.took}; {100 * before:.0f} -> {100 * after:.0f} % of the time communication runs beside it"
-        f"{evidence.beside}",
-    )
-
-
-def _is_of_another_device(evidence: Evidence, reasons: Reasons) -> Why | None:
-    if not evidence.is_of_time or not reasons.is_other_device:
-        return None
-    return Why(Reason.other_device, f"{evidence.took}, on another device{evidence.beside}")
-
-
-def _is_of_the_clock(evidence: Evidence, reasons: Reasons) -> Why | None:
-    clock = reasons.clock
-    if not evidence.is_of_time or clock is None or not _are_close(evidence.ratio, clock):
-        return None
-    text = f"{evidence.took}, as most equal kernels: clock, power or bandwidth of the device{evidence.beside}"
-    return Why(Reason.clock, text)
-
-
-def _takes_other_time(evidence: Evidence, _: Reasons) -> Why | None:
-    if not evidence.is_of_time:
-        return None
+    if (after - before if evidence.ratio > 1 else before - after) >= _CONTENDED:
+        share = f"{100 * before:.0f} -> {100 * after:.0f} % of the time communication runs beside it"
+        return Why(Reason.contention, f"{evidence.took}; {share}{evidence.beside}")
+    if reasons.is_other_device:
+        return Why(Reason.other_device, f"{evidence.took}, on another device{evidence.beside}")
+    if reasons.clock is not None and _are_close(evidence.ratio, reasons.clock):
+        text = f"{evidence.took}, as most equal kernels: clock, power or bandwidth of the device{evidence.beside}"
+        return Why(Reason.clock, text)
     return Why(Reason.other_time, f"{evidence.took}; the traces do not tell why{evidence.beside}")
 
 
@@ -378,9 +358,6 @@ RULES: Sequence[Rule] = (
     _is_launched_otherwise,
     _is_communication,
     _has_other_arguments,
-    _is_contended,
-    _is_of_another_device,
-    _is_of_the_clock,
     _takes_other_time,
     _is_other_work,
     _is_fused,

@@ -15,12 +15,12 @@ from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, fitting_names, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, calls_named, fitting_names, gpu_classes
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arguments import argset_text
 from tracelens_graph.graph.arrays import distinct, expanded, is_kind
-from tracelens_graph.graph.classes import normal_name
+from tracelens_graph.graph.classes import mixed, normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb
@@ -31,7 +31,6 @@ from tracelens_graph.schema.categories import copy_direction
 _BEGIN = re.compile(r"^(?:cuda|hip|cu)StreamBeginCapture")
 _END = re.compile(r"^(?:cuda|hip|cu)StreamEndCapture")
 _RECORDED = frozenset(("launch", "copy", "fill"))
-_REPLAY = "launch graph"
 
 
 def captured_launches(w: Window) -> dict[int, str]:
@@ -45,28 +44,22 @@ def captured_launches(w: Window) -> dict[int, str]:
 
 def _captured_launches(w: Window) -> dict[int, str]:
     core, c = w.core, w.core.columns
-    names = core.names
-    begins, ends = (_calls(w, [pattern.search(name) is not None for name in names]) for pattern in (_BEGIN, _END))
+    begins, ends = calls_named(w, _BEGIN.search), calls_named(w, _END.search)
     if not len(begins):
         return {}
-    apis = [normal_name(Kind.RuntimeCall, name) for name in names]
+    apis = {name: normal_name(Kind.RuntimeCall, name) for name in core.names}
     gpu_calls = np.unique(c.parent[w.gpu_rows])
-    if np.isin(_calls(w, [api == _REPLAY for api in apis]), gpu_calls).any():
+    if np.isin(calls_named(w, lambda name: apis[name] == _GRAPH_LAUNCH), gpu_calls).any():
         return {}
-    rows = _calls(w, [api in _RECORDED for api in apis])
+    rows = calls_named(w, lambda name: apis[name] in _RECORDED)
     rows = rows[(c.parent[rows] >= 0) & ~np.isin(rows, gpu_calls) & _during(core, rows, begins, ends)]
     events = core.details.events(c.uid[rows].tolist())
     found = {}
     for row, uid in zip(rows.tolist(), c.uid[rows].tolist(), strict=True):
         arguments = events.get(uid, {}).get("args")
         kernel = arguments.get("kernel") if isinstance(arguments, dict) else None
-        found[row] = kernel if isinstance(kernel, str) and kernel else apis[c.name[row]]
+        found[row] = kernel if isinstance(kernel, str) and kernel else apis[core.names[c.name[row]]]
     return found
-
-
-def _calls(w: Window, wanted: list[bool]) -> np.ndarray:
-    rows = w.rows_of_kind(Kind.RuntimeCall)
-    return rows[np.array(wanted, bool)[w.core.columns.name[rows]]]
 
 
 def _during(core: Core, rows: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
@@ -434,10 +427,3 @@ def _identities(forest: Forest) -> np.ndarray:
         lower = here[parent[here] >= 0]
         np.add.at(below, parent[lower], mixed(found[lower] + place_of[lower] * _MULTIPLIERS[0]))
     return np.ascontiguousarray(found.T)
-
-
-def mixed(lanes: np.ndarray) -> np.ndarray:
-    """Scramble (the finalizer of splitmix64)."""
-    lanes = (lanes ^ (lanes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    lanes = (lanes ^ (lanes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return lanes ^ (lanes >> np.uint64(31))

@@ -7,9 +7,10 @@ from enum import IntEnum
 
 import numpy as np
 
-from tracelens_graph.analyses.alignment.forest import Forest, mixed
+from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
 from tracelens_graph.graph.arrays import expanded
+from tracelens_graph.graph.classes import mixed
 from tracelens_graph.graph.common_order import in_step
 from tracelens_graph.utils.arrays import Ns, Rows
 

@@ -93,7 +93,9 @@ def _waits(
         text += f", from {brief(line)}"
         evidence["python"] = line
     if topic == "launches":
-        evidence |= _short_events(account.window)
+        gpu = account.window.gpu_rows
+        short = int((c.dur_ns[gpu] < limits.SHORT_KERNEL_NS).sum())
+        evidence |= {"short_gpu_events": short, "gpu_events": len(gpu)}
         text += f"; {evidence['short_gpu_events']:,} of {evidence['gpu_events']:,} GPU events are shorter than 5 us"
     if topic == "unrecorded" and not (c.kind == Kind.PythonFunction).any():
         text, advice = f"{text}; the trace has no Python stacks", ("record_stacks",)
@@ -131,13 +133,6 @@ _CALLS = ("synchronization", "allocation")
 """Topics whose call is shown with the line of Python that it comes from."""
 _EXAMPLES = 50
 """Gaps, the longest ones, in which the host event is looked for to which most time is due."""
-
-
-def _short_events(w: Window) -> dict[str, int]:
-    return {
-        "short_gpu_events": int((w.core.columns.dur_ns[w.gpu_rows] < limits.SHORT_KERNEL_NS).sum()),
-        "gpu_events": len(w.gpu_rows),
-    }
 
 
 def _copies(account: Account) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, 
 from tracelens_graph.analyses.idle.host_states import ends
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
-from tracelens_graph.analyses.shared.gpu_work import fitting_names
+from tracelens_graph.analyses.shared.gpu_work import calls_named
 from tracelens_graph.graph.intervals import merge, union_length
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
@@ -23,12 +23,6 @@ from tracelens_graph.schema import Kind
 LAUNCH = re.compile(r"^(?:cuda|hip|cu)\w*Launch")
 """Calls that launch kernels or graphs."""
 _CAPTURE = re.compile(r"^(?:cuda|hip|cu)(?:StreamBeginCapture|StreamEndCapture|GraphInstantiate)")
-
-
-def calls_named(w: Window, pattern: re.Pattern[str]) -> np.ndarray:
-    """Rows of the window's runtime calls whose names fit."""
-    calls = w.rows_of_kind(Kind.RuntimeCall)
-    return calls[fitting_names(w.core, pattern.search)[w.core.columns.name[calls]]]
 
 
 def no_gpu(w: Window) -> Finding:
@@ -61,8 +55,8 @@ def other_accelerator(w: Window) -> Finding | None:
 
 def capture(w: Window) -> Finding | None:
     """The headline of a trace in which a graph is captured: most of its launches run nothing."""
-    launches, c = calls_named(w, LAUNCH), w.core.columns
-    if not len(launches) or not len(calls_named(w, _CAPTURE)):
+    launches, c = calls_named(w, LAUNCH.search), w.core.columns
+    if not len(launches) or not len(calls_named(w, _CAPTURE.search)):
         return None
     idle = launches[~np.isin(launches, c.parent[w.core.gpu_rows])]
     share = percent(len(idle), len(launches))
@@ -117,7 +111,7 @@ def too_little(account: Account) -> Finding | None:
 
 def is_thinned(w: Window) -> bool:
     """Whether most events were left out of the file: few numbers of the window's launches are there."""
-    c, launches = w.core.columns, calls_named(w, LAUNCH)
+    c, launches = w.core.columns, calls_named(w, LAUNCH.search)
     given = c.correlation[launches]
     given = given[given > 0]
     if len(given) < limits.THINNED_CALLS:
@@ -220,7 +214,7 @@ def start_up(account: Account) -> Finding | None:
     host = account.parts()["host"]
     if host < limits.DOMINANT_PERCENT / 100 * account.window_ns:
         return None
-    launches, others = calls_named(w.whole, LAUNCH), calls_named(w.whole, _INITIAL)
+    launches, others = calls_named(w.whole, LAUNCH.search), calls_named(w.whole, _INITIAL.search)
     median = float(np.median(c.dur_ns[launches])) if len(launches) else 0.0
     slow = launches[c.dur_ns[launches] >= limits.INITIAL_LAUNCH_RATIO * median]
     rows = np.union1d(slow, others)

@@ -397,26 +397,24 @@ def idle_causes(g: Core | Window) -> Table:
     idle, c = idle_parts(w), w.core.columns
     sums = idle.parts.sum(axis=1)
     total = int(sums.sum())
-    columns: dict[str, list[Any]] = {name: [] for name in IDLE_CAUSES}
+    records: list[dict[str, Any]] = []
     for number in sorted(np.flatnonzero(sums).tolist(), key=lambda n: (n in UNKNOWN, -sums[n])):
         cause, part, time = Cause(number), idle.parts[number], int(sums[number])
         longest = int(part.argmax())
         because = culprit(w.core, idle, longest, cause)
-        values = (
-            cause.name,
-            int((part > 0).sum()),
-            time / 1e6,
-            100 * time / total,
-            100 * time / idle.total_ns,
-            int(part[longest]) / 1e6,
-            w.core.info.shown_ms(int(idle.start[longest])),
-            int(c.uid[idle.row[longest]]),
-            w.core.names[c.name[because]] if because >= 0 else "",
-            int(c.uid[because]) if because >= 0 else None,
-            CAUSE_MEANING[cause],
-        )
-        for cells, value in zip(columns.values(), values, strict=True):
-            cells.append(value)
+        records.append({
+            "cause": cause.name,
+            "gaps": int((part > 0).sum()),
+            "idle_ms": time / 1e6,
+            "percent_of_idle": 100 * time / total,
+            "percent_of_total": 100 * time / idle.total_ns,
+            "longest_ms": int(part[longest]) / 1e6,
+            "gap_start_ms": float(w.core.info.shown_ms(int(idle.start[longest]))),
+            "ends_with_uid": int(c.uid[idle.row[longest]]),
+            "because": w.core.names[c.name[because]] if because >= 0 else "",
+            "because_uid": int(c.uid[because]) if because >= 0 else None,
+            "meaning": CAUSE_MEANING[cause],
+        })  # fmt: skip
     notes = unlinked_notes(w, left_out=False)
     if len(w.gpu_rows) and not total:
         notes = [*notes, "the GPU was never idle"]
@@ -429,9 +427,7 @@ def idle_causes(g: Core | Window) -> Table:
         beyond = f"; {beyond_ns / 1e6:,.3f} ms of the steps lie before and behind it and are not in here"
         notes = [*notes, f"{span} {idle.total_ns / 1e6:,.3f} ms, from the first to the last GPU event"
                  f"{beyond if beyond_ns else ''}"]  # fmt: skip
-    texts = ("cause", "because", "because_uid", "meaning")
-    arrays = {name: cells if name in texts else np.array(cells) for name, cells in columns.items()}
-    return IDLE_CAUSES.table(arrays, w.titled("Idle GPU time by cause"), notes)
+    return IDLE_CAUSES.of_records(records, w.titled("Idle GPU time by cause"), notes)
 
 
 def culprit(core: Core, idle: Idle, gap: int, cause: Cause) -> int:

@@ -12,6 +12,7 @@ from tracelens_graph.analyses.shared.gpu_work import (
     MEAN_TIME,
     MEMCPY,
     PERCENT,
+    calls_named,
     fitting_names,
     gpu_classes,
     gpu_time_columns,
@@ -63,12 +64,11 @@ def graph_launches(g: Core | Window) -> Table:
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
-    calls = w.rows_of_kind(Kind.RuntimeCall)
-    begins = fitting_names(core, lambda name: name.startswith(GRAPH_LAUNCH_CALLS))
+    calls = calls_named(w, lambda name: name.startswith(GRAPH_LAUNCH_CALLS))
     holds = fitting_names(core, lambda name: "GraphLaunch" in name)
     above = c.parent[calls]
     inner = (above >= 0) & (c.kind[above] == Kind.RuntimeCall) & holds[c.name[above]]
-    calls = calls[begins[c.name[calls]] & ~inner]
+    calls = calls[~inner]
     low, high = np.searchsorted(core.gpu_rows, calls), np.searchsorted(core.gpu_rows, c.last[calls], "right")
     _, graph = distinct_classes(subtree_classes(core, kernel_names=True)[calls])
     group, first = group_by(c.name[calls], graph, high - low)

@@ -85,11 +85,6 @@ class OpCalls:
         return np.searchsorted(self.of, np.arange(len(self.rows)))
 
     @cached_property
-    def direct_sum_ns(self) -> np.ndarray:
-        """Sum of the durations of the GPU events charged to each."""
-        return sum_by_group(self.of, self.core.columns.dur_ns[self.gpu], len(self.rows))
-
-    @cached_property
     def direct_ns(self) -> np.ndarray:
         """Busy time of the GPU events charged to each."""
         return busy_by_group(self.core, self.gpu, self.of, len(self.rows))

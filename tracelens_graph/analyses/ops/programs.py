@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import COMPILATION, row_states
-from tracelens_graph.analyses.shared.gpu_work import fitting_names, percent
+from tracelens_graph.analyses.shared.gpu_work import calls_named, fitting_names, percent
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.device_graphs import DeviceDetails
@@ -61,8 +61,7 @@ def recorded_executions(w: Window) -> Executions:
 
 def _executions(whole: Window) -> tuple[np.ndarray, np.ndarray]:
     core, c = whole.core, whole.core.columns
-    calls = whole.rows_of_kind(Kind.RuntimeCall)
-    calls = calls[fitting_names(core, lambda name: name.endswith(_EXECUTION))[c.name[calls]]]
+    calls = calls_named(whole, lambda name: name.endswith(_EXECUTION))
     gpu = core.gpu_rows
     events = np.searchsorted(gpu, c.last[calls], "right") - np.searchsorted(gpu, calls, "right")
     empty = events == 0
@@ -150,8 +149,7 @@ def _compiling_calls(whole: Window) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     core, c = whole.core, whole.core.columns
     rows = np.flatnonzero(row_states(core) == COMPILATION)
     rows = rows[in_no_other(c.last, rows)]
-    runtime = whole.rows_of_kind(Kind.RuntimeCall)
-    made = runtime[fitting_names(core, lambda name: name.startswith(_COMPILED))[c.name[runtime]]]
+    made = calls_named(whole, lambda name: name.startswith(_COMPILED))
     return rows, _calls_above(core, rows), made[in_no_other(c.last, made)]
 
 

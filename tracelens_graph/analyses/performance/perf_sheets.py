@@ -29,11 +29,12 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import outermost
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import CannotModel, Cost
-from tracelens_graph.perf.model import CallContext, OpModel, TimeModel
+from tracelens_graph.perf.model import CallContext, OpModel
 from tracelens_graph.perf.registry import model_named
 from tracelens_graph.tables.column import FIVE, About, Column, Role, shown, statistics
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Mask
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -113,14 +114,6 @@ class _Members:
         return found
 
 
-@dataclass(frozen=True)
-class _Predicted:
-    """What predicts times, and which calls are backward passes."""
-
-    models: Sequence[TimeModel]
-    backward: np.ndarray
-
-
 def perf_sheets(
     g: Core | Window,
     *,
@@ -145,8 +138,7 @@ def perf_sheets(
         calls, kept = _calls(w, members)
         if len(calls):
             costed = CostedCalls(calls, members.cost[kept], members.costs, arch)
-            predicted = _Predicted(extension.time_models, members.is_backward[kept])
-            tables[sheet] = _sheet(sheet, w, costed, recompute, by_kernel_count, predicted)
+            tables[sheet] = _sheet(sheet, w, costed, recompute, by_kernel_count, members.is_backward[kept])
     return tables
 
 
@@ -248,10 +240,8 @@ def _calls(w: Window, members: _Members) -> tuple[OpCalls, np.ndarray]:
     return OpCalls.ordered(w, in_file, members.rows[kept], event, of), kept[in_file]
 
 
-def _sheet(
-    sheet: str, w: Window, found: CostedCalls, recompute: bool, by_kernel_count: bool, predicted: _Predicted
-) -> Table:
-    calls, core, c = found.calls, w.core, w.core.columns
+def _sheet(sheet: str, w: Window, found: CostedCalls, recompute: bool, by_kernel_count: bool, backward: Mask) -> Table:
+    calls, core, c, models = found.calls, w.core, w.core.columns, extension_of(w).time_models
     params = [json.dumps(cost.params, sort_keys=True, default=str) for cost in found.costs]
     keys = [c.name[calls.rows], text_codes(params)[found.cost] if params else found.cost]
     again = autograd_of(core).recompute[calls.rows] if recompute else None
@@ -279,7 +269,7 @@ def _sheet(
         columns["Roofline Time (µs)_first"] = [roof.time_us if roof else None for roof in roofs]
         columns["Roofline Bound_first"] = [roof.bound if roof else None for roof in roofs]
         columns |= stats("Pct Roofline", Groups(group, found.percent_of_roof, len(first)))
-    columns |= time_columns(found, group, first, predicted.models, predicted.backward)
+    columns |= time_columns(found, group, first, models, backward)
     details, notes = detail_columns(calls, group, first, "kernel_details__summarize_kernel_stats")
     columns |= details
     columns |= argument_cells(core, c.argset[rows], "_first")
@@ -288,4 +278,4 @@ def _sheet(
     columns["UID_first"] = c.uid[rows]
     columns = by_time(columns, "Kernel Time (µs)_sum", c.uid[rows])
     title = w.titled(f"Cost and rates: {sheet}")
-    return PERF_SHEET.table(columns, title, notes, more=dict(time_about(predicted.models)), name=sheet)
+    return PERF_SHEET.table(columns, title, notes, more=dict(time_about(models)), name=sheet)

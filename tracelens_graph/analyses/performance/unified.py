@@ -13,8 +13,9 @@ from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.autograd import autograd_of
+from tracelens_graph.graph.classes import mixed
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import climb, in_no_other, rows_of_kind
+from tracelens_graph.graph.traversals import climb, outermost_above, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.op_table.hlo import INSTRUCTION
 from tracelens_graph.perf.arguments import Arguments
@@ -52,16 +53,6 @@ class Modelled:
     def applies(self) -> np.ndarray:
         """Per row whether its model applies."""
         return self.code >= 0
-
-    def cost(self, position: int) -> Cost | None:
-        """The estimate for a row, by its position in `rows`."""
-        code = int(self.code[position])
-        return self.costs[code] if code >= 0 else None
-
-    def reason(self, position: int) -> str:
-        """Why the model of a row does not apply; empty if it does."""
-        code = int(self.code[position])
-        return "" if code >= 0 else self.reasons[-1 - code]
 
 
 def modelled(g: Core | Window) -> Modelled:
@@ -134,10 +125,8 @@ def context_of(core: Core, row: int, low: int, high: int) -> CallContext:
 def _kernels_code(core: Core, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """A number for the names of the GPU events from `low` to `high`, whatever their order."""
     # Sums of well mixed numbers: equal sums of different names are as unlikely as equal hashes.
-    mixed = (np.arange(1, len(core.names) + 2, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ np.uint64(2**63 - 25)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed ^= mixed >> np.uint64(27)
-    running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed[core.columns.name[core.gpu_rows]])))
+    of_name = mixed(np.arange(1, len(core.names) + 2, dtype=np.uint64))
+    running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(of_name[core.columns.name[core.gpu_rows]])))
     return (running[high] - running[low]).view(np.int64)
 
 
@@ -217,7 +206,7 @@ def _unified(w: Window) -> Unified:
     launching = ops[direct]
     direct[place[c.owner[gpu[launched & communicates]]]] = False
     leaves = direct & ~below & ~claims
-    owner = np.where(launched, _outermost(c.last, ops[claims | leaves], gpu), -1)
+    owner = np.where(launched, outermost_above(c.last, ops[claims | leaves], gpu), -1)
     alone = (owner < 0) & (c.parent[gpu] >= 0) & ~communicates
     codes = dict(zip(found.rows.tolist(), found.code.tolist(), strict=True))
     costs, reasons = list(found.costs), list(found.reasons)
@@ -230,17 +219,6 @@ def _unified(w: Window) -> Unified:
             codes[row] = -1 - len(reasons)
             reasons.append(estimate)
     return Unified(owner, alone, codes, costs, reasons, frozenset(backward))
-
-
-def _outermost(last: np.ndarray, ops: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """For each row the outermost of the ops (ascending) that it lies below, -1 for none."""
-    if not len(ops):
-        return np.full(len(rows), -1, np.int64)
-    outer = ops[in_no_other(last, ops)]
-    at = np.searchsorted(outer, rows, "right") - 1
-    over = outer[np.maximum(at, 0)]
-    found: np.ndarray = np.where((at >= 0) & (rows <= last[over]), over, -1)
-    return found
 
 
 def _sole_backward(w: Window, candidates: np.ndarray, launching: np.ndarray) -> dict[int, Cost | str]:

@@ -16,7 +16,15 @@ from tracelens_graph.graph.arrays import distinct, distinct_pairs, expanded
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
-from tracelens_graph.graph.traversals import climb, innermost_at, launcher, nearest_above, outermost, rows_of_kind
+from tracelens_graph.graph.traversals import (
+    climb,
+    innermost_at,
+    launcher,
+    nearest_above,
+    outermost,
+    outermost_above,
+    rows_of_kind,
+)
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.tables.column import Column
@@ -170,14 +178,6 @@ def _root_ops(g: Core) -> np.ndarray:
     return ops[nearest_above(g.columns, ops, (Kind.Op,)) < 0]
 
 
-def _root_op_above(g: Core, rows: np.ndarray) -> np.ndarray:
-    roots = _root_ops(g)
-    if not len(roots):
-        return np.full(len(rows), -1, np.int64)
-    above = roots[np.searchsorted(roots, rows, "right") - 1]
-    return np.where((above < rows) & (rows <= g.columns.last[above]), above, -1)
-
-
 def _launchers(g: Core) -> np.ndarray:
     found = np.unique(launcher(g.columns, g.gpu_rows))
     return found[found >= 0]
@@ -185,7 +185,7 @@ def _launchers(g: Core) -> np.ndarray:
 
 LEVELS = {
     "module": _Level(module_calls, _module_of, NO_MODULE, frames_above),
-    "root_op": _Level(_root_ops, _root_op_above, "(no op)"),
+    "root_op": _Level(_root_ops, lambda g, rows: outermost_above(g.columns.last, _root_ops(g), rows), "(no op)"),
     "op": _Level(_ops, lambda g, rows: g.columns.owner[rows], "(no op)"),
     "launcher": _Level(_launchers, lambda g, rows: launcher(g.columns, rows), ""),
     "runtime": _Level(

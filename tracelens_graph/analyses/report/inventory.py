@@ -291,10 +291,6 @@ def _has_ops(g: Core) -> bool:
     return len(rows_of_kind(g.columns, (Kind.Op,))) > 0
 
 
-def _communicates(g: Core) -> bool:
-    return bool((gpu_classes(g, g.gpu_rows) == COMMUNICATION).any())
-
-
 def _unlinked_share(g: Core) -> str:
     c, gpu = g.columns, g.gpu_rows
     lone = gpu[c.parent[gpu] < 0]
@@ -335,7 +331,8 @@ OPTIONS = (
         "this GPU time is charged to no op and no module",
     ),
     Option(
-        "collective arguments", "a PyTorch that writes them (2.2 or newer), with ops", _communicates,
+        "collective arguments", "a PyTorch that writes them (2.2 or newer), with ops",
+        lambda g: bool((gpu_classes(g, g.gpu_rows) == COMMUNICATION).any()),
         lambda g: "" if g.collective_args else "none",
         "there are no message sizes and no bandwidth, and ranks are matched by order alone", is_entries=False,
     ),

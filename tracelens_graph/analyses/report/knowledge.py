@@ -61,12 +61,13 @@ def add_knowledge(
     """
     w = window_of(g).whole
     core, chosen = w.core, unified(w)
-    _gpu_classes(context, core)
+    gpu = core.gpu_rows
+    context.of_events["gpu_class"] = EventProperty(gpu, gpu_classes(core, gpu), CLASS_NAMES)
     _kernel_names(context, w)
     _signatures(context, core, modelled(w))
     _categories(context, w)
     given = chosen.owner >= 0
-    context.between_events["MODELLED_BY"] = core.gpu_rows[given], chosen.owner[given]
+    context.between_events["MODELLED_BY"] = gpu[given], chosen.owner[given]
     _costs(context, chosen.codes, chosen.costs, chosen.reasons)
     _short_names(context, core)
     add_modules(context, core)
@@ -76,11 +77,6 @@ def add_knowledge(
     found = arch or detect(core.info.metadata.get("deviceProperties"))
     if isinstance(found, Architecture):
         _devices(context, found)
-
-
-def _gpu_classes(context: Context, core: Core) -> None:
-    rows = core.gpu_rows
-    context.of_events["gpu_class"] = EventProperty(rows, gpu_classes(core, rows), CLASS_NAMES)
 
 
 def _short_names(context: Context, core: Core) -> None:

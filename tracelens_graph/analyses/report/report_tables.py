@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
 
 
-def extension_table(w: Window, name: str) -> Table:
-    """One of the tables of the window's extension.
-
-    Raises:
-        ExtensionError: what its function returns is no table.
-    """
-    extension = extension_of(w)
-    return as_table(name, extension.tables[name](w), extension.name)
-
-
 def extension_table_sets(w: Window) -> dict[str, Table]:
     """The tables of all sets of the window's extension.
 
@@ -208,8 +198,8 @@ class Tables(Mapping[str, Table]):
         if name not in self._made:
             if name in REPORT:
                 self._made[name] = self._of_report(name)
-            elif name in extension_of(self.window).tables:
-                self._made[name] = extension_table(self.window, name)
+            elif name in (extension := extension_of(self.window)).tables:
+                self._made[name] = as_table(name, extension.tables[name](self.window), extension.name)
             else:
                 if name in self._of_comparison:
                     return self._diff_stats

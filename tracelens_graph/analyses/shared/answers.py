@@ -39,15 +39,8 @@ def without_noise(table: Table) -> Table:
 
 
 def _listed(values: Sequence[Any] | np.ndarray) -> list[Any]:
-    known: dict[str, Any] = {}
-    found = []
-    for value in values:
-        if isinstance(value, str):
-            if value not in known:
-                known[value] = _parsed(value)
-            value = known[value]
-        found.append(value)
-    return found
+    known = {text: _parsed(text) for text in {value for value in values if isinstance(value, str)}}
+    return [known[value] if isinstance(value, str) else value for value in values]
 
 
 def _parsed(text: str) -> Any:

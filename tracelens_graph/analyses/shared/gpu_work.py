@@ -20,7 +20,7 @@ from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Mask
+from tracelens_graph.utils.arrays import Mask, Rows
 
 SHARE = {
     "Percentage (%)": Column.share("share of the sum over all rows of the table", "% of GPU time", "percent"),
@@ -106,6 +106,12 @@ def uids_of(core: Core, rows: np.ndarray) -> list[int | None]:
 def fitting_names(core: Core, fits: Callable[[str], object]) -> Mask:
     """For each name of a graph whether it fits; the last entry is for no name, and False."""
     return np.array([*(bool(fits(name)) for name in core.names), False], bool)
+
+
+def calls_named(w: Window, fits: Callable[[str], object]) -> Rows:
+    """Rows of the window's runtime calls whose names fit, ascending."""
+    calls = w.rows_of_kind(Kind.RuntimeCall)
+    return calls[fitting_names(w.core, fits)[w.core.columns.name[calls]]]
 
 
 def known(values: np.ndarray) -> list[Any]:

@@ -40,7 +40,6 @@ HOMES = {
 
 class _Group(Group):
     homes: ClassVar[Mapping[str, str]] = HOMES
-    acting = frozenset({"start", "stop", "demo", "push", "import", "drop"})
     anywhere: ClassVar[Mapping[str, bool]] = dict.fromkeys(("--uri", "--user", "--database"), True)
 
 

@@ -49,10 +49,11 @@ def query(
     given = _parameters(param or (), text)
     from tracelens_graph.cypher import library
     from tracelens_graph.db.database import Database as Graphs
+    from tracelens_graph.registry import current
 
     with Graphs(connection()) as graphs:
         answer = graphs.ask(text, timeout_s=timeout, write=write, **given)
-    if answer.name not in library():
+    if current(answer.name) not in library():
         warn(answer.notes)
         answer.notes = ()
     from tracelens_graph.reports.views import view

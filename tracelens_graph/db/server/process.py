@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,25 +24,13 @@ def spawn(command: list[str], environment: Mapping[str, str], output: Path) -> i
 
     It inherits none of our files: one that a shell opened, a lock or the end of a pipe, would stay open with it.
     """
-    nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
-    to_file = (os.POSIX_SPAWN_OPEN, 1, str(output), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    both = (os.POSIX_SPAWN_DUP2, 1, 2)
-    closed = ((os.POSIX_SPAWN_CLOSE, one) for one in _inherited())
-    actions = [nothing, to_file, both, *closed]
-    pid = os.posix_spawnp(command[0], command, environment, file_actions=actions, setsid=True)
-    with suppress(ProcessLookupError):  # it has ended already
-        while not arguments(pid):  # which the system shows only a moment after the start
-            os.kill(pid, 0)
-            time.sleep(_INTERVAL_S)
-    return pid
-
-
-def _inherited() -> Iterator[int]:
-    """Descriptors above 2 that a program we start would have."""
-    for name in os.listdir("/dev/fd"):
-        with suppress(OSError):  # that of the listing is closed by now
-            if int(name) > 2 and os.get_inheritable(int(name)):
-                yield int(name)
+    with open(output, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as printed:
+        started = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+    started.returncode = 0  # it outlives us, and nobody waits for it
+    return started.pid
 
 
 def arguments(pid: int) -> str:
