@@ -179,15 +179,6 @@ def test_print_subtree(tree: TraceToTree, capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
-def test_print_parents(tree: TraceToTree, capsys: pytest.CaptureFixture[str]) -> None:
-    assert tree.traverse_parents_and_print(named(tree, "gemm")) == named(tree, "train.py(3): step")
-    assert capsys.readouterr().out.splitlines()[:9] == [
-        "Node:", "  cat: kernel", "  name: gemm",
-        "1-up:", "  cat: cuda_runtime", "  name: cudaLaunchKernel",
-        "2-up:", "  cat: cpu_op", "  name: aten::addmm",
-    ]  # fmt: skip
-
-
 def test_call_stack(tree: TraceToTree) -> None:
     gemm = named(tree, "gemm")
     whole = ["gemm", "cudaLaunchKernel", "aten::addmm", "aten::linear", "nn.Module: Linear_0", "train.py(3): step"]

@@ -200,21 +200,10 @@ def test_used_inside_before_it_is_given_out() -> None:
     assert told(found) == [("1.1", None), ("5.1", "aten::sum"), ("5.2", "aten::sum")]
 
 
-def test_no_storage() -> None:
-    found = lineage(execution_of(empty(T(1, 2, (0,))), empty(T(3, 0)), empty(T(5, 2, (0, 4)))))
-    assert found.tensors.storage.tolist() == [-1, -1, -1]
-    assert len(found.storages) == 0
-
-
 def test_sizes_follow_strides() -> None:
     wide = T(1, 2, (32, 128), strides=(0, 1))
     transposed = T(3, 4, (2, 3), strides=(1, 4), offset=1)
     assert [size for *_, size in stores(lineage(execution_of(Node("f", [wide, transposed]))))] == [512, 4 * 11]
-
-
-def test_nothing_at_all() -> None:
-    found = lineage(execution_of())
-    assert (len(found.tensors), len(found.storages), len(found.uses)) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("name", "schema", "written", "unread", "results"), [

@@ -10,8 +10,6 @@ import numpy as np
 
 from corpus import CHECKOUT
 from tracelens_graph import load
-from tracelens_graph.graph.context import build_context
-from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import CONTEXT_EDGES, Kind
 
 STEM = CHECKOUT / "examples/traces/tiny-transformer-cpu"
@@ -64,26 +62,6 @@ def test_views_lie_on_the_storage_of_what_they_view() -> None:
     views = [(a, b) for a, b, kind in full.edges(keys=True) if kind == "VIEW_OF"]
     assert views
     assert all(storage[a] == storage[b] for a, b in views)
-
-
-def test_a_graph_without_execution_trace_has_none() -> None:
-    plain, with_tensors = build_context(load_core(f"{STEM}.json.gz")), linked().full.context
-    assert not {data["kind"] for data in plain.nodes.values()} & {"Tensor", "Storage"}
-    assert not TENSOR_EDGES & {*plain.from_events, *plain.among}
-    assert list(plain.nodes.items())[: len(plain.nodes)] == [
-        (key, data) for key, data in with_tensors.nodes.items() if key in plain.nodes
-    ]
-
-
-def test_reprs_show_tensors() -> None:
-    graph = linked()
-    (first, *_) = graph.find(name="aten::mm")
-    arguments = " (t1009: float32[64,32], t27#1: float32[32,32]) -> t1013: float32[64,32]"
-    told = repr(first)
-    assert told.startswith(f"<Op {first.uid}: 'aten::mm' (t")
-    assert ") -> t" in told
-    assert arguments.count(": float32") == told.count(": float32")
-    assert "float32" not in repr(load_core(f"{STEM}.json.gz").find(name="aten::mm")[0])
 
 
 def test_an_execution_trace_alone_has_tensors_without_times() -> None:

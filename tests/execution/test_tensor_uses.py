@@ -11,7 +11,7 @@ import pytest
 from made_execution import Node, execution_of
 
 from tracelens_graph.execution.sides import Sides, elements
-from tracelens_graph.execution.tensor_uses import TensorUses, describe, tensor_uses
+from tracelens_graph.execution.tensor_uses import TensorUses, tensor_uses
 from tracelens_graph.loaders.execution_trace.loader import load_execution_trace
 from tracelens_graph.loaders.sources import open_source
 
@@ -77,11 +77,6 @@ def test_no_json_at_all() -> None:
         assert found.malformed == len(execution)
 
 
-def test_deep_types_end() -> None:
-    deep = "GenericList[" * 10_000 + "Tensor(float)" + "]" * 10_000
-    assert len(uses([[]], [[]], [deep])) == 0
-
-
 LONG = 60_000
 NOT_GIVEN = "Tensor(nullptr (uninitialized))"
 
@@ -138,9 +133,3 @@ def test_elements_of_a_list_that_is_decoded_in_pieces() -> None:
         assert list(elements(msgspec.json.encode(values))) == values
     for text in (b"", b"7", b"{}", b'{"a":[1]}', b"[[1],[2]", b"[1,"):
         assert list(elements(text)) == []
-
-
-def test_description() -> None:
-    assert describe((16384, 4096), "float") == "float32[16384,4096]"
-    assert describe((), "c10::BFloat16") == "bfloat16[]"
-    assert describe((3,), "QInt8") == "QInt8[3]"

@@ -106,12 +106,6 @@ def test_ops_of_one_number_are_one_collective() -> None:
     assert [len(node.uids) for node in nodes_of(*ops)] == [2, 1]
 
 
-def test_a_number_without_a_group_says_nothing() -> None:
-    unknown = args(Seq=5, **{"Process Group Name": None, "Process Group Ranks": None})
-    nodes = nodes_of(comms(launch(GENERIC, **unknown)), comms(launch(GENERIC, **unknown)))
-    assert [(node.sequence, node.key) for node in nodes] == [(None, "coll:?:-:#0"), (None, "coll:?:-:#1")]
-
-
 def test_both_ends_of_a_transfer_have_one_key() -> None:
     # Each rank counts its own transfers: the numbers differ.
     sent = comms(launch(GENERIC, **args("send", Seq=9, Rank=0, **{"Dst Rank": 1})))

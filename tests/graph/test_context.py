@@ -63,12 +63,6 @@ def test_places(core: Core, context: Context) -> None:
     assert set(targets(core, context, "ON_THREAD").values()) == {"thread:100:100", "thread:100:200"}
 
 
-def test_a_run_may_be_named(core: Core) -> None:
-    named = build_context(core, run="nightly")
-    assert named.nodes["run:nightly"] == {"kind": "Run", "name": "nightly"}
-    assert joined(named, "OF_RUN") == {(f"trace:{core.trace_id}", "run:nightly")}
-
-
 def test_signature_holds_the_argument_set(core: Core, context: Context) -> None:
     key = targets(core, context, "HAS_SIGNATURE")[5]
     assert context.nodes[key] == {

@@ -128,11 +128,6 @@ def test_kinds(name: str, kind: str, out: int | None) -> None:
     assert (node.kind, node.in_elements, node.out_elements) == (kind, 6, out)
 
 
-def test_a_barrier_moves_nothing() -> None:
-    node = one_of(trace(gloo("gloo:barrier")))
-    assert (node.kind, node.in_elements, node.in_bytes) == ("barrier", 0, None)
-
-
 def test_a_transfer_has_this_rank_at_one_end() -> None:
     sent, received = (one_of(trace(gloo(f"gloo:{name}"))) for name in ("send", "recv"))
     assert (sent.source_rank, sent.target_rank) == (1, None)

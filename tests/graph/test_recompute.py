@@ -102,12 +102,6 @@ def test_a_region_known_by_its_names_alone() -> None:
     assert uid_pairs(job.core) == job.pairs(twins=True)
 
 
-def test_without_frames_and_without_a_beginning_nothing_is_marked() -> None:
-    job = NonReentrant(stacks=False, noop=False)
-    assert recomputed(job.core) == set()
-    assert uid_pairs(job.core) == job.pairs(twins=False)
-
-
 @pytest.mark.parametrize("stacks", [True, False])
 def test_other_ops_than_in_the_original_are_no_twins(stacks: bool) -> None:
     job = NonReentrant(stacks, again=("aten::gelu", "aten::relu"))

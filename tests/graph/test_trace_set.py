@@ -89,12 +89,6 @@ def test_a_rank_that_cannot_be_is_told_and_none_is_missing(rank: Any) -> None:
     assert many.notes[1:] == ("6 or more of 8 ranks are missing",)
 
 
-def test_numbers_may_stand_as_text() -> None:
-    traces = TraceSet.of([trace("0", "3"), trace("2", "3")])
-    assert [(one.rank, one.core.info.world_size) for one in traces] == [(0, 3), (2, 3)]
-    assert traces.notes == ("rank 1 is missing: the job has 3",)
-
-
 def test_slices_and_windows_keep_what_is_said() -> None:
     members = [TraceMember(trace(rank, 4), f"rank{rank}") for rank in range(3)]
     traces = TraceSet(members, ["left out 1 file"], ["x.json: broken"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,17 +16,9 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.linkage import get_gpu_op_identifier, kernel_metadata_scrape, kernel_to_op_tracing
 from tracelens_graph.linkage.traces import row_of_identifier, shared_identifiers
 from tracelens_graph.linkage.tracing import events_of_op
-from tracelens_graph.linkage.validation import RETURNS, Validation, least, preorder
+from tracelens_graph.linkage.validation import RETURNS, Validation, preorder
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
-
-
-@given(st.lists(st.integers(-50, 50), min_size=1, max_size=40), st.data())
-def test_least_of_ranges(values: list[int], data: Any) -> None:
-    ranges = data.draw(st.lists(st.tuples(st.integers(0, len(values) - 1), st.integers(1, len(values)))))
-    ranges = [(low, min(low + length, len(values))) for low, length in ranges]
-    low, high = np.array(ranges, np.int64).reshape(-1, 2).T
-    assert least(np.array(values), low, high).tolist() == [min(values[a:b]) for a, b in ranges]
 
 
 @given(st.lists(st.integers(-1, 30), max_size=30))

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from corpus import parametrize, xplane_files
 from tracelens_graph.cli.app import app
 from tracelens_graph.errors import NotATraceError, TraceError
-from tracelens_graph.loading.one import load_core, load_execution
+from tracelens_graph.loading.one import load_core
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -205,12 +205,6 @@ def test_real_profiles_of_jax_are_told_by_their_content(path: Path, tmp_path: Pa
     copy = tmp_path / "trace.json"
     copy.write_bytes(path.read_bytes())
     assert load_core(copy).framework.compiles_programs
-
-
-@parametrize("path", xplane_files())
-def test_profiles_of_jax_are_no_execution_traces(path: Path) -> None:
-    with pytest.raises(NotATraceError, match="JAX/XLA profile"):
-        load_execution(path)
 
 
 @pytest.mark.parametrize(

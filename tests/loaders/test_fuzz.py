@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import LOSSES, SPELLING, Edit, Fault, Trace, apply, cut, several
+from faults import LOSSES, SPELLING, Edit, Fault, Trace, apply, several
 from profiles import rounds
 
 from corpus import CHECKOUT, cases, traces_named
@@ -152,24 +152,11 @@ def test_a_fault_of_spelling_costs_nothing(path: Path, fault: Fault) -> None:
 
 
 @traces
-def test_many_faults_of_spelling_cost_nothing(path: Path) -> None:
-    rng = seeded(path, "many")
-    core = check_spelling(sound(path), several(SPELLING, sound(path), rng, 25))
-    assert sum(core.info.repairs.values()) == 25
-
-
-@traces
 @pytest.mark.parametrize("fault", LOSSES, ids=lambda fault: fault.__name__)
 def test_a_loss_stays_where_it_is(path: Path, fault: Fault) -> None:
     rng = seeded(path, fault.__name__)
     for _ in range(rounds(12)):
         check_losses(path, fault(sound(path), rng))
-
-
-@traces
-def test_many_losses_stay_where_they_are(path: Path) -> None:
-    rng = seeded(path, "losses")
-    check_losses(path, several([fault for fault in (*SPELLING, *LOSSES) if fault is not cut], sound(path), rng, 12))
 
 
 @traces

@@ -269,13 +269,6 @@ def test_events_that_cannot_be_read_are_counted() -> None:
     assert core.node(6).args == {}
 
 
-@pytest.mark.parametrize("category", [{}, [], [{}], 7, True])
-def test_a_category_that_is_no_text_is_none_that_is_known(category: Any) -> None:
-    core = load_core([op(), {"ph": "X", "name": "x", "cat": category, "ts": 1, "dur": 1}])
-    assert len(core.columns) == 1
-    assert core.info.left_out == {"other category": 1}
-
-
 ABSURD = (1e300, -1e300, 9e15, -9e15, 4.7e15, -1e12)
 
 
@@ -510,14 +503,6 @@ def test_a_trace_without_events_is_an_empty_graph(content: Any) -> None:
     assert len(core.columns) == 0
     assert core.find() == []
     assert core.roots() == []
-
-
-def test_progress_reaches_the_end(tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    path = as_file(TEXT)(tmp_path)
-    load_core(path, progress=lambda done, total: seen.append((done, total)))
-    assert seen
-    assert all(0 < done <= total == len(TEXT) for done, total in seen)
 
 
 SPAN = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler"}

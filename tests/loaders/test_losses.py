@@ -19,7 +19,6 @@ from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loaders.kineto import chunks, loader
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.stores.graph_file import write_graph
 
 EVENTS = 400
 """Events of a real trace that are taken: a stretch of its text as it stands."""
@@ -195,13 +194,6 @@ def test_what_lies_between_two_events_is_counted(name: str) -> None:
     assert kept["op 9"] == 9 - gone
 
 
-@pytest.mark.parametrize("argument", [{"ph": 1, "ts": 2}, {"in": [{"ts": 1}, {"ts": 2, "ph": "ph"}]}])
-def test_the_same_keys_in_arguments_are_no_second_event(argument: dict[str, Any]) -> None:
-    core = load_core(trace_of(*TEN[:4], event(4, args=argument), *TEN[5:]))
-    assert uids(core) == {f"op {number}": number for number in range(10)}
-    assert not core.info.damage
-
-
 def test_the_words_for_losses() -> None:
     half = TEN[4][:40]
     core = load_core(trace_of(*TEN[:4], half, *TEN[5:]))
@@ -216,13 +208,6 @@ def test_the_words_for_losses() -> None:
     cut = load_core(trace_of(*TEN[:2])[: -len(TEN[1]) + 10])
     assert cut.info.damage.startswith("the end of the file is missing; entries lost: at least 1, bytes lost: ")
     assert cut.info.damage.endswith("; 1 entry is left, and GPU events usually stand last")
-
-
-def test_the_doubt_is_kept_with_the_graph(tmp_path: Path) -> None:
-    core = load_core(trace_of(*TEN[:4], TEN[4][:40], *TEN[5:]))
-    write_graph(core, tmp_path / "g.tlg")
-    assert load_core(tmp_path / "g.tlg").info == core.info
-    assert core.info.doubtful_from == 5
 
 
 # ---- two processes ----

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tracelens_graph as tlg
 from corpus import CORPUS, needs_corpus
-from tracelens_graph.errors import ChangedTraceError
 from tracelens_graph.loaders.kineto.details import record_ids
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.stores.graph_file import read_graph, write_graph
@@ -63,20 +61,6 @@ def test_a_repaired_trace(tmp_path: Path) -> None:
     found = record_ids(core)
     starts = core.columns.start_ns // 10_000
     assert np.array_equal(found, starts - starts[0] + found[0])
-
-
-def test_a_graph_from_no_file_has_none() -> None:
-    graph = tlg.from_networkx(tlg.load(trace(1, 2, 3)).to_networkx())
-    assert record_ids(graph).tolist() == [0, 0, 0]
-
-
-def test_a_changed_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(json.dumps(trace(1, 2, 3)))
-    core = load_core(path)
-    path.write_text(json.dumps(trace(3, 2, 1, 4)))
-    with pytest.raises(ChangedTraceError):
-        record_ids(core)
 
 
 @needs_corpus

@@ -220,17 +220,6 @@ def test_addresses_that_nobody_answers_at(address: str, job: Path, monkeypatch: 
         tlg.load_set(job, scheduler=address)
 
 
-def test_loggers_are_as_before(scheduler: str, job: Path) -> None:
-    logger = logging.getLogger("distributed.comm")
-    before = logger.level
-    logger.setLevel(logging.INFO)
-    try:
-        load_core_set([str(job / "rank0.json.gz")], columns=(), scheduler=scheduler)
-        assert logger.level == logging.INFO
-    finally:
-        logger.setLevel(before)
-
-
 def test_without_the_extra(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(

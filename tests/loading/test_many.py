@@ -164,18 +164,6 @@ def test_several_paths(job: Path) -> None:
     assert [one.rank for one in tlg.load_set(files[0], [str(files[1]), files[2]])] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("path", ["x" * 5000, "a\0b", "a*\0b", "nosuch.json"])
-def test_paths_that_are_none(path: str) -> None:
-    with pytest.raises(TraceError, match=r"too long|null|no such|no file fits"):
-        tlg.load_set(path)
-
-
-@pytest.mark.parametrize("given", [3, None, [3], b"a", {"a": 1}])
-def test_what_is_no_path(given: Any) -> None:
-    with pytest.raises(NotATraceError, match=r"takes paths of traces, not (int|NoneType|bytes|dict)"):
-        tlg.load_set(given)
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -221,14 +209,6 @@ def test_lean_graphs_tell_kinds_by_annotations(name: str) -> None:
     core = load({FORWARD: [op("record_param_comms", annotation("nccl:_reduce_scatter_base", old))]})
     [node] = core.lean(QUESTIONS[name].columns or ()).collectives.nodes
     assert node.kind == "_reduce_scatter_base"
-
-
-@pytest.mark.parametrize(("column", "table"), [("argset", "argsets"), ("sequence", "autograd_flows")])
-def test_lean_graphs_hold_no_tables_that_nothing_points_into(job: Path, column: str, table: str) -> None:
-    core = load_core(job / "rank0.json.gz")
-    assert len(getattr(core, table))
-    assert not len(getattr(core.lean(()), table))
-    assert getattr(core.lean((column,)), table) is getattr(core, table)
 
 
 SEVERAL = [name for name, question in QUESTIONS.items() if question.several]

@@ -14,7 +14,7 @@ import tracelens_graph as tlg
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.ranks import COLUMNS
 from tracelens_graph.analyses.ranks.job import Job
-from tracelens_graph.errors import IncompleteSetWarning, NotATraceError
+from tracelens_graph.errors import IncompleteSetWarning
 from tracelens_graph.loading.many import load_core_set, trace_files
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.loading.pairing import paired
@@ -70,11 +70,6 @@ def test_what_belongs_to_no_trace_is_said(tmp_path: Path) -> None:
     assert found.notes == ["execution traces that belong to no trace: et_rank2.json"]
 
 
-def test_execution_traces_alone_stay(tmp_path: Path) -> None:
-    files = written(tmp_path, a=execution_trace(PROGRAM), b=execution_trace(PROGRAM))
-    assert paired(files).traces == files
-
-
 def test_a_set_is_linked(tmp_path: Path) -> None:
     traces = {f"rank{rank}": kineto(PROGRAM, pid=500 + rank) for rank in range(2)}
     ets = {f"rank{rank}__et": execution_trace(PROGRAM, pid=500 + rank) for rank in range(2)}
@@ -119,13 +114,6 @@ def test_folders_beside_each_other(tmp_path: Path) -> None:
     traces = written(tmp_path / "kineto", rank0=kineto(PROGRAM), rank1=kineto(PROGRAM, pid=501))
     assert trace_files([str(tmp_path)]) == [*ets, *traces]
     assert sorted(paired([*ets, *traces]).of_trace.items()) == sorted(zip(traces, ets, strict=True))
-
-
-def test_folders_of_traces_alone_are_not_searched(tmp_path: Path) -> None:
-    written(tmp_path / "before", rank0=kineto(PROGRAM))
-    written(tmp_path / "after", rank0=kineto(PROGRAM))
-    with pytest.raises(NotATraceError, match="no file in it ends with"):
-        trace_files([str(tmp_path)])
 
 
 @needs_corpus

@@ -134,16 +134,3 @@ def test_what_began_before_is_not_recorded(settings: dict[str, Any], only: int |
         assert marks == {name: start for name, start in every_mark.items() if start >= begins(one)}
         assert 0 < len(marks) < len(every_mark) or not is_late
         assert json.dumps(one.execution_trace)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"recording_begins_us": -1.0}, "recording_begins_us must not be negative"),
-        ({"recording_begins_us": 1e9}, "rank 0 has nothing left to record"),
-        ({"recording_begins_us": 1.0, "recording_begins_rank": 3}, "recording_begins_rank names rank 3 of 3"),
-    ],
-)
-def test_nonsense_is_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        simulate(**JOB, **wrong)

@@ -23,7 +23,7 @@ from graph_damage import index_of, span_of, with_contents
 from handmade import small_trace, span
 
 from corpus import CHECKOUT, kineto_traces, parametrize
-from tracelens_graph.errors import ChangedTraceError, NotATraceError, OutputError, TraceError
+from tracelens_graph.errors import ChangedTraceError, NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.details import NoDetails
 from tracelens_graph.loading.one import load_core
@@ -147,17 +147,6 @@ def test_what_is_written_from_a_cached_graph_is_the_same(trace: Path, tmp_path: 
         write_graph(core, tmp_path / "saved.tlg")
         results.append((file.getvalue(), (tmp_path / "saved.tlg").read_bytes()))
     assert results[0] == results[1]
-
-
-def test_the_name_is_the_one_given_now(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    link = trace.with_name("link.json")
-    link.symlink_to(trace)
-    kept(trace)
-    monkeypatch.chdir(trace.parent)
-    for name in ("trace.json", "./trace.json", str(link), link):
-        core = cached_core(name, never)
-        assert core.info.source == str(name)
-        assert core.node(9).event["name"] == "gemm"
 
 
 @pytest.mark.parametrize("same_time", [False, True])
@@ -331,15 +320,6 @@ def test_a_cache_that_cannot_be_written_is_a_warning(
         cached_core(trace, loading(trace))
 
 
-def test_without_a_home_folder_it_is_a_warning(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nowhere() -> Path:
-        raise OutputError("no folder")
-
-    monkeypatch.setattr(cache, "cache_folder", nowhere)
-    with pytest.warns(UserWarning, match="the cache is not used: no folder"):
-        cached_core(trace, loading(trace))
-
-
 def test_entries_used_longest_ago_make_room(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [one_op(tmp_path / f"{n}.json", f"op {n}") for n in range(4)]
     for age, path in enumerate(paths[:3]):
@@ -431,11 +411,3 @@ def test_two_processes_at_once(trace: Path, folder: Path) -> None:
     core = load_core(trace)
     assert said == [f"{core.trace_id} {len(core.columns)}\n"] * 2
     assert len(entries(folder)) == 1
-
-
-def test_columns_are_the_mapped_entry(trace: Path) -> None:
-    kept(trace)
-    for name, column in cached_core(trace, never).columns:
-        assert isinstance(column, np.ndarray)
-        assert not column.flags.owndata, name
-        assert not column.flags.writeable, name

@@ -26,7 +26,6 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.output.files import GENERATOR
 from tracelens_graph.schema import Flag, Kind
-from tracelens_graph.stores import cut
 from tracelens_graph.stores.cut import Piece, piece_around, piece_between, write_piece
 from tracelens_graph.stores.graph_file import write_graph
 
@@ -127,13 +126,6 @@ def test_pieces_of_made_traces_keep_every_place(trace: dict[str, Any], begin: in
         pieces = []
     for piece in [*pieces, piece_around(core, [pick % len(core.columns)], length)]:
         assert_same_places(piece, load_core(written(piece)))
-
-
-def test_a_piece_of_a_piece_is_the_piece() -> None:
-    core = load_core(small_trace())
-    first = written(piece_around(core, [core.row(6)], 0))
-    again = load_core(first)
-    assert written(piece_between(again, 0, 2**60)) == first
 
 
 def test_what_is_around_a_launch() -> None:
@@ -286,12 +278,6 @@ def test_nothing_that_may_be_secret_comes_along() -> None:
     assert "host" not in load_core(small_trace() | {"host": "hush"}).info.metadata
 
 
-def test_pieces_of_ranks_of_one_host_know_each_other() -> None:
-    core = load_core(small_trace() | {"host_name": "node7"})
-    assert len(core.info.metadata["host"]) == 16
-    assert load_core(written(piece_between(core, 0, 2**60))).info.metadata["host"] == core.info.metadata["host"]
-
-
 def test_lone_gpu_work_keeps_the_annotation_over_its_start() -> None:
     trace = {
         "traceEvents": [
@@ -364,15 +350,6 @@ def test_packed_is_the_same_and_always_the_same() -> None:
     assert files[0].getvalue() == files[1].getvalue()
 
 
-def test_progress_counts_blocks() -> None:
-    events = [span("cpu_op", "x" * 1000, i, 1) for i in range(1000)]
-    seen: list[tuple[int, int]] = []
-    piece = piece_between(load_core({"traceEvents": events}), 0, 10)
-    write_piece(piece, io.BytesIO(), packed=False, progress=lambda *told: seen.append(told))
-    assert len(seen) > 1
-    assert seen == [(number + 1, len(seen)) for number in range(len(seen))]
-
-
 def test_what_cannot_be_cut_is_said_in_one_line(tmp_path: Path) -> None:
     core = load_core(small_trace())
     message = r"^nothing happens between 5,000.000 and 6,000.000 ms; the trace lasts from 0.000 to 0.900 ms$"
@@ -387,14 +364,6 @@ def test_what_cannot_be_cut_is_said_in_one_line(tmp_path: Path) -> None:
     trace.write_text(json.dumps(small_trace()) + " ")
     with pytest.raises(ChangedTraceError):
         write_piece(piece, io.BytesIO(), packed=False)
-
-
-@pytest.mark.parametrize("events", [[], {"traceEvents": []}])
-def test_an_empty_trace_is_said_to_be_empty(events: Any, tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    path.write_text(json.dumps(events))
-    with pytest.raises(AnalysisError, match=r"x\.json: is empty, there are no events to cut out$"):
-        write_piece(cut.whole(load_core(path)), io.BytesIO(), packed=False)
 
 
 def test_a_graph_from_no_file_has_nothing_to_cut() -> None:

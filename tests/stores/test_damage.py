@@ -68,18 +68,6 @@ def test_cut_short(whole: Path, share: float) -> None:
     assert "\n" not in str(e.value)
 
 
-def test_cut_in_each_section(data: bytes) -> None:
-    _, index = index_of(data)
-    for offset, *_ in index["sections"].values():
-        with pytest.raises(TraceError, match=r"was cut short: [\d,]+ of [\d,]+ bytes are left; save it again"):
-            load_core(data[:offset])
-
-
-def test_bytes_after_the_end(data: bytes) -> None:
-    with pytest.raises(TraceError, match="damaged"):
-        load_core(data + b"\0")
-
-
 def test_any_flipped_bit_of_header_and_index_is_noticed(data: bytes) -> None:
     offset, _ = index_of(data)
     places = [*range(HEADER.size + 4), *random.Random(1).sample(range(offset, len(data)), 300)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import sys
 from pathlib import Path
@@ -98,13 +97,6 @@ def test_graphml_keeps_white_space_and_counts_what_xml_cannot_hold(tmp_path: Pat
     assert "stream" not in found.nodes[0]
 
 
-def test_packed_graphml_holds_the_same(tmp_path: Path) -> None:
-    core = load_core(TRACE)
-    export_graph(core, tmp_path / "x.graphml")
-    export_graph(core, tmp_path / "x.graphml.gz")
-    assert gzip.decompress((tmp_path / "x.graphml.gz").read_bytes()) == (tmp_path / "x.graphml").read_bytes()
-
-
 def plain(column: np.ndarray | Texts) -> list[Any]:
     return column.tolist()
 
@@ -183,13 +175,6 @@ def test_lone_surrogates_are_replaced_and_counted(format: str, tmp_path: Path) -
     assert export_graph(core, tmp_path / f"x.{format}").replaced == 3
 
 
-@pytest.mark.parametrize("trace", [{"traceEvents": []}])
-@pytest.mark.parametrize("format", ["csv", "parquet", "graphml"])
-def test_a_graph_without_events(trace: Any, format: str, tmp_path: Path) -> None:
-    done = export_graph(load_core(trace), tmp_path / f"x.{format}")
-    assert (done.nodes, done.edges) == (0, 0)
-
-
 @pytest.mark.parametrize(
     ("name", "format", "words"),
     [
@@ -212,9 +197,3 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
     with pytest.raises(MissingExtraError, match=r"tracelens_graph\[parquet\]"):
         export_graph(load_core(TRACE), tmp_path / "x.parquet")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_path_that_cannot_be_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("")
-    with pytest.raises(OutputError, match=r"taken: is a file; name a folder$"):
-        export_graph(load_core(TRACE), tmp_path / "taken", "csv")

@@ -50,17 +50,6 @@ def test_folders_are_those_of_the_xdg_specification(
         assert folder() == home / below_home / "tracelens_graph"
 
 
-@on_linux
-def test_server_lives_among_the_data(home: Path) -> None:
-    assert standard_folder() == home / ".local/share/tracelens_graph/neo4j"
-
-
-@pytest.mark.parametrize("folder", [cache_folder, data_folder])
-def test_nothing_is_made_by_asking(folder: Callable[[], Path], home: Path) -> None:
-    assert folder().is_absolute()
-    assert list(home.iterdir()) == []
-
-
 def test_variable_of_the_cache_goes_first(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/var/caches")
     monkeypatch.setenv("TRACELENS_GRAPH_CACHE", "~/mine")

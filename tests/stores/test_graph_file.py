@@ -21,7 +21,7 @@ from hypothesis import given
 from made_traces import traces
 
 from corpus import kineto_traces, parametrize_all
-from tracelens_graph.errors import ChangedTraceError, NotATraceError, OutputError, TraceError
+from tracelens_graph.errors import ChangedTraceError, OutputError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.loading.one import load_core
@@ -127,28 +127,11 @@ def test_lone_surrogates_and_odd_metadata_survive(tmp_path: Path) -> None:
     assert_same(core, read_graph(tmp_path / "odd.tlg"))
 
 
-@pytest.mark.parametrize("trace", [{"traceEvents": []}, []])
-def test_a_graph_without_events(trace: Any, tmp_path: Path) -> None:
-    write_graph(load_core(trace), tmp_path / "empty.tlg")
-    again = read_graph(tmp_path / "empty.tlg")
-    assert len(again.columns) == 0
-    assert_same(load_core(trace), again)
-
-
 def test_a_read_graph_can_be_pickled(saved: Path) -> None:
     core = read_graph(saved)
     again = pickle.loads(pickle.dumps(core))
     assert_same(core, again)
     assert again.node(2).event == TRACE["traceEvents"][2]
-
-
-def test_progress_counts_blocks(tmp_path: Path) -> None:
-    events = [{**TRACE["traceEvents"][0], "name": "x" * 1000} for _ in range(1000)]
-    core = load_core({"traceEvents": events})
-    seen: list[tuple[int, int]] = []
-    write_graph(core, tmp_path / "x.tlg", lambda done, total: seen.append((done, total)))
-    assert len(seen) > 1
-    assert seen == [(number + 1, len(seen)) for number in range(len(seen))]
 
 
 def test_a_changed_trace_is_not_saved_and_leaves_what_was_there(tmp_path: Path) -> None:
@@ -231,9 +214,3 @@ def test_a_mapped_file_that_became_shorter_is_an_error(saved: Path, monkeypatch:
     os.truncate(saved, saved.stat().st_size - 1)
     with pytest.raises(TraceError, match=r"was overwritten while it was open; open it again$"):
         len(core.columns.owner)
-
-
-def test_a_trace_is_no_saved_graph(tmp_path: Path) -> None:
-    (tmp_path / "trace.json").write_text(json.dumps(TRACE))
-    with pytest.raises(NotATraceError, match=r"trace.json: is no saved graph"):
-        read_graph(tmp_path / "trace.json")

@@ -14,7 +14,6 @@ import tracelens_graph as tlg
 from tracelens_graph.errors import TraceError
 from tracelens_graph.execution.link import Link
 from tracelens_graph.loading.one import linked, load_core
-from tracelens_graph.stores.cache import cached_core
 from tracelens_graph.stores.graph_file import read_graph, write_graph
 
 EXAMPLE = "examples/traces/tiny-transformer-cpu"
@@ -63,16 +62,6 @@ def test_an_execution_trace_alone_keeps_its_identity(tmp_path: Path) -> None:
     graph = load_core(f"{EXAMPLE}.execution-trace.json.gz")
     write_graph(graph, tmp_path / "x.tlg")
     check_same(read_graph(tmp_path / "x.tlg").link, graph.link)
-
-
-def test_the_cache_holds_graphs_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    trace, et = f"{EXAMPLE}.json.gz", f"{EXAMPLE}.execution-trace.json.gz"
-    first = cached_core(trace, lambda: load_core(trace))
-    link = linked(first, et).link
-    second = cached_core(trace, lambda: pytest.fail("it is in the cache"))
-    assert second.link is None
-    check_same(linked(second, et).link, link)
 
 
 SECTIONS = ["node_of_row", *COLUMNS, "names", "facts", "inputs.values", "inputs.values.text", "outputs.types.ends"]

@@ -10,10 +10,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pytest
 from handmade import span
 
-from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import DEVICE_KINDS
@@ -206,10 +204,3 @@ def test_odd_entries_do_no_harm() -> None:
     assert found["text ids"]["ts"] == 329
     assert found["args"]["args"] == [1]
     assert "no process" not in found
-
-
-def test_graphs_from_no_file_are_refused() -> None:
-    api = pytest.importorskip("tracelens_graph.api")
-    core = api.from_networkx(api.load(rank_trace(0)).to_networkx())
-    with pytest.raises(AnalysisError, match="holds no original events to cut out$"):
-        written(pieces_of([core], [0]))

@@ -69,11 +69,6 @@ def test_packings_and_parsed_traces_share_the_id(events: int, tmp_path: Path) ->
     assert set(ids.values()) == {expected(data)}, ids
 
 
-def test_one_byte_more_is_another_trace() -> None:
-    data = compact(trace())
-    assert load_core(data).trace_id != load_core(data + b" ").trace_id
-
-
 def test_a_repaired_trace_has_the_id_of_its_bytes_as_read(tmp_path: Path) -> None:
     data = compact(trace(100))[:-30]
     core = load_core(data)
@@ -88,15 +83,6 @@ def test_a_trace_that_changed_has_no_id(tmp_path: Path) -> None:
     file.write_bytes(compact(trace(4)))
     with pytest.raises(ChangedTraceError, match=r"trace.json: the file changed since it was loaded"):
         _ = core.trace_id
-
-
-def test_the_id_is_computed_once(tmp_path: Path) -> None:
-    file = tmp_path / "trace.json"
-    file.write_bytes(compact(trace()))
-    core = load_core(file)
-    before = core.trace_id
-    file.unlink()
-    assert core.trace_id == before
 
 
 def test_a_saved_graph_knows_the_id_of_its_trace(tmp_path: Path) -> None:

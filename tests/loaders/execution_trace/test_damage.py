@@ -70,14 +70,6 @@ def test_of_nodes_with_one_id_the_first_is_kept() -> None:
     assert load_core(trace([Op(3, "first"), Op(3, "second"), Op(4)])).info.damage
 
 
-def test_entries_that_are_no_nodes_are_counted() -> None:
-    core = load_core(json.dumps(made([1, None, "x", special(), [3], {"id": None}, {"a": 1}, node(Op(3)), 5])).encode())
-    assert core.info.left_out == {"not a node": 7, "process or thread": 1}
-    assert core.info.events == 9
-    assert core.info.lost_in_all == 7
-    assert "entries lost: 7" in core.info.damage
-
-
 def test_attributes_of_wrong_types() -> None:
     attributes = [
         3, {"name": 4}, {"name": "rf_id", "value": [1]}, {"name": "tid", "value": "1"},

@@ -16,7 +16,7 @@ from made_execution import SCHEMAS, THREAD, Op, made, node, process, special, te
 import tracelens_graph as tlg
 from corpus import CHECKOUT, CORPUS, execution_traces, needs_corpus, parametrize
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
-from tracelens_graph.errors import AnalysisError, DamagedTraceWarning, NotATraceError, OutputError
+from tracelens_graph.errors import AnalysisError, NotATraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.loading.many import load_core_set
@@ -218,17 +218,6 @@ def test_sets_leave_execution_traces_of_other_runs_out(tmp_path: Path) -> None:
         load_core_set([ALONE])
 
 
-def test_damage_is_warned_of() -> None:
-    with pytest.warns(DamagedTraceWarning, match="parent is missing"):
-        tlg.load(trace([Op(3, parent=99)]))
-
-
-def test_export_refuses_before_it_writes(tmp_path: Path) -> None:
-    with pytest.raises((AnalysisError, OutputError)):
-        tlg.load(ALONE).export(tmp_path / "x.graphml")
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("events", [[], [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "x"}}]])
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("many", [1, 3000])
@@ -237,11 +226,3 @@ def test_nodes_win_over_an_event_list_without_events(events: list[Any], is_first
     list_of = {"traceEvents": events}
     core = load_core(json.dumps({**list_of, **whole} if is_first else {**whole, **list_of}).encode())
     assert (core.info.has_times, len(core.columns)) == (False, many)
-
-
-def test_a_profile_without_events_stays_one() -> None:
-    for beside in ({}, {"nodes": []}, {"nodes": [{"a": 1}]}, {"nodes": 3}):
-        core = load_core({"schemaVersion": 1, "traceEvents": [], **beside})
-        assert (core.info.has_times, len(core.columns)) == (True, 0)
-    event = {"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
-    assert load_core({"traceEvents": [event], "nodes": [node(Op(3))]}).info.has_times

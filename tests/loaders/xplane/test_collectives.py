@@ -217,25 +217,10 @@ def test_hosts_of_a_job_share_its_ranks() -> None:
     assert len(Job(ranks).matched) == 2
 
 
-def test_a_program_of_one_host_is_of_its_own_ranks() -> None:
-    hosts = [load_core(gpu_profile(ALL_REDUCE, {0: [(100, 50)], 1: [(110, 30)]})) for _ in range(2)]
-    ranks = TraceSet.of({"a": hosts[0], "b": hosts[1]}).by_device()
-    assert [[n.ranks for n in of] for of in nodes(ranks)] == [[(0, 1)], [(0, 1)], [(2, 3)], [(2, 3)]]
-
-
 def test_hosts_that_are_missing_are_said() -> None:
     proto = one_of("all-reduce", groups([0, 1, 2, 3]), X)
     ranks = TraceSet.of(load_core(gpu_profile(proto, {0: [(100, 50)], 1: [(110, 30)]}))).by_device()
     assert ranks.notes == ("ranks 2, 3 are missing: the job has 4",)
-
-
-def test_devices_that_nobody_names_are_not_missed() -> None:
-    core = load_core(gpu_profile(one_of("add", b"", X), {0: [(100, 50)], 7: [(110, 30)]}, of_jobs_devices=8))
-    ranks = TraceSet.of(core).by_device()
-    assert [(one.name, one.rank, one.core.info.world_size) for one in ranks] == [
-        ("device0", 0, None), ("device7", 7, None),
-    ]  # fmt: skip
-    assert ranks.notes == ()
 
 
 def test_a_device_assignment_tells_who_is_meant() -> None:
@@ -266,14 +251,6 @@ def test_instructions_of_processors_are_collectives_on_the_host() -> None:
     ranks = TraceSet.of(core).by_device()
     assert [[(n.ranks, n.sequence) for n in of] for of in nodes(ranks)] == [[((0, 1), 0), ((0, 1), 1)]] * 2
     assert len(Job(ranks).matched) == 2
-
-
-def test_one_device_and_traces_of_pytorch_stay_as_they_are() -> None:
-    one = TraceSet.of(load_core(gpu_profile(ALL_REDUCE, {0: [(100, 50)]})))
-    assert one.by_device() is one
-    kineto = [{"ph": "X", "cat": "kernel", "name": "k", "pid": d, "tid": 7, "ts": 1, "dur": 1} for d in (0, 1)]
-    other = TraceSet.of(load_core({"traceEvents": kineto}))
-    assert other.by_device() is other
 
 
 def test_collectives_of_a_recording_meet_on_its_four_devices() -> None:

@@ -87,16 +87,6 @@ def test_a_launch_that_names_itself_stands_around_its_instructions() -> None:
     assert core.gpu_sum_ns[core.row(outer.uid)] == 6_000
 
 
-def test_kernels_that_name_nothing_belong_to_nobody() -> None:
-    core = load_core(graph_of("", ""))
-    assert charged(core) == {"k0": (None, "no_op"), "k1": (None, "no_op")}
-
-
-def test_a_launch_too_short_to_be_divided_stays_whole() -> None:
-    core = load_core(graph_of("dot.3", "fusion.4", launch_us=0))
-    assert charged(core) == {"k0": (None, "no_op"), "k1": (None, "no_op")}
-
-
 @pytest.mark.parametrize("keep", ["saved", "cut"])
 def test_owners_stay_where_a_graph_is_kept(keep: str, tmp_path: Path) -> None:
     core = load_core(graph_of("dot.3", "fusion.4", ""))

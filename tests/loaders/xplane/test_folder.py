@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 from plain_xplane import Plane, written
 
 from tracelens_graph.errors import NotATraceError
-from tracelens_graph.loaders.xplane.files import profiles_in, viewer_copies
+from tracelens_graph.loaders.xplane.files import profiles_in
 from tracelens_graph.loading.many import load_core_set, trace_files
 from tracelens_graph.loading.one import load_core
 
@@ -49,23 +48,10 @@ def test_several_hosts_are_a_set(run: Path) -> None:
     assert len(load_core_set(trace_files([str(run)]), processes=1)) == 3
 
 
-def test_copies_for_viewers_are_named(run: Path) -> None:
-    assert viewer_copies(profiles_in(run)) == ["a.trace.json.gz"]
-    assert viewer_copies([str(run.parent / "b.json")]) == []
-
-
 def test_other_files_beside_runs_are_none_of_them(run: Path) -> None:
     log = run.parents[2]
     (log / "settings.json").write_text("{}")
     assert trace_files([str(log)]) == [str(run / "a.xplane.pb")]
-
-
-def test_other_folders_hold_no_profile(tmp_path: Path) -> None:
-    (tmp_path / "deeper").mkdir()
-    (tmp_path / "deeper/a.xplane.pb").write_bytes(profile())
-    assert profiles_in(tmp_path) == []
-    with pytest.raises(NotATraceError, match=re.escape(f"{tmp_path}: is a folder, not a trace")):
-        load_core(tmp_path)
 
 
 def test_of_a_last_run_that_is_empty_the_one_before_is_named(run: Path) -> None:

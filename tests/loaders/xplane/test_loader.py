@@ -362,13 +362,6 @@ def test_of_two_profiles_in_one_file_the_first_is_read() -> None:
     assert list(two.info.repairs) == ["second_trace"]
 
 
-def test_of_a_cut_profile_without_events_the_place_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "cut.xplane.pb"
-    path.write_bytes(training_profile()[:400])
-    with pytest.raises(NotATraceError, match=r"its end is missing, it breaks off in /host:metadata after 400 bytes"):
-        load_core(path)
-
-
 def test_names_of_planes_break_no_line() -> None:
     host = Plane("/host:\n\x1b[31m" + "x" * 1000)
     host.line(1, "python", 0, host.event("call", 0, US))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import zipfile
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from tracelens_graph.db.image import Placement
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.device_graphs import by_device
-from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms, code_type
+from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 from tracelens_graph.stores.cache import cached_core
@@ -112,24 +111,11 @@ def test_a_program_that_was_compiled_twice_is_one() -> None:
     assert core.programs.place.tolist() == [0, 0, 1]
 
 
-def test_there_may_be_many_programs() -> None:
-    many = {f"n{n}": looped(f"jit_{'x' * n}") for n in range(1, 131)}
-    for count, type in ((127, np.uint8), (130, np.int32)):
-        core = ran(*((n, "mul.1") for n in range(1, count + 1)), **many)
-        assert core.programs is not None
-        assert core.programs.code.dtype == type == code_type(count)
-        assert core.programs.place.tolist() == list(range(count))
-
-
 def test_what_is_left_of_damaged_programs_is_told() -> None:
     proto = looped()
     for end in range(0, len(proto), 5):
         core = ran((1, "mul.1"), n1=proto[:end])
         assert core.programs is None or core.programs.listed[0].numbers == (1,)
-
-
-def test_traces_of_pytorch_have_none() -> None:
-    assert load_core(small_trace()).programs is None
 
 
 @pytest.mark.parametrize("name", ["scan", "pallas", "shard_map"])
@@ -204,12 +190,6 @@ def test_damaged_ones_are_told(core: Core, tmp_path: Path, wrong: CompiledProgra
     write_graph(core, tmp_path / "one.tlg")
     with pytest.raises(TraceError, match="damaged"):
         read_graph(tmp_path / "one.tlg")
-
-
-def test_copies_of_a_graph_keep_them(core: Core) -> None:
-    graph = tlg.TraceGraph(core)
-    assert graph.programs == core.lean(["thread"]).programs == pickle.loads(pickle.dumps(graph)).programs
-    assert graph.programs == core.programs
 
 
 def test_graphs_of_devices_keep_them() -> None:

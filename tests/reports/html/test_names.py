@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 from handmade import span
 
 from corpus import chosen_traces, loaded, parametrize
@@ -14,10 +13,8 @@ from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.names import (
     _OF_CATEGORY,
     CLASSES,
-    LONGEST,
     Names,
     Texts,
-    clean,
     table_objects,
     used_names,
 )
@@ -54,13 +51,6 @@ def test_further_names_have_one_number_each() -> None:
     names = Names(load_core([span("cpu_op", "a", 0, 1)]).everything, DRAWN_KINDS)
     assert names.add_each([("a", "op"), ("x", "none"), ("x", "module"), ("x", "none")]).tolist() == [1, 2, 3, 2]
     assert names.class_of(3) == "module"
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"), [("a\u202eb", "a\\u202eb"), ("\ud83d", "\\ud83d"), ("x" * 999, "x" * LONGEST + "...")]
-)
-def test_texts_are_made_visible_and_short(text: str, shown: str) -> None:
-    assert clean(text) == shown
 
 
 def test_classes_are_of_categories_that_there_are() -> None:
@@ -112,14 +102,6 @@ def test_kinds_of_cells() -> None:
     assert [texts.listed[cell] for cell in columns["op"]["cells"]] == ["a", "b", "a"]
     assert columns["hidden"]["cells"][2] == columns["op"]["cells"][0]
     assert (found["rows"], found["notes"], columns["ms"]["heading"]) == (3, ["a note"], "GPU ms")
-
-
-def test_what_a_path_of_modules_says_is_not_shown_again() -> None:
-    columns = {"path": ["A_0/B_1"], "module": ["B_1"], "class": ["B"], "total_us": [1.5]}
-    (found,) = table_objects({"modules": Table("modules", columns)}, Texts())
-    assert [column["name"] for column in found["columns"] if column["shown"]] == ["path", "total_us"]
-    (found,) = table_objects({"t": Table("t", {"module": ["B_1"], "path": ["A_0/B_1"]})}, Texts())
-    assert all(column["shown"] for column in found["columns"])
 
 
 def test_rows_beyond_number_are_counted() -> None:
