@@ -34,7 +34,7 @@ POINTS = {
 
 PROGRAM = """
 import os, signal, sys
-import tracelens_graph.cli.save as outputs
+from tracelens_graph.cli import outputs
 from tracelens_graph.output.files import GRAPH_MAGIC
 from tracelens_graph.stores import cache, graph_file, sections
 

@@ -30,6 +30,10 @@ def spawn(command: list[str], environment: Mapping[str, str], output: Path) -> i
             start_new_session=True,
         )  # fmt: skip
     started.returncode = 0  # it outlives us, and nobody waits for it
+    with suppress(ProcessLookupError):  # it has ended already
+        while not arguments(started.pid):  # which the system shows only a moment after the start
+            os.kill(started.pid, 0)
+            time.sleep(_INTERVAL_S)
     return started.pid
 
 
