@@ -256,20 +256,20 @@ class Reader:
         after, keys = _SURELY_AFTER[role], self.keys if depth == 1 else ()
         limit = min(self._frontier(begin), begin + _MAX_STRING, begin + self.fuel)
         open_brackets: list[int] = []
-        balance_tells, first, reach = True, -1, limit
+        balance_decides, first, reach = True, -1, limit
         for mark in _MARK.finditer(self.text, begin + 1, limit):
             char = mark.group()[0]
             if char in _BRACKETS:
                 open_brackets.append(_BRACKETS[char])
             elif char != 0x22:
-                balance_tells &= bool(open_brackets) and open_brackets.pop() == char
+                balance_decides &= bool(open_brackets) and open_brackets.pop() == char
             elif follower := after.match(self.text, mark.end()):
                 key = follower.group(1)
-                sure = not (balance_tells and open_brackets) or (key and key.decode(errors="replace") in keys)
+                sure = not (balance_decides and open_brackets) or (key and key.decode(errors="replace") in keys)
                 if sure or (first < 0 and self.text[mark.start() - 1] != 0x5C):
                     first = mark.end()
-                balance_tells &= not sure
-            if first >= 0 and not balance_tells:
+                balance_decides &= not sure
+            if first >= 0 and not balance_decides:
                 reach = mark.end()
                 break
         self.fuel -= reach - begin

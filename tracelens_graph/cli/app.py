@@ -211,12 +211,12 @@ def _usage_line(error: Any) -> str:
         place = error.param_hint or (parameter.get_error_hint(error.ctx) if parameter is not None else "")
         names = [place] if isinstance(place, str) else place or []
         where = " / ".join(name.strip("'\"") for name in names).replace("' / '", " / ")
-        said = f"{where}: {_begun_small(error.message)}" if where else error.message
+        message = f"{where}: {_begun_small(error.message)}" if where else error.message
     elif meant := _format_meant(error) or getattr(error, "possibilities", None):
-        said = f"no such option: {error.option_name}; did you mean {' or '.join(sorted(meant))}?"
+        message = f"no such option: {error.option_name}; did you mean {' or '.join(sorted(meant))}?"
     else:
-        said = _begun_small(error.format_message())
-    line = _joined(said).removesuffix(".")
+        message = _begun_small(error.format_message())
+    line = _joined(message).removesuffix(".")
     context = getattr(error, "ctx", None)
     if context is not None and not line.endswith("?") and type(error) is not typer.BadParameter:
         line += f" (see {context.command_path} --help)"

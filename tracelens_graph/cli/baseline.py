@@ -36,7 +36,7 @@ class Baseline:
     Attributes:
         names: what it and the trace are called.
         tables: its tables.
-        notes: what is to be said of it.
+        notes: notes on it.
         command: what compares the two on the terminal; empty where one came through a pipe.
         shared_command: the same without the folders that files are in, for what goes elsewhere.
     """
@@ -52,7 +52,7 @@ class Baseline:
         return compared(self._runs(tables))
 
     def notes_on(self, tables: Run) -> list[str]:
-        """What is to be said of the two."""
+        """Notes on the two."""
         from tracelens_graph.analyses.across.compare import lacked, notes_on_steps
 
         runs = self._runs(tables)
@@ -60,7 +60,7 @@ class Baseline:
         lacking = [f"{self.names[0]} has no {', '.join(without)}, which are not compared"] if without else []
         return [*self.notes, *lacking, *notes_on_steps(runs)]
 
-    def told(self, tables: Run, width: int) -> str:
+    def change_text(self, tables: Run, width: int) -> str:
         """What changed, for the terminal."""
         from tracelens_graph.reports.comparison import verdict
         from tracelens_graph.utils.texts import printable, wrapped
@@ -98,7 +98,7 @@ def _command(runs: Sequence[str], call: Call) -> str:
 
 
 def tables_of_run(tag: str, run: str, window: WindowChoice, options: ReportOptions) -> tuple[Run, list[str]]:
-    """The tables of what a user named, and what is to be said of them.
+    """The tables of what a user named, and notes on them.
 
     Args:
         tag: what to call it.
@@ -110,15 +110,15 @@ def tables_of_run(tag: str, run: str, window: WindowChoice, options: ReportOptio
     if run != "-" and Path(run).is_dir():
         from tracelens_graph.stores.saved_reports import CsvTables
 
-        said = f"{tag} is a folder of tables; options that choose events do not change it"
-        return CsvTables(run), [said] if is_chosen else []
+        note = f"{tag} is a folder of tables; options that choose events do not change it"
+        return CsvTables(run), [note] if is_chosen else []
     from tracelens_graph.stores.saved_reports import JsonTables, is_report
 
     if run != "-" and is_report(run):
         tables = JsonTables(run)
         of = tables.window or "the whole trace"
-        said = f"{tag} is a report on {of}; options that choose events do not change it"
-        return tables, [said] if is_chosen or tables.window else []
+        note = f"{tag} is a report on {of}; options that choose events do not change it"
+        return tables, [note] if is_chosen or tables.window else []
     from tracelens_graph.analyses.report.report_tables import report_tables
 
     return report_tables(window.of(load(run), options.extension), options), []
@@ -148,7 +148,7 @@ def compared(runs: Mapping[str, Run], every: bool = False) -> dict[str, Table]:
 
 
 def judged(conditions: Sequence[gate.Condition], first: Run, last: Run) -> tuple[list[str], list[str]]:
-    """Which conditions on changes hold of the last run against the first, and what is to be said of the others."""
+    """Which conditions on changes hold of the last run against the first, and notes on the others."""
     remarks, met = [], []
     for condition in conditions:
         reading = _change(condition, gate.read(condition.figure, first), gate.read(condition.figure, last))

@@ -88,8 +88,8 @@ def compare(
     others = []
     for tag, run in zip(tags, runs, strict=True):
         try:
-            tables[tag], said = tables_of_run(tag, run, window, options)
-            say(f"note: {line}" for line in said)
+            tables[tag], remarks = tables_of_run(tag, run, window, options)
+            say(f"note: {line}" for line in remarks)
         except NotATraceError:
             if run in named:
                 raise
@@ -174,13 +174,13 @@ def _write_all(runs: Mapping[str, Run], outputs: Outputs, top: int | None) -> Ma
         outputs.write(tables, FORMS, lambda: _by_file(tables))
         return tables
     of_runs = tuple(f"{tag}: " for tag in runs)
-    said: list[str] = []
+    remarks: list[str] = []
     for name in shown_tables:
         if name in tables:
             print()
             shown = brief(tables[name], list(runs))
-            shown.notes = [note for note in shown.notes if note not in said and note != NOTE]
-            said += [note for note in shown.notes if note.startswith(of_runs)]
+            shown.notes = [note for note in shown.notes if note not in remarks and note != NOTE]
+            remarks += [note for note in shown.notes if note.startswith(of_runs)]
             rows = (0, 0) if name == "gpu_timeline" else (top, _ROWS_FOR_PEOPLE)
             print(Shown(shown, *rows, way_out=f"--table {name} -f csv").text(), end="")
     rest = [name for name, without in lacked(runs).items() if not without and name not in shown_tables]

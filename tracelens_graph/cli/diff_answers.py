@@ -182,10 +182,10 @@ class Two:
     def places(self, for_people: bool) -> Shown:
         """The places: for people those that differ, for programs all."""
         from tracelens_graph.reports.diff_text import only_changed
-        from tracelens_graph.reports.views import told
+        from tracelens_graph.reports.views import with_headings
 
         table = replace(self.tables["diff_places"], notes=self.warned)
-        return Shown(only_changed(table) if for_people else table, self.top, ROWS_FOR_PEOPLE, told)
+        return Shown(only_changed(table) if for_people else table, self.top, ROWS_FOR_PEOPLE, with_headings)
 
     def json(self) -> str:
         """The answer for programs."""
@@ -291,9 +291,9 @@ class Several:
 
     def shown(self) -> Shown:
         """The answer as a table."""
-        from tracelens_graph.reports.views import told
+        from tracelens_graph.reports.views import with_headings
 
-        return Shown(self.table, self.top, ROWS_FOR_PEOPLE, told)
+        return Shown(self.table, self.top, ROWS_FOR_PEOPLE, with_headings)
 
     def screen(self) -> Iterator[str]:
         """The answer in lines, and what to ask next."""

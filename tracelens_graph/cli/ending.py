@@ -44,11 +44,11 @@ def ending_on_signals() -> Iterator[None]:
     that is ignored, as under nohup, stays so.
     """
 
-    told: list[int] = []
+    signals: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
-        told.append(number)
+        signals.append(number)
         raise EndedBySignal(number)
 
     for name in _SIGNALS:
@@ -62,8 +62,8 @@ def ending_on_signals() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except SystemExit:
-        if told:  # in a place that swallows exceptions, such as the end of an object
-            sys.exit(128 + told[0])
+        if signals:  # in a place that swallows exceptions, such as the end of an object
+            sys.exit(128 + signals[0])
         raise
 
 

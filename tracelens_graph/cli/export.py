@@ -211,8 +211,8 @@ def _of_ranks(asked: tuple[Sequence[str], str | None]) -> Content:
 
 def _write_one(traces: TraceSet, job: JobTracks, place: int, file: BinaryIO) -> str:
     entries, tracks = _write_tracks(traces[place].core, job.of(place, is_alone=True), file)
-    told = f"{entries} of {job.titles[place]}, {tracks} beside them by what all {len(traces):,} ranks show"
-    return f"{told}; {TO_SEE}"
+    text = f"{entries} of {job.titles[place]}, {tracks} beside them by what all {len(traces):,} ranks show"
+    return f"{text}; {TO_SEE}"
 
 
 def _write_all(traces: TraceSet, matched: MatchedCollectives, job: JobTracks, file: BinaryIO) -> str:

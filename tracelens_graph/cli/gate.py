@@ -75,7 +75,7 @@ class Figures(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The value of a figure, NaN if it is not known, and what is to be said of it."""
+    """The value of a figure, NaN if it is not known, and notes on it."""
 
     value: float
     remark: str = ""
@@ -192,7 +192,7 @@ def check(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> list[
 
 
 def remarks(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> list[str]:
-    """What is to be said of conditions that are not met, such as that there is no op of that name."""
+    """Notes on conditions that are not met, such as that there is no op of that name."""
     readings = [(one, read(one.figure, tables, one.operator)) for one in conditions]
     return [f"{c.name}: {reading.remark}" for c, reading in readings if reading.remark and not c.judge(reading)]
 

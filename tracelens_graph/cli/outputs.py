@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from tracelens_graph.tables.table import Table
 
 Content = str | bytes | Callable[[BinaryIO], str]
-"""What is written: a text, bytes, or a function that writes to a file and returns what is to be said of it."""
+"""What is written: a text, bytes, or a function that writes to a file and returns notes on it."""
 
 Forms = Mapping[str, Callable[[Any], Content]]
 """Name of a format -> what makes the content of an answer."""
 
 
 def streamed(write: Callable[[Any, BinaryIO], str]) -> Callable[[Any], Content]:
-    """A format of an answer that a function writes to a file: it returns what is to be said of it."""
+    """A format of an answer that a function writes to a file: it returns notes on it."""
     return lambda answer: partial(write, answer)
 
 
@@ -150,7 +150,7 @@ def write_tables(tables: Mapping[str, Table], folder: Path) -> str:
 
 
 def _put(content: Content, file: BinaryIO) -> str:
-    """Write a content; what is to be said of it."""
+    """Write a content; notes on it."""
     if callable(content):
         return content(file)
     file.write(content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content)
@@ -234,8 +234,8 @@ class Writes(Group):
         Raises:
             typer.BadParameter: a name says no format, or another one.
         """
-        said = given.get("format")
-        wanted = "" if said is None or said.value == self._screen else str(said.value)
+        chosen = given.get("format")
+        wanted = "" if chosen is None or chosen.value == self._screen else str(chosen.value)
         named = [
             ("--output", path, self._format(_checked("--output", path), wanted)) for path in given.get("output") or ()
         ]
@@ -350,18 +350,18 @@ def prepared(command: Callable[..., None]) -> Callable[..., None]:
 
 def _mark(parameter: inspect.Parameter, kind: type[Any]) -> Any:
     """What marks a parameter in its annotation; None without such a mark."""
-    marks = getattr(parameter.annotation, "__metadata__", ())
-    return next((mark for mark in marks if isinstance(mark, kind)), None)
+    metadata = getattr(parameter.annotation, "__metadata__", ())
+    return next((mark for mark in metadata if isinstance(mark, kind)), None)
 
 
 def _as_folder(parameter: inspect.Parameter) -> inspect.Parameter:
     """A parameter that names a folder to write to, with names refused that cannot be meant."""
-    path, *marks = get_args(parameter.annotation)
-    marks = [copy(one) for one in marks]
-    for one in marks:
+    path, *metadata = get_args(parameter.annotation)
+    metadata = [copy(one) for one in metadata]
+    for one in metadata:
         if isinstance(one, ParameterInfo):
             one.parser = lambda name: _checked("", name, is_folder=True)
-    return parameter.replace(annotation=Annotated[path, *marks])
+    return parameter.replace(annotation=Annotated[path, *metadata])
 
 
 def _check(protection: Protection, outputs: Outputs, folders: Mapping[Path, bool]) -> None:

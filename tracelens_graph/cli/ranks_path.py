@@ -104,9 +104,9 @@ def _check_gpu_work(files: Sequence[str], traces: TraceSet, asked: Asked) -> Non
 
 def for_people(table: Table, top: int | None, hints: Callable[[Table], Sequence[str]] = no_hints) -> Shown:
     """A table of ranks or paths as it is shown, whatever order it is in."""
-    from tracelens_graph.reports.views import told
+    from tracelens_graph.reports.views import with_headings
 
-    return Shown(table, top, _ROWS_FOR_PEOPLE, told, hints, ordered=True)
+    return Shown(table, top, _ROWS_FOR_PEOPLE, with_headings, hints, ordered=True)
 
 
 @dataclass(frozen=True)

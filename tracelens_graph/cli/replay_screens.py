@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelens_graph.cli.shown import Shown
-from tracelens_graph.reports.views import told
+from tracelens_graph.reports.views import with_headings
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import terminal_width
-from tracelens_graph.utils.texts import cut_end, printable, told_name, wrapped
+from tracelens_graph.utils.texts import cut_end, printable, shown_name, wrapped
 
 if TYPE_CHECKING:
     from tracelens_graph.cli.replay_asked import Asked
@@ -52,7 +52,7 @@ def shown(table: Table) -> Table:
             columns = {name: cells for name, cells in columns.items() if name not in _BY_ROOF}
         else:
             about |= {name: replace(about[name], drop_priority=1) for name in _LESS_BY_ROOF}
-    return told(replace(table, columns=columns, about=about))
+    return with_headings(replace(table, columns=columns, about=about))
 
 
 def _in_short(row: dict[str, Any]) -> str:
@@ -74,7 +74,7 @@ def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
     if COLLECTIVE in table["why"] and _has_collectives(w):
         _ask_next(asked, "--collectives", "collectives/")
     if asked.is_sequence:
-        _tell_of_sequence(asked, w)
+        _print_sequence(asked, w)
 
 
 def print_written(folder: Path, table: Table, covered: Table, can_be_verified: bool) -> None:
@@ -167,7 +167,7 @@ def _print_left_out(table: Table) -> None:
     for (what, why), names in list(reasons.items())[:_MOST_LINES]:
         counts = Counter(names)
         listed = ", ".join(
-            f"{told_name(name)} ({count:,} argument sets)" if count > 1 else told_name(name)
+            f"{shown_name(name)} ({count:,} argument sets)" if count > 1 else shown_name(name)
             for name, count in counts.most_common(_MOST_NAMES)
         )
         more = f" and {len(counts) - _MOST_NAMES:,} more" if len(counts) > _MOST_NAMES else ""
@@ -197,7 +197,7 @@ def _words_of_sequence(asked: Asked, w: Window) -> str:
     return f"--top {asked.rows} --under {int(w.core.columns.uid[place(w.core, asked.under).row])}"
 
 
-def _tell_of_sequence(asked: Asked, w: Window) -> None:
+def _print_sequence(asked: Asked, w: Window) -> None:
     """Say what one program of all operations is like, and how it is written, or why there is none."""
     from tracelens_graph.errors import AnalysisError
     from tracelens_graph.replay.sequence import sequence

@@ -240,6 +240,6 @@ def check_is_no_folder(trace: str) -> None:
 
 
 def _print(table: Table, outputs: Outputs) -> None:
-    from tracelens_graph.reports.views import told
+    from tracelens_graph.reports.views import with_headings
 
-    print_table(Shown(table, view=told), outputs)
+    print_table(Shown(table, view=with_headings), outputs)

@@ -282,11 +282,11 @@ class Report(Answer):
         other = self._asked.compare_with
         if other is None:
             return ""
-        said = (
+        notes = (
             f"Compared with {printable(other)}: --table unified_perf_summary has the speed-up of each op there, "
             "--table diff_stats the GPU events of both traces; --csv DIR writes all columns."
         )
-        lines = list(wrapped(said, of.width))
+        lines = list(wrapped(notes, of.width))
         if not is_stream(self._trace) and not is_stream(other):
             lines.append(f"ask next: {self._call.complete(f'tracelens-graph diff TRACE {shlex.quote(other)}')}")
         return "".join(f"{line}\n" for line in lines)
@@ -301,7 +301,7 @@ class Report(Answer):
 
     def changed(self, width: int) -> str:
         """What changed against the baseline; nothing without one."""
-        return "" if self._against is None else self._against.told(self._every, width)
+        return "" if self._against is None else self._against.change_text(self._every, width)
 
     def judged(self, conditions: Sequence[Condition]) -> tuple[list[str], list[str]]:
         """What is to be said of conditions, and which are met."""
@@ -310,8 +310,8 @@ class Report(Answer):
         if self._against is not None and len(alone) < len(conditions):
             from tracelens_graph.cli.baseline import judged
 
-            said, changed = judged([one for one in conditions if one.suffix], self._against.tables, self._every)
-            return [*said, *remarks], [*met, *changed]
+            notes, changed = judged([one for one in conditions if one.suffix], self._against.tables, self._every)
+            return [*notes, *remarks], [*met, *changed]
         return remarks, met
 
     def json(self) -> str:

@@ -55,7 +55,7 @@ class Outcome:
 
     Attributes:
         text: what is printed of it.
-        remarks, met: what is to be said of conditions, and which are met.
+        remarks, met: notes on conditions, and which are met.
         line: its line in the overview.
         error: why there is none.
         is_broken: whether that is a fault, and not a file that is no trace.

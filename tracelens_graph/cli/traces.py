@@ -121,7 +121,7 @@ _RUN_OF_JAX = re.compile(r"/plugins/profile/[^/]+$")
 def load_set(
     files: Sequence[str], run: str = "", columns: Iterable[str] | None = None, scheduler: str | None = None
 ) -> TraceSet:
-    """The traces of some files, with progress on a terminal; what is to be said of them goes to standard error."""
+    """The traces of some files, with progress on a terminal; notes on them goes to standard error."""
     from tracelens_graph.loading.many import load_core_set
     from tracelens_graph.tables.terminal import progress_on_terminal
 
@@ -133,7 +133,7 @@ def load_set(
 
 
 def ranks_in(traces: TraceSet) -> TraceSet:
-    """The ranks of a job: its traces, or the devices in profiles of JAX; what is to be said of these goes along."""
+    """The ranks of a job: its traces, or the devices in profiles of JAX; notes on these goes along."""
     from tracelens_graph.analyses.ops.programs import recorded_executions
 
     divided = traces.by_device()

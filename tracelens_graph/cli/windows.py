@@ -60,19 +60,19 @@ class WindowChoice:
 
     def arguments(self) -> list[tuple[str, ...]]:
         """The options by which a command is asked for this window again."""
-        said: list[tuple[str, ...]] = []
+        words: list[tuple[str, ...]] = []
         if self.step is not None:
-            said.append(("--step", ",".join(map(str, self.step))))
+            words.append(("--step", ",".join(map(str, self.step))))
         if self.annotation is not None:
-            said.append(("--annotation", as_written(self.annotation)))
+            words.append(("--annotation", as_written(self.annotation)))
         if self.threads == "all":
-            said.append(("--all-threads",))
+            words.append(("--all-threads",))
         times = (("--from", self.after_ns), ("--to", self.before_ns))
-        said += [(option, f"{ns}ns") for option, ns in times if ns is not None]
+        words += [(option, f"{ns}ns") for option, ns in times if ns is not None]
         if self.under is not None:
-            said.append(("--under", str(self.under) if isinstance(self.under, int) else as_written(self.under)))
+            words.append(("--under", str(self.under) if isinstance(self.under, int) else as_written(self.under)))
         numbers = (("--device", self.device), ("--stream", self.stream))
-        return [*said, *((option, str(number)) for option, chosen in numbers for number in chosen or ())]
+        return [*words, *((option, str(number)) for option, chosen in numbers for number in chosen or ())]
 
 
 def _chosen(

@@ -78,7 +78,7 @@ class TraceSet(Sequence[TraceMember]):
     """Traces in an order, such as the ranks of a job or the runs to be compared.
 
     Attributes:
-        notes: what is to be said of the set, a line each: what was left out, which ranks are missing.
+        notes: notes on the set, a line each: what was left out, which ranks are missing.
         broken: why traces that should be in it could not be read, a line each.
         linked: which traces were linked with their execution traces, a line; empty if none was.
     """

@@ -144,8 +144,8 @@ def with_numbers(call: Call, schema: Schema, arguments: Sequence[Argument]) -> l
     if name not in _BINARY:
         return list(arguments)
     given = [one.value for one in arguments if isinstance(one.value, TensorValue)]
-    told = len(call.observed) == len(call) and any(one.on_cpu for one in given)
-    on_device = told and any(not one.on_cpu for one in given)
+    is_known = len(call.observed) == len(call) and any(one.on_cpu for one in given)
+    on_device = is_known and any(not one.on_cpu for one in given)
     kept = schema.written | {_kept(call, arguments)}
 
     def is_number(one: Argument) -> bool:
@@ -153,7 +153,7 @@ def with_numbers(call: Call, schema: Schema, arguments: Sequence[Argument]) -> l
         if not isinstance(value, TensorValue) or value.shape or value.dtype not in _OF_PYTHON or one.name in kept:
             return False
         beside = on_device or any(other.shape or other.dtype != value.dtype for other in given)
-        return beside and (value.on_cpu or not told)
+        return beside and (value.on_cpu or not is_known)
 
     def as_number(value: TensorValue) -> Value:
         return _OF_PYTHON[value.dtype] if name in _TAKING_NUMBERS else replace(value, on_cpu=True)

@@ -55,11 +55,11 @@ def _named(call: Call, alike: Sequence[Schema]) -> Schema | None:
     if not call.schema:
         return None
     try:
-        told = parse(call.schema)
+        recorded = parse(call.schema)
     except TraceLensGraphError:
         return None
-    same = [one for one in alike if one.overload == told.overload and told.op == call.op]
-    return next((one for one in same if one.names == told.names), same[0] if same else None)
+    same = [one for one in alike if one.overload == recorded.overload and recorded.op == call.op]
+    return next((one for one in same if one.names == recorded.names), same[0] if same else None)
 
 
 def _absent(call: Call, schema: Schema) -> int:

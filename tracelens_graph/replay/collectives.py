@@ -94,7 +94,7 @@ class CollectiveCall:
     def data(self) -> dict[str, Any]:
         """The entry of the program, without what is as in its `DEFAULTS`."""
         rule = rule_of(self.kind)
-        told = {
+        facts = {
             "dtype": self.dtype, "in": self.into, "out": self.out, "ranks": list(self.ranks), "place": self.place,
             "in_split": list(self.in_split), "out_split": list(self.out_split), "parts": list(self.parts),
             "message": rule.message if rule else "", "factor": rule.factor if rule else 0.0,
@@ -102,7 +102,7 @@ class CollectiveCall:
             "assumed": list(self.assumed),
         }  # fmt: skip
         ends = {} if self.source is None else {"source": self.source, "target": self.target}
-        return {"kind": self.kind, "call": self.call, **{key: one for key, one in told.items() if one}, **ends}
+        return {"kind": self.kind, "call": self.call, **{key: one for key, one in facts.items() if one}, **ends}
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,9 @@ class CollectivePlan(HasProgram):
 
     def json(self) -> dict[str, Any]:
         """What its program runs. With fewer ranks than recorded it shrinks groups, and says so."""
-        told = "the traced rank" if self.rank is None else f"rank {self.rank}"
+        member = "the traced rank" if self.rank is None else f"rank {self.rank}"
         return {
-            "job": f"{told} of {self.world_size}",
+            "job": f"{member} of {self.world_size}",
             "left_out": [one.line for one in self.left_out],
             "collectives": [call.data() for call in self.calls],
         }

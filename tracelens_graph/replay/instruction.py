@@ -95,7 +95,7 @@ class InstructionPlan(HasProgram):
         """What its program computes, in JAX's words."""
         return {
             "name": self.op, "opcode": self.opcode, "function": _CALLS.get(self.opcode, ""),
-            "operands": [_told(one) for one in self.operands], "result": _told(self.result),
+            "operands": [_array_facts(one) for one in self.operands], "result": _array_facts(self.result),
             "how": dict(self.call) | ({"by": _REDUCTIONS[self.call["by"]]} if self.opcode == "reduce" else {}),
             "traced_us": self.traced.median_us, "kernels": self.traced.kernels,
         }  # fmt: skip
@@ -168,7 +168,7 @@ def _array(dims: object, type: str) -> TensorValue:
     return TensorValue(shape, _TYPES[type])
 
 
-def _told(array: TensorValue) -> dict[str, Any]:
+def _array_facts(array: TensorValue) -> dict[str, Any]:
     return {"dims": array.shape, "dtype": array.dtype}
 
 

@@ -113,8 +113,8 @@ def coverage(charged: Charged, plans: Plans) -> Table:
         row.ns += int(found.charged_ns[place])
     uncharged = charged.uncharged
     origin = _origins(core, uncharged)
-    told = {**UNDER_NO_OP, OUTSIDE: core.framework.uncharged or UNDER_NO_OP[OUTSIDE]}
-    for number, (name, (why, remedy)) in enumerate(told.items()):
+    reasons = {**UNDER_NO_OP, OUTSIDE: core.framework.uncharged or UNDER_NO_OP[OUTSIDE]}
+    for number, (name, (why, remedy)) in enumerate(reasons.items()):
         events = uncharged[origin == number]
         if len(events):
             longest = int(events[np.argmax(c.dur_ns[events])])

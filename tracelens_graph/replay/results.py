@@ -16,7 +16,7 @@ from tracelens_graph.replay.folder import INDEX
 from tracelens_graph.replay.replay_plan import Recorded
 from tracelens_graph.replay.tables import REPLAY_RESULTS
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.texts import cut_end, distinct_names, told_name
+from tracelens_graph.utils.texts import cut_end, distinct_names, shown_name
 
 _LARGEST = 64 << 20
 """Bytes of a file that is read."""
@@ -158,7 +158,7 @@ def _row(a: Result, b: Result) -> dict[str, Any]:
 
 
 def _listed(ops: Sequence[str]) -> str:
-    shown = ", ".join(told_name(op, _LONGEST_NAME) for op in ops[:_NAMED])
+    shown = ", ".join(shown_name(op, _LONGEST_NAME) for op in ops[:_NAMED])
     return f"{len(ops)}: {shown}" + (", ..." if len(ops) > _NAMED else "")
 
 

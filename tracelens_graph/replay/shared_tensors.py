@@ -289,15 +289,15 @@ class _Linker:
         def changed(value: Value) -> Value:
             if not isinstance(value, Use):
                 return tuple(map(changed, value)) if isinstance(value, tuple) else value
-            told = value.tensor
-            if value.of is not None or told.storage is None:
-                return replace(value, tensor=replace(told, storage=None))
-            size = item_size(told.dtype)
-            begin = low[told.storage] // _ALIGNED * _ALIGNED
-            reach = -(-(high[told.storage] - begin) // size)
-            is_shared = told.storage in compact
-            placed = replace(told, offset=told.offset - begin // size, storage=compact.get(told.storage))
-            return replace(value, tensor=replace(placed, reach=reach if is_shared else max(told.reach, 0)))
+            recorded = value.tensor
+            if value.of is not None or recorded.storage is None:
+                return replace(value, tensor=replace(recorded, storage=None))
+            size = item_size(recorded.dtype)
+            begin = low[recorded.storage] // _ALIGNED * _ALIGNED
+            reach = -(-(high[recorded.storage] - begin) // size)
+            is_shared = recorded.storage in compact
+            placed = replace(recorded, offset=recorded.offset - begin // size, storage=compact.get(recorded.storage))
+            return replace(value, tensor=replace(placed, reach=reach if is_shared else max(recorded.reach, 0)))
 
         return [call.changed(changed) for call in calls]
 

@@ -14,7 +14,7 @@ from itertools import takewhile
 from tracelens_graph._version import __version__
 from tracelens_graph.errors import NoShortProgramError
 from tracelens_graph.perf.scalar_types import FLOATING, item_size
-from tracelens_graph.replay.program_text import ascii_text, dense_strides, program, told, unquoted
+from tracelens_graph.replay.program_text import ascii_text, dense_strides, heading_lines, program, unquoted
 from tracelens_graph.replay.replay_plan import Argument, Named, ReplayPlan, TensorValue, Value, tensors
 
 _WIDTH = 118
@@ -127,7 +127,7 @@ class _Program:
         needs = ", ".join(("PyTorch", *plan.imports))
         lines = [
             f"{ascii_text(plan.op)}: one operation of a trace, called again. --json FILE keeps what it measures.",
-            *told(plan, _WIDTH, is_short=True),
+            *heading_lines(plan, _WIDTH, is_short=True),
             f"Written by tracelens_graph {__version__}; needs {needs} alone. `replay --full` checks and restores more.",
         ]
         return unquoted("\n".join(lines))

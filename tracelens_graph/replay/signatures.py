@@ -25,7 +25,7 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 from tracelens_graph.utils.suggest import did_you_mean
-from tracelens_graph.utils.texts import told_name
+from tracelens_graph.utils.texts import shown_name
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -265,7 +265,7 @@ def _no_op(w: Window, name: str | re.Pattern[str]) -> str:
     time: Counter[str] = Counter()
     for one, ns in zip(charged.names, charged.charged_ns.tolist(), strict=True):
         time[one] += ns
-    most = ", ".join(told_name(one) for one, _ in time.most_common(_NAMED))
+    most = ", ".join(shown_name(one) for one, _ in time.most_common(_NAMED))
     listed = f"the most GPU time: {most}" if most else "there is no GPU work"
     if not isinstance(name, str):
         return f"no operation{where} has a name in which /{name.pattern}/ is found; {listed}"

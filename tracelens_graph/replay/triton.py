@@ -176,9 +176,9 @@ def _argument(recorded: Recorded, at: int) -> Argument:
 
 def _schema(name: str, positional: tuple[Argument, ...], constants: tuple[Argument, ...]) -> str:
     """A schema as operations have one, so that the plan is like theirs; arguments that a kernel writes are not told."""
-    told = [f"{one.type} {one.name}" for one in positional]
-    told += ["*", *(f"int {one.name}" for one in constants)] if constants else []
-    return f"{_op(name)}({', '.join(told)}) -> ()"
+    parts = [f"{one.type} {one.name}" for one in positional]
+    parts += ["*", *(f"int {one.name}" for one in constants)] if constants else []
+    return f"{_op(name)}({', '.join(parts)}) -> ()"
 
 
 def _op(name: str) -> str:
@@ -191,19 +191,19 @@ def _constants(args: Mapping[str, Any]) -> list[Argument]:
     text = args.get("kernel_kwargs")
     found: list[Argument] = []
     for part in text[:4096].split(",") if isinstance(text, str) else ():
-        if told := _CONSTANT.fullmatch(part.strip()):
-            value: Value = told[2] == "True" if told[2] in ("True", "False") else int(told[2])
-            found.append(Argument(told[1], "int", value))
+        if constant := _CONSTANT.fullmatch(part.strip()):
+            value: Value = constant[2] == "True" if constant[2] in ("True", "False") else int(constant[2])
+            found.append(Argument(constant[1], "int", value))
     return found
 
 
 def _grid(args: Mapping[str, Any], kernels: list[Node]) -> tuple[int, int, int]:
     """The grid of the kernel, else that of the launch where it is a plain one."""
-    told = [sizes(one.args.get("grid")) for one in kernels]
+    grids = [sizes(one.args.get("grid")) for one in kernels]
     text = _GRID.fullmatch(str(args.get("grid") or "")[:100])
     if text and text[1].count(",") >= 2:
-        told.append(tuple(int(part) for part in text[1].split(",") if part.strip()))
-    for grid in told:
+        grids.append(tuple(int(part) for part in text[1].split(",") if part.strip()))
+    for grid in grids:
         if grid and len(grid) == 3 and all(0 < size < _MOST for size in grid):
             return grid[0], grid[1], grid[2]
     raise CannotReplay("its grid is not recorded", "record GPU activities, too")

@@ -44,7 +44,7 @@ def calls_screen(w: Window, tables: Sequence[Table], rows: int, width: int, colo
     if w.title:
         parts.append(f"only {w.title}")
     title = "".join(f"{bold(line, color)}\n" for line in wrapped(printable(", ".join(parts)), width, "  "))
-    told = "".join(f"{line}\n" for line in wrapped(TOLD, min(width, _WIDEST)))
+    about = "".join(f"{line}\n" for line in wrapped(TOLD, min(width, _WIDEST)))
     link = f"times and kernels: {printable(info.link_command)}\n"
     shown = (view(top(table, rows), w.core).text(width, color) for table in tables if len(table))
-    return "\n".join((title, told + link, *shown))
+    return "\n".join((title, about + link, *shown))

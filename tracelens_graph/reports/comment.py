@@ -37,7 +37,7 @@ class Against:
     Attributes:
         names: of the baseline, and of what the report is on.
         tables: both compared, by name; the change is told of the timeline and of `ops_summary`.
-        notes: what is to be said of the two.
+        notes: notes on the two.
         command: what compares them on the terminal.
     """
 
@@ -73,7 +73,7 @@ def report_comment(
         against: a baseline.
         memory: of each device the peak of its memory, in words.
     """
-    blocks = [f"## GPU report: {_said(about.source)}", *_headline(findings), _facts_line(about, memory)]
+    blocks = [f"## GPU report: {_one_line(about.source)}", *_headline(findings), _facts_line(about, memory)]
     if len(largest):
         blocks.append(_largest(largest, advice))
     folds: list[tuple[str, str]] = []
@@ -119,17 +119,17 @@ def _headline(findings: Sequence[Finding]) -> Iterator[str]:
         yield "Nothing to report."
         return
     first, *others = findings
-    yield f"**{_said(first.text)}.**{_try(first)}"
+    yield f"**{_one_line(first.text)}.**{_try(first)}"
     if cause := next((one for one in others if one.suggestions), None):
-        yield f"{_said(cause.text)}.{_try(cause)}"
+        yield f"{_one_line(cause.text)}.{_try(cause)}"
 
 
 def _try(finding: Finding) -> str:
-    return f" **Try:** {_said('; '.join(finding.suggestions))}." if finding.suggestions else ""
+    return f" **Try:** {_one_line('; '.join(finding.suggestions))}." if finding.suggestions else ""
 
 
 def _finding(finding: Finding, hint: Callable[[str], str]) -> str:
-    line = f"**{_said(finding.topic.replace('_', ' '))}**: {_said(finding.text)}.{_try(finding)}"
+    line = f"**{_one_line(finding.topic.replace('_', ' '))}**: {_one_line(finding.text)}.{_try(finding)}"
     command = hint(finding.ask_next) if finding.ask_next else ""
     return f"{line} More: {code(command)}" if 0 < len(command) <= _COMMAND else line
 
@@ -142,16 +142,16 @@ def _facts_line(about: Facts, memory: Sequence[str]) -> str:
     devices = list(dict.fromkeys(about.devices))
     for device in devices[:_DEVICES]:
         count = about.devices.count(device)
-        parts.append(_said(device if count == 1 else f"{count} x {device}", _NAME))
+        parts.append(_one_line(device if count == 1 else f"{count} x {device}", _NAME))
     if more := len(devices) - _DEVICES if len(devices) > _DEVICES else 0:
         parts.append(f"{more:,} more devices")
     if memory:
         rest = f" and {len(memory) - _DEVICES:,} more devices" if len(memory) > _DEVICES else ""
-        parts.append(f"peak of memory {_said('; '.join(memory[:_DEVICES]))}{rest}")
+        parts.append(f"peak of memory {_one_line('; '.join(memory[:_DEVICES]))}{rest}")
     if about.window:
-        parts.append(f"only {_said(about.window)}")
+        parts.append(f"only {_one_line(about.window)}")
     if about.damage:
-        parts.append(f"damaged: {_said(about.damage)}")
+        parts.append(f"damaged: {_one_line(about.damage)}")
     return "; ".join(parts) + "."
 
 
@@ -160,9 +160,9 @@ def _largest(largest: Table, advice: Sequence[str]) -> str:
     rows, first = [], dict[str, str]()
     for row, tried in zip(largest.records(), advice, strict=True):
         name = code_cell(fitted(str(row["name"]), _NAME))
-        told = f"as with {first[tried]}" if tried in first else escape(tried)
+        cell = f"as with {first[tried]}" if tried in first else escape(tried)
         cells = [name, code_cell(fitted(str(row["mostly_in"] or ""), _NAME))]
-        rows.append([*cells, f"{row['total_ms']:,.3f}", f"{row['percent']:.1f}", told])
+        rows.append([*cells, f"{row['total_ms']:,.3f}", f"{row['percent']:.1f}", cell])
         if tried:
             first.setdefault(tried, name)
     headings = ("operation", "mostly in", "GPU ms", "% of GPU time", "try")
@@ -177,10 +177,10 @@ def _change(against: Against) -> Iterator[str]:
     first, now = against.names
     times = changes_of_times(against.tables, first, now)
     whole = next((one for one in times if one.label == "total"), None)
-    said = ""
+    change = ""
     if whole is not None:
-        said = escape(f": GPU span {whole.before:,.3f} -> {whole.now:,.3f} ms{_percent(whole, ' ({})')}")
-    yield f"**Change against {_said(first)}{said}**"
+        change = escape(f": GPU span {whole.before:,.3f} -> {whole.now:,.3f} ms{_percent(whole, ' ({})')}")
+    yield f"**Change against {_one_line(first)}{change}**"
     changes = [("GPU span" if one is whole else f"GPU {one.label}", one) for one in times]
     changes += [(code_cell(fitted(one.label, _NAME)), one) for one in changes_by_op(against.tables, first, now)]
     if changes:
@@ -191,7 +191,7 @@ def _change(against: Against) -> Iterator[str]:
         yield pipe_table(("", "baseline ms", "now ms", "change ms", "%"), rows, [False, True, True, True, True])
     lines = [*ops_of_one(against.tables, first, now), *against.notes]
     if lines:
-        yield "\n".join(f"* {_said(line)}" for line in lines)
+        yield "\n".join(f"* {_one_line(line)}" for line in lines)
 
 
 def _percent(change: Change, around: str) -> str:
@@ -213,7 +213,7 @@ def _fold(title: str, count: int, table: Table) -> str:
     return folded(f"{shorten(title, _SENTENCE)}, {_rows(count)}", table_markdown(table, _CELL))
 
 
-def _said(text: str, longest: int = _SENTENCE) -> str:
+def _one_line(text: str, longest: int = _SENTENCE) -> str:
     return escape(shorten(text, longest))
 
 

@@ -17,7 +17,7 @@ from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.reports.document import document_json, facts
 from tracelens_graph.reports.markdown import escape, page, table_markdown
 from tracelens_graph.reports.report_text import heading
-from tracelens_graph.reports.views import told
+from tracelens_graph.reports.views import with_headings
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
@@ -53,7 +53,7 @@ def screen(
         tables: its totals, times and places.
         width: characters of a line.
         color: whether to use terminal escapes.
-        notes: what is to be said of the two sides.
+        notes: notes on the two sides.
         places: how many places; 0 for all, None for as many as a screen holds.
     """
     number = PLACES if places is None else places or len(tables["diff_places"])
@@ -66,11 +66,11 @@ def screen(
 
 def side_lines(difference: Diff) -> list[str]:
     """What was compared, one line for each side."""
-    told = []
+    lines = []
     for letter, name, window in zip("AB", difference.names, (difference.a, difference.b), strict=True):
         called = f"{letter} ({name})" if name != letter else letter
-        told.append(f"{called}: {heading(facts(window))}")
-    return told
+        lines.append(f"{called}: {heading(facts(window))}")
+    return lines
 
 
 def warnings_on(difference: Diff) -> list[str]:
@@ -136,8 +136,8 @@ def headline(totals: Table, is_changed: bool) -> str:
     percent = row["change_percent"]
     share = "" if percent is None else f" ({percent:+.1f} %)"
     word = "more" if change > 0 else "less"
-    said = f"{abs(change):,.3f} ms {word}{share}" if change else "no change in all"
-    return f"GPU time {first:,.3f} -> {second:,.3f} ms: {said}"
+    text = f"{abs(change):,.3f} ms {word}{share}" if change else "no change in all"
+    return f"GPU time {first:,.3f} -> {second:,.3f} ms: {text}"
 
 
 def _lines(
@@ -182,8 +182,8 @@ def _pooled(difference: Diff, width: int) -> Iterator[str]:
     if max(a, b) < 2:
         return
     gpus = f"{a:,} GPUs" if a == b else f"{a:,} -> {b:,} GPUs"
-    said = f"of {gpus}: above, time counts once whichever of them works; by cause, their idle times are added up"
-    yield from (_INDENT + line for line in wrapped(said, max(width - len(_INDENT), 24)))
+    text = f"of {gpus}: above, time counts once whichever of them works; by cause, their idle times are added up"
+    yield from (_INDENT + line for line in wrapped(text, max(width - len(_INDENT), 24)))
 
 
 def _without_work(times: Table, largest: float, width: int, most: int) -> Iterator[str]:
@@ -241,7 +241,7 @@ def _figures(label: str, row: Mapping[str, Any], width: int) -> str:
 
 def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
     """Several runs against the first: a line of figures each, runs of one structure, the largest change of each."""
-    yield from told(replace(table, notes=[]), leave="most").text(width, color).splitlines()
+    yield from with_headings(replace(table, notes=[]), leave="most").text(width, color).splitlines()
     rows = table.records()
     structures: dict[int, list[str]] = {}
     for row in rows:
@@ -253,12 +253,12 @@ def runs_text(table: Table, width: int, color: bool = False) -> Iterator[str]:
         for number, runs in structures.items():
             yield from wrapped(printable(f"Structure {number}: {', '.join(runs)}"), width, _INDENT)
     for row in rows[1:]:
-        said = (
+        text = (
             f"{row['run']}: {row['most']}; {row['why']}"
             if row["most"]
             else f"{row['run']}: all GPU time as in the first"
         )
-        yield from wrapped(printable(said), width, _INDENT)
+        yield from wrapped(printable(text), width, _INDENT)
     for note in table.notes:
         yield from wrapped(printable(note), width, _INDENT)
 
@@ -271,11 +271,11 @@ def within_text(table: Table, width: int, color: bool = False, most: int = 0) ->
         times = f" and {row['times'] - 1:,} more" if row["times"] > 1 else ""
         is_spread = row["differs"] == SPREAD
         differs = "the slowest" if is_spread else f"other {row['differs']}"
-        said = (
+        text = (
             f"{row['change_ms']:+,.3f} ms  {row['name']}{times} of {row['parts']:,}: {differs}, "
             f"{row['usual_ms']:,.3f} -> {row['gpu_ms']:,.3f} ms against {row['usual']}{', the fastest' * is_spread}"
         )
-        yield from wrapped(printable(said), width, _INDENT)
+        yield from wrapped(printable(text), width, _INDENT)
         if row["where"]:
             yield from wrapped(printable(f"{_INDENT}{row['where']}: {row['why']}"), width, 2 * _INDENT)
     if most and len(rows) > most:
@@ -314,7 +314,7 @@ _HEADINGS = {"change_ms": "change ms", "a_ms": "A ms", "b_ms": "B ms", "change_p
 
 
 def diff_json(difference: Diff, tables: Mapping[str, Table], notes: Sequence[str]) -> str:
-    """The comparison as one JSON object: both traces, what is to be said of them, and the tables."""
+    """The comparison as one JSON object: both traces, notes on them, and the tables."""
     traces = {}
     for letter, name, window in zip("ab", difference.names, (difference.a, difference.b), strict=True):
         about = asdict(facts(window))
@@ -329,7 +329,7 @@ def diff_markdown(difference: Diff, tables: Mapping[str, Table], notes: Sequence
     Args:
         difference: the comparison.
         tables: its totals, times and places.
-        notes: what is to be said of the two sides.
+        notes: notes on the two sides.
         rows: how many places; 0 for all.
     """
     changed = changed_places(tables["diff_places"])

@@ -289,11 +289,11 @@ def _shared(cores: list[Core], rows: list[int]) -> Iterator[str]:
     called = names[0] if names[0] == names[1] else " and ".join(names)
     yield f"{called} (uid {uids})"
     lines = [lines_of_python(core, np.array([row]))[0] for core, row in zip(cores, rows, strict=True)]
-    told = {"line": [printable(line) if line else "" for line in lines]}
+    fields = {"line": [printable(line) if line else "" for line in lines]}
     for field in _FIELDS:
         both = (Node(core, row).shapes.get(field, "") for core, row in zip(cores, rows, strict=True))
-        told[field] = [printable(str(one)) for one in both]
-    for what, (first, second) in told.items():
+        fields[field] = [printable(str(one)) for one in both]
+    for what, (first, second) in fields.items():
         if first == second:
             if first:
                 yield f"    {what}: {first}"

@@ -166,10 +166,10 @@ def peaks(summary: Table) -> list[str]:
 
 def _peak(allocated: int, reserved: int | None) -> str:
     power = min(max(max(allocated, reserved or 0).bit_length() - 1, 0) // 10, len(_UNITS) - 1)
-    told = f"{allocated / 1024**power:,.{2 * (power > 0)}f}"
+    text = f"{allocated / 1024**power:,.{2 * (power > 0)}f}"
     if reserved is None:
-        return f"{told} {_UNITS[power]}"
-    return f"{told} of {reserved / 1024**power:,.{2 * (power > 0)}f} {_UNITS[power]} reserved"
+        return f"{text} {_UNITS[power]}"
+    return f"{text} of {reserved / 1024**power:,.{2 * (power > 0)}f} {_UNITS[power]} reserved"
 
 
 def table_json(table: Table) -> str:

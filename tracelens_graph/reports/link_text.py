@@ -183,8 +183,8 @@ def occupancy_text(kernel: Mapping[str, Any]) -> str:
         return f"occupancy is not known: {kernel['occupancy_unknown']}"
     if kernel["occupancy_source"] != "theoretical":
         limited = f"; at most {theory['percent']:.4g} % by {' and '.join(theory['limited_by'])}" if theory else ""
-        told = "as reported" if kernel["occupancy_source"] == "reported" else "estimated from its grid"
-        return f"occupancy {percent:.4g} %, {told}{limited}"
+        source = "as reported" if kernel["occupancy_source"] == "reported" else "estimated from its grid"
+        return f"occupancy {percent:.4g} %, {source}{limited}"
     resident = f"{_counted(theory['blocks_per_sm'], 'block')} and {_counted(theory['warps_per_sm'], 'warp')}"
     limited = " and ".join(theory["limited_by"])
     return f"theoretical occupancy {percent:.4g} %: {resident} on a multiprocessor, limited by {limited}"

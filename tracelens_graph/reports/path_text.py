@@ -16,7 +16,7 @@ from tracelens_graph.analyses.critical_path.path_tables import CLASS_MEANING
 from tracelens_graph.analyses.critical_path.what_if import WhatIf
 from tracelens_graph.reports.markdown import escape, page, table_markdown
 from tracelens_graph.reports.ranks_text import document
-from tracelens_graph.reports.views import told
+from tracelens_graph.reports.views import with_headings
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
 from tracelens_graph.utils.texts import printable, wrapped
@@ -113,7 +113,7 @@ def _rows(table: Table, most: int, leave: str) -> Table:
     is_cut = 0 < most < len(table)
     notes = [f"the first {most:,} of {len(table):,} rows (--table {table.name} --top 0)"] if is_cut else []
     cut = table.take(np.arange(most)) if is_cut else table
-    return told(replace(cut, title=_TITLES[table.name], notes=notes), leave=leave)
+    return with_headings(replace(cut, title=_TITLES[table.name], notes=notes), leave=leave)
 
 
 def path_json(path: CriticalPath, tables: Mapping[str, Table]) -> str:
@@ -145,4 +145,4 @@ def what_if_json(found: Sequence[WhatIf], table: Table) -> str:
 def what_if_markdown(found: Sequence[WhatIf], table: Table) -> str:
     """What changes would gain as a page."""
     lines = [f"**{escape(sentence(one))}**" for one in found]
-    return page(["## What if", *lines, escape(extent(found[0].path)), table_markdown(told(table))])
+    return page(["## What if", *lines, escape(extent(found[0].path)), table_markdown(with_headings(table))])

@@ -16,7 +16,7 @@ from tracelens_graph.analyses.stragglers.lateness import ADDED_UP, HELD_UP
 from tracelens_graph.graph.trace_set import Ranked
 from tracelens_graph.reports.document import document_json
 from tracelens_graph.reports.markdown import escape, page, table_markdown
-from tracelens_graph.reports.views import told
+from tracelens_graph.reports.views import with_headings
 from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
 from tracelens_graph.utils.texts import printable, wrapped
@@ -122,12 +122,12 @@ def first_rows(table: Table, most: int) -> Table:
         cut = replace(
             cut.take(np.arange(most)), notes=[f"the first {most:,} of {len(table):,} rows (--top 0 shows all)"]
         )
-    shown = told(cut, leave="meaning")
-    telling = {name: cells for name, cells in shown.columns.items() if _tells(name, list(cells))}
+    shown = with_headings(cut, leave="meaning")
+    telling = {name: cells for name, cells in shown.columns.items() if _differs(name, list(cells))}
     return replace(shown, columns=telling or shown.columns)
 
 
-def _tells(name: str, cells: Sequence[object]) -> bool:
+def _differs(name: str, cells: Sequence[object]) -> bool:
     """Whether a column has values, and more than one host, of which the first line says how many there are."""
     known = [cell for cell in cells if cell not in (None, "") and cell == cell]
     return bool(known) and (name != "host" or len(set(known)) > 1)

@@ -63,15 +63,15 @@ def verdict_lines(
         most: lines; what has no room is counted. 0 for no limit.
         shown: commands, with TRACE for the trace, that would only repeat what is on the screen.
     """
-    said, taken = set(shown), 0
+    printed, taken = set(shown), 0
     narrow = min(width or _WIDEST, _WIDEST)
     for number, finding in enumerate(findings):
         lines = _sentence(f"* {printable(finding.text)}", narrow, "  ")
         if finding.suggestions:
             lines += _sentence(f"  {_TRY}{'; '.join(finding.suggestions)}", narrow, "    ")
-        if finding.ask_next and finding.ask_next not in said:
+        if finding.ask_next and finding.ask_next not in printed:
             lines.append(f"  {_NEXT}{printable(hint(finding.ask_next))}")
-            said.add(finding.ask_next)
+            printed.add(finding.ask_next)
         is_last = number == len(findings) - 1
         if most and taken + len(lines) + (not is_last) > most:
             yield f"* {len(findings) - number:,} more (--all)"

@@ -182,11 +182,11 @@ def path_slices(path: Path, start_ns: np.ndarray, end_ns: np.ndarray) -> list[Sl
     has_ranks = len(path.causes.traces) > 1
     for at, (kind, start, end) in enumerate(zip(path.kind.tolist(), start_ns.tolist(), end_ns.tolist(), strict=True)):
         if end > start:
-            told = {"op": clean(nodes.op[at]), "module": clean(nodes.module[at]), "uid": nodes.uid[at]}
+            facts = {"op": clean(nodes.op[at]), "module": clean(nodes.module[at]), "uid": nodes.uid[at]}
             if has_ranks:
-                told |= {"rank": nodes.rank[at]}
+                facts |= {"rank": nodes.rank[at]}
             args = {"class": Class(kind).name} | {
-                name: value for name, value in told.items() if value not in ("", None)
+                name: value for name, value in facts.items() if value not in ("", None)
             }
             slices.append(Slice(clean(nodes.name[at]) or Class(kind).name, start, end - start, args))
     return slices
@@ -216,12 +216,12 @@ def _collectives(w: Window, parts: Mapping[int, RankPart]) -> Iterator[Track]:
         if not w.holds(np.array([row]))[0]:
             continue
         lane = (int(c.thread[row]), -1, True) if one.on_host else (int(c.device[row]), int(c.stream[row]), False)
-        told = {
+        facts = {
             "key": one.key, "group": one.group, "group_size": one.group_size, "sequence": one.sequence,
             "dtype": one.dtype, "in_bytes": one.in_bytes, "out_bytes": one.out_bytes, "rank": one.rank,
         }  # fmt: skip
         part = parts.get(row)
-        known = {name: value for name, value in (told | dict(part.args if part else {})).items() if value is not None}
+        known = {name: value for name, value in (facts | dict(part.args if part else {})).items() if value is not None}
         args: dict[str, Any] = {
             name: clean(value) if isinstance(value, str) else value for name, value in known.items()
         }

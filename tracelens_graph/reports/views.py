@@ -38,20 +38,20 @@ def view(table: Table, core: Core | None = None) -> Table:
     if leads in table.columns:
         names.sort(key=lambda name: name != leads)
     about = {name: table.about.get(name, Column("")) for name in names}
-    told = headings(about)
+    headed = headings(about)
     instance = instance_column(about)
     if not instance and not any(column.heading for column in about.values()):
         return replace(table, columns={name: table[name] for name in names}) if leads else table
     columns: dict[str, np.ndarray | list[Any]] = {}
     shown = {}
-    last_key = next((name for name in reversed(told) if about[name].role is Role.key), None)
-    for column, heading in told.items():
+    last_key = next((name for name in reversed(headed) if about[name].role is Role.key), None)
+    for column, heading in headed.items():
         cells = table[column]
         columns[heading] = _short_cells(
             [_kernel(name) for name in cells] if column == "Kernel name" else cells, about[column]
         )
         shown[heading] = about[column]
-        if column == last_key and any(apart := _apart(table, about, told)):
+        if column == last_key and any(apart := _apart(table, about, headed)):
             columns[_APART], shown[_APART] = apart, _OF_APART
     if instance:
         uids = list(table[instance])
@@ -64,11 +64,11 @@ _APART = "differs by"
 _OF_APART = Column("values of keys without a heading, of rows that look alike without them", role=Role.key)
 
 
-def _apart(table: Table, about: Mapping[str, Column], told: Mapping[str, str]) -> list[str]:
+def _apart(table: Table, about: Mapping[str, Column], headed: Mapping[str, str]) -> list[str]:
     """For each row what tells it from rows that look alike, of keys that people are not shown; empty for nothing."""
     names = [name for name, column in about.items() if column.role is Role.key]
-    hidden = [name for name in names if name not in told]
-    cells = zip(*(_short_cells(table[name], about[name]) for name in names if name in told), strict=True)
+    hidden = [name for name in names if name not in headed]
+    cells = zip(*(_short_cells(table[name], about[name]) for name in names if name in headed), strict=True)
     groups: dict[Any, list[int]] = {}
     for row, key in enumerate(cells):
         groups.setdefault(key, []).append(row)
@@ -95,7 +95,7 @@ def _item(value: Any) -> str:
     return "-" if value in (None, "") else str(value)
 
 
-def told(table: Table, leave: str = "") -> Table:
+def with_headings(table: Table, leave: str = "") -> Table:
     """The columns of a table that have a heading, under it, but for one; this needs no graph."""
     shown = {
         name: heading for name, heading in headings(table.about).items() if name in table.columns and name != leave
@@ -151,8 +151,8 @@ def column_named(table: Table, name: str) -> str | None:
     """The column of a table that has this name or, in its view, this heading; None if none has."""
     if name in table.columns:
         return name
-    told = {heading: column for column, heading in headings(table.about).items()}
-    return column if (column := told.get(name)) in table.columns else None
+    headed = {heading: column for column, heading in headings(table.about).items()}
+    return column if (column := headed.get(name)) in table.columns else None
 
 
 def sort(table: Table, column: str) -> Table:

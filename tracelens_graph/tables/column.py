@@ -210,8 +210,8 @@ def instance_column(about: About) -> str:
 
 def headings(about: About) -> dict[str, str]:
     """The columns that people are shown, with what stands above them."""
-    told = {name: column.heading for name, column in about.items() if column.heading}
-    return told or {name: heading_of(name) for name in about}
+    headed = {name: column.heading for name, column in about.items() if column.heading}
+    return headed or {name: heading_of(name) for name in about}
 
 
 def heading_of(name: str, column: Column | None = None) -> str:

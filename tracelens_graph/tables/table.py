@@ -94,19 +94,19 @@ class Table:
         """
         if any(level is not None for level in frame.index.names):
             frame = frame.reset_index()
-        said = frame.attrs
-        units, definitions = said.get("units", {}), said.get("definitions", {})
+        attributes = frame.attrs
+        units, definitions = attributes.get("units", {}), attributes.get("definitions", {})
         columns = {str(label): _cells(series) for label, series in frame.items()}
         if len(columns) != frame.shape[1]:
             raise ValueError(f"two columns of {name} have one name")
-        roles = said.get("roles", {})
+        roles = attributes.get("roles", {})
         if unknown := [role for role in roles.values() if role not in Role.__members__]:
             raise ValueError(f"{name}: there is no role {unknown[0]!r}; {hint(unknown[0], Role.__members__)}")
         about = {
             column: Column(definitions.get(column, ""), units.get(column, ""), Role[roles.get(column, "value")])
             for column in columns
         }
-        return Table(name, columns, about, said.get("title") or name, list(said.get("notes", ())))
+        return Table(name, columns, about, attributes.get("title") or name, list(attributes.get("notes", ())))
 
     def text(self, width: int | None = None, color: bool = False, way_out: str = "") -> str:
         """The table as aligned text for people: title, header, rows, notes.
@@ -216,9 +216,9 @@ def short_html(title: str, columns: Mapping[str, Any], about: Mapping[str, Colum
 
 def _first_rows(columns: Mapping[str, Any], about: Mapping[str, Column]) -> Cells:
     """The first cells of the columns that people are shown, as plain Python values."""
-    told = [name for name in headings(about) if name in columns] or list(columns)
+    shown = [name for name in headings(about) if name in columns] or list(columns)
     return {
-        name: cells.tolist() if isinstance(cells := columns[name][:ROWS], np.ndarray) else list(cells) for name in told
+        name: cells.tolist() if isinstance(cells := columns[name][:ROWS], np.ndarray) else list(cells) for name in shown
     }
 
 

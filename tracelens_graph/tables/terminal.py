@@ -266,10 +266,10 @@ def list_text(cell: list[Any]) -> str:
 
 def node_text(properties: Mapping[str, Any]) -> str:
     """A node or an edge of a database in one line, or any other map: `Op 12 aten::mm, dur_ns: 700`."""
-    told = ["labels", "type", "uid", "short_name"]
+    leading = ["labels", "type", "uid", "short_name"]
     if _called(properties) == properties.get("name"):
-        told.append("name")
-    rest = (f"{name}: {value}" for name, value in properties.items() if name not in told and value is not None)
+        leading.append("name")
+    rest = (f"{name}: {value}" for name, value in properties.items() if name not in leading and value is not None)
     return ", ".join(filter(None, (_node_name(properties), *rest)))
 
 

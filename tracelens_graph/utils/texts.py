@@ -105,7 +105,7 @@ def cut_end(text: str, width: int) -> str:
     return head(text, room) + _GAP if room > 0 else head(text, width)
 
 
-def told_name(name: str, width: int = 60) -> str:
+def shown_name(name: str, width: int = 60) -> str:
     """A name within a sentence: cut to some columns, and in quotes if it is blank."""
     return cut_end(name, width) if name.strip() else repr(name[:width])
 

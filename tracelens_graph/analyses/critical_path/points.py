@@ -204,9 +204,13 @@ def _first_of_threads(core: Core, calls: np.ndarray) -> np.ndarray:
 
 def _of_profiler(core: Core, rows: np.ndarray) -> np.ndarray:
     """Which of ascending rows lie in frames of the profiler, those included."""
-    marks = calls_of(core).spans[PROFILER]
-    reach = np.concatenate(([-1], np.maximum.accumulate(core.columns.last[marks]))) if len(marks) else np.array([-1])
-    found: np.ndarray = reach[np.searchsorted(marks, rows, "right")] >= rows
+    profiling = calls_of(core).spans[PROFILER]
+    reach = (
+        np.concatenate(([-1], np.maximum.accumulate(core.columns.last[profiling])))
+        if len(profiling)
+        else np.array([-1])
+    )
+    found: np.ndarray = reach[np.searchsorted(profiling, rows, "right")] >= rows
     return found
 
 

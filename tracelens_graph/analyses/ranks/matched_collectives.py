@@ -326,7 +326,7 @@ class MatchedCollectives(PartsByCollective):
                 f"differ by up to {abs(int(estimate.offset_ns[at])) / 1e3:,.1f} us ({ranks[at].name})"
             ]
         unknown = self.unknown_clocks
-        untold_ranks = int((~np.isfinite(self.clocks.error_ns)).sum())
+        unknown_ranks = int((~np.isfinite(self.clocks.error_ns)).sum())
         done = "corrected" if self.is_corrected else "not corrected"
         most = int(np.abs(self.clocks.offset_ns).max(initial=0))
         notes = []
@@ -336,11 +336,11 @@ class MatchedCollectives(PartsByCollective):
             notes.append(
                 f"clocks of {hosts:,} {where} differ by up to {most / 1e3:,.1f} us by the ends of collectives: {done}"
             )
-        elif untold_ranks < hosts - 1:
+        elif unknown_ranks < hosts - 1:
             notes.append(f"clocks of {hosts:,} {where} agree as far as the ends of collectives tell")
         if unknown:
             notes.append(f"the clocks of {unknown:,} hosts cannot be told: they share too few collectives")
-        if unknown and not most and untold_ranks:
+        if unknown and not most and unknown_ranks:
             notes.append("nothing tells how far apart the clocks of ranks are: they are taken as they are")
         return notes
 

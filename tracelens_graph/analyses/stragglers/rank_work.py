@@ -112,17 +112,17 @@ class HostLabels:
         return self._labels[row]
 
 
-def _covered(core: Core, times: np.ndarray, inside: np.ndarray, marks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _covered(core: Core, times: np.ndarray, inside: np.ndarray, ranges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A timeline in which the outermost marks stand for all that is called within them."""
-    if not len(marks):
+    if not len(ranges):
         return times, inside
     c = core.columns
-    marks = marks[np.lexsort((-c.dur_ns[marks], c.start_ns[marks]))]
-    spans: Intervals = merge(c.start_ns[marks], c.end_ns[marks])
+    ranges = ranges[np.lexsort((-c.dur_ns[ranges], c.start_ns[ranges]))]
+    spans: Intervals = merge(c.start_ns[ranges], c.end_ns[ranges])
     start, end = spans
     if not len(start):
         return times, inside
-    first = marks[np.searchsorted(c.start_ns[marks], start)]
+    first = ranges[np.searchsorted(c.start_ns[ranges], start)]
     begun = np.searchsorted(start, times, "right")
     outside = (begun == 0) | (times >= end[begun - 1])
     before = np.searchsorted(times, end, "right") - 1

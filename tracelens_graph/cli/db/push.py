@@ -193,10 +193,10 @@ def _match(graphs: Graphs, run: str, ranks: TraceSet, options: Options) -> None:
         (found,) = (one for one in graphs.matchings() if one["run"] == run)
         if found["parts"]:
             seconds = "" if outcome == "unchanged" else f" in {time.monotonic() - start:.1f} s"
-            said = f"{found['collectives']:,} over {len(ranks):,} ranks{seconds}"
+            matched_text = f"{found['collectives']:,} over {len(ranks):,} ranks{seconds}"
             if found["unmatched"]:
-                said += f"; {found['unmatched']:,} of {found['parts']:,} parts are not matched"
-            typer.echo(printable(f"{outcome} collectives of {run}: {said}"))
+                matched_text += f"; {found['unmatched']:,} of {found['parts']:,} parts are not matched"
+            typer.echo(printable(f"{outcome} collectives of {run}: {matched_text}"))
 
 
 def push_diff(

@@ -148,9 +148,9 @@ def run_one(case: dict[str, Any], group: Any, options: argparse.Namespace) -> di
     result = {key: case[key] for key in ("kind", "dtype", "ranks", "calls", "traced_us", "notes")}
     result |= {"recorded_ranks": case["recorded_ranks"], "device": options.device, "torch": torch.__version__}
     if failed:
-        told: list[Any] = [None] * distributed.get_world_size()
-        distributed.all_gather_object(told, error)
-        return {**result, "error": next(filter(None, told), "")}
+        errors: list[Any] = [None] * distributed.get_world_size()
+        distributed.all_gather_object(errors, error)
+        return {**result, "error": next(filter(None, errors), "")}
     microseconds = sorted(1e6 * one for one in seconds)
     median = statistics.median(microseconds)
     moved = message_bytes(case)

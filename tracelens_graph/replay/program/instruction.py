@@ -17,10 +17,10 @@ PLAN: dict[str, Any] = {}
 # What stands below goes into programs.
 
 
-def operand(number: int, told: dict[str, Any]) -> Any:
+def operand(number: int, facts: dict[str, Any]) -> Any:
     """An array of the shape and type: normal numbers, small whole ones, or truth values."""
-    key, shape, kind = jax.random.key(number), tuple(told["dims"]), jax.numpy.dtype(told["dtype"])
-    if told["dtype"] == "bool":
+    key, shape, kind = jax.random.key(number), tuple(facts["dims"]), jax.numpy.dtype(facts["dtype"])
+    if facts["dtype"] == "bool":
         return jax.random.bernoulli(key, shape=shape)
     if jax.numpy.issubdtype(kind, jax.numpy.integer):
         return jax.random.randint(key, shape, 0, 9).astype(kind)
@@ -65,9 +65,9 @@ def measured(calls: int) -> dict[str, Any]:
         ValueError: it gives another shape or type than was traced.
     """
     made = PLAN["result"]
-    if any(told["dtype"] in ("float64", "int64", "uint64", "complex128") for told in [*PLAN["operands"], made]):
+    if any(facts["dtype"] in ("float64", "int64", "uint64", "complex128") for facts in [*PLAN["operands"], made]):
         jax.config.update("jax_enable_x64", True)
-    operands = [operand(number, told) for number, told in enumerate(PLAN["operands"])]
+    operands = [operand(number, facts) for number, facts in enumerate(PLAN["operands"])]
     compiled = jax.jit(compute).lower(*operands).compile()
     found = jax.block_until_ready(compiled(*operands))
     if (list(found.shape), found.dtype.name) != (made["dims"], made["dtype"]):

@@ -116,7 +116,7 @@ def times_us(call: Callable[[], Any], asked: int | None, usual: int, seconds: fl
 
     Without a number that is asked for, as many as is usual, on a CPU for some seconds at most.
     """
-    runtime, marks = getattr(torch, device("device").type), []
+    runtime, events = getattr(torch, device("device").type), []
     getattr(runtime, "_sleep", int)(20_000_000)  # the host gets ahead of the device, so that its launches do not count
     until = time.perf_counter() + (seconds if asked is None else math.inf)
     for _ in range(usual if asked is None else max(asked, 1)):
@@ -124,11 +124,11 @@ def times_us(call: Callable[[], Any], asked: int | None, usual: int, seconds: fl
             do()
         begin = now()
         call()
-        marks.append((begin, now()))
+        events.append((begin, now()))
         if runtime is torch.cpu and time.perf_counter() > until:
             break
     runtime.synchronize()
-    return [us_between(*pair) for pair in marks]
+    return [us_between(*pair) for pair in events]
 
 
 def now() -> Any:

@@ -47,8 +47,8 @@ def measured(plan: dict[str, Any], asked: argparse.Namespace) -> dict[str, Any]:
 
 def listed(asked: argparse.Namespace) -> list[dict[str, Any]]:
     """The plans, those of a file if one is named."""
-    plans, told = [], json.loads(Path(asked.file).read_text()) if asked.file else PLAN
-    for entry in told if isinstance(told, list) else [told]:
+    plans, given = [], json.loads(Path(asked.file).read_text()) if asked.file else PLAN
+    for entry in given if isinstance(given, list) else [given]:
         plan = entry.get("plan", entry)
         traced = {"calls": entry.get("count", 1)} | plan.get("traced", {})
         plans.append({"restored": entry.get("restored", [])} | plan | {"traced": traced})

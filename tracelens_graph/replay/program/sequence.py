@@ -45,15 +45,15 @@ class Use:
         self.key: Any = None
 
 
-BUILDERS["use"] = lambda told: Use(**told)
+BUILDERS["use"] = lambda entry: Use(**entry)
 
 
-def step_of(told: dict[str, Any]) -> dict[str, Any]:
+def step_of(entry: dict[str, Any]) -> dict[str, Any]:
     """An operation with its arguments, its tensors by number."""
-    plan = told["plan"]
+    plan = entry["plan"]
     traced = plan.get("traced", {}).get("kernel_us" if PLAN["is_gpu"] else "host_us", 0.0)
     given = [{name: built(value) for name, value in plan.get(way, {}).items()} for way in ("positional", "keyword")]
-    return {**told, "op": plan["op"], "traced_us": traced, "positional": list(given[0].values()), "keyword": given[1]}
+    return {**entry, "op": plan["op"], "traced_us": traced, "positional": list(given[0].values()), "keyword": given[1]}
 
 
 class Steps:
@@ -216,7 +216,7 @@ def each_us(sequence: Steps, asked: argparse.Namespace, runs: int) -> list[float
         rounds.append([now()])
         sequence.run(lambda: rounds[-1].append(now()))
     getattr(torch, asked.device).synchronize()
-    each = [[us_between(*pair) for pair in pairwise(marks)] for marks in rounds]
+    each = [[us_between(*pair) for pair in pairwise(events)] for events in rounds]
     return [statistics.median(times) for times in zip(*each, strict=True)]
 
 

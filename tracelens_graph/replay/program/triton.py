@@ -93,6 +93,6 @@ def launcher(kernel: Any, device: str) -> Callable[[], Any]:
     # What PyTorch's compiler writes tunes itself, and knows its grid: of its configurations only the traced one stays.
     same = [one for one in kernel.configs or [] if all(one.kwargs.get(key) == constants[key] for key in constants)]
     kernel.configs = same or kernel.configs
-    told = {"grid": lambda meta: grid} if "grid" in inspect.signature(kernel.run).parameters else {}
+    grid_option = {"grid": lambda meta: grid} if "grid" in inspect.signature(kernel.run).parameters else {}
     stream = torch.cuda.current_stream().cuda_stream
-    return lambda: kernel.run(*positional, **told, stream=stream)
+    return lambda: kernel.run(*positional, **grid_option, stream=stream)

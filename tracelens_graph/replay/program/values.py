@@ -234,16 +234,16 @@ def sparse_csr(shape: Sequence[int], dtype: str, layout: str, entries: int) -> t
     return torch.sparse_compressed_tensor(begins, places, values, shape, layout=getattr(torch, layout))
 
 
-def built_tensor(told: dict[str, Any]) -> torch.Tensor:
+def built_tensor(facts: dict[str, Any]) -> torch.Tensor:
     """A tensor from JSON."""
-    form, shape, dtype = told.get("layout", "strided"), told["shape"], told["dtype"]
+    form, shape, dtype = facts.get("layout", "strided"), facts["shape"], facts["dtype"]
     if form == "sparse_coo":
-        return sparse_coo(shape, dtype, **told["fill"][1])
+        return sparse_coo(shape, dtype, **facts["fill"][1])
     if form != "strided":
-        return sparse_csr(shape, dtype, form, **told["fill"][1])
+        return sparse_csr(shape, dtype, form, **facts["fill"][1])
     if dtype.startswith(("qint", "quint")):
-        return quantized(shape, dtype, told.get("on_cpu", False))
-    return tensor(**told)
+        return quantized(shape, dtype, facts.get("on_cpu", False))
+    return tensor(**facts)
 
 
 BUILDERS: dict[str, Callable[[Any], Any]] = {
@@ -261,7 +261,7 @@ def built(value: Any) -> Any:
     if isinstance(value, list):
         return [built(one) for one in value]
     if isinstance(value, dict):
-        return next(BUILDERS[kind](told) for kind, told in value.items())
+        return next(BUILDERS[kind](facts) for kind, facts in value.items())
     return value
 
 

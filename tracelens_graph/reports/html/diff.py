@@ -49,20 +49,20 @@ Commands = Callable[[int], Iterable[tuple[str, str]]]
 
 
 def diff_page(
-    difference: Diff, tables: Mapping[str, Table], said: Sequence[str], commands: Commands = lambda number: ()
+    difference: Diff, tables: Mapping[str, Table], notes: Sequence[str], commands: Commands = lambda number: ()
 ) -> str:
     """A comparison as a page.
 
     Args:
         difference: the comparison.
         tables: its totals, times and places.
-        said: what is to be said of the two sides.
+        said: notes on the two sides.
         commands: makes the commands that tell more of a place.
     """
     (stacks, names), texts = diff_stacks(difference), Texts()
     first, second = difference.names
     title = clean(f"GPU work: {second} against {first}")
-    head = {"overview": _overview(difference, tables, said), "title": title}
+    head = {"overview": _overview(difference, tables, notes), "title": title}
     rows = tables["diff_places"].records()[:MOST_PLACES]
     body = {
         "places": [
@@ -75,12 +75,12 @@ def diff_page(
     return page(title, head, body, stack_columns("diff", stacks), CODE)
 
 
-def _overview(difference: Diff, tables: Mapping[str, Table], said: Sequence[str]) -> dict[str, Any]:
+def _overview(difference: Diff, tables: Mapping[str, Table], notes: Sequence[str]) -> dict[str, Any]:
     changed = changed_places(tables["diff_places"])
     windows = difference.a, difference.b
     return {
         "headline": clean(headline(tables["diff_totals"], bool(changed)), LONGEST_LINE),
-        "notes": [clean(line, LONGEST_LINE) for line in said],
+        "notes": [clean(line, LONGEST_LINE) for line in notes],
         "sides": [
             {"letter": letter, "name": clean(name), "text": clean(line, LONGEST_LINE), "parts": parts(window)}
             for letter, name, line, window in zip("AB", difference.names, side_lines(difference), windows, strict=True)

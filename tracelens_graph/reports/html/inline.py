@@ -57,7 +57,7 @@ _STYLE = "".join(
 """A page in a frame is light or dark as JupyterLab is, whatever the system is."""
 
 Write = Callable[[int], tuple[str, list[str]]]
-"""Makes a page of at most so many events, frames, points or rows, and what is to be said of those that are left out."""
+"""Makes a page of at most so many events, frames, points or rows, and notes on those that are left out."""
 
 
 class Inline:

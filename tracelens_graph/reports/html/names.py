@@ -209,7 +209,7 @@ def _table_object(name: str, table: Table, texts: Texts, most: int, further: str
     if (rows := len(table)) > most:
         table = table.take(np.arange(most))
         notes.append(f"{rows - most:,} more rows: {further}")
-    told = any(column.heading for column in table.about.values())
+    has_headings = any(column.heading for column in table.about.values())
     repeated = _IN_PATH if next(iter(table.columns), "") == "path" else ()
     columns = []
     for key, cells in table.columns.items():
@@ -218,7 +218,7 @@ def _table_object(name: str, table: Table, texts: Texts, most: int, further: str
         columns.append({
             "name": clean(key), "heading": clean(about.heading or key.replace("_", " ")), "unit": about.unit,
             "about": about.definition, "kind": kind, "cells": values,
-            "shown": key not in repeated and (bool(about.heading) or not told or about.is_id),
+            "shown": key not in repeated and (bool(about.heading) or not has_headings or about.is_id),
         })  # fmt: skip
     return {
         "name": name, "title": clean(table.title or name), "rows": len(table), "notes": [clean(one) for one in notes],

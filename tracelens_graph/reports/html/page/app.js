@@ -231,7 +231,7 @@ export class App extends Page {
     this.find(text, this.trace.body.names, (lit, note) => this.found(lit, note));
   }
 
-  // What a search found: which names, and what is to be said of it.
+  // What a search found: which names, and notes on it.
   /** @param {Uint8Array | null} lit @param {string} note */
   found(lit, note) {
     const { trace } = this;

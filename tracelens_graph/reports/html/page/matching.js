@@ -9,7 +9,7 @@ const fitting = (pattern, texts) => {
   return Uint8Array.from(texts, (text) => (tried.test(text) ? 1 : 0));
 };
 
-// Called with what was found, and with what is to be said of it.
+// Called with what was found, and with notes on it.
 /** @typedef {(found: Uint8Array, note: string) => void} Done */
 
 export class Matching {
