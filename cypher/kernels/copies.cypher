@@ -9,7 +9,7 @@
 //
 // Columns:
 //   direction: H is the host, D a device, P another device; fill for fills, else unknown
-//   name: name of the copies, which also tells the kind of memory
+//   name: name of the copies, which also names the kind of memory
 //   size_class: size of a single copy; absent where it was not recorded
 //   count: number of copies
 //   bytes: their bytes, B

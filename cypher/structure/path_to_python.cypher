@@ -10,7 +10,7 @@
 //   level: 0 for the kernel, 1 for its launch, and so on
 //   link: how it is tied to the level below: launched by, called by, backward of
 //   kind: what it is
-//   name: its name; that of a PythonFunction tells file and line
+//   name: its name; that of a PythonFunction has file and line
 //   uid: which event it is
 //   dur_us: how long it takes, us
 //   gpu_time_us: sum of the durations of the GPU events below it, us

@@ -103,7 +103,7 @@ def test_a_trace_alone_knows_no_tensors(run: Run) -> None:
     code, out, err = run("tensor", TRACE, "t7")
     assert (code, out) == (1, "")
     assert err == (
-        f"error: {TRACE}: the trace is not linked with its execution trace, which alone tells tensors: load it with "
+        f"error: {TRACE}: the trace is not linked with its execution trace, which alone names tensors: load it with "
         "et=, or give --et\n"
     )
 

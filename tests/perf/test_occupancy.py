@@ -54,7 +54,7 @@ def test_limits(
 def test_what_is_not_known() -> None:
     assert theoretical_occupancy(A100, 256, None, 0) == "the trace does not tell registers of a thread of the kernel"
     assert theoretical_occupancy(A100, None, None, None) == (
-        "the trace does not tell threads of a block, registers of a thread, shared memory of the kernel"
+        "the trace does not give threads of a block, registers of a thread, shared memory of the kernel"
     )
     assert theoretical_occupancy({}, 256, 32, 0) == "the trace does not describe the device"
     assert theoretical_occupancy(A100 | {"warpSize": 64}, 256, 32, 0) == "no rules are known for AMD devices"
@@ -62,7 +62,7 @@ def test_what_is_not_known() -> None:
         "no rules are known for compute capability 99.0"
     )
     assert theoretical_occupancy(A100 | {"regsPerMultiprocessor": 0}, 256, 32, 0) == (
-        "the trace does not tell threads, warp size, registers and shared memory of a multiprocessor"
+        "the trace does not give threads, warp size, registers and shared memory of a multiprocessor"
     )
     assert theoretical_occupancy(A100, 0, 32, 0) == "a block of the kernel has no threads"
     assert (

@@ -126,11 +126,11 @@ def test_real_ranks_of_which_each_ran_collectives_alone() -> None:
     ranks = TraceSet.of({f"rank-{n}": load_core(folder / f"rank-{n}.json.gz") for n in range(2)})
     table = QUESTIONS["rank_collectives"](ranks)
     # The first all-to-all of rank 1 is the second one of rank 0: they end at the same time. Gathers of the two overlap,
-    # but end 0.2 ms apart and more, and these traces do not tell process groups: they may be of different ones.
+    # but end 0.2 ms apart and more, and these traces do not name process groups: they may be of different ones.
     assert sorted(place.rpartition("#")[2] for place in table["key"]) == ["0", "2", "8"]
     assert all(row["start_skew_us"] < row["longest_us"] for row in table.records())
     assert max(table["end_skew_us"]) < 100
-    assert "the traces do not tell process groups" in table.notes[0]
+    assert "the traces do not name process groups" in table.notes[0]
     assert sum(int(note.split()[0]) for note in table.notes if "are not matched" in note) == 20 - 2 * 3
     assert "2 of the job's 128 ranks are compared; others may be the last" in table.notes
     assert list(QUESTIONS["rank_balance"](ranks)["collectives"]) == [3, 3]

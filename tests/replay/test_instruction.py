@@ -37,7 +37,7 @@ def test_a_plan_has_shapes_types_and_dimensions() -> None:
 @pytest.mark.parametrize(
     ("opcode", "more", "why"),
     [
-        ("fusion", b"", "a fusion: what is in it is not told in full"),
+        ("fusion", b"", "a fusion: what is in it is not recorded in full"),
         ("while", b"", "control flow"),
         ("all-reduce", b"", "a collective"),
         ("custom-call", block(28, "te_fused_attn_forward"), "attention of a library"),

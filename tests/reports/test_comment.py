@@ -85,7 +85,7 @@ def test_what_is_seen_first(core: Core) -> None:
     assert largest[1] == ["aten::addmm", "Linear", "0.060", "66.7", "try this"]
     assert largest[2] == ["(no launch in trace)", "", "0.030", "33.3", "as with aten::addmm"]
     assert page.folds == [
-        "Verdict, with what to try and commands that tell more", "GPU timeline, 8 rows",
+        "Verdict, with what to try and commands that show more", "GPU timeline, 8 rows",
         "GPU time by category of operation, 2 rows", "GPU time by operation, 2 rows",
     ]  # fmt: skip
     assert "compute: `gemm` took <most> of it. More: timeline x.json `x`" in page.paragraphs

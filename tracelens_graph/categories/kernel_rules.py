@@ -36,7 +36,7 @@ CATEGORIES: Mapping[str, str] = {
     "Sort/TopK": "sorting, selection of the greatest, unique values",
     "Embedding": "lookup in embedding tables, its gradient, preparation of the indices",
     "Triton-fused": "kernels that a compiler fused and wrote in Triton (torch.compile), whatever is in them",
-    OTHER: "nothing of this could be told",
+    OTHER: "nothing of this is known",
 }
 """Category -> what is in it."""
 

@@ -104,7 +104,7 @@ PYTORCH = Framework(
     no_place="the trace has no modules and no lines of Python: record it with with_stack=True",
     no_backward="",
     no_allocations="no allocation is recorded: record with profile_memory=True",
-    no_programs="only profiles of JAX tell which compiled programs ran",
+    no_programs="only profiles of JAX say which compiled programs ran",
     recording="profiler",
     host_collective=Kind.Annotation,
 )

@@ -113,13 +113,13 @@ def theoretical_occupancy(
     """
     if not (_is_size(threads_per_block) and _is_size(registers_per_thread) and _is_size(shared_memory_bytes)):
         given = zip(_NEEDED, (threads_per_block, registers_per_thread, shared_memory_bytes), strict=True)
-        return f"the trace does not tell {', '.join(what for what, size in given if not _is_size(size))} of the kernel"
+        return f"the trace does not give {', '.join(what for what, size in given if not _is_size(size))} of the kernel"
     rules = _rules_of(device)
     if isinstance(rules, str):
         return rules
     sizes = [size for key in _CAPACITIES if _is_size(size := device.get(key)) and size]
     if len(sizes) < len(_CAPACITIES):
-        return "the trace does not tell threads, warp size, registers and shared memory of a multiprocessor"
+        return "the trace does not give threads, warp size, registers and shared memory of a multiprocessor"
     threads, width, registers, shared = sizes
     if not threads_per_block:
         return "a block of the kernel has no threads"

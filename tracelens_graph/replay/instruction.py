@@ -51,8 +51,8 @@ _OF_LIBRARIES = {"custom-call(gemm)": "dot", "custom-call(convolution forward)":
 """Calls of libraries -> the instruction that computes the same."""
 
 _REASONS = (
-    (r"fusion\(dot\)|custom-call\(gemm\)", "its product is not told"),
-    (r"fusion\(", "a fusion: what is in it is not told in full"),
+    (r"fusion\(dot\)|custom-call\(gemm\)", "its product is not recorded"),
+    (r"fusion\(", "a fusion: what is in it is not recorded in full"),
     (r"custom-call\(triton\)", "a Triton kernel"),
     (r"custom-call\(collective\)|all-|reduce-scatter|collective-|ragged-all|send|recv", "a collective"),
     (r"custom-call\(attention", "attention of a library"),
@@ -122,11 +122,11 @@ def plan_instruction(core: Core, row: int) -> InstructionPlan:
     recorded = recorded_at(core, row)
     facts = instructions_of(core).get(int(core.columns.argset[row]))
     if facts is None:
-        raise CannotReplay("its instruction is not told", "a profile that holds the programs (/host:metadata)")
+        raise CannotReplay("its instruction is not recorded", "a profile that holds the programs (/host:metadata)")
     kind, given = facts.kind, list(zip(recorded.dims, recorded.types, strict=True))
     found = _ARRAY.match(facts.result)  # of several the first, for libraries give their workspace, too
     if found is None:
-        raise CannotReplay("its result is not told")
+        raise CannotReplay("its result is not recorded")
     result = (tuple(int(size) for size in found[2].split(",") if size), found[1])
     opcode = _OF_LIBRARIES.get(kind, kind)
     call: Mapping[str, Any] = facts.call if all(map(_is_plain, facts.call.values())) else {}
@@ -147,7 +147,7 @@ def plan_instruction(core: Core, row: int) -> InstructionPlan:
     if not assumed and any(one and one != dense_strides(dims) for one, (dims, _) in strides):
         assumed.append("operands: lie row by row")
     if kind in _OF_LIBRARIES:
-        assumed.append("call: what the library is told beside shapes is left out")
+        assumed.append("call: what the library is given beside shapes is left out")
     name, operands = core.names[core.columns.name[row]], tuple(_array(*one) for one in given)
     return InstructionPlan(name, opcode, operands, _array(*result), call, tuple(assumed))
 

@@ -39,7 +39,7 @@ REPLAY_SIGNATURES = TableSchema(
             "the call that is planned: that with the most GPU time", role=Role.uid, heading="uid", drop_priority=1
         ),
         "plan": Column(
-            "`yes`, `assumed` where the trace does not tell all arguments, or `no`",
+            "`yes`, `assumed` where the trace does not give all arguments, or `no`",
             role=Role.key,
             heading="replay",
             drop_priority=-1,
@@ -64,7 +64,7 @@ REPLAY_COVERAGE = TableSchema(
         "time_us": Column("sum of their durations", "us", Role.sum, heading="GPU us", compared="main", drop_priority=2),
         "percent": Column.share("share of the GPU time, the sum of the durations of all GPU events", "%"),
         "uid": Column.uid("the call with the most GPU time; of work under no op the longest GPU event"),
-        "plan": Column.key("`yes`, `assumed` where the trace does not tell all arguments, or `no`", "replay"),
+        "plan": Column.key("`yes`, `assumed` where the trace does not give all arguments, or `no`", "replay"),
         "why": Column.key("why it cannot be replayed, or where the work comes from"),
         "remedy": Column(
             "what would help; empty where nothing would",

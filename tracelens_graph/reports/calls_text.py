@@ -22,7 +22,7 @@ CALL_TABLES: Mapping[str, Callable[[Core | Window], Table]] = {
 """Name of a table of the report on an execution trace alone -> what makes it."""
 
 TOLD = (
-    "An execution trace has no times and no kernels. It tells which ops ran on which thread, in which order and inside "
+    "An execution trace has no times and no kernels. It says which ops ran on which thread, in which order and inside "
     "of which others, with which tensors, sizes and schemas."
 )
 _WIDEST = 110

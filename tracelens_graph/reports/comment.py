@@ -79,7 +79,7 @@ def report_comment(
     folds: list[tuple[str, str]] = []
     if len(findings) > 1:
         causes = "\n".join(f"* {_finding(finding, hint)}" for finding in findings[1:])
-        folds.append(("verdict", folded("Verdict, with what to try and commands that tell more", causes)))
+        folds.append(("verdict", folded("Verdict, with what to try and commands that show more", causes)))
     if against is not None:
         blocks += _change(against)
         folds += [(f"change: {name}", text) for name, text in _compared(against, rows)]

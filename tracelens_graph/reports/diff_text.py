@@ -103,7 +103,7 @@ def notes_on(difference: Diff) -> list[str]:
         unlinked = sum(int(side.ns[side.low[root] : side.high[root]].sum()) for root in side.lone_roots.tolist())
         if ns and (share := 100 * unlinked / ns) >= _LEAST_UNLINKED:
             notes.append(
-                f"{name}: {share:.0f} % of the GPU time has no launch in the trace, so that no call tells what it is"
+                f"{name}: {share:.0f} % of the GPU time has no launch in the trace, so that no call says what it is"
             )
     return notes
 

@@ -79,7 +79,7 @@ def headline(job: Job) -> str:
     on_gpu = rows["idle"]["percent"] is not None
     what = "The recording takes" if not any(rank.steps for rank in ranks) else "A step takes"
     where = " on the device" if on_gpu else ""
-    kind = "exposed communication" if on_gpu else "communication"  # without GPU work nothing tells what it hides behind
+    kind = "exposed communication" if on_gpu else "communication"  # without GPU work nothing shows what it hides behind
     rest = max(exposed["mean_ms"] - waiting["mean_ms"], 0.0)
     idle = f"; for {rows['idle']['percent']:.1f} % of it the GPU is idle" if on_gpu else ""
     return (

@@ -74,7 +74,7 @@ PLANTED: dict[str, tuple[dict[str, Any], Reason, str]] = {
     ),
     "a build": (
         alike(changed("aten::gelu", kernels((GELU.replace("2ul> >", "2>>"), 9.0)))), Reason.other_time,
-        "the same kernels of another build, 1.50x as long; the traces do not tell why",
+        "the same kernels of another build, 1.50x as long; the traces do not show why",
     ),
     "the time of one kernel": (
         alike(changed("aten::gelu", slower(2))), Reason.other_time, "the same kernels, 2.00x as long; the traces do not"
@@ -112,7 +112,7 @@ PLANTED: dict[str, tuple[dict[str, Any], Reason, str]] = {
     ),
     "equal kernels that are slower, and one more": (
         alike(changed("aten::mm", kernels((GEMM, 60.0), MEMSET))), Reason.other_time,
-        "the 4 kernels that both run, 1.50x as long (+0.080 of +0.088 ms); the traces do not tell why; "
+        "the 4 kernels that both run, 1.50x as long (+0.080 of +0.088 ms); the traces do not show why; "
         "4 more: Memset (Device) (+0.008 ms)",
     ),
     "a kernel more, and equal ones that are slower": (

@@ -106,7 +106,7 @@ def test_failures_sums_and_lost_addresses_are_said() -> None:
     assert old.notes[1:] == [
         "totals of device:0 are not recorded: changes are summed up, so what was in use before and is not released is "
         "missing",
-        "1 of 1 changes have no address: nobody is told to hold what they allocate",
+        "1 of 1 changes have no address: nobody is said to hold what they allocate",
     ]
 
 

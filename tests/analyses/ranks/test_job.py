@@ -128,7 +128,7 @@ def test_all_is_matched_whatever_was_recorded(settings: dict[str, Any], args: st
         settings = {**settings, "step_collectives": MIXED[:-1]}
     run, matched = simulated(**settings, collective_args=args)
     if args == "none" and set(settings) & {"tensor_parallel", "pipeline_parallel", "expert_parallel"}:
-        assert matched.notes[0].startswith("the traces do not tell process groups: ")
+        assert matched.notes[0].startswith("the traces do not name process groups: ")
     else:
         assert_matched(run, matched)
 

@@ -200,7 +200,7 @@ def test_splits_that_tell_nothing_are_counted(split: tuple[int, ...]) -> None:
     assert len(found.table("nccl_all2allv")) == 1
     heatmap = found.table("nccl_all2allv_heatmap")
     assert len(heatmap) == 0
-    assert list(heatmap.notes) == ["2 kernels do not tell how much goes to which rank: left out"]
+    assert list(heatmap.notes) == ["2 kernels do not say how much goes to which rank: left out"]
 
 
 # --- matching ----------------------------------------------------------------------------------------------------

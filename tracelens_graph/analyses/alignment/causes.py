@@ -68,7 +68,7 @@ REASON_MEANING = {
     Reason.contention: "the same kernels; how long communication runs beside them differs",
     Reason.other_device: "the same kernels on another device",
     Reason.clock: "the same kernels, as much slower or faster as most others: clock, power or bandwidth",
-    Reason.other_time: "all or most of the change is the time of the same kernels; the traces do not tell why",
+    Reason.other_time: "all or most of the change is the time of the same kernels; the traces do not show why",
     Reason.other_work: "communication on one side, computation on the other, between the same neighbours",
     Reason.fused: "fewer kernels do the work of several: a compiler wrote them, or one op does what several did",
     Reason.unfused: "the other way round",
@@ -78,7 +78,7 @@ REASON_MEANING = {
     Reason.other_op: "another op does the work",
     Reason.other_library: "kernels of another library for the same operation",
     Reason.other_tile: "kernels of the same family with another tile",
-    Reason.other_kernel: "other kernels of the same library, or kernels of which no name tells more; `why` names them",
+    Reason.other_kernel: "other kernels of the same library, or kernels whose names say no more; `why` names them",
 }
 """What each of them means."""
 
@@ -270,7 +270,7 @@ def _takes_other_time(evidence: Evidence, reasons: Reasons) -> Why | None:
     if reasons.clock is not None and _are_close(evidence.ratio, reasons.clock):
         text = f"{evidence.took}, as most equal kernels: clock, power or bandwidth of the device{evidence.beside}"
         return Why(Reason.clock, text)
-    return Why(Reason.other_time, f"{evidence.took}; the traces do not tell why{evidence.beside}")
+    return Why(Reason.other_time, f"{evidence.took}; the traces do not show why{evidence.beside}")
 
 
 def _is_other_work(evidence: Evidence, _: Reasons) -> Why | None:

@@ -204,7 +204,7 @@ COPIES = TableSchema(
     "What is copied and filled, in which direction, and how fast.",
     {
         "direction": Column.key("H is the host, D a device, P another device; fill for fills, else unknown"),
-        "name": Column.key("name of the copies, which also tells the kind of memory"),
+        "name": Column.key("name of the copies, which also names the kind of memory"),
         "size_class": Column.key("size of a single copy; absent where it was not recorded"),
         "count": Column.count("number of copies"),
         "bytes": Column.total("their bytes", "B"),

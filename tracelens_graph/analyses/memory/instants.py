@@ -272,7 +272,7 @@ def notes_on(w: Window) -> list[str]:
         notes.append(f"not every total of {partly} is recorded: the others are sums of changes")
     lost = int((w.holds(found.rows) & (found.address == NO_VALUE)).sum())
     if lost:
-        notes.append(f"{lost:,} of {len(found):,} changes have no address: nobody is told to hold what they allocate")
+        notes.append(f"{lost:,} of {len(found):,} changes have no address: nobody is said to hold what they allocate")
     return notes
 
 

@@ -91,7 +91,7 @@ PART_MEANING = {
     Part.launch_bound: "nothing runs: the host was in ops and launch calls, or the launch on its way",
     Part.host_bound: "nothing runs: the host loaded data, waited, copied, allocated or was in Python",
     Part.outside_window: "nothing of the window runs, but other work on its devices",
-    Part.other_idle: "nothing runs: the GPU goes on to queued work, or the trace tells no reason",
+    Part.other_idle: "nothing runs: the GPU goes on to queued work, or the trace shows no reason",
 }
 
 _OF_CAUSE = {

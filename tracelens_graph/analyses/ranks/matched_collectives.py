@@ -270,7 +270,7 @@ class MatchedCollectives(PartsByCollective):
         notes = []
         if unknown := int((~self.parts.is_recorded).sum()):
             who = "the traces" if unknown == len(self.parts) else f"{unknown:,} of {len(self.parts):,} parts"
-            notes.append(f"{who} do not tell process groups: what is of one kind and ends together is taken for one")
+            notes.append(f"{who} do not name process groups: what is of one kind and ends together is taken for one")
         for why, count in Counter(why for _, why in self.unmatched).items():
             notes.append(f"{count:,} of {len(self.parts):,} parts of collectives are not matched: {why}")
         return [*notes, *self._notes_on_ranks(), *self._notes_on_clocks()]
@@ -339,9 +339,9 @@ class MatchedCollectives(PartsByCollective):
         elif unknown_ranks < hosts - 1:
             notes.append(f"clocks of {hosts:,} {where} agree as far as the ends of collectives tell")
         if unknown:
-            notes.append(f"the clocks of {unknown:,} hosts cannot be told: they share too few collectives")
+            notes.append(f"the clocks of {unknown:,} hosts are unknown: they share too few collectives")
         if unknown and not most and unknown_ranks:
-            notes.append("nothing tells how far apart the clocks of ranks are: they are taken as they are")
+            notes.append("nothing shows how far apart the clocks of ranks are: they are taken as they are")
         return notes
 
 

@@ -46,7 +46,7 @@ RANK_TIMES = TableSchema(
 
 ROW_MEANING = {
     "step": "a step on the device of a rank; without steps the time from first to last GPU event",
-    "computing": "computation runs on the GPU; of ranks with GPU work alone, as nothing tells when the host computes",
+    "computing": "computation runs on the GPU; of ranks with GPU work alone, as nothing shows when the host computes",
     "communication": "a collective runs, waiting included",
     "exposed": "a collective runs and no computation on the GPU",
     "waiting": "a collective runs, but other ranks have not come",

@@ -77,7 +77,7 @@ def _operators(g: Core) -> list[tuple[str, Any, str]]:
     assert link is not None
     execution, lineage = link.execution, link.lineage
     return [
-        ("recorded by", f"PyTorch's execution trace observer, schema {execution.info.schema or 'not told'}", ""),
+        ("recorded by", f"PyTorch's execution trace observer, schema {execution.info.schema or 'not named'}", ""),
         ("begun", execution.info.time or None, "local time"),
         ("ops that differ by name", len(np.unique(g.columns.name[rows_of_kind(g.columns, (Kind.Op,))])), ""),
         ("schemas of ops", len(execution.schemas) - 1, ""),
@@ -311,7 +311,7 @@ OPTIONS = (
     ),
     Option(
         "shapes", "record_shapes=True", _has_ops, lambda g: "" if (g.columns.argset >= 0).any() else "none",
-        "calls of one op are not told apart by size, and have no FLOPs or bytes", is_entries=False,
+        "calls of one op are not separated by size, and have no FLOPs or bytes", is_entries=False,
     ),
     Option(
         "Python stacks", "with_stack=True", _has_ops, _lacks(*PYTHON_KINDS),
@@ -323,7 +323,7 @@ OPTIONS = (
     ),
     Option(
         "steps", "prof.step() after every iteration", lambda g: True, _lacks(Kind.Step),
-        "there is no time per step, and warm-up cannot be told from the rest",
+        "there is no time per step, and warm-up cannot be separated from the rest",
     ),
     Option(
         "launches of GPU work", "start recording before the work is launched; capture traces for replayed graphs",
@@ -367,7 +367,7 @@ _OF_XLA = (
     ),
     Option(
         "steps", "jax.profiler.StepTraceAnnotation", lambda g: True, _lacks(Kind.Step),
-        "there is no time per step, and warm-up cannot be told from the rest",
+        "there is no time per step, and warm-up cannot be separated from the rest",
     ),
 )  # fmt: skip
 """The same of a profile of JAX."""
@@ -379,12 +379,12 @@ def _options_of_execution(g: Core) -> tuple[Option, ...]:
         Option(
             "times and kernels", f"torch.profiler in the same run, and link both: {g.info.link_command}",
             lambda g: True, lambda g: "none",
-            "an execution trace tells what was called, in which order, with which tensors, and not how long it took",
+            "an execution trace says what was called, in which order, with which tensors, and not how long it took",
         ),
         Option(
             "schemas of ops", "a PyTorch that writes them", _has_ops,
             lambda g: "" if (link := _link(g)) is None or len(link.execution.schemas) > 1 else "none",
-            "overloads of an op are not told apart", is_entries=False,
+            "overloads of an op are not separated", is_entries=False,
         ),
         Option(
             "strides", "a PyTorch that writes schema 1.1.1 (2.5 or newer)", _has_ops,

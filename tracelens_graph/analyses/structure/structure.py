@@ -71,7 +71,7 @@ PATH_TO_PYTHON = TableSchema(
         "level": Column("0 for the kernel, 1 for its launch, and so on"),
         "link": Column.text("how it is tied to the level below: launched by, called by, backward of"),
         "kind": Column.text("what it is"),
-        "name": Column.text("its name; that of a PythonFunction tells file and line"),
+        "name": Column.text("its name; that of a PythonFunction has file and line"),
         "uid": Column.uid("which event it is"),
         "dur_us": Column("how long it takes", "us"),
         "gpu_time_us": Column("sum of the durations of the GPU events below it", "us"),

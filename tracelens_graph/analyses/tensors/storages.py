@@ -22,7 +22,7 @@ from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
 
 NO_TENSORS = (
-    "the trace is not linked with its execution trace, which alone tells tensors: load it with et=, or give --et"
+    "the trace is not linked with its execution trace, which alone names tensors: load it with et=, or give --et"
 )
 
 

@@ -269,7 +269,7 @@ def export(
     done = exported.done
     typer.echo(f"{done.nodes:,} nodes, {done.edges:,} edges, {done.size / 1e6:,.1f} MB; to import:")
     typer.echo(printable(f"  tracelens-graph db import {shlex.quote(str(folder))}"))
-    typer.echo(f"into the server of `db start`; {README} tells how into another one")
+    typer.echo(f"into the server of `db start`; {README} says how into another one")
     chosen.check(loaded)
 
 

@@ -136,7 +136,7 @@ class RankTables:
     def heatmap(self) -> _Made:
         """What each rank sends to each other one."""
         found = heatmap(self.uneven)
-        note = f"{found.left_out:,} kernels do not tell how much goes to which rank: left out"
+        note = f"{found.left_out:,} kernels do not say how much goes to which rank: left out"
         return found.columns, [note] if found.left_out else []
 
 

@@ -92,7 +92,7 @@ def read_batch(annotation: str) -> Batch:
             names = ("bs", "tok", "sk", "sqsq", "sqsk")
             requests = Requests(*(fields.get(name, 0) for name in names))
             return Batch(requests) if found[1] == "prefill" else Batch(generation=requests)
-    raise CannotModel("no annotation around the call tells the lengths of its requests")
+    raise CannotModel("no annotation around the call gives the lengths of its requests")
 
 
 def _doubled_keys(batch: Batch) -> tuple[int, int]:

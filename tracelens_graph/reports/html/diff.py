@@ -57,7 +57,7 @@ def diff_page(
         difference: the comparison.
         tables: its totals, times and places.
         said: notes on the two sides.
-        commands: makes the commands that tell more of a place.
+        commands: makes the commands that show more of a place.
     """
     (stacks, names), texts = diff_stacks(difference), Texts()
     first, second = difference.names
