@@ -259,6 +259,6 @@ def _notes(
         )
     if found.guessed:
         notes.append(
-            f"{found.guessed:,} collectives do not say which rank gives or gets: it follows from when each of them ended"
+            f"{found.guessed:,} collectives do not say which rank gives or gets: taken from when each ended"
         )
     return notes
