@@ -162,7 +162,7 @@ def test_a_change_from_nothing_is_beyond_every_limit() -> None:
         (["{a}", "{b}", "--names", "x,"], "a name of its own"),
         (["{a}", "{b}", "{a}", "--names", "a,b/c,b:c", "--layout", "tracelens", "--csv", "x"], "two of them are one"),
         (["{a}", "{b}", "--table", "ops_sumary"], "did you mean ops_summary?"),
-        (["{a}", "{b}", "--format", "csv"], "needs --table"),
+        (["{a}", "{b}", "--format", "csv"], "(--table NAME chooses a table)"),
         (["{a}", "{b}", "--table", "ops_summary", "--csv", "x"], "one of them"),
         (["{a}", "{b}", "--layout", "tracelens"], "needs --csv or --table"),
         (["{a}", "{b}", "--layout", "tracelens", "--table", "x"], "there is no table"),

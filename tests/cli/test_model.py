@@ -114,10 +114,10 @@ def test_table_for_people() -> None:
     assert code == 0
     title, head, _, h100, mi300x, note = out.splitlines()
     assert title.startswith("gemm: M 4096, N 4096, K 4096, bias False")
-    assert head.split()[:2] == ["Architecture", "GFLOPS"]
+    assert head.split()[:2] == ["device", "GFLOP"]
     assert (h100.split()[0], mi300x.split()[0]) == ("h100-sxm", "mi300x")
     assert h100.split()[-1] == "COMPUTE_BOUND"
-    assert note == "not compared with the vendor's document: the figures of h100-sxm, mi300x"
+    assert note == "not yet checked against the vendor's document: the rates of h100-sxm, mi300x"
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,14 @@ KNOWN: list[Known] = [
 ]  # fmt: skip
 
 
+def test_parameters_say_what_is_there() -> None:
+    params = FAMILY.cost("aten::batch_norm", X, None, None, RUNNING, RUNNING, False).params
+    facts = ("has_bias", "is_affine", "is_training", "num_channels")
+    assert [params[one] for one in facts] == [False, False, False, C]
+    params = FAMILY.cost("aten::native_layer_norm", TOKENS, "[64]", SCALE, None, 1e-5).params
+    assert [params[one] for one in facts] == [False, True, False, D]
+
+
 test_costs_computed_by_hand = FAMILY.known(
     [(*one, "vector_fp32" if one[1][0] == X else "vector_bf16") for one in KNOWN]
 )

@@ -102,8 +102,8 @@ def test_laws(flops: int, moved: int, rate: float, bandwidth: float) -> None:
 def test_table_says_at_which_rate_work_runs_and_what_is_open() -> None:
     cost = Cost(2 * 10**9, 4 * 2**20, "matrix", "fp32", {}, (10**9, 3 * 10**9), (2**20, 8 * 2**20))
     assert roof_table(cost, [made(vector_fp32=8)]).notes == [
-        "GFLOPS: 1.000 to 3.000, as the arguments leave it open",
-        "Data Moved: 1.000 to 8.000 MiB, as the arguments leave it open",
+        "GFLOP: 1.000 to 3.000, as the arguments leave it open",
+        "data moved: 1.000 to 8.000 MiB, as the arguments leave it open",
         "made: matrix_fp32 runs at the rate of vector_fp32",
     ]
 

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 from tracelens_graph.errors import OutputError
 from tracelens_graph.output.folder import writing_folder
-from tracelens_graph.registry import HOMES
+from tracelens_graph.registry import HOMES, REPORT
 from tracelens_graph.reports.document import json_text
 from tracelens_graph.tables.table import Table
 
@@ -70,9 +70,9 @@ def write_folder(
 ) -> list[Path]:
     """Write each table to `NAME.csv` in a folder, which is made if it is not there.
 
-    All of them are written, or none. A folder that holds nothing but tables of ours is replaced: those of an earlier
-    trace do not stay beside the new ones. In other folders only files of these names are replaced. Text
-    is UTF-8; half a surrogate pair, which UTF-8 does not have, becomes a visible escape.
+    All of them are written, or none; files of their names are replaced in a folder of tables, others left alone. Of an
+    earlier report all tables are replaced: those that the new one lacks do not stay beside it. Text is UTF-8; half a
+    surrogate pair, which UTF-8 does not have, becomes a visible escape.
 
     Args:
         tables: name of a file without `.csv` -> its table.
@@ -100,9 +100,10 @@ def write_folder(
         for name, content in others.items():
             with output.file(name) as file:
                 file.write(content)
-    for one in there:
-        if is_ours and one.name not in names:
-            one.unlink(missing_ok=True)
+    if is_ours and not REPORT.keys().isdisjoint(tables):
+        for one in there:
+            if one.name not in names and (one.stem in REPORT or one.stem not in HOMES):
+                one.unlink(missing_ok=True)
     return output.paths
 
 

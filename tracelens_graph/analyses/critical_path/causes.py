@@ -258,7 +258,5 @@ def _notes(
             f"collectives that ran on the host: {found.on_host:,}; waiting for other ranks in them counts as host time"
         )
     if found.guessed:
-        notes.append(
-            f"{found.guessed:,} collectives do not say which rank gives or gets: taken from when each ended"
-        )
+        notes.append(f"{found.guessed:,} collectives do not say which rank gives or gets: taken from when each ended")
     return notes
