@@ -280,6 +280,7 @@ class Collector:
             here = np.flatnonzero(codes == number)
             picked = listed[here].tolist()
             families.append((NODE_FAMILIES[number], picked, here, [e.ts for e in picked]))
+        # Looked at before anything is taken, so that nothing has to be undone to decode again.
         if not self._records.exact and any(floats_need_digits(as_floats(times)) for *_, times in families):
             self._records = records(True, self._records.unknown)
             return False
@@ -313,6 +314,7 @@ class Collector:
             try:
                 self.out.big_flows |= max([e.id for e in events]) >= DEPENDENCY_ID
             except TypeError:
+                # Ids of text cannot be compared: arrows are read then, to be on the safe side.
                 self.out.big_flows = True
         elif family is Family.autograd_flow:
             times = self._times([e.ts for e in events])
@@ -364,6 +366,7 @@ class Collector:
         if family not in (Family.python, Family.overhead):
             args = [e.args for e in events]
             columns |= self._arguments(family, args)
+            # One join shows whether any event of the chunk is a collective: few chunks are decoded again.
             if family in (Family.op, Family.gpu) and b"".join([a.collective for a in args]):
                 texts = raws()
                 for i, a in enumerate(args):
@@ -402,6 +405,7 @@ class Collector:
         if family in (Family.gpu, Family.memory):
             columns["bytes"] = _byte_counts([a.bytes for a in args])
         if family is Family.op:
+            # JSON has no bare control characters, so joined parts cannot be mistaken for others.
             keys = [b"\x1f".join((a.dims, a.types, a.strides, a.concrete, a.instruction)) for a in args]
             columns["argset"] = np.fromiter(map(self.out.argsets.__getitem__, keys), np.int32, len(args))
         return columns
@@ -424,6 +428,7 @@ class Collector:
             dur = np.where(absent, 0, dur)
         else:
             lasted = as_floats(values)
+            # A record without a duration holds NaN, which no number in JSON is.
             absent = np.isnan(lasted)
             dur = floats_to_ns(np.where(absent, 0.0, lasted) if absent.any() else lasted)
         if family not in _NO_DURATION_IS_FINE and absent.any():

@@ -94,6 +94,7 @@ def without_strays(table: EventTable) -> int:
     start = table.columns["start_ns"]
     if not len(start) or int(start.max()) - int(start.min()) <= MOST_APART_NS:
         return 0
+    # The median, because strays move a mean, and are the extremes.
     far = np.abs(start - np.partition(start, len(start) // 2)[len(start) // 2]) > MOST_APART_NS
     strays = int(far.sum())
     if not strays or 100 * strays > len(start):

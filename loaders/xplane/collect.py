@@ -295,6 +295,7 @@ class Collector:
         self.index.count.append(count)
         name, known = codes.of_events(block.name)
         start = (block.offset_ps + 500) // 1000
+        # Ends are rounded, not durations, so that events that touch in ps do so in ns.
         end = (block.offset_ps + block.duration_ps + 500) // 1000
         sound = block.sound & known & (block.offset_ps >= 0) & (block.duration_ps >= 0) & (end >= start)
         sound &= end < _LATEST
@@ -367,6 +368,7 @@ class _Table:
         if not len(self._numbers):
             return np.full(len(numbers), -1, np.int32)
         if len(self._places):
+            # Unsigned, negative numbers are huge: they get the last entry, -1, as others beyond do.
             at = self._places[np.minimum(numbers.view(np.uint64), len(self._places) - 1).view(np.int64)]
         else:
             at = np.minimum(np.searchsorted(self._numbers, numbers), len(self._numbers) - 1)
@@ -389,5 +391,6 @@ def programs(data: Buffer, planes: Iterable[Plane]) -> dict[int, Span]:
                 span = of_program.get("Hlo Proto") or of_program.get("hlo_proto")
                 if isinstance(span, tuple):
                     number = of_program.get("program_id", number)
+                    # Statistics of events hold the same number as a signed one.
                     found[number - (1 << 64) if number >> 63 else number] = span
     return found

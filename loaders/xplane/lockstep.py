@@ -120,6 +120,7 @@ def _bounds(piece: bytes) -> tuple[np.ndarray, int]:
         if tags and at == tags[-1]:
             tags.pop()
     if at > end:
+        # The piece ends within the last event: the next block begins with it.
         at = tags.pop()
     places = np.array(tags, np.int32)
     other = np.flatnonzero(np.frombuffer(piece, np.uint8)[places] != EVENT_TAG)
@@ -146,6 +147,7 @@ class _Piece:
                 after[going] = np.iinfo(np.int32).max // 2
                 break
             place = after[going]
+            # The last byte is zero, and so ends a number that runs off the piece.
             byte = self.bytes[np.minimum(place, len(self.bytes) - 1)]
             value[going] |= (byte & 127).astype(np.uint64) << np.uint64(shift)
             after[going] = place + 1
@@ -196,6 +198,7 @@ def _read(piece: bytes, tags: np.ndarray, stop: int, origin: int, wanted: np.nda
         if not going.all():
             events, after, end = events[going], after[going], end[going]
         at = after
+    # A count stands in place of a start: such an event sums up several, and lies nowhere in time.
     sound &= found[COUNT] == 0
     none = np.zeros(0, np.int32)
     where = [np.concatenate((none, *parts)) for parts in (of, begins, ends)]
@@ -212,6 +215,7 @@ def _with_pattern(data: np.ndarray, tags: np.ndarray, wanted: np.ndarray) -> np.
     if not len(wanted):
         return np.zeros(len(tags), bool)
     low = np.zeros(256, bool)
+    # Only the first byte of a number is compared; of a longer one its high bit is set.
     low[np.where(wanted < 128, wanted, wanted & 127 | 128)] = True
     found = np.zeros(len(tags), bool)
     # A statistic of 128 bytes and more has a size of two bytes or more.

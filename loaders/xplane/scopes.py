@@ -76,6 +76,7 @@ def scopes(host: Host, origins: list[Origin]) -> Scopes:
     """
     names: dict[str, int] = {}
     depth = min(max(len(one.scopes) for one in origins), _DEEPEST)
+    # The last row serves origin -1, of what is no instruction.
     path = np.full((len(origins) + 1, depth), -1, np.int64)
     for number, one in enumerate(origins):
         if one.part is not Pass.backward:
@@ -93,6 +94,7 @@ def scopes(host: Host, origins: list[Origin]) -> Scopes:
     found: list[tuple[np.ndarray, ...]] = []
     end = host.start_ns + host.dur_ns
     for level in range(depth):
+        # Cut once, cut on all levels below: a call ends with the call of any scope around it.
         same[1:] &= path[1:, level] == path[:-1, level]
         first = np.flatnonzero(~same)
         if not len(first):
@@ -180,6 +182,7 @@ def _first_alike(host: Host, tails: np.ndarray, heads: np.ndarray, name: Codes, 
     """
     moments, place = np.unique(host.start_ns, return_inverse=True)
     moment = scope * len(moments) + place
+    # Tails with as many heads before them have no begin of a backward pass between them.
     before = np.searchsorted(np.sort(moment[heads]), moment[tails])
     keys = (before, host.run[tails], host.program[tails], name[tails])
     order = np.lexsort((tails, host.start_ns[tails], *keys))
@@ -194,6 +197,7 @@ def _last_before(host: Host, tails: np.ndarray, heads: np.ndarray, code: Codes) 
     """For each head the last tail of its code that starts before it, -1 without one."""
     if not len(tails) or not len(heads):
         return np.full(len(heads), -1, np.int64)
+    # Places in their order stand for times, so that a code and a time fit into one key.
     moments, place = np.unique(host.start_ns[np.concatenate((tails, heads))], return_inverse=True)
     key = code[np.concatenate((tails, heads))] * len(moments) + place
     order = np.argsort(key[: len(tails)], kind="stable")

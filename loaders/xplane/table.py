@@ -188,6 +188,7 @@ def event_table(events: Events, which: Instructions, known: Programs) -> tuple[E
     for prop in STORED:
         if prop.name not in (*_KNOWN, *columns):
             absent = np.array(prop.absent or 0, prop.dtype)
+            # One value that is repeated takes no memory, and `build_core` keeps it that way.
             columns[prop.name] = np.broadcast_to(absent, count) if prop.name in _NEVER else np.full(count, absent)
     return EventTable(
         columns, names, events.threads, [one.argset for one in known_of.argsets], autograd_flows=found.arrows,

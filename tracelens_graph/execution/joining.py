@@ -232,6 +232,7 @@ def linked_graph(core: Core, link: Link) -> Graph:
 def _argument_sets(core: Core, link: Link) -> tuple[np.ndarray, list[ArgumentSet]]:
     c, node = core.columns, link.node_of_row
     old = c.argset.astype(np.int64)
+    # The entry appended serves argument set -1, of an op that lacks everything.
     lacks = np.array([not all(one) for one in (*core.argsets, _NOTHING)], bool)
     rows = np.flatnonzero((node >= 0) & (c.kind == Kind.Op) & lacks[old])
     sets = ArgumentSets()

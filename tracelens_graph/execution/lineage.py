@@ -222,6 +222,7 @@ class _Order:
         self._is_first = np.ones(len(id), bool)
         self._is_first[1:] = id[order][1:] != id[order][:-1]
         self._span = int(end.max(initial=0)) + 2
+        # Ids follow one another on one axis, so that one running maximum serves all of them.
         self._group = np.cumsum(self._is_first) * self._span
         self._moment, self._begin, self._end = moment[order], begin[order], end[order]
         self._is_output = is_output[order]
@@ -257,6 +258,7 @@ class _Order:
 
     def held(self) -> Mask:
         """Whether a node that has the id as an argument is open at the use; of a result, its own node among them."""
+        # Moments count from 0, so one is added: 0 is left for "never".
         until = np.maximum.accumulate(self._group + np.where(self._is_output, 0, self._end + 1))
         return self._in_order_of_uses(until >= self._group + self._moment + 1)
 
@@ -264,6 +266,7 @@ class _Order:
         """Whether a node that has the id as an argument, among the uses chosen, is open since before the use."""
         until = np.maximum.accumulate(self._group + np.where(chosen[self._order], self._end + 1, 0))
         when = self._group + self._moment
+        # `left`: uses at the same moment, its own node's among them, do not count.
         before = np.searchsorted(when, when) - 1
         return self._in_order_of_uses((before >= 0) & (until[before] >= when + 1))
 

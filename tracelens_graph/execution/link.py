@@ -174,6 +174,7 @@ class GraphTensors:
 
     @cached_property
     def _by_row(self) -> tuple[np.ndarray, np.ndarray]:
+        # Stable: uses of one row keep the order of its arguments and results.
         order = np.argsort(self.row, kind="stable")
         return order, self.row[order]
 

@@ -187,6 +187,7 @@ def _bags(side: Side, threads: list[np.ndarray]) -> _Bags:
     lengths = np.array([len(one) for one in threads], np.int64)
     name = side.name[np.concatenate([*threads, np.empty(0, np.int64)])]
     before = np.concatenate(([0], name))[:-1]
+    # No name has this code, so the end of one thread does not count as what comes before the next.
     before[np.cumsum(lengths) - lengths] = 2**31 - 1
     thread = np.repeat(np.arange(len(threads)), lengths)
     key = name * (2**31) + before
@@ -317,6 +318,7 @@ def _place(long: np.ndarray, short: np.ndarray) -> tuple[int, int, int]:
         return 0, 0, 0
     often = counts[at[known]]
     rare = np.argsort(often, kind="stable")[:_VOTERS]
+    # The rarest stretch has its vote, even where it occurs more often than all may.
     rare = rare[np.cumsum(often[rare]) <= max(_VOTES, int(often[rare[0]]))]
     order = np.argsort(theirs, kind="stable")
     begins = np.cumsum(counts) - counts

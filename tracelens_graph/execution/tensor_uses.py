@@ -187,6 +187,7 @@ class _Reader:
         row = np.concatenate([*side_rows, np.zeros(0, np.int64)])
         is_output = np.repeat(np.array([one[1] for one in self.sides], bool), lengths)
         code = np.repeat(np.array([one[2] for one in self.sides], np.int64), lengths)
+        # Sides were read form by form; this is the order of nodes, arguments before results.
         order = np.argsort(row * 2 + is_output, kind="stable")
         counts = np.array([len(one.position) for one in self.places], np.int64)
         count = counts[code]

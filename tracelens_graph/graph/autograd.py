@@ -111,6 +111,7 @@ def _innermost(core: Core, rows: Rows) -> Rows:
     c = core.columns
     rows = rows[np.lexsort((rows, c.sequence[rows], c.forward_thread[rows], c.thread[rows]))]
     has_inner = np.zeros(len(rows), bool)
+    # Among ops of one number by row, the next one is inside if any is: a subtree is a range of rows.
     inside = rows[1:] <= c.last[rows[:-1]]
     for column in (c.thread, c.forward_thread, c.sequence):
         inside &= column[rows[1:]] == column[rows[:-1]]
@@ -165,6 +166,7 @@ def _by_number(core: Core, makers: Rows, runners: Rows, by_arrow: Pairs) -> Pair
     )
     m, r = _equal(maker_key, runner_key)
     forward, backward = makers[m], runners[r]
+    # Each thread counts for itself: others reach the same number, even after the backward op ran.
     earlier = c.start_ns[forward] <= c.start_ns[backward]
     forward, backward = forward[earlier], backward[earlier]
     forward_thread = _forward_threads(core, process, (forward, backward), by_arrow)
@@ -231,6 +233,7 @@ def _codes(left: Sequence[np.ndarray], right: Sequence[np.ndarray]) -> tuple[np.
     code = np.zeros(len(left[0]) + len(right[0]), np.int64)
     for a, b in zip(left, right, strict=True):
         _, value = np.unique(np.concatenate((a, b)), return_inverse=True)
+        # Renumbered after each column, so that codes stay below the number of entries and products fit.
         _, code = np.unique(code * (len(value) + 1) + value, return_inverse=True)
     return code[: len(left[0])], code[len(left[0]) :]
 

@@ -85,6 +85,7 @@ def build_core(table: EventTable) -> Graph:
     kind = columns["kind"]
     host = np.flatnonzero(is_kind(kind, HOST_KINDS)).astype(np.int32)
     if "uid" in columns and not (columns["uid"][1:] > columns["uid"][:-1]).all():
+        # Position settles ties in the call forest, and loaders that collect by family are not in file order.
         host = host[np.argsort(columns["uid"][host], kind="stable")]
     gpu = np.flatnonzero(is_kind(kind, GPU_KINDS))
     layer = np.flatnonzero(is_kind(kind, LAYER_KINDS))
@@ -190,6 +191,7 @@ def _order_of_threads(threads: Sequence[tuple[Any, Any]]) -> list[int]:
     for part in (1, 0):
         texts = [i for i in order if isinstance(threads[i][part], str)]
         numbers = [i for i in order if not isinstance(threads[i][part], str)] if texts else order
+        # Stable sorts, by tid first: pid comes last, and so counts most.
         for group in (numbers, texts):
             group.sort(key=lambda i: threads[i][part])
         order = numbers + texts
@@ -254,6 +256,7 @@ def _launches(columns: dict[str, np.ndarray], host: Rows, gpu: Rows, flows: Flow
             launch[position] = call
             columns["flags"][gpu[position]] |= Flag.linked_by_flow.value
     linked = launch >= 0
+    # Clocks of host and GPU agree only roughly: such an event is flagged, and keeps its launch.
     early = np.zeros(len(gpu), bool)
     early[linked] = start[gpu[linked]] < start[host[launch[linked]]]
     columns["flags"][gpu[early]] |= Flag.starts_before_launch.value
@@ -298,6 +301,7 @@ def _rows(
     host_row = np.empty(hosts, np.int32)
     for first in range(0, hosts, _SLICE):
         here = np.arange(first, min(first + _SLICE, hosts))
+        # `left`: GPU events behind this very host event come after it.
         host_row[here] = here + np.searchsorted(slot, here, "left")
     gpu_row = slot + 1 + np.arange(len(linked))
     inside = hosts + len(linked)
@@ -313,6 +317,7 @@ def _rows(
     parent = np.full(total, -1, np.int32)
     if hosts:
         above = host_row[nested["parent"]]
+        # -1 has looked up the last host row, which is no parent of roots.
         above[nested.pop("parent") < 0] = -1
         parent[host_row] = above
         del above
@@ -352,6 +357,7 @@ def _owners(kind: Codes, parent: Rows, passes_on: Mask, linked: Rows, unlinked: 
     """
     owner = np.full(len(kind), -1, np.int32)
     rule = np.zeros(len(kind), np.uint8)
+    # Kernels of a graph launch share it, so each launch is climbed from once.
     calls, back = np.unique(parent[linked], return_inverse=True)
     nearest = climb(parent, calls, kind == Kind.Op)
     if passes_on.any():

@@ -89,6 +89,7 @@ def class_rows(core: Core) -> Rows:
     """Rows of the roots of call subtrees that hold GPU work: host events, ascending."""
     c, gpu = core.columns, core.gpu_rows
     host = rows_of_kind(c, HOST_KINDS)
+    # A subtree is a range of rows, so two searches show whether a GPU event is in it.
     return host[np.searchsorted(gpu, host) < np.searchsorted(gpu, c.last[host], "right")]
 
 
@@ -151,6 +152,7 @@ def _classes(core: Core, shapes: bool, kernel_names: bool) -> np.ndarray:
     rows = np.union1d(class_rows(core), core.gpu_rows)
     lanes = np.zeros((len(c), 2), np.uint64)
     lanes[rows] = _own(core, rows, shapes, kernel_names)
+    # Stable: rows of a level stay in pre-order, so children of one parent stand together, in their order.
     by_depth = rows[np.argsort(c.depth[rows], kind="stable")]
     levels = np.searchsorted(c.depth[by_depth], np.arange(c.depth[rows].max(initial=0) + 2))
     # From the deepest level up: when a level is reached, all below it are final.
@@ -163,6 +165,7 @@ def _classes(core: Core, shapes: bool, kernel_names: bool) -> np.ndarray:
         placed = mixed(lanes[here] + (place.astype(np.uint64)[:, None] + np.uint64(1)) * _LANES)
         above = parent[begin]
         lanes[above] = mixed(lanes[above] ^ mixed(np.add.reduceat(placed, begin, axis=0) + _LANES))
+    # One array, kept with the graph, is handed to all who ask.
     lanes.flags.writeable = False
     return lanes
 
@@ -187,6 +190,7 @@ def _own(core: Core, rows: Rows, shapes: bool, kernel_names: bool) -> np.ndarray
 
 def _hashes(texts: Iterable[str]) -> np.ndarray:
     digests = b"".join(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts)
+    # The byte order is fixed, so that classes are equal on all machines.
     return np.frombuffer(digests, ">u8").astype(np.uint64).reshape(-1, 2)
 
 

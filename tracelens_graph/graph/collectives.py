@@ -142,6 +142,7 @@ def _collectives(core: Core) -> Collectives:
     kernels, unassigned = _kernels(core)
     spans = _spans(core)
     rows = np.concatenate((kernels, spans))
+    # Equal starts go by file order: the place in a lane is the identity of what has no sequence number.
     rows = rows[np.lexsort((core.columns.uid[rows], core.columns.start_ns[rows]))]
     on_host = _groups_on_host(core, spans) if len(spans) else {}
     parts: dict[object, list[_Part]] = {}
@@ -343,6 +344,7 @@ def _bytes(elements: int | None, dtype: str | None) -> int | None:
 
 def _integer(value: Any) -> int | None:
     try:
+        # `int` would take these, and make 1 of True and 2 of 2.7.
         number = None if isinstance(value, bool | float) else int(value)
     except (TypeError, ValueError):
         return None

@@ -29,6 +29,7 @@ def in_step(first: np.ndarray, second: np.ndarray, reach: int) -> list[tuple[int
     count_a, count_b = sides[0][1][of_a], sides[1][1][of_b]
     common = common[(count_a == count_b) & ((reach > 0) | (count_a == 1))]
     places = [np.flatnonzero(np.isin(key, common)) for key in keys]
+    # Counts are equal, and stable sorts pair the first of equal surroundings with the first.
     order = [place[np.argsort(key[place], kind="stable")] for key, place in zip(keys, places, strict=True)]
     in_a = np.argsort(order[0], kind="stable")
     at_a, at_b = order[0][in_a].tolist(), order[1][in_a].tolist()
@@ -123,13 +124,16 @@ def _cut(first: np.ndarray, second: np.ndarray, part: Stretch, tried: int) -> It
     for place, reach in enumerate(_REACHES[tried:], tried):
         found = in_step(first[from_a:to_a], second[from_b:to_b], reach)
         if found:
+            # The end stands last as one more place, so that what follows the last pair is a gap like any other.
             at = np.array([*found, (to_a - from_a, to_b - from_b)], np.int64) + np.array((from_a, from_b))
+            # Where only one side has items in between, there is nothing to pair.
             gaps = np.flatnonzero((np.diff(at, axis=0, prepend=[(from_a - 1, from_b - 1)]) > 1).all(axis=1))
             begun = 0
             for gap in gaps.tolist():
                 yield at[begun:gap, 0], at[begun:gap, 1]
                 low = at[gap - 1] + 1 if gap else np.array((from_a, from_b))
                 inside = (int(low[0]), int(at[gap, 0]), int(low[1]), int(at[gap, 1]))
+                # Shorter surroundings from here on, so that the recursion is as deep as there are reaches.
                 yield from _aligned(first, second, inside, place + 1)
                 begun = gap
             yield at[begun:-1, 0], at[begun:-1, 1]
@@ -161,6 +165,7 @@ def _longest(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndar
     def rows(begin: int, end: int, row: int) -> Iterator[int]:
         for item in items[begin:end]:
             here = row & places.get(item, 0)
+            # Where the other side lacks the item, the row stays: that saves two additions of long integers.
             if here:
                 row = ((row + here) | (row - here)) & every
             yield row

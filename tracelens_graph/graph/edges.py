@@ -70,6 +70,7 @@ def _syncs(core: Core) -> EdgeRows:
     calls = calls[np.argsort(c.correlation[calls], kind="stable")]
     if not len(calls):
         return syncs[:0], syncs[:0]
+    # An id beyond the last one would index past the end; the comparison below drops it.
     at = np.minimum(np.searchsorted(c.correlation[calls], c.correlation[syncs]), len(calls) - 1)
     found = c.correlation[calls[at]] == c.correlation[syncs]
     return calls[at][found], syncs[found]

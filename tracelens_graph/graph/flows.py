@@ -149,6 +149,7 @@ def link_by_correlation(
     wanted, pick, several = wanted[known], lo[known], (hi - lo > 1)[known]
     if several.any():
         asked = wanted[several]
+        # If no call had begun yet, the count points before the id's first call: the maximum keeps that one.
         pick[several] = np.maximum(
             pick[several], _begun(ids, call_start[calls], gpu_correlation[asked], gpu_start[asked]) - 1
         )
@@ -210,6 +211,7 @@ def dependencies(
     pairs = set()
     for phase, key, thread, time in flows:
         if phase == "f" and key in starts and thread in device_threads:
+            # What starts where an arrow does is the next event already: the predecessor ends there.
             before = latest(*starts[key], inclusive=False)
             after = latest(thread, time, inclusive=True)
             if before >= 0 and after >= 0 and before != after:

@@ -50,6 +50,7 @@ def build_forest(group: Codes, start: Ns, dur: Ns, rank: np.ndarray, rows: Rows 
     """
     count = len(start) if rows is None else len(rows)
     groups = int(group.max()) + 1 if count else 0
+    # Each group is picked by a pass over all events, so many groups are cheaper together.
     if count < _LARGE or groups > _FEW:
         return _forest(*((group, start, dur, rank) if rows is None else (c[rows] for c in (group, start, dur, rank))))
     # Trees of one group after the other: what is needed on the way takes several times the memory of the result.
@@ -62,6 +63,7 @@ def build_forest(group: Codes, start: Ns, dur: Ns, rank: np.ndarray, rows: Rows 
         part = _forest(group[picked], start[picked], dur[picked], rank[picked])
         there = slice(first, first + len(here))
         order[there] = here[part.order]
+        # Roots keep -1: shifted, they would point at the last row of the group before.
         parent[there] = np.where(part.parent >= 0, part.parent + np.int32(first), np.int32(-1))
         last[there] = part.last + np.int32(first)
         depth[there], outlives[there] = part.depth, part.outlives
@@ -125,6 +127,7 @@ def _nesting_order(group: Codes, start: Ns, dur: Ns, rank: np.ndarray) -> np.nda
         tied[:-1] |= same
         rows = np.flatnonzero(tied)
         picked = order[rows]
+        # Tied rows are in order of position by now, and `lexsort` keeps that where all else is equal.
         order[rows] = picked[np.lexsort((rank[picked], -dur[picked], key[rows]))]
     return order
 
@@ -158,6 +161,7 @@ def _parents(depth: np.ndarray) -> np.ndarray:
     """Parent rows from depths in pre-order: the nearest earlier row one level up."""
     count, deepest = len(depth), int(depth.max())
     # Sixteen bits are sorted by radix, in one pass over the rows.
+    # It is stable: the rows of one level are searched below, and must ascend.
     rows = np.argsort(depth.astype(np.int16) if deepest < 2**15 else depth, kind="stable").astype(np.int32)
     parent = np.full(count, -1, np.int32)
     if deepest < _LEVELS:
@@ -167,6 +171,7 @@ def _parents(depth: np.ndarray) -> np.ndarray:
             here = rows[edges[level] : edges[level + 1]]
             parent[here] = above[_places(above, here, "left") - 1]
         return parent
+    # Recursion makes deep stacks, and a pass per level would be slow: one key holds level and row.
     key = depth[rows].astype(np.int64) * count + rows
     inner = np.searchsorted(key, count)  # the first row that has a parent
     parent[rows[inner:]] = rows[np.searchsorted(key, key[inner:] - count) - 1]
@@ -247,5 +252,6 @@ def _walk(
         parent[row] = stack[-1][0] if stack else above
         depth[row] = base + len(stack)
         stack.append((row, this_end, this_reach))
+    # A stretch goes on until all that is open in it has ended, so nothing behind it can lie below these.
     for row, _, _ in stack:
         last[row] = stop - 1

@@ -24,6 +24,7 @@ def merge(start: Ns, end: Ns) -> Intervals:
     first[0] = True
     np.greater(start[1:], reach[:-1], out=first[1:])
     begins = np.flatnonzero(first)
+    # The running maximum, not the last end: an earlier interval of a run may reach furthest.
     return start[begins], reach[np.append(begins[1:], len(start)) - 1]
 
 
@@ -47,6 +48,7 @@ def length_before(intervals: Intervals, at: Ns) -> Ns:
     start, end = intervals
     running = np.concatenate(([0], np.cumsum(end - start)))
     begun = np.searchsorted(start, at, "right")
+    # The entry appended is looked up, and its result dropped, where nothing has begun or nothing is there.
     unfinished = np.where(begun > 0, np.maximum(np.append(end, 0)[begun - 1] - at, 0), 0)
     found: np.ndarray = running[begun] - unfinished
     return found
@@ -87,6 +89,7 @@ def sum_by_group(group: Codes, values: np.ndarray, groups: int) -> np.ndarray:
     if len(values) and len(values) * int(np.abs(values).max()) < 2**53:  # floats hold these sums exactly
         return np.bincount(group, weights=values, minlength=groups).astype(np.int64)
     order = np.argsort(group, kind="stable")
+    # Prefix sums of integers are exact where the floats of `bincount` would round.
     running = np.concatenate(([0], np.cumsum(values[order])))
     return np.diff(running[np.searchsorted(group[order], np.arange(groups + 1))])
 
@@ -142,6 +145,7 @@ class _Positions:
     """A set of numbers below a bound that knows the next smaller and greater: bits in two levels of words."""
 
     def __init__(self, bound: int) -> None:
+        # As many words as bits in each: a step then touches two integers of about sqrt(bound) bits.
         self._shift = max(bound.bit_length() // 2, 5)
         self._mask = (1 << self._shift) - 1
         self._words = [0] * ((bound >> self._shift) + 1)
@@ -194,6 +198,7 @@ def _sum_of_smaller(
         lower = np.concatenate(([0], np.cumsum(low_half)))
         running = np.concatenate(([0], np.cumsum(np.where(low_half, values, 0))))
         upper = (bound >> bit & 1) == 1
+        # Higher bits are equal here: where the bound has this one, all keys without it are smaller.
         total += np.where(upper, running[last] - running[first], 0)
         first, last = (np.where(upper, lower[-1] + edge - lower[edge], lower[edge]) for edge in (first, last))
         order = np.concatenate((np.flatnonzero(low_half), np.flatnonzero(~low_half)))

@@ -25,6 +25,7 @@ class _Ranges:
     """Annotations as nested intervals, per group, ready to be asked for the innermost one at an instant."""
 
     def __init__(self, columns: Columns, rows: Rows, group: Codes) -> None:
+        # Of equal annotations the first in the file goes outside: `build_forest` decides that by position.
         in_file = np.argsort(columns.uid[rows], kind="stable")
         rows, group = rows[in_file], group[in_file]
         forest = build_forest(group, columns.start_ns[rows], columns.dur_ns[rows], np.zeros(len(rows), np.uint8))
@@ -51,6 +52,7 @@ def _latest(group: Codes, start: Ns, group_asked: Codes, at: Ns) -> Rows:
     if (most + 1) * span >= 2**62:  # absurd times: their order is enough
         ranks = np.unique(np.concatenate((start, at)), return_inverse=True)[1]
         start, at, low, span = ranks[: len(start)], ranks[len(start) :], 0, len(ranks)
+    # Group and start in one ascending key: one search serves all groups.
     return np.searchsorted(group * span + (start - low), group_asked.astype(np.int64) * span + (at - low), "right") - 1
 
 

@@ -151,6 +151,7 @@ class _Finder:
         makers = self._passes.makers
         around = self._places(forward := self._forward_of.get(op, -1), forward)
         again = self._places(first, last)
+        # Makers are by thread and number: a gap means that something outside of the region made a node, too.
         if not len(again) or not len(around) or again[-1] - again[0] != len(again) - 1:
             return False
         begin, length = int(again[0]), len(again)
@@ -179,6 +180,7 @@ class _Finder:
         for begin in (around - np.flatnonzero(again == name[around])).tolist():
             end = begin + length
             inside = begin >= 0 and end <= len(name) and thread[begin] == thread[end - 1] == thread[around]
+            # The run at `first` is equal to itself, and no original.
             if inside and begin != first and np.array_equal(name[begin:end], again):
                 runs.append(begin)
         start = self._names.index(_REGION_START) if _REGION_START in self._names else -1

@@ -59,12 +59,14 @@ def climb(parent: Rows, rows: Rows, stop: Mask) -> Rows:
     """
     found = np.array(rows, np.int64)
     for _ in range(_STEPS):
+        # -1 reads the last entry of `stop`, which the first test makes harmless.
         climbing = np.flatnonzero((found >= 0) & ~stop[found])
         if not len(climbing):
             return found
         found[climbing] = parent[found[climbing]]
     every = np.arange(len(parent))
     jump = np.append(np.where(stop[: len(parent)], every, parent), -1)  # the last entry is where -1 leads
+    # Rows that stop point at themselves, so doubled strides never pass one.
     while not np.array_equal(further := jump[jump], jump):
         jump = further
     return jump[found]
@@ -85,6 +87,7 @@ def least_above(parent: Rows, rows: Rows, values: np.ndarray) -> np.ndarray:
             return least
         least[climbing] = np.minimum(least[climbing], values[found[climbing]])
         found[climbing] = parent[found[climbing]]
+    # The entry behind the last row stands for -1: it leads to itself, and is never the least.
     outer, lowest = np.append(parent, -1), np.append(values, np.iinfo(values.dtype).max)
     while (outer >= 0).any():
         lowest, outer = np.minimum(lowest, lowest[outer]), outer[outer]
@@ -114,6 +117,7 @@ def busy_below(columns: Columns, rows: Rows, gpu: Rows) -> Ns:
     """
     low, high = np.searchsorted(gpu, rows, "left"), np.searchsorted(gpu, columns.last[rows], "right")
     width = len(gpu) + 1
+    # A caller often holds the GPU work of its only callee: equal spans are measured once.
     spans, back = np.unique(low * width + high, return_inverse=True)
     low, high = spans // width, spans % width
     if int((high - low).sum()) > _EXPANDED * max(width, len(rows)):
@@ -179,6 +183,7 @@ def first_ending_after(end: Ns, enclosing: Rows, found: Rows, at: Ns) -> Rows:
         outer, latest = strides[-1]
         further = np.where(outer[:-1] >= 0, latest[outer[:-1]], latest)
         strides.append((outer[outer], np.maximum(latest, further)))
+    # Longest first, as in a binary search: what is left behind a stride is shorter than it.
     for outer, latest in reversed(strides):
         outside = np.flatnonzero((found >= 0) & (latest[found] <= at))
         found[outside] = outer[found[outside]]
@@ -187,6 +192,7 @@ def first_ending_after(end: Ns, enclosing: Rows, found: Rows, at: Ns) -> Rows:
 
 def in_no_other(last: Rows, rows: Rows) -> Mask:
     """Which of ascending rows lie below no other of them."""
+    # Subtrees nest or lie apart, so the furthest end of all rows before decides.
     found: Mask = rows > np.maximum.accumulate(np.concatenate(([-1], last[rows])))[:-1]
     return found
 

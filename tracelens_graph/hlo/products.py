@@ -138,6 +138,7 @@ def _valid(source: int, kernel: int, result: int, stride: int, low: int, high: i
         if last < first or offset % common:
             continue
         hit = (-offset // common * pow(stride // common, -1, period)) % period
+        # Those up to `last` less those before `first`; rounding down is right for negative numbers, too.
         total += (last - hit) // period - (first - 1 - hit) // period
     return total
 

@@ -52,6 +52,7 @@ _MOST_DIGITS = 18
 
 def trips(one: Instruction) -> int | None:
     """How often XLA noted that a loop runs its body; None where it does not know."""
+    # A search in the text is cheap: the config is parsed only where it is worth it.
     if one.opcode != "while" or '"known_trip_count"' not in one.backend_config:
         return None
     try:
@@ -288,6 +289,7 @@ def _bytes(program: Program, one: Instruction) -> int:
     if one.opcode == "gather" and len(operands) > 1:
         return 2 * result + operands[1].bytes
     if one.opcode == "scatter" and len(operands) > 2:
+        # Updates are read, and the places that they go to are read and written.
         return 3 * operands[-1].bytes + operands[1].bytes
     if one.opcode == "custom-call":
         return sum(shape.all_bytes for shape in operands) + sum(shape.bytes for shape in _results(one))

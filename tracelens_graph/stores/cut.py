@@ -175,6 +175,7 @@ def write_entries(texts: Iterable[bytes], top: Mapping[str, Any], file: BinaryIO
     head = json.dumps({"generator": top["generator"], **top}, separators=(",", ":")).encode()[1:-1]
     import gzip
 
+    # Neither name nor time in its header, so that equal pieces are equal files.
     with gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else nullcontext(file) as out:
         out.write(b"{" + head + b',"traceEvents":[\n')
         out.write(b",\n".join(texts))
@@ -308,6 +309,7 @@ class _Lanes:
         begins = np.flatnonzero(np.diff(thread, prepend=-1).astype(bool) | np.diff(start, prepend=-1).astype(bool))
         self._first = np.searchsorted(thread[begins], np.arange(len(piece.core.threads) + 1, dtype=thread.dtype))
         self._start = start[begins]
+        # Of events that begin together, one inside is enough to hold an arrow.
         self._until = np.maximum.reduceat(until[order], begins)
 
     def hold(self, threads: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -53,6 +53,7 @@ class SectionWriter:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._index: dict[str, _Place] = {}
+        # The header comes last: a file that was not finished has no magic, and is not taken for whole.
         file.write(bytes(_HEADER.size + _CHECKSUM.size))
 
     def array(self, name: str, array: np.ndarray) -> None:
@@ -77,6 +78,7 @@ class SectionWriter:
         ends: list[int] = []
         sums: list[int] = []
         for blob in blobs:
+            # The place is the seed, so that blocks which changed places are found.
             sums.append(crc32(blob, len(ends)))
             self._file.write(blob)
             ends.append(self._file.tell() - begin)

@@ -135,6 +135,7 @@ def causes(traces: TraceSet, matched: MatchedCollectives | None = None) -> Cause
     before, after, kind = before[ordered], after[ordered], kind[ordered]
     latency = time[after] - time[before]
     least = _least(latency, kind, _waited(time, before, after, kind))
+    # What binds depends on latencies, and the usual ones on what binds: the least ones make a start.
     usual = bound_latency(latency, kind, bind(time[before] + least[kind], after, len(time))[after], least, 0.5)
     return Causes(
         traces=traces,
@@ -166,6 +167,7 @@ def bind(allowed: np.ndarray, after: np.ndarray, points: int) -> np.ndarray:
     np.maximum.at(latest, after, allowed)
     binding = np.full(points, -1)
     at = np.flatnonzero(allowed == latest[after])
+    # Of equal indices the last assignment stays: that is the last edge.
     binding[after[at]] = at
     return binding
 
@@ -227,6 +229,7 @@ def _levels(time: np.ndarray, before: np.ndarray, after: np.ndarray) -> tuple[np
         if not low.any():
             break
         np.maximum.at(level, other[low], level[one[low]] + 1)
+    # Circles never settle, so what does not lead upwards by now is left out.
     ordered = np.ones(len(before), bool)
     ordered[tied] = level[one] < level[other]
     return level, ordered

@@ -283,4 +283,5 @@ def _add(
     found.kind = np.concatenate(
         (found.kind, np.full(len(starts), Edge.arrive, np.int8), np.full(int(fine.sum()), Edge.transfer, np.int8))
     )
+    # Of several kernels the last one's own run stays a cause of its end.
     found.served = np.concatenate((found.served, ends[fine & single]))

@@ -67,6 +67,7 @@ def forward(
     single = np.flatnonzero(edges_into[after] == 1)
     root[after[single]], offset[after[single]] = before[single], weight[single]
     while not np.array_equal(further := root[root], root):
+        # Before `root` moves on, or the offset would be that of another stretch; roots have none to add.
         offset += offset[root]
         root = further
     place = np.empty(points, np.int64)
@@ -99,6 +100,7 @@ def slack(causes: Causes, sink: int) -> np.ndarray:
     given[sink] = 0
     tail = forward(after, before, weight, in_order(causes)[::-1], given)
     late = causes.time[sink] - causes.time - tail
+    # Weights added to NEVER keep it far below any true tail, but no longer equal.
     return np.where(tail < NEVER // 2, -NEVER, late)
 
 

@@ -53,6 +53,7 @@ class GpuQueue:
         launched = np.where(known, c.start_ns[self.launch], -1)
         self._moments, code = np.unique(launched, return_inverse=True)
         width = len(self._moments) + 1
+        # The stream is the high part of the key, so that one running maximum serves all streams.
         self._key = np.maximum.accumulate(self.lane * width + code)
         self._width = width
         self.launched_ns = self._moments[self._key - self.lane * width]
@@ -223,6 +224,7 @@ def _of_records(core: Core, queue: GpuQueue, syncs: list[_Sync]) -> tuple[list[P
     for sync in syncs:
         begun = int(c.start_ns[sync.call])
         record = call_of.get(sync.record, -1) if sync.record is not None else -1
+        # An event stands for what was launched before it was recorded, not before it was waited for.
         before = int(c.start_ns[record]) if record >= 0 and c.start_ns[record] <= begun else begun
         of = queue.lane_of(sync.device, sync.awaited_stream) if sync.awaited_stream is not None else -1
         if sync.kind == "stream wait event":
@@ -273,6 +275,7 @@ def _host_waits(core: Core, queue: GpuQueue, calls: _Calls, recorded_calls: set[
     code, place = distinct(c.name[queue.rows[copies]])
     blocking = np.array([_TO_HOST_BLOCKING.search(core.names[one]) is not None for one in code.tolist()], bool)
     copies = copies[blocking[place]] if len(code) else copies
+    # A call that returned before its copy had ended did not block, whatever the memory.
     copies = copies[c.end_ns[queue.launch[copies]] >= queue.end_ns[copies]]
     found.append((queue.launch[copies], copies))
     return found

@@ -191,6 +191,7 @@ def _split(causes: Causes, edge: np.ndarray, start: np.ndarray, end: np.ndarray,
     waiting = alone[moving[alone] > start[alone]]
     if not len(waiting):
         return edge, start, end, kind
+    # Half a place ahead: a wait goes right before what is left of its segment.
     order = np.argsort(np.concatenate((np.arange(len(edge)), waiting - 0.5)), kind="stable")
     first_start, rest_start = start[waiting], start.copy()
     rest_start[waiting] = moving[waiting]

@@ -116,6 +116,7 @@ def _judge_copies(core: Core, state: np.ndarray) -> None:
     waits = ends(core, call) >= ends(core, copies)
     to_device = copies_to_device(core, copies)
     state[call[waits]] = SYNCHRONIZATION
+    # It overrides the line above: waiting for one's own copy to the device counts as copying.
     state[call[to_device & (waits | pageable(core, copies))]] = COPY_TO_DEVICE
     waiting = np.flatnonzero(state == SYNCHRONIZATION)
     copying = c.owner[copies[to_device]]
@@ -265,6 +266,7 @@ class Calls:
             cut_ends.append(np.minimum(ends(self.core, earlier), bound))
             earlier = c.parent[earlier].astype(np.int64)
         every, end = np.concatenate(rows), np.concatenate(cut_ends)
+        # Several crossing calls may cut one row: the earliest end holds.
         order = np.lexsort((end, every))
         every, end = every[order], end[order]
         first = np.flatnonzero(np.diff(every, prepend=-1))
@@ -342,6 +344,7 @@ class ThreadStates:
 
     def add_spent(self, start: np.ndarray, end: np.ndarray, total: np.ndarray, at: np.ndarray) -> None:
         """Add the time spent in each state within spans to the columns `at` of `total`, which has a row per state."""
+        # The first time is -1, before every span, so that neither index is negative.
         low, high = (np.searchsorted(self._times, bound, "right") - 1 for bound in (start, end))
         for state, before in self._before.items():
             time = before[high] - before[low]

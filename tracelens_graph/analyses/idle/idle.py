@@ -243,6 +243,7 @@ def _of_device(w: Window, rows: np.ndarray) -> Idle:
     start = c.start_ns[rows]
     over = start + c.dur_ns[rows]
     reach = np.maximum.accumulate(over)
+    # Where its end is the running maximum, an event set that; of equal ends the later one counts.
     latest = np.maximum.accumulate(np.where(over == reach, np.arange(len(rows)), 0))
     at = np.flatnonzero(start[1:] > reach[:-1])
     begin, end, row, before, ended = reach[at], start[at + 1], rows[at + 1], rows[at], rows[latest[at]]
@@ -277,6 +278,7 @@ def _split(
     own = c.thread[call]
     other = np.where(call_before >= 0, c.thread[call_before], own)
     first, last, returned = begin[linked], end[linked], ends(core, call)
+    # Launches before the gap leave no part of it to the host; clocks may even show them behind its end.
     launched = np.clip(c.start_ns[call], first, last)
     states, waited[linked] = _before_launch(calls, clock, own, other, first, launched)
 
@@ -351,6 +353,7 @@ def _lost_lead(state: np.ndarray, waited: np.ndarray, gap: np.ndarray) -> np.nda
     for one in np.unique(state).tolist():
         at = np.flatnonzero(state == one)
         balance = np.cumsum(waited[at] - gap[at])
+        # A lead does not fall below zero: what gaps took beyond it is not carried over.
         left = balance - np.minimum(np.minimum.accumulate(balance), 0)
         lost[at] = waited[at] + np.concatenate(([0], left[:-1]))
     return lost

@@ -101,6 +101,7 @@ def clocks_of(ends_ns: np.ndarray, known: np.ndarray) -> Clocks:
     base = int(ends_ns[shared].min())
     # Times from the first end on are exact as floats for 104 days.
     ends = np.where(shared, ends_ns - base, np.nan).astype(float)
+    # With few collectives no rank has enough: then one with most is the reference.
     first = int(np.argmax(anchors >= min(LEAST_ANCHORS, int(anchors.max()))))
     offset, is_known = _offsets(ends, shared, first)
     rows = (shared & is_known).sum(axis=1) > 1
@@ -118,6 +119,7 @@ def clocks_of(ends_ns: np.ndarray, known: np.ndarray) -> Clocks:
         weights, scale[is_known] = _weights(residual - offset[is_known] - drift[is_known] * at)
         slope, start = _lines(at, np.nan_to_num(residual), weights, is_long)
         drift[is_known], offset[is_known] = slope, start
+        # Medians over ranks are the clock of no rank, so all count against the reference.
         drift[is_known] -= drift[first]
         offset[is_known] -= offset[first]
     error = np.where(is_known, scale / np.sqrt(np.maximum(anchors, 1)), np.inf)

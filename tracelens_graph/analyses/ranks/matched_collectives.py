@@ -244,6 +244,7 @@ class MatchedCollectives(PartsByCollective):
     @cached_property
     def end_skew_ns(self) -> np.ndarray:
         """How much later each part ended than the first that ended after all had come; 0 for what was not matched."""
+        # Who left before all had come did not wait for them: that is no common end.
         all_came = self.end_ns >= self.per_part(self.last_start_ns)
         common = self.per_part(self.reduced(np.minimum, np.where(all_came, self.end_ns, np.iinfo(np.int64).max)))
         return np.where(self.number >= 0, np.maximum(self.end_ns - common, 0), 0)

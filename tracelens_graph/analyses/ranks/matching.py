@@ -80,6 +80,7 @@ def _of_lane(parts: Parts, rows: np.ndarray, clocks: _Known) -> np.ndarray:
         trace: rows[at[np.argsort(parts.end_ns[rows[at]], kind="stable")]]
         for trace, at in positions_by(parts.trace[rows])
     }
+    # The rank with most parts begins, so that most parts of others find theirs.
     first = max(by_trace, key=lambda trace: len(by_trace[trace]))
     counted = bool((parts.sequence[rows] >= 0).all())
     merged = _Merged(parts)
@@ -229,6 +230,7 @@ def _without_drift(key_a: np.ndarray, end_a: np.ndarray, key_b: np.ndarray, end_
         if len(at_b) < 3 or np.ptp(end_b[at_b]) == 0:
             return moved
         middle = int(np.median(end_b[at_b]))
+        # Centred, because ends are large numbers of ns next to what they differ by.
         slope, apart = np.polyfit(end_b[at_b] - middle, (end_b[at_b] - end_a[at_a]).astype(float), 1)
         moved = end_b - np.rint(apart + slope * (end_b - middle)).astype(np.int64)
     return moved
@@ -256,6 +258,7 @@ def _shift(
 def _most_frequent(differences: np.ndarray) -> tuple[int, int]:
     """The middle of the window in which most of some differences lie, of several the nearest to 0; and how many."""
     found = np.sort(differences)
+    # One of the fullest windows begins at a value, so no others need to be tried.
     count = np.searchsorted(found, found + _WINDOW_NS, "right") - np.arange(len(found))
     best = np.flatnonzero(count == count.max())
     best = best[np.argmin(np.abs(found[best]))]

@@ -152,6 +152,7 @@ def _ends(transfer: Collective) -> tuple[int | None, int | None]:
 def _keys(nodes: Sequence[Collective], lanes: Sequence[int]) -> list[Hashable]:
     has_sizes = dict.fromkeys(lanes, True)
     for one, lane in zip(nodes, lanes, strict=True):
+        # If one rank lacks sizes, keys with sizes would match none of its parts: the lane does without.
         has_sizes[lane] &= one.kind == UNKNOWN or one.in_elements is not None
     return [
         (
@@ -207,6 +208,7 @@ class PartsByCollective:
 
     def reduced(self, how: np.ufunc, values: np.ndarray) -> np.ndarray:
         """Values of parts put together per collective: `np.add` for sums, `np.minimum`, `np.maximum`."""
+        # No number is without parts, for which `reduceat` would give a neighbour's value.
         return how.reduceat(values[self.order], self.first) if len(self) else np.empty(0, np.int64)
 
     @cached_property

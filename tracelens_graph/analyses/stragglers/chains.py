@@ -115,6 +115,7 @@ class RankChains:
         time = int(self._time[point])
         if not len(left):
             return time, -1
+        # The recorded cause still holds unless it is one of those left out.
         if len(left) == len(edges) or not behind[edges.tolist().index(self._binding[point])]:
             return time, int(self._binding[point])
         allowed = self._time[self._before[left]] + self._least[self._kind[left]]

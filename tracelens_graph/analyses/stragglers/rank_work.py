@@ -117,6 +117,7 @@ def _covered(core: Core, times: np.ndarray, inside: np.ndarray, ranges: np.ndarr
     if not len(ranges):
         return times, inside
     c = core.columns
+    # Of equal starts the longest first, so that the search below finds the outermost.
     ranges = ranges[np.lexsort((-c.dur_ns[ranges], c.start_ns[ranges]))]
     spans: Intervals = merge(c.start_ns[ranges], c.end_ns[ranges])
     start, end = spans

@@ -101,6 +101,7 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
         return STEP_SUMMARY.empty(title, [f"the {what} has no steps ({core.framework.step_mark})"])
     steps = steps[np.lexsort((c.start_ns[steps], process_of_thread(core.threads)[c.thread[steps]]))]
     outside = len(steps)
+    # The last entry serves step -1, of GPU events in no step.
     place = np.full(len(c) + 1, outside)
     place[steps] = np.arange(outside)
     group = place[of_gpu]

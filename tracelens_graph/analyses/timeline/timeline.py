@@ -141,6 +141,7 @@ def times_by_group(g: Core, rows: np.ndarray, group: np.ndarray, groups: int) ->
     np.minimum.at(first, group, start)
     np.maximum.at(last, group, end)
     total = np.where(first <= last, last - first, 0)
+    # Unions of more and more classes: each difference is what a class adds beyond those before it.
     computation, active = union(COMPUTATION), union(COMPUTATION, COMMUNICATION)
     busy = union(COMPUTATION, COMMUNICATION, MEMCPY)
     return {
