@@ -149,6 +149,7 @@ NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = (
         r"newton_?schulz|(?<![a-z])muon|amp_(?:update_scale|foreach|non_finite)|clip_?grad",
         r"(?<![a-z])lars(?![a-z])",
     ),
+    # PyTorch's foreach copies run in the same kernel as its optimizers, so they come before the rule of these.
     _rules("Memory Ops", r"multi_tensor_apply_?kernel.{0,500}?(?:copyfunctor|native::copy<|6copyfun)"),
     _rules("Optimizer", r"multi_?tensor"),
     _rules(

@@ -75,6 +75,7 @@ class KernelRules:
             kept = _KEPT[self] = _Kept({}, {})
         if (found := kept.of_name.get(name)) is None:
             fits = self._fitting(name[:LONGEST].lower())
+            # Many names fit the same rules; sharing the list keeps the memory for them small.
             found = kept.alike.setdefault(tuple(map(id, fits)), fits)
             if len(name) <= _LONGEST_KEPT:
                 if len(kept.of_name) >= _MOST_KEPT:
@@ -87,6 +88,7 @@ class KernelRules:
         for fits, rule in self._by_name:
             if fits(name) is not None:
                 found.append(rule)
+                # A rule for every op always fits, so that no later one can be the first.
                 if not rule.op:
                     break
         return found

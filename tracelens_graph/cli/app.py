@@ -125,6 +125,7 @@ class Group(TyperGroup):
             if self.anywhere[option] and not equals:
                 first += islice(words, 1)
         ctx.obj = others if ctx.obj is None else ctx.obj
+        # Click reads options of a group only before the name of the command.
         return super().parse_args(ctx, first + others)
 
     def main(self, args: Sequence[str] | None = None, *given: Any, **options: Any) -> Any:

@@ -200,7 +200,7 @@ def _pieces(traces: TraceSet, matched: MatchedCollectives, number: int, begin: i
     empty = []
     for place, trace in enumerate(traces):
 
-        def clock(times: np.ndarray, place: int = place) -> np.ndarray:
+        def clock(times: np.ndarray, place: int = place) -> np.ndarray:  # a closure would see the last one's place
             return matched.clock_ns(place, times)
 
         after, before = matched.own_ns(place, np.array([begin, end], np.int64)).tolist()

@@ -42,6 +42,7 @@ class EventTree:
         shown = [kind for kind in HOST_KINDS if python_frames or kind not in PYTHON_KINDS]
         parent = nearest_above(c, np.arange(len(c)), shown)
         self._parent = np.where(self.in_tree, parent, -1)
+        # Stable: rows are in pre-order, so that children of one parent stay in the order of their starts.
         self._by_parent = np.argsort(self._parent, kind="stable")
         self._ordered_parents = self._parent[self._by_parent]
         is_op = c.kind == Kind.Op

@@ -167,6 +167,7 @@ def _heat(core: Core, kept: Mask) -> np.ndarray:
         for level, share in enumerate(HEAT.values(), 1):
             high = low + int(np.ceil(share * len(rows)))
             picked = rows[low:high]
+            # However few nodes there are of a kind, one without GPU time is not hot.
             heat[picked[time[picked] > 0]] = level
             low = high
     return heat
@@ -186,6 +187,7 @@ def edges(core: Core, context: Context, kept: Mask) -> tuple[list[Edges], int]:
     pairs |= context.between_events
     left_out = 0
     if not kept.all():
+        # A call goes below the next caller that is kept, so only the drop in their number is left out.
         left_out = len(pairs["CALLS"][0])
         pairs["CALLS"] = _calls_among(core, kept)
         left_out -= len(pairs["CALLS"][0])

@@ -100,6 +100,7 @@ def pull_trace(db: OpenDatabase, wanted: str, progress: Progress | None = None) 
             core = _Reader(session, trace, progress).core()
         except (KeyError, IndexError, TypeError, ValueError, msgspec.MsgspecError, CypherTypeError) as error:
             raise _damaged(trace, "a property or a label is not what was pushed") from error
+    # Reading takes many transactions; a trace that is the same afterwards was not replaced in between.
     if trace not in traces(db):
         raise DatabaseError(f"{trace['path']} was changed by somebody else while it was read: pull it again")
     return core
@@ -179,6 +180,7 @@ class _Reader:
             raise _damaged(self._trace, "events are missing")
         for place, prop in enumerate(_NUMBERS, 2):
             self._arrays[prop.name][low:high] = numbers[:, place]
+            # numpy cuts numbers that are too large for a column, and raises nothing.
             if not np.array_equal(self._arrays[prop.name][low:high], numbers[:, place]):
                 raise ValueError("a number is larger than any that was pushed")
         for begin, end in ranges_by_size(low, numbers[:, 1], BATCH_BYTES):
@@ -267,6 +269,7 @@ class _Reader:
         parent, last, depth = a["parent"], a["last"], a["depth"]
         called = parent >= 0
         above = parent[called]
+        # All that walks the graph relies on pre-order: a circle of parents would never end.
         fits = (above < row[called]) & (row[called] <= last[above]) & (last[called] <= last[above])
         fits &= depth[called] == depth[above] + 1
         if not fits.all() or (depth[~called] != 0).any() or (last < row).any():

@@ -101,6 +101,7 @@ class _Linked:
         order = np.lexsort((c.uid[gpu], c.start_ns[gpu], link.node_of_row[origin]))
         self._gpu, self._origin = gpu[order], origin[order]
         self._begin = np.searchsorted(link.node_of_row[origin][order], np.arange(len(execution) + 1))
+        # GPU events are numbered right behind their node, so those of all nodes before shift its id.
         self._id = np.arange(len(execution)) + self._begin[:-1]
         self._exclusive = exclusive_ns(core)
         self._waits_for = _last_on_other_threads(core)

@@ -106,9 +106,11 @@ class Validation:
         ops, low, high = self._work
         node, place = self.link.node_of_row[ops], self._place_of_origin
         first, last = self._nesting
+        # All events lead inside if the least and the greatest place do; -1, for no node, lies before every first.
         inside = (least(place, low, high) >= first[node]) & (-least(-place, low, high) <= last[node])
         shared = np.concatenate(([0], np.cumsum(self._shared)))
         verdict = np.where(inside, RETURNS, ELSEWHERE)
+        # The last assignment holds: of an op without a node nothing else is known.
         verdict[shared[high] > shared[low]] = SHARED
         verdict[node < 0] = NO_NODE
         return verdict
@@ -166,6 +168,7 @@ class Validation:
         total = np.bincount(group, time, size)
         good, node = self.verdict == RETURNS, self.link.node_of_row[ops]
         order = np.argsort(-total, kind="stable")
+        # The last one of a group has the most time, and of equal ones the smallest row.
         largest = np.lexsort((-ops, time, group))[np.cumsum(np.bincount(group, minlength=size)) - 1] if size else ops
         columns: dict[str, Cells] = {
             "name": [core.names[name] for name in names[order].tolist()],
@@ -213,6 +216,7 @@ def preorder(execution: ExecutionTrace) -> tuple[np.ndarray, np.ndarray]:
 def least(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """The least value of each range `low .. high - 1`, none of which is empty, in n log n steps."""
     found = np.empty(len(low), values.dtype)
+    # Two stretches of the greatest power of two cover a range; a minimum may count an element twice.
     power = np.frexp(high - low)[1] - 1
     table = values
     for level in range(int(power.max(initial=-1)) + 1):

@@ -128,6 +128,7 @@ def theoretical_occupancy(
     limits = {WARPS: most_warps // warps, BLOCKS: rules.most_blocks}
     if registers_per_thread:
         of_warp = _rounded_up(registers_per_thread * width, rules.register_unit)
+        # A warp's registers lie in one partition, so what is left over in several of them serves no further warp.
         limits[REGISTERS] = registers // rules.partitions // of_warp * rules.partitions // warps
     if of_block := _rounded_up(shared_memory_bytes + rules.shared_reserved, rules.shared_unit):
         limits[SHARED_MEMORY] = shared // of_block
@@ -138,6 +139,7 @@ def theoretical_occupancy(
     units = device.get("numSms")
     estimate = is_filled = None
     if _is_size(units) and units and _is_size(grid_blocks):
+        # By threads, and with fractions of blocks, as Kineto estimates it.
         estimate = 100 * min(blocks, grid_blocks / units) * threads_per_block / threads
         is_filled = grid_blocks >= blocks * units
     return Occupancy(blocks, blocks * warps, most_warps, limits, estimate, is_filled)

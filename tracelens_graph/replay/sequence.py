@@ -217,6 +217,7 @@ class _Found:
         gpu = core.gpu_rows[where.holds[core.gpu_rows]]
         self._gpu = gpu
         self.is_gpu = bool(len(gpu))
+        # Shifted by one, so that what no op owns falls into entry 0, which is cut off.
         self._owned = np.bincount(c.owner[gpu] + 1, weights=c.dur_ns[gpu], minlength=len(c) + 1)[1:]
         self._no_op = gpu[c.owner[gpu] < 0]
         self.rows: list[int] = []
@@ -376,11 +377,13 @@ def gpu_ns(core: Core, rows: Rows) -> Ns:
         here = gpu[c.thread[launch] == thread]
         start = c.start_ns[c.parent[here]]
         order = np.argsort(start, kind="stable")
+        # An annotation holds what starts in it on its thread, so its launches follow one another by start.
         total = np.concatenate(([0], np.cumsum(c.dur_ns[here][order])))
         asked = spans[c.thread[rows[spans]] == thread]
         low, high = (np.searchsorted(start[order], at[rows[asked]]) for at in (c.start_ns, c.end_ns))
         found[asked] = total[high] - total[low]
     if (c.kind[rows[spans]] == Kind.Step).any():
+        # A step holds the work of all threads, so the sums over its own one are too small.
         by_step = np.bincount(core.step[gpu] + 1, weights=c.dur_ns[gpu], minlength=len(c) + 1)
         steps = rows[spans][c.kind[rows[spans]] == Kind.Step]
         found[np.isin(rows, steps)] = by_step[steps + 1]

@@ -157,6 +157,7 @@ def named(w: Window, name: str | re.Pattern[str]) -> Signatures:
     called = np.union1d(rows[fits[c.name[rows]]], charged.op[charged.op >= 0]).astype(np.int64)
     if not len(called):
         raise NodeNotFoundError(_no_op(w, name))
+    # In pre-order what lies in a call follows it at once, so looking at the next one is enough.
     holds_another = np.append(called[1:] <= c.last[called[:-1]], False)
     return _grouped(charged, called[(charged.work_of(called)[0] > 0) | ~holds_another])
 
@@ -236,11 +237,13 @@ def _grouped(charged: Charged, rows: Rows) -> Signatures:
     core, c = w.core, w.core.columns
     events, time = charged.work_of(rows)
     below = core.gpu_sum_ns[rows]
+    # group_by keeps the first row of a group: the call with the most GPU work stands for the others.
     largest = np.lexsort((c.uid[rows], -c.dur_ns[rows], -below))
     group, first = group_by(c.name[rows[largest]], argument_codes(core)[c.argset[rows[largest]]])
     chosen = rows[largest[first]]
     count = len(first)
     has_work = events[largest] > 0
+    # Calls without GPU work would draw the median to 0; where none has any, all of them count.
     counted = has_work | ~np.bincount(group, has_work, minlength=count).astype(bool)[group]
     found = Signatures(
         w,

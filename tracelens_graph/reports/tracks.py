@@ -121,6 +121,7 @@ def track_entries(w: Window, found: Iterable[Track], origin_ns: int) -> list[byt
         found: the tracks.
         origin_ns: what the trace's start is in the times of the file, ns.
     """
+    # With the pid of a process of the trace, viewers would show the tracks among its threads.
     taken = {pid for pid, _ in w.core.threads} | {pid for pid, *_ in w.core.info.processes}
     pid = next(number for number in count(_FIRST_PID) if number not in taken)
     return process_entries(found, pid, f"{TOOL}: {KNOWN}", -1, lambda times_ns: times_ns + origin_ns)
@@ -281,6 +282,7 @@ def _streams(w: Window) -> Iterator[Track]:
         slices = []
         for depth, (code, uid, names) in enumerate(columns):
             of = code[rows]
+            # Where an outer slice ends all inner ones end, so that viewers nest them.
             breaks = breaks | np.append(True, of[1:] != of[:-1])
             first = np.flatnonzero(breaks)
             last = np.append(first[1:], len(rows)) - 1

@@ -194,6 +194,7 @@ def _drawing(
     # The last child of each node, and the last top of each stretch of one group, have no branch below them.
     stretch = np.cumsum(np.append(0, group[1:] != group[:-1])) if len(group) else group
     of = stretch[np.searchsorted(tops, shown, "right") - 1] if len(tops) else shown
+    # Tops have no parent: those of one stretch share a slot behind all rows, as siblings do.
     slot = np.where(parent >= 0, parent, len(c) + of)
     youngest = np.zeros(len(c) + len(tops), np.int64)
     youngest[slot] = shown  # ascending, so the last of several stays
@@ -363,6 +364,7 @@ def heads(core: Core) -> dict[int, Head]:
     for first, text in zip(details.first.tolist(), details.texts(blocks), strict=True):
         for uid, head in enumerate(_decode(text), first):
             if head is not None:
+                # Few pairs of category and phase make up all events; equal ones are one object.
                 found[uid] = same.setdefault(head, head)
     return found
 

@@ -143,6 +143,7 @@ def _collective(process: Process, message: Message, ranks: tuple[int, ...], inde
     options, group, kind = process.options, message.group, message.kind
     lane = (group.name,) if group.name == "0" else (group.name, group.ranks)
     seed = f"{options.seed}/{(*lane, *(message.ends(process.rank) or ()), index)}"
+    # Drawn from the collective's own seed, so that it does not matter which rank comes first.
     latency = random.Random(seed).randint(9_000, 14_000)
     is_odd = kind.is_barrier and random.Random(f"{seed}/odd").random() < options.odd_share
     source, target = message.ends(process.rank) or (

@@ -170,6 +170,7 @@ def _replacements(difference: Diff, kernel: str) -> Iterator[dict[str, Any]]:
         called = [texts[code] if code >= 0 else None for code in key]
         if not any(kernel in (name or "") for name in called[1:]):
             continue
+        # An event with several partners stands in several pairs, but its time counts once.
         rows = [np.unique(one[one >= 0]) for one in grouped]
         ns = [int(time[one].sum()) for time, one in zip(times, rows, strict=True)]
         yield {

@@ -81,6 +81,7 @@ def _fold_column(name: str, table: Table, group: np.ndarray, groups: int) -> np.
         if fold in ("smallest", "greatest"):
             return _like(values, _reduced(np.fmin if fold == "smallest" else np.fmax, numbers, group, groups))
         if fold == "weigh" and (weight := _weight(table)) is not None:
+            # A mean that is not known has no weight either, else it would draw the others towards 0.
             known = np.where(np.isnan(numbers), 0, weight)
             with np.errstate(invalid="ignore"):
                 return _summed(np.nan_to_num(numbers) * known, group, groups) / _summed(known, group, groups)
@@ -126,6 +127,7 @@ def _summed(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
 
 def _reduced(choose: np.ufunc, values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
     order = np.argsort(group, kind="stable")
+    # No group is empty, as every number was given for a row; of an empty one reduceat would take the next value.
     begin = np.searchsorted(group[order], np.arange(groups))
     chosen: np.ndarray = choose.reduceat(values[order], begin)
     return chosen

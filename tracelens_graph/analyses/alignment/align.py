@@ -79,6 +79,7 @@ class Content:
         self._amounts = len(ns), int(ns.sum()), ns.tobytes()
 
     def __lt__(self, other: Content) -> bool:
+        # Two recordings hardly ever agree in every duration, so that names are seldom compared.
         if self._amounts != other._amounts:
             return self._amounts < other._amounts
         return self._w.core is not other._w.core and self._names < other._names
@@ -118,6 +119,7 @@ def _forward(forest: Forest) -> np.ndarray:
     is_node = forest.row >= 0
     node_of[forest.row[is_node]] = np.flatnonzero(is_node)
     forward, backward = node_of[autograd_of(core).forward], node_of[autograd_of(core).backward]
+    # Backwards, as what is written last stays: of several forward ops the first.
     both = np.flatnonzero((forward >= 0) & (backward >= 0))[::-1]
     found[backward[both]] = forward[both]
     return found
@@ -156,6 +158,7 @@ def are_unrelated(a: Forest, b: Forest, names: Vocabulary) -> bool:
 def _share_below(forest: Forest, identities: np.ndarray) -> float:
     """Share of the leaves below nodes with one of some identities."""
     nodes = np.flatnonzero(np.isin(forest.identity, identities) & (forest.row >= 0))
+    # Such nodes stand in one another, so sizes do not add up: a leaf counts if any of them covers it.
     change = np.bincount(forest.low[nodes], minlength=forest.leaves + 1)
     change -= np.bincount(forest.high[nodes], minlength=forest.leaves + 1)
     return float((np.cumsum(change)[:-1] > 0).mean()) if forest.leaves else 0.0

@@ -43,6 +43,7 @@ class Units:
     def __init__(self, forest: Forest, items: list[int]) -> None:
         self.forest, self.items = forest, items
         found = np.array(items, np.int64)
+        # np.where evaluates both sides for every item, so each gets a harmless 0 for what it is not.
         leaf, node = ~np.minimum(found, -1), np.maximum(found, 0)
         is_leaf = found < 0
         self.low = np.where(is_leaf, leaf, forest.low[node])
@@ -94,6 +95,7 @@ class UnitCosts:
     def _bags_of(self, what: str, most: int) -> list[np.ndarray]:
         """How many leaves of each kind the units of both sides hold; kinds share columns where there are many."""
         values = [getattr(one.forest, what)[one.low[0] : one.high[-1]] for one in (self.x, self.y)]
+        # Sharing columns can hide a difference of two bags, but never makes one: no good pair is ruled out.
         known = np.unique(np.concatenate(values))
         return [
             _bags(one, np.searchsorted(known, of) % most, min(len(known), most))[rows]
@@ -107,6 +109,7 @@ class UnitCosts:
         # Among pairings that leave as many leaves over, the one that leaves less time over.
         share = int(x.ns.sum() + y.ns.sum()) + 1
         lose, gain = (
+            # Time multiplied by _LEAF may be beyond int64, hence whole numbers of Python.
             one.size[of] * _LEAF + one.ns[of].astype(object) * (_LEAF - 1) // share
             for one, of in ((x, rows), (y, columns))
         )
@@ -136,6 +139,7 @@ class UnitCosts:
         may, differ = may[alike], differ[alike].astype(np.int64)
         thousandths = 1000 * differ
         for each, bags in ((_OTHER_DIMS, self._sized_bags), (_OTHER_KERNEL, self._kernel_bags)):
+            # What differs by op differs by dims and kernel as well, and is charged already.
             more = np.abs(bags[1][may] - bags[0][i]).sum(axis=1) - differ
             thousandths += each * np.maximum(more, 0)
         cost[may - begin] = thousandths * (_LEAF // 1000)
@@ -247,6 +251,7 @@ class _Callers:
         column = {name: k % most for k, name in enumerate(common)}
         self._holds = []
         for numbers in sets:
+            # Floats, as numpy multiplies whole numbers without BLAS; counts this small are exact in them.
             held = np.zeros((len(numbers), min(len(common), most)), np.float32)
             for known, number in numbers.items():
                 held[number, [column[name] for name in known if name in column]] = 1

@@ -61,6 +61,7 @@ def points_of(matching: Matching, containers: Containers) -> list[Point]:
     node_b = np.where(partner >= 0, partner, -2 - around)
     gap_b = _separated(a, partner, _gap(np.where(partner >= 0, same_gap, before), b.is_communication[only_b]))
 
+    # Nodes go down to -1 - len(b.parent) and numbers in them to -1: both parts of a key are made positive.
     key = ((np.concatenate((node, node_b)) + len(b.parent) + 2) << 33) + np.concatenate((gap, gap_b)) + 1
     keys, number = distinct(key)
     first = np.full(len(keys), len(key))
@@ -91,6 +92,7 @@ def _places_of_a(matching: Matching, containers: Containers) -> tuple[np.ndarray
     node = _around(a, containers.of_a, containers.renamed)
     is_place = (containers.of_a >= 0) & ~containers.renamed
     while True:
+        # A pair that leaves the image of its node belongs further up. Every round climbs, so this ends at the roots.
         image = containers.of_a[node]
         outside = (partner >= 0) & ~((b.low[image] <= partner) & (partner < b.high[image]))
         if not len(outside := np.flatnonzero(outside & (a.parent[node] >= 0))):
@@ -127,6 +129,7 @@ def _around(forest: Forest, partner: np.ndarray, renamed: np.ndarray) -> np.ndar
 def _before(partner: np.ndarray, forest: Forest) -> np.ndarray:
     """For each leaf the last matched one before it below the same root, -1 without one."""
     found = np.maximum.accumulate(np.where(partner >= 0, np.arange(len(partner)), -1))
+    # The running maximum goes on across roots; what lies before the own root's first leaf is another's.
     first = forest.low[forest.root]
     return np.where(found >= first, found, -1)
 

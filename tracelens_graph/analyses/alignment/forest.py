@@ -47,6 +47,7 @@ def _captured_launches(w: Window) -> dict[int, str]:
     begins, ends = calls_named(w, _BEGIN.search), calls_named(w, _END.search)
     if not len(begins):
         return {}
+    # Normalising every name is costly; a trace without a capture has returned above.
     apis = {name: normal_name(Kind.RuntimeCall, name) for name in core.names}
     gpu_calls = np.unique(c.parent[w.gpu_rows])
     if np.isin(calls_named(w, lambda name: apis[name] == _GRAPH_LAUNCH), gpu_calls).any():
@@ -193,6 +194,7 @@ class Forest:
     @cached_property
     def bag(self) -> np.ndarray:
         """Per node a hash of what is below it by op, category and dims, in any order."""
+        # Sums wrap around at 2**64, and differences of them are right all the same.
         running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(self.sized_token, dtype=np.uint64)))
         found: np.ndarray = running[self.high] - running[self.low]
         return found
@@ -278,6 +280,7 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
     gpu = np.union1d(w.gpu_rows, [*captured]).astype(np.int64) if captured else w.gpu_rows
     linked = gpu[c.parent[gpu] >= 0]
     row = _bearing(core, linked)
+    # One entry more than there are rows: index -1, which is no row, finds it and stays -1.
     node_of = np.full(len(c) + 1, -1, np.int64)
     node_of[row] = np.arange(len(row))
     kept = node_of[:-1] >= 0
@@ -290,6 +293,7 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
     stream = (c.device[gpu].astype(np.int64) + 1) * 2**32 + c.stream[gpu] + 1
     lane = np.where(is_linked, c.thread[c.parent[gpu]].astype(np.int64), stream)
     fresh = np.ones(len(gpu), bool)
+    # A thread and a stream may bear the same number, so whether events are linked is compared, too.
     fresh[1:] = (lane[1:] != lane[:-1]) | (is_linked[1:] != is_linked[:-1])
     root = np.cumsum(fresh) - 1 + len(row)
     roots = np.arange(len(row), len(row) + int(fresh.sum()))
@@ -303,6 +307,7 @@ def forest(w: Window, names: Vocabulary, arguments: Vocabulary) -> Forest:
     begin = np.flatnonzero(new)
     low = leaf_at = np.searchsorted(gpu, row)
     high = np.searchsorted(gpu, c.last[row], "right")
+    # searchsorted may answer with the place behind the last event, where the last leaf ends.
     to_leaf = np.append(leaf, len(begin))
     low, high = to_leaf[leaf_at], to_leaf[high]
     root_low = to_leaf[np.flatnonzero(fresh)]
@@ -368,6 +373,7 @@ def _category_and_kernel(
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Per leaf the number of its longest event's category (direction of a copy), and that of its name."""
     core, c = w.core, w.core.columns
+    # Leaves ascend along the events, so each still begins where it did: now with its longest event.
     longest = gpu[np.lexsort((-c.dur_ns[gpu], leaf))[begin]]
     node = above[begin]
     op_row = np.where(is_op[node], row[np.minimum(node, len(row) - 1)] if len(row) else -1, -1)
@@ -413,6 +419,7 @@ def _identities(forest: Forest) -> np.ndarray:
     own = mixed(forest.name.astype(np.uint64)[:, None] * _MULTIPLIERS[0] + args * _MULTIPLIERS[1])
     size = np.diff(start)
     above = np.repeat(np.arange(len(parent)), size)
+    # Hashes of what is below are added up, which forgets their order: each is mixed with its place first.
     place = (np.arange(len(child)) - np.repeat(start[:-1], size)).astype(np.uint64) + np.uint64(1)
     is_leaf = child < 0
     below = np.zeros((len(parent), 2), np.uint64)

@@ -79,9 +79,11 @@ class Matching:
 
     def _descend(self, roots: tuple[int, int]) -> None:
         a, b = self.a, self.b
+        # Calls may nest deeper than Python recurses.
         stack = [roots]
         while stack:
             u, v = stack.pop()
+            # Different subtrees may share a hash; equal numbers of leaves keep the zipped ranges in bounds.
             if a.identity[u] == b.identity[v] and a.high[u] - a.low[u] == b.high[v] - b.low[v]:
                 self._zip(range(int(a.low[u]), int(a.high[u])), int(b.low[v]))
                 continue
@@ -144,6 +146,7 @@ class Matching:
         """What was found by units, or leaf by leaf instead where that leaves much less over."""
         sizes = x.count(rows), y.count(columns)
         over = sum(sizes) - found.alike
+        # The difference of both numbers is left over whatever is paired: where that is most of it, leaves do no better.
         if abs(sizes[0] - sizes[1]) >= _FLAT_PAYS * over or sizes[0] * sizes[1] > _FLAT_CELLS:
             return found
         flat = self._leaf_by_leaf(x, y, rows, columns)

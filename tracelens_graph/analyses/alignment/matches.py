@@ -58,6 +58,7 @@ class Containers:
         mutual = of_back[there] == here
         same = chains[0].names[here] == chains[1].names[there]
         size = chains[0].leaves[here] + chains[1].leaves[there]
+        # A matched leaf counts on both sides, so this asks for half of the leaves of both chains.
         wanted = mutual & same & (4 * self._both[here] >= size)
         here, there = here[wanted], there[wanted]
         nodes_a, nodes_b = chains[0].nodes(here), chains[1].nodes(there)
@@ -157,6 +158,7 @@ def common_places(first: tuple[int, ...], second: tuple[int, ...]) -> list[tuple
 
 def _common(first: np.ndarray, second: np.ndarray) -> list[tuple[int, int]]:
     length = np.zeros((len(first) + 1, len(second) + 1), np.int32)
+    # Filled from the end, so that the walk below goes forwards and pairs equal names as early as they come.
     for i in range(len(first) - 1, -1, -1):
         # Along a row, from the right: one more where names are equal, else the best so far.
         best = np.where(second == first[i], length[i + 1, 1:] + 1, length[i + 1, :-1])
@@ -297,6 +299,7 @@ class Matches:
     def partner(self, side: int, row: int) -> int:
         """The row that a row of one side belongs to, the first of several; -1 without one."""
         mine, other = self.rows[side], self.rows[1 - side]
+        # Pairs are sorted by the row of the first side, so that only there a row can be looked up.
         found = other[mine == row] if side else other[slice(*np.searchsorted(mine, (row, row + 1)))]
         return int(found.min(initial=np.iinfo(np.int64).max)) if len(found) else -1
 
@@ -382,6 +385,7 @@ def _by_kind(first: np.ndarray, second: np.ndarray, kinds: list[np.ndarray]) -> 
     for x, y in groups:
         most = max(len(x), len(y))
         at = np.arange(most)
+        # The shorter run is stretched over the longer one, so that no event is left without a partner.
         pairs.append((x[at * len(x) // most], y[at * len(y) // most]))
     return pairs
 

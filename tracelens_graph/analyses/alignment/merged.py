@@ -183,6 +183,7 @@ def _places(alignment: Alignment) -> tuple[np.ndarray, np.ndarray]:
     """For each leaf of both sides where it stands among the shared ones, by the order of the first side."""
     of_a, of_b = alignment.leaves
     first: np.ndarray = np.cumsum(of_a >= 0) - (of_a >= 0)
+    # Entry 0 is for leaves that no shared one comes before.
     before = np.concatenate(([-1], of_b))[np.maximum.accumulate(np.where(of_b >= 0, np.arange(1, len(of_b) + 1), 0))]
     return first, np.where(of_b >= 0, first[of_b], np.where(before >= 0, first[before] + 1, 0))
 

@@ -51,6 +51,7 @@ def aligned(
     first, second = equal
     begin, end_a, end_b = 0, len(first), len(second)
     limit = min(end_a, end_b)
+    # Two traces of one program are mostly equal at both ends, which then need no table of costs.
     different = np.flatnonzero(first[:limit] != second[:limit])
     begin = int(different[0]) if len(different) else limit
     rest = limit - begin
@@ -87,6 +88,7 @@ def _anchors(
             at_a, at_b = from_a, from_b
             for i, j in found:
                 i, j = from_a + i, from_b + j
+                # Coarser numbers may agree on a pair that is forbidden; equal items never do.
                 if values is alike and costs(i, j, j + 1)[0] >= NEVER:
                     continue
                 given.append((i, j))
@@ -145,8 +147,10 @@ def _in_band(
             from_a + i - 1, from_b + inner - 1, from_b + end - 1
         )
         best = np.minimum(diagonal, up)
+        # Inserting items k .. j - 1 costs total[j] - total[k], so the cheapest k of every j is a running minimum.
         here = np.minimum.accumulate(best - total[begin:end]) + total[begin:end]
         choices.append(np.where(here < best, np.uint8(2), np.where(diagonal <= up, np.uint8(0), np.uint8(1))))
+        # Cells that the band has left behind must not be read as this row's; a full row overwrites them all.
         row = np.full(m + 1, 2 * NEVER, np.int64) if end - begin <= m else row
         row[begin:end] = here
     pairs: Pairs = []

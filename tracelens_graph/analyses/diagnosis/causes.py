@@ -142,6 +142,7 @@ def _copies(account: Account) -> Iterator[Finding]:
     what = gpu_classes(core, w.gpu_rows)
     copies, work = w.gpu_rows[what == MEMCPY], w.gpu_rows[what != MEMCPY]
     up = copies_to_device(core, copies)
+    # What copies add to the time in which other work runs is what nothing else hides.
     alone_up = _busy_ns(core, np.union1d(work, copies[up])) - _busy_ns(core, work)
     alone_else = account.times["exposed_memcpy_time"] - alone_up
     for topic, name, rows, alone, idle in (
@@ -221,6 +222,7 @@ def _bus_bandwidth(w: Window) -> tuple[float, int]:
         return 0.0, 0
     from tracelens_graph.analyses.ranks.sizes import Messages, rule_of
 
+    # A whole trace holds every collective, so that none needs to be looked up.
     inside = set(w.core.columns.uid[w.gpu_rows].tolist()) if w.title else None
     nodes = [
         one

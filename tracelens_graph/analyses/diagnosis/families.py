@@ -97,6 +97,7 @@ def _families(w: Window) -> Families:
     every = w.gpu_rows
     rows = every[gpu_classes(core, every) == COMPUTATION]
     owner = c.owner[rows]
+    # Rules are regular expressions: each pair of names is matched once, not each event.
     group, first = group_by(c.name[rows], np.where(owner >= 0, c.name[owner], -1), c.kind[rows] == Kind.Kernel)
     rules = extension_of(w).all_kernel_rules
     names = [core.names[code] for code in c.name[rows[first]].tolist()]

@@ -108,6 +108,7 @@ def _parents(found: OpCalls) -> tuple[list[tuple[str, str]], np.ndarray]:
     core, c = found.core, found.core.columns
     kinds = len(found.categories) + 1
     key = c.name[found.rows].astype(np.int64) * kinds
+    # One number beyond the categories is for calls that are no ops: only their name gives them a category.
     key += np.where(c.kind[found.rows] == Kind.Op, found.category, kinds - 1)
     keys, code = np.unique(key, return_inverse=True)
     pairs = []

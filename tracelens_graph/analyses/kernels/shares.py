@@ -67,6 +67,7 @@ def graph_launches(g: Core | Window) -> Table:
     calls = calls_named(w, lambda name: name.startswith(GRAPH_LAUNCH_CALLS))
     holds = fitting_names(core, lambda name: "GraphLaunch" in name)
     above = c.parent[calls]
+    # A launch of the runtime may hold the one of the driver, which is the same replay.
     inner = (above >= 0) & (c.kind[above] == Kind.RuntimeCall) & holds[c.name[above]]
     calls = calls[~inner]
     low, high = np.searchsorted(core.gpu_rows, calls), np.searchsorted(core.gpu_rows, c.last[calls], "right")

@@ -139,6 +139,7 @@ def _self_ns(c: Columns, calls: np.ndarray) -> np.ndarray:
     is_call[calls] = True
     inner = np.flatnonzero(is_call[c.parent] & is_kind(c.kind, HOST_KINDS))
     outer = c.parent[inner]
+    # An inner call may end behind the outer one; what sticks out is no time of the outer one.
     inside = union_length_by_group(
         np.searchsorted(calls, outer), c.start_ns[inner], np.minimum(c.end_ns[inner], c.end_ns[outer]), len(calls)
     )

@@ -104,6 +104,7 @@ def unlaunched_gpu_time(g: Core | Window) -> Table:
     spots, _ = group_by(group, c.device[rows], c.stream[rows])
     streams = np.bincount(group[np.unique(spots, return_index=True)[1]], minlength=groups)
     calls = np.flatnonzero(c.kind == Kind.RuntimeCall)
+    # Without a runtime call in the trace nothing shows that an event came early.
     begin = int(c.start_ns[calls].min()) if len(calls) else np.iinfo(np.int64).min
     sums = sum_by_group(group, c.dur_ns[rows], groups)
     lead = rows[first]

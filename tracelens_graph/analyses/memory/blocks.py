@@ -82,6 +82,7 @@ def _blocks(w: Window) -> Blocks:
         before.append(np.flatnonzero(known & (change < 0) & (allocation < 0)) + here.start)
     none = [np.zeros(0, np.int64)]
     begin, end = np.concatenate(none + begins), np.concatenate(none + ends)
+    # Without instants there is none that index -1 could read.
     is_released = (end >= 0) & (found.change[end] < 0) if len(found) else end >= 0
     return Blocks(begin, end, is_released, found.change[begin], np.concatenate(none + before))
 
@@ -132,6 +133,7 @@ def outermost_op(core: Core, calls: np.ndarray) -> np.ndarray:
     """For each call the outermost of the ops that are right around each other and it, itself included; -1 for none."""
     c = core.columns
     is_op = np.append(c.kind == Kind.Op, False)
+    # The last entries are those of row -1, which is no op: an op without a parent is an outermost one.
     return climb(c.parent, calls, is_op & ~np.append(is_op[c.parent], True))
 
 

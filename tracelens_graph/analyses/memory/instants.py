@@ -105,6 +105,7 @@ def _instants(w: Window) -> Instants:
         return Instants(rows, none, (), none, none, none, none, no, no, no, failed, unreadable)
     (kind, index, address, allocated, reserved), is_spoilt = _arguments(core, rows)
     index = np.where(index == NO_VALUE, c.device[rows], index)
+    # Some versions of numpy give the inverse a second dimension, hence the reshape below.
     kinds, device = np.unique(np.stack((kind, index), axis=1), axis=0, return_inverse=True)
     names = [_device_name(*pair) for pair in kinds.tolist()]
     known = sorted(set(names), key=lambda name: (name.startswith(CPU), name.partition(":")[0], _number(name)))
@@ -134,6 +135,7 @@ def _is_failure(name: str) -> bool:
 def _are_sizes(change: np.ndarray) -> np.ndarray:
     """Which changes are sizes that may be added up: of very many large ones those alone whose sum is an int64."""
     known = (change >= -LARGEST) & (change <= LARGEST)
+    # Added up as floats: whole numbers would overflow just where that has to be noticed.
     if np.abs(change[known].astype(float)).sum() >= _LARGEST_SUM:
         known &= np.abs(np.where(known, change, 0)) <= _LARGEST_SUM // len(change)
     return np.asarray(known)
@@ -176,6 +178,7 @@ def releases(address: np.ndarray, change: np.ndarray) -> tuple[np.ndarray, np.nd
     """
     allocation, following = np.full(len(address), -1, np.int64), np.full(len(address), -1, np.int64)
     known = np.flatnonzero((address != NO_VALUE) & (change != 0))
+    # Stable, so that the changes of an address stay in the order of time.
     known = known[np.argsort(address[known], kind="stable")]
     before, behind = known[:-1], known[1:]
     same = (address[before] == address[behind]) & (change[before] > 0)
@@ -230,6 +233,7 @@ def _whole(values: Iterable[Any]) -> Iterator[int]:
             value = int(value)
         if isinstance(value, float) and abs(value) < 2**62:
             value = int(value)
+        # Addresses may take all 64 bits; in two's complement different ones stay different in an int64.
         yield (value + 2**63) % 2**64 - 2**63 if type(value) is int and abs(value) < 2**64 else NO_VALUE
 
 

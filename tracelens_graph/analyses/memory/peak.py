@@ -195,6 +195,7 @@ def memory_peak(g: Core | Window) -> Table:
         group = text_codes(list(zip(paths, ops, strict=True)))
         kept = size * ~blocks.is_released[alive]
         counts = np.bincount(group)
+        # Weights of bincount are floats, but bytes have to add up exactly.
         held, left = np.zeros((2, len(counts)), np.int64)
         np.add.at(held, group, size)
         np.add.at(left, group, kept)

@@ -174,6 +174,7 @@ def overlap(found: OpCalls) -> Overlap:
     compared = _first_to_run(c.start_ns[gpu], c.end_ns[gpu])
     gpu, of = gpu[compared], of[compared]
     start, end = c.start_ns[gpu], c.end_ns[gpu]
+    # Streams begin at -1, so there are two more of them than the greatest number says.
     lane = c.device[gpu].astype(np.int64) * (int(c.stream.max(initial=0)) + 2) + c.stream[gpu]
     # The later of two overlapping events starts before the earlier one ends.
     last = np.searchsorted(start, end - SHORTEST_NS, "right")
@@ -199,6 +200,7 @@ def overlap(found: OpCalls) -> Overlap:
 def _first_to_run(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     """Positions of events (by start) without those that start while MOST_AT_ONCE of the others run."""
     running = np.arange(1, len(start) + 1) - np.searchsorted(np.sort(end), start, "right")
+    # The heap below goes event by event; counting who runs at each start shows whether it is needed at all.
     if not len(start) or int(running.max()) <= MOST_AT_ONCE:
         return np.arange(len(start))
     kept, until = [], [int(start[0])] * MOST_AT_ONCE  # a heap of when the places become free

@@ -95,6 +95,7 @@ class OpCalls:
         c, below = self.core.columns, self.window.linked_gpu_rows
         low, high = np.searchsorted(below, self.rows), np.searchsorted(below, c.last[self.rows], "right")
         busy = self.direct_ns.copy()
+        # Most calls launch all that runs below them; only for the others a union is worked out anew.
         more = np.flatnonzero(high - low != self.count)
         busy[more] = busy_below(c, self.rows[more], below)
         return busy
@@ -174,6 +175,7 @@ def busy_by_group(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int) -
     """Busy time of the GPU events of each group, ns; `group` ascends."""
     c = core.columns
     busy = sum_by_group(group, c.dur_ns[gpu], groups)
+    # The busy time of a single event is its duration, so that only groups of several need a union.
     several = np.bincount(group, minlength=groups) > 1
     if several.any():
         picked = several[group]

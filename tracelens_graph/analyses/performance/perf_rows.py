@@ -54,6 +54,7 @@ class CostedCalls:
 
     def per_call(self, values: Iterable[float | int | None]) -> np.ndarray:
         """A figure of the estimates for each call, NaN where it is not known."""
+        # The last entry is for calls without an estimate, whose position is -1.
         table = np.array([np.nan if value is None else value for value in values] + [np.nan], float)
         return table[self.cost]
 

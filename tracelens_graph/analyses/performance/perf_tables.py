@@ -252,6 +252,7 @@ def _as_listed(calls: OpCalls, first: np.ndarray, details: Iterable[Details]) ->
     found = []
     for call, entries in zip(first.tolist(), details, strict=True):
         events = calls.gpu[calls.first[call] : calls.first[call] + calls.count[call]]
+        # Reversed, so that of several entries of a name the first counts.
         place = {entry["name"]: at for at, entry in reversed(list(enumerate(entries)))}
         names = [calls.core.names[code] for code in calls.core.columns.name[events].tolist()]
         found.append(events[np.argsort([place[name] for name in names], kind="stable")])

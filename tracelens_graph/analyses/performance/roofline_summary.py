@@ -176,6 +176,7 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
     of_call = part[roofed[first]]
     took = sum_by_group(call, duration[roofed], len(first))
     roof = least[work.code[roofed[first]]]
+    # A call on cached data may beat the roof; it must not make up for what others lose.
     at_roof = sum_by_group(of_call, np.minimum(np.rint(roof), took).astype(np.int64), len(Part))
 
     missing = _unmodelled(w, work)

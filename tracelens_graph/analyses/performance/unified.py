@@ -196,6 +196,7 @@ def _unified(w: Window) -> Unified:
     claims[place[found.rows[found.applies & found.claims]]] = True
     priced[place[found.rows[found.applies]]] = True
     running = np.concatenate(([0], np.cumsum(claims)))
+    # In pre-order the ops below one follow it, up to its last row; it does not count for itself.
     below = running[np.searchsorted(ops, c.last[ops], "right")] - running[np.arange(1, len(ops) + 1)] > 0
 
     gpu = core.gpu_rows
@@ -203,6 +204,7 @@ def _unified(w: Window) -> Unified:
     communicates = gpu_classes(core, gpu) == COMMUNICATION
     direct = np.zeros(len(ops), bool)
     direct[place[c.owner[gpu[launched]]]] = True
+    # Taken before communication is excluded, as `_sole_backward` counts every op that launches work.
     launching = ops[direct]
     direct[place[c.owner[gpu[launched & communicates]]]] = False
     leaves = direct & ~below & ~claims

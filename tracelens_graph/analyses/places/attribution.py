@@ -70,14 +70,17 @@ def frames_above(core: Core, frames: np.ndarray) -> np.ndarray:
     if not len(frames):
         return above
     again = autograd_of(core).recompute[frames]
+    # Calls in a recomputed one move with it, so only the outermost need another place.
     tops = np.flatnonzero(again & ~((above >= 0) & again[above]))
     once = np.flatnonzero(~again)
+    # Ranks of times, unlike times, are small enough to share an int64 with the name.
     moments, moment = np.unique(c.start_ns[frames], return_inverse=True)
     key = c.name[frames].astype(np.int64) * len(moments) + moment
     once = once[np.argsort(key[once], kind="stable")]
     # Strictly before, so that going up always leads back in time and ends.
     at = np.searchsorted(key[once], key[tops], "left") - 1
     tops, origin = tops[at >= 0], once[at[at >= 0]]
+    # The key before may be that of another name: then no earlier call is in the trace.
     same = c.name[frames[tops]] == c.name[frames[origin]]
     above[tops[same]] = above[origin[same]]
     return above
@@ -109,6 +112,7 @@ def charged(core: Core, frames: np.ndarray, rows: np.ndarray) -> tuple[np.ndarra
     is_stop = np.zeros(len(c), bool)
     is_stop[stops] = True
     enclosing = _position(stops, climb(c.parent, c.parent[stops], is_stop))
+    # Rows are in pre-order, so a subtree is an interval of rows, and a row stands for the instant.
     nearest = innermost_at(stops, c.last[stops].astype(np.int64) + 1, enclosing, rows)
     return np.where(nearest >= 0, charge[nearest], -1), (nearest >= 0) & is_backward[nearest]
 
@@ -119,6 +123,7 @@ def _backward_ops(core: Core) -> tuple[np.ndarray, np.ndarray]:
     module = nearest_above(c, forward, (Kind.Module,))
     inside = np.flatnonzero(module >= 0)
     f = forward[inside]
+    # Of several forward ops the earliest comes first: a later one is its recomputation.
     inside = inside[np.lexsort((f, c.start_ns[f], backward[inside]))]
     ops, first = np.unique(backward[inside], return_index=True)
     return ops, module[inside[first]]
@@ -247,6 +252,7 @@ def _below(g: Core, rule: _Level, gpu: np.ndarray) -> tuple[np.ndarray, np.ndarr
     low, high = np.searchsorted(gpu, nodes), np.searchsorted(gpu, c.last[nodes], "right")
     busy = high > low
     nodes, low, high = nodes[busy], low[busy], high[busy]
+    # What is below an inner node of a name is below the outer one, too, and must not count twice.
     outer = outermost(c.name[nodes], nodes, c.last[nodes])
     events, of = expanded(low[outer], high[outer])
     return nodes, events, c.name[nodes[outer]].astype(np.int64)[of]

@@ -252,6 +252,7 @@ def place_tree(w: Window, by: By = "instance") -> PlaceTree:
     held = w.holds(frames)
     order = np.lexsort((frames, c.start_ns[frames]))
     first = frames[order[np.unique(place[order], return_index=True)[1]]]
+    # Calls in the window come to stand first; as the sort is stable, both parts stay by start.
     order = order[np.argsort(~held[order], kind="stable")]
     shown = frames[order[np.unique(place[order], return_index=True)[1]]]
     instances = np.unique(place[held] * len(codes) + code[held]) // max(len(codes), 1)
@@ -271,6 +272,7 @@ def _places(above: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """
     level = (above >= 0).astype(np.int64)
     jump = above.copy()
+    # Every jump leads twice as far as in the round before, so that deep trees take few rounds.
     while len(climbing := np.flatnonzero(jump >= 0)):
         level[climbing] += level[jump[climbing]]
         jump[climbing] = jump[jump[climbing]]

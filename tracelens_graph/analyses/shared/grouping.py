@@ -22,6 +22,7 @@ def group_by(*keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     code = np.zeros(len(keys[0]), np.int64)
     for key in keys:
         values, part = distinct(key)
+        # Codes are made dense after every key, so the next product stays below the square of the number of rows.
         _, code = distinct(code * len(values) + part)
     # What is written last stays, so writing backwards leaves the first row of each.
     first = np.empty(int(code.max()) + 1, np.int64)
@@ -144,6 +145,7 @@ class Groups:
         deviation = (self._sorted - np.repeat(middle, self.count)).astype(float)
         squares = self._sums(deviation * deviation)
         if whole:
+            # Around a middle m other than the mean, squares add up to count * (mean - m)**2 more.
             squares -= self._per_value((self.sum - self.count * middle).astype(float) ** 2)
         return np.sqrt(self._divided(np.maximum(squares, 0), self.count - ddof))
 

@@ -203,6 +203,7 @@ def unusual_kernels(g: Core | Window, min_calls: int = 5) -> Table:
     alike = np.bincount(like)[like]
 
     group, first = group_by(owner, c.name[kernels])
+    # Groups are one call and one kernel each, so a pair of op and kernel that occurs once is of a single call.
     pair, _ = group_by(c.name[owner[first]], c.name[kernels[first]])
     alone = np.bincount(pair)[pair] == 1
     found = np.flatnonzero(alone & (number[of_op[first]] >= min_calls))

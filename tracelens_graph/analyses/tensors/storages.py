@@ -172,6 +172,7 @@ def _busiest(
 ) -> int:
     """The storage with the most time of kernels, of several the one with the smallest id and version; -1 for none."""
     both = np.concatenate([np.stack(pairs, axis=1) for pairs in found.values()])
+    # An op may read and write one storage; its kernels count for it once.
     pairs = np.unique(both, axis=0)
     events, place = kernels.of(pairs[:, 0])
     every = tensors.lineage.storages

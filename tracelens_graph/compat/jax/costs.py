@@ -154,6 +154,7 @@ def _charged(kernels: Kernels, models: list[Cost | None]) -> _Work:
     group, first = group_by(of, name)
     time = Groups(group, kernels.dur_ns, len(first)).sum
     most = np.full(len(models), -1, np.int64)
+    # Ascending, as what is written last stays: the name with the most time.
     for at in np.argsort(time, kind="stable").tolist():
         most[of[first[at]]] = name[first[at]]
     main = np.flatnonzero((most[of] == name) & np.array([one is not None for one in models], bool)[of])

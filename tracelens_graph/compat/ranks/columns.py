@@ -164,6 +164,7 @@ def summary_implicit_sync_columns(each: Mapping[str, Cells], statistics: Sequenc
     for figure in _FIGURES:
         if not figure.endswith("(GB/s)") or not np.isnan(np.asarray(each[figure], float)).all():
             columns |= _of_groups(each, figure, group, len(first), statistics)
+    # Back to whole ns, whose sums are exact in any order.
     latency = Groups(group, np.rint(np.asarray(each["comm_latency"]) * 1e3).astype(np.int64), len(first))
     columns["count"] = latency.count
     columns["Total comm latency (ms)"] = latency.sum / 1e6

@@ -134,6 +134,7 @@ class Instances(PartsByCollective):
             values: one for each kernel.
             place: position of the rank.
         """
+        # Kernels stand rank by rank, so those of one rank are a range.
         begin, end = np.searchsorted(self.trace, (place, place + 1)).tolist()
         of_rank = begin + np.flatnonzero(self.number[begin:end] >= 0)
         if isinstance(values, np.ndarray):

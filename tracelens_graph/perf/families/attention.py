@@ -95,8 +95,10 @@ def attention_flops(doubled_pairs: int, heads: Heads, *, backward: bool = False,
         keys: keys of all sequences.
     """
     if not backward:
+        # The two FLOPs of a multiply-add are in the doubled pairs.
         return doubled_pairs * heads.q * (heads.dim_qk + heads.dim_v)
     shared = keys * (heads.dim_qk + heads.dim_v) * (heads.q - heads.kv)
+    # Of the five products Q Kᵀ, dS K and dSᵀ Q are as wide as keys, dO Vᵀ and Pᵀ dO as values.
     return doubled_pairs * heads.q * (3 * heads.dim_qk + 2 * heads.dim_v) + shared
 
 
@@ -154,6 +156,7 @@ def _bytes(q: Tensor, k: Tensor, v: Tensor, heads: Heads, backward: bool, biases
     if not backward:
         return read + out
     gradients = sum(one.elements * max(16, one.type.bits) // 8 for one in (q, k, v))
+    # The output and its gradient, of one size, are read as well.
     return read + 2 * out + gradients
 
 

@@ -103,6 +103,7 @@ def promoted(first: Tensor, second: Tensor) -> str:
         (known(one.dtype).is_floating, one.shape != (), one != NUMBER, known(one.dtype).bits) for one in (first, second)
     ]
     high, low = (first, second) if ranks[0] >= ranks[1] else (second, first)
+    # Neither half type holds all values of the other one, so PyTorch goes to float32.
     halves = {high.dtype.lower(), low.dtype.lower()}
     return "float" if halves == {"c10::half", "c10::bfloat16"} and high.shape and low.shape else high.dtype
 

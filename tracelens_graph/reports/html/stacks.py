@@ -59,6 +59,7 @@ class Frames:
             if not (new := name >= 0).any():
                 continue
             number = int(name.max()) + 1
+            # Shifted by one: -1, for no frame around, needs a key, too.
             keys, inverse = distinct((found[new] + 1) * number + name[new])
             found[new] = self._count + inverse
             self._levels.append((keys // number - 1, keys % number))
@@ -212,6 +213,7 @@ def _of_places(frames: Frames, tree: PlaceTree, label: Codes, of_pass: Codes, pl
     has[of_pass, place] = True
     edges = np.flatnonzero(np.diff(tree.depth, prepend=-1, append=-1)).tolist()
     levels = list(pairwise(edges))
+    # From the deepest level up, so that each is complete before it is passed on; nothing is above the outermost.
     for low, high in levels[:0:-1]:
         which, of = np.nonzero(has[:, low:high])
         has[which, tree.above[of + low]] = True

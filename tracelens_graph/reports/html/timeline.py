@@ -140,6 +140,7 @@ def depth_among(c: Columns, rows: Rows) -> Codes:
     """For each of some rows of the host how many of the others are around it."""
     change = np.zeros(len(c) + 1, np.int64)
     np.add.at(change, rows, 1)
+    # Several calls may end with the same row, of which += would count one.
     np.add.at(change, c.last[rows].astype(np.int64) + 1, -1)
     return np.asarray(np.cumsum(change)[rows] - 1)
 
