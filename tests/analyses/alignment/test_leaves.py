@@ -205,6 +205,18 @@ def test_copies_are_compared_by_direction() -> None:
     assert len(pairs(other)) == 0
 
 
+def test_leaves_that_are_not_equal_have_costs_of_their_own() -> None:
+    """The number of the arguments of the third op is that of the kernel of the fourth, and the other way round."""
+    calls = [
+        op("aten::mm", launch(f"kernel{kernel}"), **{"Input Dims": [[n, 8]], "Input type": ["float"]})
+        for n, kernel in enumerate([1, 3, 2, 0, 4, 5, 6, 7])
+    ]
+    a, b = aligned(calls, calls[::-1]).sides
+    table = LeafTable(LeafCosts(a, b), range(a.leaves), range(b.leaves))
+    rows = np.array([table.row(i, 0, b.leaves) for i in range(a.leaves)])
+    assert (rows == 0).tolist() == np.eye(a.leaves, dtype=bool)[::-1].tolist()
+
+
 SEEDS = st.integers(0, 2**32)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.sequence import NEVER, Pairs, aligned
 from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.classes import mixed
 
 _OTHER_ARGUMENTS, _OTHER_DIMS, _OTHER_KERNEL, _SAME_CATEGORY, _WITHOUT_OP, _OTHER_CALLERS = 30, 200, 50, 500, 300, 300
 """What two leaves cost beside each other, in thousandths of leaving both alone: the same op with other arguments of the
@@ -193,7 +194,8 @@ class LeafTable:
         self._of: list[np.ndarray] = []
         self._known: list[tuple[np.ndarray, ...]] = []
         for (forest, there), callers in zip(sides, self._callers.of, strict=True):
-            alike = forest.leaf_identity[there] ^ forest.kernel_token[there]
+            # Both hashes are of small numbers in one way, so that a sum or XOR of them would be equal too often.
+            alike = mixed(forest.leaf_identity[there] + mixed(forest.kernel_token[there]))
             key = alike * np.uint64(0x9E3779B97F4A7C15) + callers.astype(np.uint64)
             _, one, of = np.unique(key, return_index=True, return_inverse=True)
             self._of.append(of)
