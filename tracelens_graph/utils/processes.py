@@ -63,7 +63,7 @@ def map_in_processes(
     try:
         try:
             pool = _started(wanted)
-        except (OSError, MemoryError):  # no processes, no descriptors, no memory
+        except (OSError, MemoryError, RuntimeError):  # no processes, no descriptors, no memory, no threads
             yield from map(function, items)
             return
         left = deque(items)
@@ -94,16 +94,37 @@ def _started(wanted: int) -> ProcessPoolExecutor:
     """A pool whose processes run.
 
     Raises:
-        OSError, MemoryError: the system does not allow it.
+        OSError, MemoryError, RuntimeError: the system does not allow it.
     """
     from concurrent.futures import ProcessPoolExecutor
 
+    _start_threads(4)
     pool = ProcessPoolExecutor(wanted, initializer=_prepare)
     with warnings.catch_warnings():
         # Python warns of any thread when it forks. The new process uses nothing that a thread may hold.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         pool.submit(cores)
     return pool
+
+
+def _start_threads(count: int) -> None:
+    """Start and end threads, more than a pool has: one that lacks a thread of its own waits without an end.
+
+    Raises:
+        RuntimeError: there is no memory for them.
+    """
+    from threading import Event, Thread
+
+    done, threads = Event(), []
+    try:
+        for _ in range(count):
+            thread = Thread(target=done.wait, daemon=True)
+            thread.start()
+            threads.append(thread)
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
 
 
 # --- in a process --------------------------------------------------------------------------------------------------
