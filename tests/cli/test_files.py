@@ -15,8 +15,7 @@ def test_saved_graph_answers_as_the_trace(run: Run, trace_file: Path, tmp_path: 
     saved = tmp_path / "small.tlg"
     code, out, err = run("save", trace_file, "-o", saved)
     assert (code, err) == (0, "")
-    assert out.startswith(f"wrote {saved}, ")
-    assert ": 13 nodes" in out
+    assert out.endswith(": 13 nodes\n")
     for command in (["info"], ["tree", "--labels", "full", "--gpu-time"], ["timeline"], ["attribution"]):
         code, out, err = run(command[0], trace_file, *command[1:])
         assert run(command[0], saved, *command[1:]) == (code, out.replace(f"cut {trace_file}", f"cut {saved}"), err)

@@ -10,9 +10,11 @@ import pytest
 from handmade import Run
 
 from corpus import CHECKOUT
+from tracelens_graph.cli.traces import names_of
 from tracelens_graph.simulate.__main__ import main as simulate
 from tracelens_graph.simulate.xla.__main__ import main as simulate_xla
 
+RUN = "plugins/profile/2025_07_01_23_00_36"
 FOUR_DEVICES = CHECKOUT / "examples/traces/four-devices-jax-cpu.xplane.pb.gz"
 
 
@@ -100,3 +102,20 @@ def test_jax_beside_pytorch(run: Run, jax_run: Path, torch_run: Path) -> None:
     code, out, _ = run("diff", torch_run, profile)
     assert code == 0
     assert "`tracelens-graph compare` joins what both compute" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("runs", "names"),
+    [
+        ([f"jax-run/{RUN}/host.xplane.pb", f"jax-run2/{RUN}/host.xplane.pb"], ["jax-run", "jax-run2"]),
+        # Two runs of one folder are told apart by their times.
+        (
+            [f"p/{RUN}/host.xplane.pb", "p/plugins/profile/2026_01_01_00_00_00/host.xplane.pb"],
+            ["2025_07_01_23_00_36", "2026_01_01_00_00_00"],
+        ),
+        (["a/rank0.json", "b/rank0.json"], ["a", "b"]),
+        ([f"p/{RUN}/a.xplane.pb", f"q/{RUN}/b.xplane.pb"], ["a.xplane.pb", "b.xplane.pb"]),
+    ],
+)
+def test_the_shortest_that_tells(runs: list[str], names: list[str]) -> None:
+    assert names_of(runs) == names

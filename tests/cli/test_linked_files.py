@@ -169,8 +169,7 @@ def test_an_execution_trace_alone_is_saved(run: Run, tmp_path: Path) -> None:
     saved = tmp_path / "et.tlg"
     code, out, err = run("save", EXECUTION, "-o", saved)
     assert (code, err) == (0, "")
-    assert out.startswith(f"wrote {saved}, ")
-    assert ": 245 nodes" in out
+    assert out.endswith(": 245 nodes\n")
     for command in (("tree",), ("report", "--table", "calls_by_op"), ("ask", "tensor_makers")):
         assert run(*command, saved)[:2] == run(*command, EXECUTION)[:2]
     code, out, _ = run("link", "--trace", TRACE, "--et", saved)

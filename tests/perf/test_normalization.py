@@ -78,11 +78,11 @@ KNOWN: list[Known] = [
 
 
 def test_parameters_say_what_is_there() -> None:
-    params = FAMILY.cost("aten::batch_norm", X, None, None, RUNNING, RUNNING, False).params
-    facts = ("has_bias", "is_affine", "is_training", "num_channels")
-    assert [params[one] for one in facts] == [False, False, False, C]
-    params = FAMILY.cost("aten::native_layer_norm", TOKENS, "[64]", SCALE, None, 1e-5).params
-    assert [params[one] for one in facts] == [False, True, False, D]
+    batch = FAMILY.cost("aten::batch_norm", X, None, None, RUNNING, RUNNING, False).params
+    layer = FAMILY.cost("aten::native_layer_norm", TOKENS, "[64]", SCALE, None, 1e-5).params
+    for one, is_affine, channels in ((batch, False, C), (layer, True, D)):
+        assert (one["has_bias"], one["is_affine"], one["is_training"]) == (False, is_affine, False)
+        assert one["num_channels"] == channels
 
 
 test_costs_computed_by_hand = FAMILY.known(
