@@ -52,7 +52,8 @@ def unused(folder: Path) -> list[str]:
 def _output(command: Sequence[str | Path]) -> str:
     """What a command says if it fails."""
     run = subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT, check=False)
-    return run.stdout + run.stderr if run.returncode else ""
+    # Where CI is set, oxlint colours what goes to a pipe, too.
+    return re.sub(r"\x1b\[[\d;]*m", "", run.stdout + run.stderr) if run.returncode else ""
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def test_limits(
 
 
 def test_what_is_not_known() -> None:
-    assert theoretical_occupancy(A100, 256, None, 0) == "the trace does not tell registers of a thread of the kernel"
+    assert theoretical_occupancy(A100, 256, None, 0) == "the trace does not give registers of a thread of the kernel"
     assert theoretical_occupancy(A100, None, None, None) == (
         "the trace does not give threads of a block, registers of a thread, shared memory of the kernel"
     )

@@ -136,14 +136,13 @@ def test_hover_click_keys_and_search_on_the_timeline(path: Path, opened: Opened)
     until(page, "tracelensGraph.timeline.sheet")
     kernel = int(core.columns.uid[core.everything.linked_gpu_rows[40]])
     page.evaluate(f"tracelensGraph.timeline.zoomTo(tracelensGraph.trace.ofUid({kernel}))")
-    x, y = page.evaluate(
+    place = (
         "(uid) => { const t = tracelensGraph.timeline, e = t.trace.ofUid(uid), b = t.canvas.getBoundingClientRect();"
-        "return [b.x + t.x(t.trace.start[e] + t.trace.dur[e] / 2), b.y + t.lanes.placeOf(e).y + 6] }",
-        kernel,
+        "return [b.x + t.x(t.trace.start[e] + t.trace.dur[e] / 2), b.y + t.lanes.placeOf(e).y + 6] }"
     )
-    page.mouse.move(x, y)
+    page.mouse.move(*page.evaluate(place, kernel))
     assert f"uid {kernel}" in page.inner_text("#tip")
-    page.mouse.click(x, y)
+    page.mouse.click(*page.evaluate(place, kernel))  # lanes may have moved in a browser that is busy
     until(page, f"location.hash.includes('uid={kernel}')")
     span = "tracelensGraph.timeline.view.to - tracelensGraph.timeline.view.from"
     before = page.evaluate(span)
