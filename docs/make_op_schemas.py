@@ -33,7 +33,7 @@ NAMESPACES = ("aten", "prims")
 
 
 class RemoteFile(io.RawIOBase):
-    """A file on a server, of which only the parts are fetched that are read."""
+    """A file on a server; only the parts that are read are fetched."""
 
     def __init__(self, url: str) -> None:
         self._url, self._at = url, 0

@@ -168,7 +168,7 @@ class Renamed:
 
 
 def _columns(names: str) -> dict[str, str]:
-    """Old name -> new one of columns, of which some are written `old=new`."""
+    """Old name -> new name of columns; where the two differ, they are written `old=new`."""
     pairs = (one.partition("=") for one in names.split())
     return {old: new or old for old, _, new in pairs}
 

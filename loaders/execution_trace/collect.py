@@ -39,7 +39,7 @@ _ABSENT_SIDE = (b"", b"null")
 _ABSENT = ("", 0, None)
 """Values of further attributes that say nothing."""
 _OWN = frozenset(("ctrl_deps", "parent", "inputs", "outputs", "attrs", "rf_id", "op_schema"))
-"""Keys of which an entry has one, if it is a node."""
+"""An entry that is a node has at least one of these keys."""
 _DIGITS = re.compile(r"-?\d{1,18}")
 
 
@@ -216,7 +216,7 @@ class NodeCollector:
         return _ODD_ID + self.odd_ids[str(given)]
 
     def _one_by_one(self, raws: Sequence[Raw | None]) -> None:
-        """Take entries some of which fit no record; None is one that is lost."""
+        """Take entries where some fit no record; None is one that is lost."""
         for raw in raws:
             node = None if raw is None else self._typed(b"[" + bytes(raw) + b"]")
             if node is not None:

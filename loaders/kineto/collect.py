@@ -198,7 +198,7 @@ class Collector:
         counts[key] = counts.get(key, 0) + count
 
     def _one_by_one(self, raws: list[Raw], odd: dict[int, Any]) -> list[Any]:
-        """Records of events some of which do not fit; what fits nowhere is None, and `odd` says why."""
+        """Records of events where some do not fit; what fits nowhere is None, and `odd` says why."""
         events: list[Any] = []
         for begin in range(0, len(raws), _FEW):
             few = raws[begin : begin + _FEW]

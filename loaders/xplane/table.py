@@ -46,7 +46,7 @@ FILLS, COPIES = re.compile(r"(?:cuda|cu|hip)\w*Memset"), re.compile(r"(?:cuda|cu
 
 
 def host_kind(name: str, thread: str) -> Kind:
-    """The kind of an event on a thread of the host, of which nothing but its name tells.
+    """The kind of an event on a thread of the host; only its name says it.
 
     >>> host_kind("$profiler.py:91 start_trace", "python").name
     'PythonFunction'

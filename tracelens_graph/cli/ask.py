@@ -147,7 +147,7 @@ def _of_one(question: Question, of: _Choice) -> tuple[Table, bool, Any, Any]:
     files = traces_named(of.traces)
     parameters = [one for one in of.traces if one.partition("=")[0] in question.parameters]
     refuse(
-        (parameters, f"a parameter stands behind --param: --param {parameters and parameters[0]}"),
+        (parameters, f"{' '.join(parameters)}: a parameter of the question stands behind --param"),
         (len(files) != 1, f"{question.name} is asked of one trace, not of {len(files)}"),
         (of.scheduler, f"--scheduler goes with questions about several traces; {question.name} is not"),
     )

@@ -216,7 +216,7 @@ def _pieces(traces: TraceSet, matched: MatchedCollectives, number: int, begin: i
 
 
 def joined(matched: MatchedCollectives, pieces: Mapping[int, RankPiece]) -> Iterator[Joined]:
-    """Arrows through the kernels of every collective of which at least two ranks have theirs in the pieces."""
+    """Arrows through the kernels of every collective that has kernels of at least two ranks in the pieces."""
     import numpy as np
 
     from tracelens_graph.stores.ranks_cut import Joined

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TABLES = ("link_counts", "link_ways", "link_ops")
 _KINDS = 3
-"""Kinds of ops of which one is shown without being asked for."""
+"""How many kinds of ops are shown without being asked for, one op of each."""
 _ROWS_FOR_PEOPLE = 10
 _WITH_OPS = {"", "json", "md"}
 """Formats that show single ops; empty for the screen."""

@@ -275,7 +275,7 @@ class Report(Answer):
         return [*names, "a table for each family of ops"] if every.options.models else names
 
     def _on_comparison(self, of: Screen) -> str:
-        """Where the comparison with another trace stands, of which the first screen shows nothing."""
+        """Where the comparison with another trace stands; the first screen shows nothing of it."""
         from tracelens_graph.loaders.sources import is_stream
         from tracelens_graph.utils.texts import wrapped
 
@@ -403,7 +403,7 @@ class Theirs(Report):
 
 
 _OF_EVERY_PROFILE = ("linked_only", "models", "histogram_bins", "arch", "extension")
-"""Options that say nothing of which sheets there are, or are not asked for by name."""
+"""Options that do not change which sheets there are, or are not asked for by name."""
 
 
 def _beyond_default(options: ReportOptions) -> list[str]:

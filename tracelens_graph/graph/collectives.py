@@ -159,7 +159,7 @@ def _collectives(core: Core) -> Collectives:
 
 
 def _kernels(core: Core) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of kernels that take part in collectives, and of those of which that is not known."""
+    """Rows of kernels that take part in collectives, and of those where it is not known."""
     c = core.columns
     kernels = np.flatnonzero(c.kind == Kind.Kernel)
     if not len(kernels):

@@ -188,7 +188,7 @@ class _Finder:
         return at_start if at_start or region_start else runs
 
     def _without_frames(self, op: int) -> None:
-        """A non-reentrant region of which there is no Python frame."""
+        """A non-reentrant region without a Python frame."""
         outer, _ = self._outer_ops(op)
         numbered = np.flatnonzero(self._columns.sequence[outer] >= 0)
         if len(numbered):

@@ -147,7 +147,7 @@ _PASSED_ON = ("bitcast", "reshape", "copy", "convert", "transpose", "get-tuple-e
 
 
 def whole_product(program: Program, one: Instruction, inner: Instruction) -> Product | None:
-    """The product that an instruction computes, or of which it computes the parts that are added up afterwards.
+    """The product that an instruction computes, whole or in parts that are added up afterwards.
 
     XLA divides a long sum (split-K): a dimension of both operands becomes a batch and a shorter sum that stand side by
     side, and a reduction follows.

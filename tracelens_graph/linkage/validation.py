@@ -214,7 +214,7 @@ def preorder(execution: ExecutionTrace) -> tuple[np.ndarray, np.ndarray]:
 
 
 def least(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The least value of each range `low .. high - 1`, none of which is empty, in n log n steps."""
+    """The least value of each range `low .. high - 1`, where none is empty, in n log n steps."""
     found = np.empty(len(low), values.dtype)
     # Two stretches of the greatest power of two cover a range; a minimum may count an element twice.
     power = np.frexp(high - low)[1] - 1

@@ -68,6 +68,6 @@ def ops(
     backward: ModelSpec | None = None,
     in_tracelens: bool = False,
 ) -> Rows:
-    """Rows of ops of which the same is known; see `OpEntry`."""
+    """Rows of ops that have the same facts; see `OpEntry`."""
     entry = OpEntry(category, model, sheet, backward, in_tracelens)
     return [(name, entry) for name in names]

@@ -17,7 +17,7 @@ from tracelens_graph.replay.replay_plan import NORMAL, Fill, TensorValue, Value
 
 _PACKED = re.compile(r"bits|float4|u?int[1-7]$")
 _MODEST = 100
-"""Whole numbers of which nothing is known are below this: it fits every dtype."""
+"""Whole numbers without further facts are below this: it fits every dtype."""
 
 
 @dataclass(frozen=True)

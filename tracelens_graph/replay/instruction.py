@@ -69,7 +69,7 @@ class InstructionPlan(HasProgram):
     Attributes:
         op: its name, such as `dot.3`.
         opcode: what is computed.
-        operands, result: arrays, of which shape and type count.
+        operands, result: arrays; their shapes and types count.
         call: dimensions and the like.
         assumed: what the profile does not tell and was chosen, in words.
         traced: what the profile says of the calls that it stands for.

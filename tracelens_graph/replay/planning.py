@@ -57,7 +57,7 @@ def plan_call(core: Core, row: int) -> ReplayPlan:
 
 
 def plan_of(call: Call) -> ReplayPlan:
-    """The plan of a call of which this is known.
+    """The plan of a call from these facts.
 
     Raises:
         CannotReplay: as `plan`.

@@ -113,7 +113,7 @@ class _Reader:
         raise CannotReplay("lists of tensors are not recorded", LINK)
 
     def _listed(self, shape: tuple[int, ...] | None, given: Sequence[Any]) -> TensorValue:
-        """A tensor of a list, of which no dtype is recorded."""
+        """A tensor of a list, without a recorded dtype."""
         if shape is None:
             raise CannotReplay("sizes of a list of tensors cannot be read", LINK)
         strides = sizes(given[0]) if given else None

@@ -1,4 +1,4 @@
-"""A report as a comment on GitHub: the headline, the dearest operations, the change; all else unfolds at a click.
+"""A report as a comment on GitHub: the headline, the most expensive operations, the change; the rest unfolds.
 
 A comment holds 65,536 characters. What has no room is left out by whole tables, and the comment says which.
 """
@@ -64,7 +64,7 @@ def report_comment(
     Args:
         core: the graph, for the places of instances.
         findings: the verdict.
-        dearest: the table `top_ops`.
+        largest: the table `top_ops`.
         advice: for each of its rows what to try; empty for nothing.
         tables: all tables; those that are not shown are named.
         about: the trace.
@@ -114,7 +114,7 @@ def _with_room(blocks: list[str], folds: Sequence[tuple[str, str]], end: str, co
 
 
 def _headline(findings: Sequence[Finding]) -> Iterator[str]:
-    """What kind of run it is, and the dearest cause of which something can be tried."""
+    """What kind of run it is, and the most expensive cause that something can be tried against."""
     if not findings:
         yield "Nothing to report."
         return

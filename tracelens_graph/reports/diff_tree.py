@@ -140,7 +140,7 @@ def _only_calls_one(one: Branch) -> bool:
 
 
 def _call_line(chain: Sequence[Branch], lead: str) -> _Line:
-    """What is said of calls each of which makes nothing but the next one."""
+    """A line on calls where each makes nothing but the next one."""
     first, last = chain[0], chain[-1]
     names = [printable(one.name) for one in chain]
     joined = _CALLS.join(names)

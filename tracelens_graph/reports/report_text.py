@@ -97,13 +97,13 @@ def first_screen(
     width: int,
     color: bool,
 ) -> str:
-    """The answer on one screen: the verdict, where the time went, the dearest operations, and what else there is.
+    """The answer on one screen: the verdict, where the time went, the most expensive operations, what else there is.
 
     Args:
         about: what the report is on.
         findings: the verdict.
         timeline: the table `gpu_timeline`.
-        dearest: the table `top_ops`.
+        largest: the table `top_ops`.
         others: what was left out.
         hint: completes commands of findings.
         hints: commands for the operations.

@@ -44,7 +44,7 @@ class Texts:
 
     @classmethod
     def of(cls, codes: Codes, texts: Sequence[str], empty_is_absent: bool = False) -> Texts:
-        """From codes into texts some of which may be equal; code -1 is none."""
+        """From codes into texts where some may be equal; code -1 is none."""
         kept = [text for text in dict.fromkeys(texts) if text or not empty_is_absent]
         place = {text: number for number, text in enumerate(kept)}
         table = np.array([*(place.get(text, -1) for text in texts), -1], np.int32)

@@ -31,7 +31,7 @@ _MOST = 2**63
 
 
 def write_programs(writer: SectionWriter, programs: CompiledPrograms) -> None:
-    """Write programs, of which of them each op is, and which line of source it comes from."""
+    """Write programs, which program each op belongs to, and the line of source that it comes from."""
     writer.json("programs", [asdict(one) for one in programs.listed])
     writer.array("programs.code", programs.code)
     writer.strings("programs.sources", programs.sources)

@@ -73,7 +73,7 @@ class SectionWriter:
         self.array(f"{name}.lengths", np.fromiter(map(len, strings), np.int64, len(strings)))
 
     def blobs(self, name: str, blobs: Iterable[bytes]) -> None:
-        """Byte strings of which one is read at a time, each with a checksum of its own."""
+        """Byte strings that are read one at a time, each with a checksum of its own."""
         begin = self._align()
         ends: list[int] = []
         sums: list[int] = []

@@ -93,7 +93,7 @@ class TableSchema(Mapping[str, Column]):
         return Table(name or self.name, columns, about, title, list(notes))
 
     def of_records(self, records: Sequence[Mapping[str, Any]], title: str = "", notes: Iterable[str] = ()) -> Table:
-        """The table with these rows, each of which has a cell for every declared column.
+        """The table with these rows; each has a cell for every declared column.
 
         Raises:
             ValueError: a row has a cell of a column that is not declared.

@@ -145,7 +145,7 @@ class Table:
 
 
 def _series(values: np.ndarray | Sequence[Any]) -> Any:
-    """Values for a DataFrame: whole numbers some of which are absent stay whole."""
+    """Values for a DataFrame: whole numbers stay whole where some are absent."""
     whole = isinstance(values, list) and {type(v) for v in values} == {int, type(None)}
     if not whole:
         return values

@@ -56,7 +56,7 @@ def overview_line(g: Core | Window, trace: str, linked_only: bool = False) -> Li
 
     Beside the columns of the table, `attendance` has the collectives that the trace took part in, on its own clock,
     `cut_short` says how far the GPU events of a file reach whose end is missing, and `has_ranks` whether it is a
-    profile of JAX, of which each device is a rank.
+    profile of JAX, where each device is a rank.
     """
     w = window_of(g)
     findings = verdict(w)

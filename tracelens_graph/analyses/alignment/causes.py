@@ -231,7 +231,7 @@ def _moved(ops: set[str], kernels: dict[str, tuple[int, int]]) -> str:
 
 
 def _is_launched_otherwise(evidence: Evidence, _: Reasons) -> Why | None:
-    """The same work, of which one side launches a graph and the other op by op."""
+    """The same work, launched as a graph on one side and op by op on the other."""
     graphs = [side for side in range(2) if evidence.is_graph_launch(side)]
     if len(graphs) != 1:
         return None

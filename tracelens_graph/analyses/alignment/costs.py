@@ -72,7 +72,7 @@ class Units:
 class UnitCosts:
     """What it costs to pair two units: as many leaves as differ by op and category, and a part of what differs by dims.
 
-    Units of which more than a half differs by op and category are never paired.
+    Units that differ by more than a half in op and category are never paired.
     """
 
     def __init__(self, x: Units, y: Units) -> None:

@@ -37,7 +37,7 @@ def captured_launches(w: Window) -> dict[int, str]:
     """Rows of launches below ops that were recorded into a graph, ascending -> what they launch.
 
     Of ROCm that is the name of the kernel; of CUDA, whose calls do not say it, `launch`, `copy` or `fill`. None where
-    the window also holds a replay: then the replay tells what ran.
+    the window also holds a replay: then the replay shows what ran.
     """
     return w.once(_captured_launches)
 

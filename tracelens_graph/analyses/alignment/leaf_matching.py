@@ -22,7 +22,7 @@ _FLAT_PAYS = 0.7
 _FLAT_CELLS = 1 << 21
 """Pairs of leaves up to which both ways are tried."""
 _ROOT_PAIRS = 1 << 18
-"""Pairs of threads, or of streams, of which each is looked at."""
+"""Pairs of threads, or of streams, that are all looked at."""
 
 
 class Matching:

@@ -215,7 +215,7 @@ def _of_profiler(core: Core, rows: np.ndarray) -> np.ndarray:
 
 
 def _chain_threads(core: Core, time: np.ndarray, row: np.ndarray, role: np.ndarray, edges: _Collected) -> None:
-    """Edges along each thread, and between threads one of which works for the other."""
+    """Edges along each thread, and between threads where one works for the other."""
     thread = core.columns.thread[row].astype(np.int64)
     # Roles ascend in the order of time, so that a call without a length still begins before it returns.
     order = np.lexsort((role, row, time, thread))

@@ -45,7 +45,7 @@ _OF_EDGE: Mapping[Edge, Class] = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Path:
-    """A critical path: segments one behind the other, of which each begins where the one before it ends.
+    """A critical path: segments one behind the other; each begins where the one before it ends.
 
     Attributes:
         causes: the points of the ranks and what bound them.

@@ -62,7 +62,7 @@ KINDS: Mapping[str, str] = {
     "compute.matrix": "matrix products, convolutions and attention together",
     "memory.elementwise_norm": "kernels that move more data than they compute: elementwise, normalization, layout",
     "gpu_bound": "computation, of no family that leads",
-    "mixture": "two kinds at once, neither of which leads",
+    "mixture": "two kinds at once, and neither leads",
 }
 """What bounds a run, as headlines classify it."""
 

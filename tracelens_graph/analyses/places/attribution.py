@@ -228,7 +228,7 @@ def attribution(g: Core | Window, level: str = "op", name: str | re.Pattern[str]
     rule, names = LEVELS[level], len(core.names)
     start, dur = c.start_ns[gpu], c.dur_ns[gpu]
     to = np.asarray(rule.charged(core, gpu), np.int64)
-    nodes, inside, by = _around(core, rule, gpu, to) if rule.above else _below(core, rule, gpu)
+    nodes, inside, by = _around(core, rule, to) if rule.above else _below(core, rule, gpu)
     count = np.bincount(c.name[nodes], minlength=names)
 
     # Further names: charged to nobody at this level, without a launch at all, or to an optimizer.
@@ -258,7 +258,7 @@ def _below(g: Core, rule: _Level, gpu: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return nodes, events, c.name[nodes[outer]].astype(np.int64)[of]
 
 
-def _around(g: Core, rule: _Level, gpu: np.ndarray, to: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _around(g: Core, rule: _Level, to: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """As `_below`, of nodes that GPU events are charged to and those around these."""
     assert rule.above
     nodes = rule.nodes(g)

@@ -1,4 +1,4 @@
-"""What the collectives of a job cost, and of which process groups they are.
+"""What the collectives of a job cost, and their process groups.
 
 Waiting is not communication: how long a collective really takes shows on the rank that came last, for which nobody
 had to wait. Sizes and factors of bandwidths are in `sizes`.
@@ -248,7 +248,7 @@ class ProcessGroups:
 
 
 def transfers(matched: MatchedCollectives) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The transfers of which both ends are known.
+    """The transfers with both ends known.
 
     Returns:
         For each the number of the collective, the part of the rank that sends, and that of the one that receives.

@@ -165,7 +165,7 @@ MOST_POINTS = 2000
 
 @dataclass(frozen=True, eq=False)
 class BandwidthPoints:
-    """Collectives of which bandwidth and size are known.
+    """Collectives with known bandwidth and size.
 
     Attributes:
         kinds: kind -> rows of `rank_collectives`, the kind with the most collectives first.

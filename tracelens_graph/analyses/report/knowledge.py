@@ -64,7 +64,7 @@ def add_knowledge(
     gpu = core.gpu_rows
     context.of_events["gpu_class"] = EventProperty(gpu, gpu_classes(core, gpu), CLASS_NAMES)
     _kernel_names(context, w)
-    _signatures(context, core, modelled(w))
+    _signatures(context, modelled(w))
     _categories(context, w)
     given = chosen.owner >= 0
     context.between_events["MODELLED_BY"] = gpu[given], chosen.owner[given]
@@ -138,7 +138,7 @@ def _kernel_names(context: Context, w: Window) -> None:
         context.join("IN_CATEGORY", number, _category(context, "kernel", category))
 
 
-def _signatures(context: Context, core: Core, found: Modelled) -> None:
+def _signatures(context: Context, found: Modelled) -> None:
     """Costs stand on signatures as far as all calls agree: models may look at more than arguments."""
     rows, numbers = context.from_events["HAS_SIGNATURE"]
     number, code = numbers[np.searchsorted(rows, found.rows)], found.code

@@ -34,7 +34,7 @@ def group_by(*keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def smallest(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
-    """Smallest value of each group, none of which is empty."""
+    """Smallest value of each group; no group is empty."""
     found = np.full(groups, np.iinfo(np.int64).max)
     np.minimum.at(found, group, values)
     return found

@@ -147,7 +147,7 @@ def _same_program(arrivals: Arrivals, late: Late) -> bool:
 
 
 def _of_share(arrivals: Arrivals, late: Late, share: Share, new: int) -> Reason | None:
-    """The reason of which a share of the chain tells; `EVEN` where the difference is jitter, None without any."""
+    """The reason that a share of the chain shows; `EVEN` where the difference is jitter, None without any."""
     if share == Share.host:
         return _host(arrivals, late, new)
     if share in (Share.computation, Share.copy):

@@ -206,7 +206,7 @@ def _call(g: Core, row: int, root: int, sets: np.ndarray, kernels: bool) -> _Cal
 
 
 def _difference(mine: list[_Call], theirs: list[_Call]) -> str:
-    """What differs between two calls, either of which may be missing."""
+    """What differs between two calls; either may be missing."""
     for one, other in zip(mine, theirs, strict=False):
         if one[:3] == other[:3]:
             return "arguments"

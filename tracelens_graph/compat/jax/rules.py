@@ -24,7 +24,7 @@ JAX_KEYS: Mapping[str, Sequence[str]] = {
     "TE": ("transformer_engine", "te_fused_attn"),
     "Communication rccl/nccl": ("rccl", "nccl"),
 }
-"""Category -> words of which a name has one."""
+"""Category -> words; a name of the category has one of them."""
 
 _DOES: Mapping[str, str] = {"GEMM": r"hlo::dot|\((?:dot|gemm)\)", "Conv": r"hlo::convolution|\(convolution"}
 """Category -> what the instruction does, as the table of ops calls it (`op_table.hlo`)."""

@@ -89,7 +89,7 @@ WITH_BARRIER = (
     "allreduce", "allreduce_coalesced", "reduce_scatter", "_reduce_scatter_base", "all_gather", "_allgather_base",
     "all_to_all",
 )  # fmt: skip
-"""Kinds of which TraceLens takes it that no rank leaves before all have come."""
+"""TraceLens assumes of these kinds that no rank leaves before all have come."""
 
 GIB_PER_S = 1e9 / 1024
 """One unit of 2^20 bytes per nanosecond."""
@@ -175,7 +175,7 @@ def summary_implicit_sync_columns(each: Mapping[str, Cells], statistics: Sequenc
 def _of_groups(
     each: Mapping[str, Cells], name: str, group: Codes, count: int, statistics: Sequence[str]
 ) -> dict[str, Cells]:
-    """Statistics of a figure by groups of collectives, those of which it is not known left out."""
+    """Statistics of a figure by groups of collectives, without those where it is not known."""
     values = np.asarray(each[name], float)
     known = ~np.isnan(values)
     groups = Groups(group[known], values[known], count)

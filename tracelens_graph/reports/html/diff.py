@@ -56,7 +56,7 @@ def diff_page(
     Args:
         difference: the comparison.
         tables: its totals, times and places.
-        said: notes on the two sides.
+        notes: notes on the two sides.
         commands: makes the commands that show more of a place.
     """
     (stacks, names), texts = diff_stacks(difference), Texts()

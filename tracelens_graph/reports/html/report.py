@@ -184,7 +184,7 @@ def _point(point: Point, texts: Texts) -> dict[str, Any]:
 
 
 def _drawn(d: timeline.Drawn, instants: int) -> dict[str, Any]:
-    """How many events are on the page, how many allocations and releases, and of which kinds how many are not."""
+    """How many events are on the page, how many allocations and releases, and how many of each kind are not."""
     left_out = Counter(d.left_out)
     left_out[KIND_MEANING[Kind.MemoryEvent]] -= instants
     return {"events": d.events, "instants": instants, "left_out": dict(+left_out)}

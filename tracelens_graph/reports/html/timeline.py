@@ -140,7 +140,7 @@ def depth_among(c: Columns, rows: Rows) -> Codes:
     """For each of some rows of the host how many of the others are around it."""
     change = np.zeros(len(c) + 1, np.int64)
     np.add.at(change, rows, 1)
-    # Several calls may end with the same row, of which += would count one.
+    # Several calls may end with the same row; += would count only one of them.
     np.add.at(change, c.last[rows].astype(np.int64) + 1, -1)
     return np.asarray(np.cumsum(change)[rows] - 1)
 
@@ -295,7 +295,7 @@ def causes() -> list[dict[str, str]]:
 
 
 def lanes(w: Window, d: Drawn) -> dict[str, list[dict[str, Any]]]:
-    """Which rows of which columns stand together: threads, threads of annotations, streams, idle gaps of devices.
+    """Which rows and columns stand together: threads, threads of annotations, streams, idle gaps of devices.
 
     Each has a `title`, the number `n` of its rows, which follow one another, and what a thread launched.
     """

@@ -64,7 +64,7 @@ const eventsOf = ({ columns, lanes, call }) => {
   });
 };
 
-/** Draw a page of some views, the first of which is shown. @param {Kinds} kinds */
+/** Draw a page of some views and show the first. @param {Kinds} kinds */
 export const openReport = (kinds) => {
   /** @type {ReportHead} */
   const head = JSON.parse(textOf("head"));

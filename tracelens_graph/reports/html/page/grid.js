@@ -1,5 +1,5 @@
 // @ts-check
-// A table of which only the rows in sight are elements: two spacers stand for the others.
+// A table where only the rows in sight are elements: two spacers stand for the others.
 import { button, copyText, el, put, refill } from "./dom.js";
 import { Matching } from "./matching.js";
 import { Show } from "./show.js";

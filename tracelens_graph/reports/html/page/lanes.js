@@ -1,5 +1,5 @@
 // @ts-check
-// Where lanes stand: regions one below the other, of which the GPU's is always seen.
+// Where lanes stand: regions one below the other; that of the GPU is always in sight.
 
 /** @typedef {import("./events.js").Trace} Trace */
 /** @typedef {Lane & { isLow: boolean, y: number, row: number, height: number, button?: HTMLElement }} Placed */

@@ -9,7 +9,7 @@ import { Show } from "./show.js";
 /**
  * @typedef {object} Device what its allocator held over time
  * @property {string} title
- * @property {number} all moments that were recorded, of which the columns may hold fewer
+ * @property {number} all moments that were recorded; the columns may hold fewer
  * @property {Numbers} time
  * @property {Float64Array} change
  * @property {Float64Array} allocated

@@ -8,7 +8,7 @@ const DEEPEST = 500;
 const EQUAL = 0.95;
 const MOST_NAMES = 2 ** 26;
 
-// A chain of frames in one box, of which each has all the time of the one around it.
+// A chain of frames in one box; each has all the time of the one around it.
 /** @typedef {{ chain: number[], x: number, width: number, row: number }} Box */
 /** @typedef {Record<"parent" | "name" | "first" | "frame" | "step" | "ns" | "count" | "uid", Numbers>} View */
 
