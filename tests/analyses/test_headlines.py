@@ -299,9 +299,8 @@ def test_a_call_before_the_span_is_no_example_of_its_idle_time() -> None:
 def shares_of_a_run(computing: float, names: list[str], communicating: float, waiting: float) -> list[dict[str, Any]]:
     """Kernels of several names that take turns, then communication, then time in Python; ms."""
     events: list[dict[str, Any]] = []
-    at, number, each = 10.0, 0, 1_000 * computing / (20 * len(names))
-    for name in names * 20:
-        number += 1
+    at, each = 10.0, 1_000 * computing / (20 * len(names))
+    for number, name in enumerate(names * 20, 1):
         events += [call(at - 5, number), gpu(at, each, number, name)]
         at += each
     events += [call(at - 5, 900), gpu(at, 1_000 * communicating, 900, "ncclDevKernel_AllReduce_Sum")]
