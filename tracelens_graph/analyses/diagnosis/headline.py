@@ -201,8 +201,7 @@ def headline(account: Account, families: Families) -> Headline:
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
     leading = parts[first] * (families.leading_share if first == "computation" else 1)
     is_clear = (
-        leading >= limits.DOMINANT_PERCENT / 100 * account.window_ns
-        or leading >= limits.DOMINANT_RATIO * parts[second]
+        leading >= limits.DOMINANT_PERCENT / 100 * account.window_ns or leading >= limits.DOMINANT_RATIO * parts[second]
     )
     if "unexplained" in ((first,) if is_clear else (first, second)):
         return Headline(_unexplained(account), ("unexplained",))
