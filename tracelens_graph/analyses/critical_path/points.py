@@ -17,9 +17,9 @@ from tracelens_graph.analyses.idle.host_states import PROFILER
 from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.autograd import autograd_of
-from tracelens_graph.graph.recompute import ENGINE
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import process_of_thread
+from tracelens_graph.graph.recompute import ENGINE
 from tracelens_graph.schema import HOST_KINDS, Kind
 
 

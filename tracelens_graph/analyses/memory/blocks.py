@@ -15,9 +15,9 @@ from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, ch
 from tracelens_graph.analyses.places.modules import PASSES, paths_of, place_tree
 from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.graph.autograd import autograd_of
-from tracelens_graph.graph.recompute import ENGINE
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import calls_at
+from tracelens_graph.graph.recompute import ENGINE
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import Kind
