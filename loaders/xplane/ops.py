@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.graph.arrays import distinct, positions_by
-from tracelens_graph.graph.flows import link_by_correlation
+from tracelens_graph.graph.flows import link_by_id
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.loaders.xplane.collect import ABSENT, Events
 from tracelens_graph.loaders.xplane.command_buffers import NO_NODES, Made, Nodes, nodes
@@ -59,9 +59,7 @@ def instructions(events: Events) -> Instructions:
     if not len(calls):
         return Instructions(program, hlo, is_op, is_launch, NO_NODES.instances, NO_NODES)
     with_id = gpu[has_id[gpu]]
-    found = link_by_correlation(
-        correlation[calls], events.start_ns[calls], correlation[with_id], events.start_ns[with_id]
-    )
+    found = link_by_id(correlation[calls], events.start_ns[calls], correlation[with_id], events.start_ns[with_id])
     free = int(correlation.max()) + 1
     del correlation, has_id
     linked = (found >= 0) & (hlo[with_id] >= 0)

@@ -13,7 +13,7 @@ from shapes import trace
 
 from tracelens_graph.graph import traversals
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.flows import link_by_correlation
+from tracelens_graph.graph.flows import link_by_id
 from tracelens_graph.graph.intervals import union_length, union_length_by_range
 from tracelens_graph.graph.traversals import climb, first_ending_after, least_above
 from tracelens_graph.loading.one import load_core
@@ -82,8 +82,8 @@ def test_busy_times_below_deep_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_launches_of_one_id_are_found_together() -> None:
     def link(n: int) -> Callable[[], object]:
         same, at = np.full(n, 5), np.arange(n)
-        assert link_by_correlation(same, at, same, at).tolist() == at.tolist()
-        return lambda: link_by_correlation(same, at, same, at)
+        assert link_by_id(same, at, same, at).tolist() == at.tolist()
+        return lambda: link_by_id(same, at, same, at)
 
     assert calls(link(2000)) < 1.2 * calls(link(100))
 

@@ -325,6 +325,28 @@ def test_flows_link_only_where_ids_do_not() -> None:
     assert core.columns.uid[core.depends_on].tolist() == [[8, 5]]
 
 
+def test_external_ids_link_where_neither_side_has_anything_else() -> None:
+    def arrow(phase: str, ts: float) -> dict[str, Any]:
+        return {"ph": phase, "id": 100, "pid": 0, "tid": 7, "ts": ts, "cat": "ac2g", "name": "ac2g"}
+
+    core = load_core(
+        [
+            event("cuda_runtime", "hipGetDevice", 1, 1, **{"External id": 100}),
+            event("cuda_runtime", "cudaLaunchKernel", 3, 1, **{"External id": 100}),
+            event("cuda_runtime", "hipStreamSynchronize", 5, 1, **{"External id": 100}),
+            event("cuda_runtime", "cudaLaunchKernel", 7, 1, correlation=2, **{"External id": 101}),
+            event("kernel", "a", 20, 2, 0, 7, **{"External id": 100}),
+            arrow("s", 20),
+            arrow("f", 20),
+            event("kernel", "b", 30, 2, 0, 7, **{"External id": 101}),
+            event("kernel", "c", 40, 2, 0, 7, correlation=3, **{"External id": 100}),
+        ]
+    )
+    parents = [core.node(uid).parent for uid in (4, 7, 8)]
+    assert [parent.uid if parent else None for parent in parents] == [1, None, None]
+    assert len(core.depends_on) == 0
+
+
 def test_nested_lists_of_objects_are_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "BLOCK", 512)
     events = [

@@ -12,7 +12,7 @@ import numpy as np
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.details import Details, NoDetails
-from tracelens_graph.graph.flows import Flows, dependencies, link_by_correlation, link_by_flow
+from tracelens_graph.graph.flows import Flows, dependencies, link_by_flow, link_by_id
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import TraceInfo
@@ -95,7 +95,7 @@ def build_core(table: EventTable) -> Graph:
     host, nested = host[forest.order], {"parent": forest.parent, "last": forest.last, "depth": forest.depth}
     columns["flags"][host[forest.outlives]] |= Flag.outlives_parent.value
     del forest
-    launch = _launches(columns, host, gpu, launch_flows)
+    launch = _launches(columns, table.names, host, gpu, launch_flows)
     places = {name: _given(columns, numbers, name, gpu) for name in _PARTS}
     rows, arrays, gpu, lone = _rows(columns, host, gpu, layer, nested, launch, places)
     del host, places, kind, launch, layer
@@ -237,12 +237,25 @@ def _number(value: Any) -> int:
     return int(digits.group(1)) if digits else -1
 
 
-def _launches(columns: dict[str, np.ndarray], host: Rows, gpu: Rows, flows: Flows) -> Rows:
-    """For each GPU event the position of its launch in the host pre-order, -1 without one."""
+_LAUNCHING = re.compile("launch|memcpy|memorycopy|memset|memoryfill", re.I)
+"""Names of runtime calls that put work on a device. An op's other calls may share its External id."""
+
+
+def _launching(name: Codes, names: Sequence[str]) -> Mask:
+    """Which of some calls put work on a device, by their names."""
+    codes, back = np.unique(name, return_inverse=True)
+    return np.array([bool(_LAUNCHING.search(names[code])) for code in codes], bool)[back]
+
+
+def _launches(columns: dict[str, np.ndarray], names: Sequence[str], host: Rows, gpu: Rows, flows: Flows) -> Rows:
+    """For each GPU event the position of its launch in the host pre-order, -1 without one.
+
+    Where neither side has a correlation id, arrows link, and where there is none, the External id that both have.
+    """
     is_call = columns["kind"][host] == Kind.RuntimeCall
     calls = np.flatnonzero(is_call)
     correlation, start, thread = columns["correlation"], columns["start_ns"], columns["thread"]
-    found = link_by_correlation(correlation[host[calls]], start[host[calls]], correlation[gpu], start[gpu])
+    found = link_by_id(correlation[host[calls]], start[host[calls]], correlation[gpu], start[gpu])
     launch = np.where(found >= 0, calls[found] if len(calls) else -1, -1)
     lonely = np.flatnonzero(correlation[gpu] == -1)
     if flows and len(lonely):
@@ -255,6 +268,12 @@ def _launches(columns: dict[str, np.ndarray], host: Rows, gpu: Rows, flows: Flow
         for position, call in link_by_flow(flows, call_at, gpu_at).items():
             launch[position] = call
             columns["flags"][gpu[position]] |= Flag.linked_by_flow.value
+    lonely = lonely[launch[lonely] < 0]
+    if len(lonely) and "external_id" in columns:
+        calls = calls[(correlation[host[calls]] == -1) & _launching(columns["name"][host[calls]], names)]
+        external, lone = columns["external_id"], gpu[lonely]
+        found = link_by_id(external[host[calls]], start[host[calls]], external[lone], start[lone])
+        launch[lonely[found >= 0]] = calls[found[found >= 0]]
     linked = launch >= 0
     # Clocks of host and GPU agree only roughly: such an event is flagged, and keeps its launch.
     early = np.zeros(len(gpu), bool)

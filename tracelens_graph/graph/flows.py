@@ -1,6 +1,6 @@
 """Arrows between events, in columns, for a trace can have as many of them as events; GPU events and their launches.
 
-Launches are found by correlation id, and by arrows only where there is none.
+Launches are found by correlation id; where there is none, by arrows, and else by External id.
 """
 
 from __future__ import annotations
@@ -128,31 +128,28 @@ DEPENDENCY_ID = 2**40
 """Flow ids from here on are dependencies between GPU events, never launches."""
 
 
-def link_by_correlation(
-    call_correlation: np.ndarray, call_start: Ns, gpu_correlation: np.ndarray, gpu_start: Ns
-) -> np.ndarray:
-    """For each GPU event the position of the runtime call with its correlation id, -1 without one.
+def link_by_id(call_id: np.ndarray, call_start: Ns, gpu_id: np.ndarray, gpu_start: Ns) -> np.ndarray:
+    """For each GPU event the position of the runtime call with its id (-1: no id), -1 without one.
 
     Where several calls share an id (several processes in one file, ids used again), the latest call that began
     before the GPU event is taken, else the earliest.
     """
-    found = np.full(len(gpu_correlation), -1, np.int64)
-    calls = np.flatnonzero(call_correlation != -1)
-    wanted = np.flatnonzero(gpu_correlation != -1)
+    found = np.full(len(gpu_id), -1, np.int64)
+    calls = np.flatnonzero(call_id != -1)
+    wanted = np.flatnonzero(gpu_id != -1)
     if not len(calls) or not len(wanted):
         return found
-    calls = calls[np.lexsort((call_start[calls], call_correlation[calls]))]
-    ids = call_correlation[calls]
-    lo = np.searchsorted(ids, gpu_correlation[wanted], "left")
-    hi = np.searchsorted(ids, gpu_correlation[wanted], "right")
+    calls = calls[np.lexsort((call_start[calls], call_id[calls]))]
+    ids = call_id[calls]
+    lo = np.searchsorted(ids, gpu_id[wanted], "left")
+    hi = np.searchsorted(ids, gpu_id[wanted], "right")
     known = hi > lo
     wanted, pick, several = wanted[known], lo[known], (hi - lo > 1)[known]
     if several.any():
         asked = wanted[several]
         # If no call had begun yet, the count points before the id's first call: the maximum keeps that one.
-        pick[several] = np.maximum(
-            pick[several], _begun(ids, call_start[calls], gpu_correlation[asked], gpu_start[asked]) - 1
-        )
+        begun = _begun(ids, call_start[calls], gpu_id[asked], gpu_start[asked])
+        pick[several] = np.maximum(pick[several], begun - 1)
     found[wanted] = calls[pick]
     return found
 
@@ -210,7 +207,8 @@ def dependencies(
 
     pairs = set()
     for phase, key, thread, time in flows:
-        if phase == "f" and key in starts and thread in device_threads:
+        # An arrow from a place to itself joins nothing.
+        if phase == "f" and starts.get(key, (thread, time)) != (thread, time) and thread in device_threads:
             # What starts where an arrow does is the next event already: the predecessor ends there.
             before = latest(*starts[key], inclusive=False)
             after = latest(thread, time, inclusive=True)
