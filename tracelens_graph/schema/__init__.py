@@ -147,19 +147,20 @@ REPAIR_MEANING = {
     "missing_comma": "missing commas mended",
     "damage": "text between events skipped",
     "metadata": "unreadable keys of the trace's metadata dropped",
-    "out_of_range": "times and durations out of range cut to the range",
+    "negative_duration": "negative durations counted as zero",
     "truncated": "the end of the file is missing",
     "id_twice": "nodes of an execution trace with the id of an earlier one left out",
     "odd_id": "ids of nodes that are no 64-bit numbers kept as names",
     "no_parent": "nodes of an execution trace whose parent is missing, or stands behind them, taken as outermost",
     "bad_arguments": "inputs or outputs of nodes of an execution trace that are no lists left out",
     "second_trace": "the file holds more than one trace, one behind the other; only the first is read",
+    "second_list": "the file holds its list of events more than once; the last one is read, as JSON readers do",
     "checksum": "the compressed file is damaged: its checksum is wrong; names and numbers in it may be wrong",
     "behind_packed": "what follows the compressed data in the file is passed over",
 }
 """What was done to broken input: kind of repair -> words for the user."""
 
-REPAIRS_OF_FILE = frozenset(("truncated", "second_trace", "checksum", "behind_packed"))
+REPAIRS_OF_FILE = frozenset(("truncated", "second_trace", "second_list", "checksum", "behind_packed"))
 """Those of a file as a whole, which are not counted."""
 
 

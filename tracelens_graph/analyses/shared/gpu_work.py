@@ -140,15 +140,17 @@ def known(values: np.ndarray) -> list[Any]:
 def modules_of(core: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each GPU row the row of the module call it belongs to, -1 for none, and whether as backward work.
 
-    That is the nearest module above; where a backward op comes first, the module around its forward op.
+    That is the nearest module above; where a backward op comes first, or the engine's op around it, the module around
+    its forward op.
     """
-    c, forward, backward = core.columns, autograd_of(core).forward, autograd_of(core).backward
+    c, links = core.columns, autograd_of(core)
+    forward, backward = links.forward, links.backward
     # Of several forward ops the earliest: the one that is no recomputation.
     order = np.lexsort((forward, c.start_ns[forward], backward))
     ops, first = np.unique(backward[order], return_index=True)
     stop = c.kind == Kind.Module
-    stop[ops] = True
-    found = climb(c.parent, c.parent[rows], stop)
+    stop[ops] = stop[links.engine[0]] = True
+    found = links.run_by(climb(c.parent, c.parent[rows], stop))
     is_backward = (found >= 0) & (c.kind[found] != Kind.Module)
     origin = forward[order][first][np.searchsorted(ops, found[is_backward])]
     found[is_backward] = nearest_above(c, origin, (Kind.Module,))
