@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ops.kernel_details import has_streams
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
@@ -38,7 +39,7 @@ class Asked:
     Attributes:
         options: of the tables that sheets of PyTorch are made of.
         unlinked: let the timeline cover GPU events whose launch is not in the trace.
-        call_stack: add where calls come from to unified_perf_summary.
+        call_stack: have frames of Python in the call stacks of unified_perf_summary.
         overlap: add the sheet ops_unique_args_kl_overlap.
         kernels: add kernel_summary.
         short: add the sheets of short kernels.
@@ -73,10 +74,13 @@ def jax_sheets(w: Window) -> dict[str, Table]:
 
 def pytorch_sheets(w: Window, asked: Asked) -> tuple[dict[str, Table], Mapping[str, Table]]:
     """The sheets of TraceLens's report of a trace of PyTorch, and the tables by family that are among them."""
-    o = asked.options
-    families = perf_sheets(w, arch=o.arch, recompute=o.recompute, by_kernel_count=o.by_kernel_count)
-    found = _of_pytorch(w, asked, families)
-    return {name: replace(table, columns=_in_order(_cells(name, table))) for name, table in found}, families
+    o = replace(asked.options, as_recorded=True)
+    families = perf_sheets(w, arch=o.arch, recompute=o.recompute, by_kernel_count=o.by_kernel_count, as_recorded=True)
+    found = _of_pytorch(w, replace(asked, options=o), families)
+    sheets = {name: replace(table, columns=_in_order(_cells(name, table))) for name, table in found}
+    if "kernel_summary" in sheets and not has_streams(w.core):
+        sheets["kernel_summary"].columns["Kernel stream"] = [None] * len(sheets["kernel_summary"])
+    return sheets, families
 
 
 def _of_pytorch(w: Window, asked: Asked, families: Mapping[str, Table]) -> Iterator[tuple[str, Table]]:
@@ -89,7 +93,8 @@ def _of_pytorch(w: Window, asked: Asked, families: Mapping[str, Table]) -> Itera
         if asked.overlap:
             beside = report_tables(w, replace(options, overlap=True))["ops_unique_args"]
             yield "ops_unique_args_kl_overlap", replace(beside, name="ops_unique_args_kl_overlap")
-        unified = report_tables(w, replace(options, call_stack=asked.call_stack))["unified_perf_summary"]
+        stacks = replace(options, call_stack=True, python_frames=asked.call_stack)
+        unified = report_tables(w, stacks)["unified_perf_summary"]
         if len(unified):
             yield "unified_perf_summary", unified
         yield from ((name, table) for name, table in families.items() if _family(name) in _FAMILIES)
@@ -134,7 +139,7 @@ def _sizes_as_tuples(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cell(column: str, cell: Any) -> Any:
-    if column.removesuffix("_first") in _TUPLES:
+    if column in _TUPLES:
         return as_tuples(cell)
     return None if column in _PARENT and cell in (NO_LAUNCH, UNLINKED) else cell
 
