@@ -39,7 +39,9 @@ class Asked:
     Attributes:
         options: of the tables that sheets of PyTorch are made of.
         unlinked: let the timeline cover GPU events whose launch is not in the trace.
-        call_stack: have frames of Python in the call stacks of unified_perf_summary.
+        call_stack: add where calls come from to unified_perf_summary.
+        python_frames: with that, functions and modules of Python; else ops alone, as later versions of TraceLens have
+            them by default.
         overlap: add the sheet ops_unique_args_kl_overlap.
         kernels: add kernel_summary.
         short: add the sheets of short kernels.
@@ -49,6 +51,7 @@ class Asked:
     options: ReportOptions
     unlinked: bool = False
     call_stack: bool = False
+    python_frames: bool = True
     overlap: bool = False
     kernels: bool = False
     short: bool = False
@@ -93,7 +96,7 @@ def _of_pytorch(w: Window, asked: Asked, families: Mapping[str, Table]) -> Itera
         if asked.overlap:
             beside = report_tables(w, replace(options, overlap=True))["ops_unique_args"]
             yield "ops_unique_args_kl_overlap", replace(beside, name="ops_unique_args_kl_overlap")
-        stacks = replace(options, call_stack=True, python_frames=asked.call_stack)
+        stacks = replace(options, call_stack=asked.call_stack, python_frames=asked.python_frames)
         unified = report_tables(w, stacks)["unified_perf_summary"]
         if len(unified):
             yield "unified_perf_summary", unified
@@ -131,9 +134,9 @@ def _cells(name: str, table: Table) -> dict[str, Any]:
 
 
 def _sizes_as_tuples(columns: dict[str, Any]) -> dict[str, Any]:
-    """Columns with JAX's sizes as tuples: of PyTorch's, TraceLens leaves lists as they are."""
+    """Columns with JAX's sizes and arguments as tuples: in PyTorch's families TraceLens leaves lists as they are."""
     return {
-        column: [as_tuples(cell) for cell in cells] if column.startswith("param: ") else cells
+        column: [as_tuples(cell) for cell in cells] if column.startswith(("param: ", "Input ")) else cells
         for column, cells in columns.items()
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,9 @@ def _entries_as_recorded(core: Core, pattern: np.ndarray, detail: np.ndarray, gp
     """As `_entries`, of GPU rows `gpu` in the entries `detail`."""
     c, (us, has_streams) = core.columns, core.once(_as_recorded)
     place = np.argsort(detail, kind="stable")
-    parts = np.split(us[np.searchsorted(core.gpu_rows, gpu[place])], np.cumsum(np.bincount(detail))[:-1])
+    us = us[np.searchsorted(core.gpu_rows, gpu[place])]
+    ends = np.cumsum(np.bincount(detail, minlength=len(pattern))).tolist()
+    parts = (us[begin:end] for begin, end in pairwise([0, *ends]))
     return [
         {
             "name": core.names[c.name[row]],
