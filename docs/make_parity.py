@@ -66,7 +66,10 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
         "* Rows stand in the same order, but for rows whose times differ by less than that.\n\n"
         "Ours are made with `linked_only`, for TraceLens leaves out GPU events without a launch in the trace. The\n"
         "default here counts all of them and shows those in a line of their own. They are made with all performance\n"
-        "models, as by default. Those of JAX are the sheets of `report --layout tracelens`.\n\n## Departures\n"
+        "models, as by default. Those of JAX are the sheets of `report --layout tracelens`. In that layout, and in\n"
+        "`tracelens_graph.compat`, NCCL, RCCL and `cross_device_reduce` alone are communication, as there, and\n"
+        "that is compared. Everywhere else kernels of all libraries are, such as DeepEP, NVSHMEM and multimem:\n"
+        "`gpu_timeline`, `coll_analysis`, `unified_perf_summary` and tables of ops differ by that.\n\n## Departures\n"
     )
     yield (
         "\nBy cause, so that they explain the cells of a trace of one's own: which ops, when, and which columns. What\n"

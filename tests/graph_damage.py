@@ -214,6 +214,14 @@ def wrong_text(data: bytes, rng: random.Random) -> bytes:
     return with_contents(data, name, text)
 
 
+def wrong_cells(data: bytes, rng: random.Random) -> bytes:
+    """JSON of arguments that is broken."""
+    cells = contents(data, "argsets")
+    brackets = np.flatnonzero(np.isin(cells, np.frombuffer(b'[]"', np.uint8)))
+    cells[rng.choice(brackets.tolist())] = rng.choice(b"{}\\ x")
+    return with_contents(data, "argsets", cells)
+
+
 def wrong_pairs(data: bytes, rng: random.Random) -> bytes:
     """Dependencies of rows that are none."""
     bad = rng.choice(([[0, 10**6]], [[-1, 0]], [[0]], [0, 1], [[0, 1, 2]]))
@@ -222,7 +230,8 @@ def wrong_pairs(data: bytes, rng: random.Random) -> bytes:
 
 def wrong_block(data: bytes, rng: random.Random) -> bytes:
     """A block of events that is no list of as many events as it should be."""
-    text = rng.choice((b"[]", b"[1", b"{}", b"", b"[" * 9000))
+    no_text = b'["\xff"' + b",1" * (int(contents(data, "events.count")[0]) - 1) + b"]"
+    text = rng.choice((b"[]", b"[1", b"{}", b"", b"[" * 9000, no_text))
     packed = zlib.compress(text) if rng.random() < 0.8 else text
     data = with_contents(data, "events.sums", np.array([zlib.crc32(packed, 0)], np.int64))
     data = with_contents(data, "events.ends", np.array([len(packed)], np.int64))
@@ -240,6 +249,6 @@ BYTES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 
 CONTENTS: tuple[Callable[[bytes, random.Random], bytes], ...] = (
     swapped_entries, wrong_entry, wrong_facts, out_of_range, wrong_length, doubled_uid, wrong_lengths,
-    wrong_json, wrong_text, wrong_pairs, wrong_block,
+    wrong_json, wrong_text, wrong_cells, wrong_pairs, wrong_block,
 )  # fmt: skip
 """What only a program at fault would write: every checksum is right."""

@@ -21,7 +21,7 @@ WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
 WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (k:GpuEvent) WHERE k.trace = t.id AND (k.uid = p.uid OR p.uid IS NULL AND k:Kernel)
 WITH k ORDER BY EXISTS { (k)<-[:LAUNCHES]-() } DESC,
-  k.name =~ '(?is).*(nccl|rccl|cross_device_reduce).*', k.dur_ns DESC, k.uid LIMIT 1
+  k.gpu_class = 'communication', k.dur_ns DESC, k.uid LIMIT 1
 WITH COLLECT { MATCH (k)<-[:LAUNCHES|CALLS*0..]-(a) RETURN a ORDER BY a.depth DESC } AS up
 WITH up, CASE WHEN none(a IN up WHERE a:Module OR a:PythonFunction) THEN head(COLLECT {
   UNWIND up AS b MATCH (b)<-[:HAS_BACKWARD]-(f:Op)

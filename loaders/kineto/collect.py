@@ -29,8 +29,6 @@ from tracelens_graph.loaders.kineto.records import (
     records,
 )
 from tracelens_graph.loaders.kineto.times import (
-    EARLIEST_NS,
-    LATEST_NS,
     LONGEST_NS,
     UNREADABLE_NS,
     as_floats,
@@ -40,7 +38,7 @@ from tracelens_graph.loaders.kineto.times import (
 )
 from tracelens_graph.schema import Flag
 from tracelens_graph.schema.categories import KINDS_BY_NAME
-from tracelens_graph.utils.arrays import Codes, Numbering, Rows
+from tracelens_graph.utils.arrays import Codes, Ns, Numbering, Rows
 
 _RAW_LIST = msgspec.json.Decoder(list[Raw])
 _ANY = msgspec.json.Decoder()
@@ -346,13 +344,15 @@ class Collector:
         raws: Callable[[], list[Raw]],
         positions: Rows,
     ) -> None:
-        start = self._times(times)
-        if (unreadable := start == UNREADABLE_NS).any():
+        start, (dur, flags) = self._times(times), self._durations([e.dur for e in events], family)
+        if (unreadable := (start == UNREADABLE_NS) | (dur == UNREADABLE_NS)).any():
             self._count(self.out.left_out, "unreadable", int(unreadable.sum()))
-            kept = np.flatnonzero(~unreadable).tolist()
-            events, start, uids, positions = [events[i] for i in kept], start[kept], uids[kept], positions[kept]
+            kept = np.flatnonzero(~unreadable)
+            events, uids, positions = [events[i] for i in kept.tolist()], uids[kept], positions[kept]
+            start, dur, flags = start[kept], dur[kept], flags[kept]
+        if negative := int(np.count_nonzero(flags & Flag.negative_duration)):
+            self._count(self.out.repairs, "negative_duration", negative)
         count = len(events)
-        dur, flags = self._durations([e.dur for e in events], family)
         places = zip([e.pid for e in events], [e.tid for e in events], strict=True)
         columns = {
             "uid": uids,
@@ -410,22 +410,15 @@ class Collector:
             columns["argset"] = np.fromiter(map(self.out.argsets.__getitem__, keys), np.int32, len(args))
         return columns
 
-    def _times(self, values: list[Any]) -> np.ndarray:
-        times = digits_to_ns(values) if self._records.exact else floats_to_ns(as_floats(values))
-        if len(times) and (times.max() >= LATEST_NS or times.min() <= EARLIEST_NS):
-            beyond = np.count_nonzero((times >= LATEST_NS) | ((times <= EARLIEST_NS) & (times != UNREADABLE_NS)))
-            if beyond:
-                self._count(self.out.repairs, "out_of_range", int(beyond))
-        return times
+    def _times(self, values: list[Any]) -> Ns:
+        return digits_to_ns(values) if self._records.exact else floats_to_ns(as_floats(values))
 
-    def _durations(self, values: list[Any], family: Family) -> tuple[np.ndarray, np.ndarray]:
-        """Durations in ns, with absent and negative ones set to zero and flagged."""
+    def _durations(self, values: list[Any], family: Family) -> tuple[Ns, np.ndarray]:
+        """Durations in ns, with absent and negative ones set to zero and flagged; UNREADABLE_NS where out of range."""
         flags = np.zeros(len(values), np.uint8)
         if self._records.exact:
             absent = np.fromiter((not len(memoryview(v)) for v in values), bool, len(values))
             dur = digits_to_ns([Raw(b"0") if gone else v for v, gone in zip(values, absent.tolist(), strict=True)])
-            absent |= dur == UNREADABLE_NS
-            dur = np.where(absent, 0, dur)
         else:
             lasted = as_floats(values)
             # A record without a duration holds NaN, which no number in JSON is.
@@ -433,12 +426,11 @@ class Collector:
             dur = floats_to_ns(np.where(absent, 0.0, lasted) if absent.any() else lasted)
         if family not in _NO_DURATION_IS_FINE and absent.any():
             flags[absent] |= Flag.no_duration.value
-        if len(dur) and dur.min() < 0:
-            flags[dur < 0] |= Flag.negative_duration.value
-            dur = np.maximum(dur, 0)
-        if len(dur) and dur.max() > LONGEST_NS:
-            self._count(self.out.repairs, "out_of_range", int(np.count_nonzero(dur > LONGEST_NS)))
-        return np.minimum(dur, LONGEST_NS), flags
+        if len(dur) and (dur.min() < 0 or dur.max() > LONGEST_NS):
+            beyond, negative = np.abs(dur) > LONGEST_NS, dur < 0
+            flags[negative] |= Flag.negative_duration.value
+            dur = np.where(beyond | (dur == UNREADABLE_NS), UNREADABLE_NS, np.maximum(dur, 0))
+        return dur, flags
 
     def _ids(self, values: list[Any]) -> np.ndarray:
         """Ids as int64; -1 for none; ids that are text or too large get codes that stand for them."""

@@ -21,10 +21,11 @@ _PRODUCT_EXACT_BELOW_US = 2.0**42
 _PACK = msgspec.msgpack.Encoder().encode
 _PACKED = np.dtype([("head", "u1"), ("value", ">f8")])
 UNREADABLE_NS = -(2**63)
-"""Stands for a time that is no number."""
+"""Stands for a time that is no number, or out of range."""
 
-EARLIEST_NS, LATEST_NS = -(2**60), 2**62
-"""Times are kept within these, so that what lies between two of them, and a duration more, is less than 2**63."""
+EARLIEST_NS, LATEST_NS = -(2**59), 3 * 2**60
+"""Times lie between these (LATEST_NS is in 2079): so twice what lies between two of them, and a duration more, is below
+2**63. An event with a time beyond is lost."""
 
 _MOST_DIGITS = 20
 """Digits before and behind the point beyond which a time in microseconds is far out of range, or nothing."""
@@ -33,7 +34,7 @@ MOST_APART_NS = 86_400 * 10**9
 """A day. No recording lasts that long, so a time this far from nearly all others was damaged."""
 
 LONGEST_NS = 2**53
-"""Longest duration that is kept, 104 days: sums of many fit into 64 bits, and floats carry them."""
+"""Longest duration that may be, 104 days: sums of many fit into 64 bits, and floats carry them."""
 
 
 def as_floats(values: list[float]) -> np.ndarray:
@@ -50,21 +51,21 @@ def floats_need_digits(times: np.ndarray) -> bool:
 
 
 def floats_to_ns(times: np.ndarray) -> Ns:
-    """Microseconds as floats, each below 2**43, to nanoseconds; anything absurd is clipped."""
+    """Microseconds as floats, each below 2**43, to nanoseconds; what is out of range becomes UNREADABLE_NS."""
     if len(times) and _PRODUCT_EXACT_BELOW_US <= max(times.max(), -times.min()) < EXACT_BELOW_US:
         whole = np.floor(times)
         exact: np.ndarray = whole.astype(np.int64) * 1000 + np.rint((times - whole) * 1000.0).astype(np.int64)
         return exact
     ns = np.rint(times * 1000.0)
     if len(ns) and not (ns.max() < LATEST_NS and ns.min() > EARLIEST_NS):
-        ns = np.clip(np.nan_to_num(ns), EARLIEST_NS, LATEST_NS)
+        ns[~((ns < LATEST_NS) & (ns > EARLIEST_NS))] = UNREADABLE_NS
     return ns.astype(np.int64)
 
 
 def digits_to_ns(times: Sequence[Raw]) -> Ns:
     """Microseconds as the file's own text (number or quoted number) to nanoseconds, exact, half to even.
 
-    What is no number becomes UNREADABLE_NS.
+    What is no number, or out of range, becomes UNREADABLE_NS.
     """
     text = b",".join(times).replace(b'"', b"")
     count = len(times)
@@ -97,16 +98,13 @@ def _one(time: Raw) -> int:
             value = Decimal(float(text))  # an exponent that even Decimal refuses: endless, or nothing
         except ValueError:
             return UNREADABLE_NS
-    if value.is_nan():
+    # As an integer, one far out of range would have as many digits as its exponent says.
+    if not value.is_finite() or value.adjusted() > _MOST_DIGITS:
         return UNREADABLE_NS
-    if value.is_infinite():
-        return EARLIEST_NS if value.is_signed() else LATEST_NS
     if not value or value.adjusted() < -_MOST_DIGITS:
         return 0
-    if value.adjusted() > _MOST_DIGITS:  # as an integer it would have as many digits as its exponent says
-        return EARLIEST_NS if value.is_signed() else LATEST_NS
     ns = int((value * 1000).to_integral_value(ROUND_HALF_EVEN))
-    return max(EARLIEST_NS, min(LATEST_NS, ns))
+    return ns if EARLIEST_NS < ns < LATEST_NS else UNREADABLE_NS
 
 
 def epoch_ns(base: object) -> int:

@@ -21,6 +21,7 @@ from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.replay.signatures import named
 
 GPU = {"pid": 0, "tid": 7, "device": 0}
 
@@ -64,6 +65,24 @@ def two_shapes() -> Core:
             kernel("before", 90, 6, 99),
         ]
     )
+
+
+def test_a_call_in_another_of_its_name_counts_once() -> None:
+    """As `aten::div` of PyTorch 1.8, which calls itself with an operand of another type; here both launch."""
+
+    def launched(number: int, ts: float, dur: float) -> list[dict[str, Any]]:
+        return [
+            span("cuda_runtime", "cudaLaunchKernel", ts, 1, tid=1, correlation=number),
+            span("kernel", f"k{number}", 100 * number, dur, **GPU, stream=7, correlation=number),
+        ]
+
+    core = load_core([
+        span("cpu_op", "aten::div", 0, 20, tid=1), *launched(1, 1, 8), span("cpu_op", "aten::div", 5, 10, tid=1),
+        *launched(2, 6, 4), span("cpu_op", "aten::div", 30, 10, tid=1), *launched(3, 31, 2),
+    ])  # fmt: skip
+    (row,) = ops_summary(core).records()
+    assert (row["Count"], row["total_direct_kernel_time_sum"], row["total_subtree_kernel_time_sum"]) == (3, 14, 14)
+    assert named(core.everything, "aten::div").total_ns.tolist() == [14_000]
 
 
 def by(table: Any, key: str) -> dict[str, dict[str, Any]]:

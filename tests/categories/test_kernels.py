@@ -278,10 +278,10 @@ class TestOwnRules:
     def test_file_that_is_not_there_or_no_text(self, tmp_path: Path) -> None:
         with pytest.raises(AnalysisError, match="cannot read kernel rules from .*nowhere.toml: No such file"):
             KERNEL_RULES.with_file(tmp_path / "nowhere.toml")
-        binary = tmp_path / "binary.toml"
-        binary.write_bytes(b"\xff\xfe\x00")
-        with pytest.raises(AnalysisError, match="is no TOML file"):
-            KERNEL_RULES.with_file(binary)
+        for content in (b"\xff\xfe\x00", b"x = " + 3000 * b"["):
+            (tmp_path / "broken.toml").write_bytes(content)
+            with pytest.raises(AnalysisError, match="is no TOML file"):
+                KERNEL_RULES.with_file(tmp_path / "broken.toml")
 
     def test_rules_can_be_made_from_nothing(self) -> None:
         rules = KernelRules((KernelRule("Mine", "x"),), {"Mine": ""}, "Theirs")

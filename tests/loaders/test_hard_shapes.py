@@ -100,12 +100,12 @@ def test_keys_beside_the_events_may_have_any_depth(where: str) -> None:
 def test_numbers_of_any_length(number: str, key: str) -> None:
     text = json.dumps({"traceEvents": [op("a", ts=1), op("b", ts=1) | {key: "#"}]}).replace('"#"', number)
     core = load_core(text.encode())
-    assert len(core.columns) == 2
-    assert core.info.repairs == {"out_of_range": 1}
+    assert core.columns.uid.tolist() == [0]
+    assert core.info.left_out == {"unreadable": 1}
 
 
 @pytest.mark.parametrize(
-    ("spelled", "ns"), [("1e-999990", 0), ("0e999990", 0), ("1e-99999999999999999999", 0), ("-1e999990", -(2**60))]
+    ("spelled", "ns"), [("1e-999990", 0), ("0e999990", 0), ("1e-99999999999999999999", 0), ("-1e999990", -(2**63))]
 )
 def test_times_with_large_exponents(spelled: str, ns: int) -> None:
     assert times.digits_to_ns([spelled.encode()]).tolist() == [ns]  # type: ignore[list-item]

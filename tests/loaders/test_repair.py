@@ -136,7 +136,7 @@ def test_all_faults_in_one_event() -> None:
 def test_every_kind_of_repair_has_words() -> None:
     kinds = {fault for faults in NAMES.values() for fault in faults} | {fault for _, fault in ARGUMENTS.values()}
     of_execution_traces = {"id_twice", "odd_id", "no_parent", "bad_arguments"}
-    known = kinds | {"damage", "metadata", "out_of_range"} | of_execution_traces | REPAIRS_OF_FILE
+    known = kinds | {"damage", "metadata", "negative_duration"} | of_execution_traces | REPAIRS_OF_FILE
     assert known == set(REPAIR_MEANING)
 
 

@@ -20,9 +20,11 @@ from perf.test_roofline import TRACELENS_MI300X
 from corpus import CORPUS, GOLDENS, NO_GOLDENS, needs_goldens, reference_tables
 from corpus import cases as in_corpus
 from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables, report_tables
+from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
 from tracelens_graph.compat.ranks.tables import tracelens_tables
 from tracelens_graph.compat.sheets import jax_sheets
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import whole_window
 from tracelens_graph.loading.many import load_core_set, trace_files
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import architecture
@@ -77,7 +79,7 @@ class Case:
 
     def tables(self) -> Tables:
         """Our tables."""
-        return report_tables(graph(self.trace), self.options)
+        return report_tables(as_tracelens_counts(whole_window(graph(self.trace))), self.options)
 
 
 @cache

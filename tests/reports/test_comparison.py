@@ -34,6 +34,11 @@ def test_the_largest_changes_come_first() -> None:
     ]
 
 
+def test_ops_without_a_name() -> None:
+    assert lines(a=run({"": 1}, 1), b=run({"": 3}, 3))[-1] == "  (no name)  1.000  ->  3.000  ms  +2.000  +200.0 %"
+    assert lines(a=run({"x": 1}, 1), b=run({"x": 1, "": 2}, 3))[-1] == "only in b: 1 op, 2.000 ms: (no name) (2.000)"
+
+
 def test_many_ops_of_one_run_are_counted() -> None:
     lone = {f"op{i}": float(i) for i in range(1, 7)}
     found = lines(a=run({"x": 1}, 1), b=run({"x": 1, **lone}, 22))

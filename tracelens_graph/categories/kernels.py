@@ -117,7 +117,7 @@ class KernelRules:
             content = tomllib.loads(Path(path).read_text("utf-8"))
         except OSError as error:
             raise AnalysisError(f"cannot read kernel rules from {path}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise AnalysisError(f"{path} is no TOML file: {error}") from error
         own = _declared(content, f"{path}")
         categories = {**self.categories, **own}

@@ -16,6 +16,7 @@ from tracelens_graph.analyses.ops.kernel_details import has_streams
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
+from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
 from tracelens_graph.compat.cells import as_tuples, in_order
 from tracelens_graph.compat.jax.tables import jax_tables
 from tracelens_graph.graph.traversals import rows_of_kind
@@ -77,7 +78,7 @@ def jax_sheets(w: Window) -> dict[str, Table]:
 
 def pytorch_sheets(w: Window, asked: Asked) -> tuple[dict[str, Table], Mapping[str, Table]]:
     """The sheets of TraceLens's report of a trace of PyTorch, and the tables by family that are among them."""
-    o = replace(asked.options, as_recorded=True)
+    o, w = replace(asked.options, as_recorded=True), as_tracelens_counts(w)
     families = perf_sheets(w, arch=o.arch, recompute=o.recompute, by_kernel_count=o.by_kernel_count, as_recorded=True)
     found = _of_pytorch(w, replace(asked, options=o), families)
     sheets = {name: replace(table, columns=_in_order(_cells(name, table))) for name, table in found}

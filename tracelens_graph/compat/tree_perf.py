@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from tracelens_graph.analyses.ops.launchers import OpCalls, launchers
+from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.compat import summaries
 from tracelens_graph.compat.call_frames import calls_frame, kernel_columns, kernel_details
@@ -29,7 +30,7 @@ from tracelens_graph.compat.tree_perf_models import PerformanceMethods
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.extensions.extension import Extension
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
-from tracelens_graph.graph.window import whole_window
+from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.perf.model import OpModel
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 
@@ -86,7 +87,7 @@ class TreePerfAnalyzer(PerformanceMethods):
         self.arch = device(arch)
         self.use_kernel_name_categories = use_kernel_name_categories
         self.tree = tree if isinstance(tree, TraceToTree) else TraceToTree(tree)
-        everything = whole_window(self.tree.graph)
+        everything = self._everything
         self.window = everything if models is None else Extension(registry=models, name="models").of(everything)
         if event_to_category is not None:
             self.tree.event_to_category = event_to_category
@@ -368,5 +369,9 @@ class TreePerfAnalyzer(PerformanceMethods):
 
     # --- parts -------------------------------------------------------------------------------------------------
 
+    @property
+    def _everything(self) -> Window:
+        return as_tracelens_counts(whole_window(self.tree.graph))
+
     def _launchers(self, communication: bool = False) -> OpCalls:
-        return launchers(whole_window(self.tree.graph), linked_only=True, communication=communication)
+        return launchers(self._everything, linked_only=True, communication=communication)

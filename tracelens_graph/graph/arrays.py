@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -48,6 +48,12 @@ def expanded(low: Rows, high: Rows) -> tuple[Rows, Codes]:
     size = np.maximum(high - low, 0)
     of = np.repeat(np.arange(len(size)), size)
     return np.arange(len(of)) + (low - np.cumsum(size) + size)[of], of
+
+
+def fitting(names: Sequence[str], codes: Codes, fits: Callable[[str], object]) -> Mask:
+    """For each code of a name whether the name fits; each name is asked once."""
+    found, at = distinct(codes)
+    return np.array([bool(fits(names[code])) for code in found.tolist()], bool)[at]
 
 
 def distinct_pairs(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

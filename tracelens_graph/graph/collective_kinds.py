@@ -17,7 +17,8 @@ KIND_NAMES = {
     "reducescatterbase": "_reduce_scatter_base", "reducescattertensor": "_reduce_scatter_base",
     "reducescatter": "reduce_scatter",
     "allgatherbase": "_allgather_base", "allgatherintotensor": "_allgather_base", "allgather": "all_gather",
-    "alltoallv": "all_to_allv", "alltoall": "all_to_all", "broadcast": "broadcast", "barrier": "barrier",
+    "alltoallv": "all_to_allv", "alltoall": "all_to_all", "all2allv": "all_to_allv", "all2all": "all_to_all",
+    "broadcast": "broadcast", "barrier": "barrier",
     "sendrecv": "send_recv", "send": "send", "recv": "recv", "receive": "recv",
     "reduce": "reduce", "gather": "gather", "scatter": "scatter",
 }  # fmt: skip
@@ -34,12 +35,12 @@ class Communication(NamedTuple):
     Attributes:
         library: what it belongs to; empty where only the kind is told.
         kind: the kind of the collective; `unknown` where the name does not say.
-        in_timeline: whether the tables that TraceLens has, too, count it as communication, not as computation.
+        in_tracelens: whether TraceLens's tables count it as communication, not as computation.
     """
 
     library: str
     kind: str
-    in_timeline: bool = False
+    in_tracelens: bool = False
 
 
 class Library(NamedTuple):
@@ -49,15 +50,22 @@ class Library(NamedTuple):
         name: the library; empty where names tell the kind alone.
         marker: regular expression found in the names of its kernels, in lower case.
         kinds: (regular expression, kind) of names whose words do not say the kind; the first that fits counts.
-        in_timeline: see Communication.
+        in_tracelens: see Communication.
     """
 
     name: str
     marker: str
     kinds: tuple[tuple[str, str], ...] = ()
-    in_timeline: bool = False
+    in_tracelens: bool = False
 
 
+_EXPERTS = ((r"notify", UNKNOWN), (r"(?:dispatch|combine)", "all_to_allv"))
+_EXPERT_PARALLEL = (
+    # internode::dispatch, intranode::notify_combine, their mangled forms, internode_ll8dispatch
+    r"int(?:er|ra)_?node\w{0,12}(?:::|\d{1,2})\w{0,16}?(?:dispatch|combine|notify)"
+    r"|(?<![a-z])ep::(?:\w{1,24}::)?\w{0,16}?(?:dispatch|combine|notify)(?!_layout)(?:_?kernel)?(?![a-z])"
+    r"|(?<![a-z])ep_?(?:dispatch|combine)|low_?latency_(?:dispatch|combine)|(?<![a-z])(?:dispatch|combine)_ll(?![a-z])"
+)
 LIBRARIES = (
     # Before it said `Dev`, NCCL ran most collectives in a kernel that happened to be called SendRecv.
     Library("NCCL", r"nccl", ((r"ncclkernel_sendrecv", UNKNOWN),), True),
@@ -67,8 +75,14 @@ LIBRARIES = (
     Library("oneCCL", r"oneccl|(?<![a-z])ccl(?:::|_)\w{0,60}(?:all_?reduce|all_?gather|all_?to_?all|reduce_?scatter)"),
     Library("HCCL", r"(?<![a-z])hc(?:om_|cl)"),
     # Dispatch and combine of experts: each rank sends every other as many tokens as were routed there.
-    Library("DeepEP", r"deep_?ep(?:::|\d)", ((r"(?:::|\d)(?:dispatch|combine)", "all_to_allv"),)),
-    Library("MORI", r"(?<![a-z])mori(?:::|_)", ((r"ep(?:dispatch|combine)", "all_to_allv"),)),
+    # What counts the tokens for it beforehand sends nothing.
+    Library(
+        "DeepEP",
+        r"deep_?ep(?:::|\d)(?!.{0,24}get_dispatch_layout)|(?<![a-z])dpsk(?:::|\d)ep(?:::|\d{1,2})int(?:er|ra)node",
+        _EXPERTS,
+    ),
+    Library("MORI", r"(?<![a-z])mori(?:::|_)", _EXPERTS),
+    Library("expert parallel", _EXPERT_PARALLEL, _EXPERTS),
     Library("NVSHMEM", r"nvshmem"),
     Library("rocSHMEM", r"rocshmem"),
     Library(
@@ -89,7 +103,10 @@ LIBRARIES = (
         r"lamport|moe_?a2a|shotallreduce\w{0,8}kernel|all_?reduce_?fusion|trtllm_\w{0,24}all_?(?:reduce|to_?all)",
         ((r"moe_?a2a", "all_to_allv"),),
     ),
-    Library("symmetric memory", r"multimem_|symm_?mem|(?:one|two)_shot_all_?reduce|barrier_kernel|(?:put|wait)_signal"),
+    Library(
+        "symmetric memory",
+        r"multimem_|symm(?:etric)?_?mem|(?:one|two)_shot_all_?reduce|barrier_kernel|(?:put|wait)_signal",
+    ),
     Library(
         "XLA",
         r"collective[_-]?(?:permute|broadcast)|^(?:send|recv)(?:-done)?(?:\.\d{1,9})?$",
@@ -97,13 +114,20 @@ LIBRARIES = (
     ),
     # A reduction over the threads of a warp or a block is none over ranks.
     Library("", r"(?<!warp)(?<!block)(?<!warp_)(?<!block_)all[_-]?reduce"),
-    Library("", r"all[_-]?gather(?!_?matmul)|reduce[_-]?scatter|all[_-]?to[_-]?all|sendrecv"),
+    Library("", r"all[_-]?gather(?!_?matmul)|reduce[_-]?scatter|all[_-]?(?:to|2)[_-]?all|sendrecv"),
     Library("", r"(?<![a-z])a2a_", (("", "all_to_all"),)),
+    # One side writes to or reads from the memory of another: names of the interface that all such libraries have.
+    Library(
+        "one-sided",
+        r"ibgda|(?<![a-z])rdma_|(?:put|get)mem(?![a-z])|(?:put|get)(?:mem)?_(?:nbi|signal)|remote_(?:put|get)",
+    ),
+    # Collective communication libraries of further vendors.
+    Library("", r"(?<![a-z])[a-z]{1,3}ccl(?:dev|generic)?_?(?:kernel|all|reduce|broadcast|send)"),
 )
 """All names of communication kernels that are known; the first library whose marker fits counts."""
 
 _WORD = re.compile(
-    r"all[_-]?(?:reduce|gather|to[_-]?allv?)|reduce[_-]?scatter|broadcast|barrier|send_?recv|send|recv|receive"
+    r"all[_-]?(?:reduce|gather|(?:to|2)[_-]?allv?)|reduce[_-]?scatter|broadcast|barrier|send_?recv|send|recv|receive"
     r"|reduce|gather|scatter"
 )
 COMPILED = (r"^triton_\w{0,40}?fused_", r"^triton__\d", r"^triton_(?:poi|red|per|tem|for|unk|mix)_")
@@ -122,7 +146,7 @@ def communication(name: str) -> Communication | None:
     """What a kernel communicates by its name; None if it does not.
 
     >>> communication("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)")
-    Communication(library='NCCL', kind='allreduce', in_timeline=True)
+    Communication(library='NCCL', kind='allreduce', in_tracelens=True)
     """
     plain = name[:_LONGEST].lower()
     if plain.startswith("triton_") and any(re.match(pattern, plain) for pattern in COMPILED):
@@ -132,8 +156,14 @@ def communication(name: str) -> Communication | None:
             word = _WORD.search(plain, found.start())
             matching = (kind for pattern, kind in kinds if pattern.search(plain, found.start()))
             kind = next(matching, kind_of(word[0]) if word else UNKNOWN)
-            return Communication(library.name, kind, library.in_timeline)
+            return Communication(library.name, kind, library.in_tracelens)
     return None
+
+
+def counts_in_tracelens(name: str) -> bool:
+    """Whether TraceLens's tables count kernels of a name as communication."""
+    found = communication(name)
+    return found is not None and found.in_tracelens
 
 
 def kind_of_kernel(name: str) -> str:

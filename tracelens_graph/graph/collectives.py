@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import fitting
 from tracelens_graph.graph.collective_kinds import HOST_BACKENDS, UNKNOWN, communication, kind_of, kind_of_kernel
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
@@ -139,7 +139,7 @@ def collectives_of(core: Core) -> Collectives:
 
 
 def _collectives(core: Core) -> Collectives:
-    kernels, unassigned = _kernels(core)
+    kernels, unassigned = kernels_of_collectives(core)
     spans = _spans(core)
     rows = np.concatenate((kernels, spans))
     # Equal starts go by file order: the place in a lane is the identity of what has no sequence number.
@@ -158,14 +158,13 @@ def _collectives(core: Core) -> Collectives:
     return Collectives(nodes, of_row, unassigned)
 
 
-def _kernels(core: Core) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of kernels that take part in collectives, and of those where it is not known."""
+def kernels_of_collectives(core: Core) -> tuple[Rows, Rows]:
+    """Rows of kernels that take part in collectives, and of those named so of which it is not known which."""
     c = core.columns
     kernels = np.flatnonzero(c.kind == Kind.Kernel)
     if not len(kernels):
         return kernels, kernels
-    codes, name = distinct(c.name[kernels])
-    named = np.array([communication(core.names[code]) is not None for code in codes.tolist()], bool)[name]
+    named = fitting(core.names, c.name[kernels], communication)
     is_op = np.fromiter((name == _OP for name in core.names), bool, len(core.names))
     owner = c.owner[kernels]
     has_args = np.isin(kernels, core.rows_of(core.collective_args)) if core.collective_args else np.zeros_like(named)

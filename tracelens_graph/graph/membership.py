@@ -53,7 +53,8 @@ def _latest(group: Codes, start: Ns, group_asked: Codes, at: Ns) -> Rows:
         ranks = np.unique(np.concatenate((start, at)), return_inverse=True)[1]
         start, at, low, span = ranks[: len(start)], ranks[len(start) :], 0, len(ranks)
     # Group and start in one ascending key: one search serves all groups.
-    return np.searchsorted(group * span + (start - low), group_asked.astype(np.int64) * span + (at - low), "right") - 1
+    key, asked = (of.astype(np.int64) * span + (when - low) for of, when in ((group, start), (group_asked, at)))
+    return np.searchsorted(key, asked, "right") - 1
 
 
 def process_of_thread(threads: Sequence[tuple[Any, Any]]) -> Codes:

@@ -59,7 +59,7 @@ def changes_by_op(tables: Mapping[str, Table], first: str, run: str, most: int =
     both = np.flatnonzero(here[first] & here[run] & (change != 0))
     largest = both[np.argsort(-np.abs(change[both]), kind="stable")][:most].tolist()
     records = table.records()
-    return [_change(records[i]["name"], records[i], main, first, run) for i in largest]
+    return [_change(_named(records[i]["name"]), records[i], main, first, run) for i in largest]
 
 
 def ops_of_one(tables: Mapping[str, Table], first: str, run: str) -> list[str]:
@@ -68,7 +68,7 @@ def ops_of_one(tables: Mapping[str, Table], first: str, run: str) -> list[str]:
         return []
     table, lines = tables["ops_summary"], []
     _, change, here = _of_ops(table, first, run)
-    names, unit = list(table["name"]), comparison_of(table.name).unit
+    names, unit = list(map(_named, table["name"])), comparison_of(table.name).unit
     for tag, other in ((first, run), (run, first)):
         lone = np.flatnonzero(here[tag] & ~here[other])
         if len(lone):
@@ -130,6 +130,11 @@ def _aligned(lines: Sequence[Sequence[str]], width: int | None) -> Iterator[tupl
         label += " " * (sizes[0] - width_of(label))
         right = (cell.rjust(size) for cell, size in zip(cells, sizes[1:], strict=True))
         yield "  ".join(("", label, *right)).rstrip(), "    "
+
+
+def _named(op: str | None) -> str:
+    """An op's name; keys of a comparison are None where names are empty."""
+    return op or "(no name)"
 
 
 def _label(name: str) -> str:

@@ -147,7 +147,7 @@ REPAIR_MEANING = {
     "missing_comma": "missing commas mended",
     "damage": "text between events skipped",
     "metadata": "unreadable keys of the trace's metadata dropped",
-    "out_of_range": "times and durations out of range cut to the range",
+    "negative_duration": "negative durations counted as zero",
     "truncated": "the end of the file is missing",
     "id_twice": "nodes of an execution trace with the id of an earlier one left out",
     "odd_id": "ids of nodes that are no 64-bit numbers kept as names",

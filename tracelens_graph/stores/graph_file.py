@@ -192,10 +192,10 @@ class _Facts:
 
 def _core(sections: Sections, name: str, events_at: Callable[..., Details] | None) -> Graph:
     facts = _facts(sections)
-    names, texts = sections.strings("names"), sections.strings("argsets")
+    names, texts = sections.strings("names"), sections.json_strings("argsets")
     if len(texts) % 4:
         raise sections.damaged("argsets")
-    instructions = sections.strings("instructions")
+    instructions = sections.json_strings("instructions")
     if instructions and len(instructions) != len(texts) // 4:
         raise sections.damaged("instructions")
     threads = len(facts.threads)  # what is deferred must not keep the facts

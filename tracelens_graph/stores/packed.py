@@ -47,8 +47,9 @@ class PackedDetails(Details):
         for block in blocks:
             try:
                 text = zlib.decompress(self._blocks[block])
+                str(text, "utf-8")  # msgspec does not look into what it skips
                 whole = len(_EVENTS.decode(text)) == self.count[block]
-            except (zlib.error, msgspec.DecodeError, RecursionError):
+            except (zlib.error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 whole = False
             if not whole:
                 raise damaged(self._name, f"block {block} of events")
@@ -62,7 +63,7 @@ class PackedDetails(Details):
         """
         try:
             return super().events(uids)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # of text, which is not looked into before
+        except msgspec.DecodeError:  # of a number beyond all floats, which is not looked into before
             raise damaged(self._name, "events") from None
 
     def identity(self) -> str:
@@ -205,5 +206,5 @@ def _limits(tables: Mapping[str, int], rows: int) -> dict[str, tuple[float, floa
     limits = {prop.name: (-1 if prop.absent == -1 else 0, tables[prop.code_of]) for prop in STORED if prop.code_of}
     limits |= {prop.name: (-1 if prop.absent == -1 else 0, rows) for prop in STORED if prop.name in _ROWS}
     # Times lie where a reader of traces leaves them, so that sums and differences stay in 64 bits.
-    times = {"start_ns": (-(2**60), 2**62 + 1), "dur_ns": (0, 2**63 - 1)}
+    times = {"start_ns": (0, 2**62 - 2**59), "dur_ns": (0, 2**59)}
     return {**limits, **times, "uid": (0, math.inf), "depth": (0, rows), "flags": (0, 2 * max(Flag))}

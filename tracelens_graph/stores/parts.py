@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from sys import intern
 from typing import Any
 
@@ -254,4 +255,6 @@ def _read_texts(sections: Sections, name: str, size: int) -> tuple[np.ndarray, n
     fits = ends.ndim == 1 and (np.diff(ends, prepend=0) >= 0).all() and (ends[-1] if len(ends) else 0) == len(text)
     if not fits or code.shape != (size,) or (size and not 0 <= code.min() <= code.max() < len(ends)):
         raise sections.damaged(name)
-    return code, text, np.concatenate(([0], ends))
+    bounds = np.concatenate(([0], ends))
+    sections.check_json(f"{name}.text", (text[begin:end].tobytes() for begin, end in pairwise(bounds.tolist())))
+    return code, text, bounds

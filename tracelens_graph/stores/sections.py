@@ -41,6 +41,8 @@ _CHECKSUM = struct.Struct("<I")
 _ITEM_SIZES = {"|u1": 1, "<i4": 4, "<i8": 8}
 """Types of sections, and the bytes of one number."""
 
+_VALUES = msgspec.json.Decoder(msgspec.Raw)
+
 _Place = tuple[int, str, tuple[int, ...], int]
 """Of a section: offset, type, shape, checksum."""
 
@@ -253,6 +255,26 @@ class Sections:
         if lengths.ndim != 1 or (lengths < 0).any() or (lengths > len(text)).any() or lengths.sum() != len(text):
             raise self.damaged(f"{name}.lengths")
         return [text[begin:end] for begin, end in pairwise([0, *np.cumsum(lengths).tolist()])]
+
+    def json_strings(self, name: str) -> list[str]:
+        """Strings that are each empty or a JSON value, which stays text.
+
+        Raises:
+            TraceError: they are not as they were written, or one is no JSON.
+        """
+        texts = self.strings(name)
+        self.check_json(name, [text.encode("utf-8", "surrogatepass") for text in texts])
+        return texts
+
+    def check_json(self, name: str, texts: Iterable[bytes]) -> None:
+        """Raise TraceError if one of some texts is neither empty nor a JSON value."""
+        filled = list(filter(None, texts))
+        try:
+            count = len(_VALUES.decode_lines(b"\n".join(filled)))
+        except (msgspec.DecodeError, RecursionError):
+            count = -1
+        if count != len(filled):
+            raise self.damaged(name)
 
     def blobs(self, name: str) -> Blobs:
         """Byte strings, each verified when it is read.

@@ -196,6 +196,13 @@ def test_eager_against_the_same_kernels_of_one_graph_launch() -> None:
     assert pairs(found) == [(name, name) for name in names]
 
 
+@pytest.mark.parametrize("us", [1e11, 1e12, 9e12])
+def test_kernels_of_absurd_durations(us: float) -> None:
+    sides = [[op(name, launch(f"k{i}", us)) for i, name in enumerate(names)] for names in ("abcde", "xyazb")]
+    found = aligned(*sides)
+    assert pairs(found) == [("k0", "k2"), ("k1", "k4")]
+
+
 def test_copies_are_compared_by_direction() -> None:
     found = aligned(
         [op("aten::copy_", copy("HtoD (Pageable -> Device)"))], [op("aten::copy_", copy("HtoD (Host -> Device)"))]

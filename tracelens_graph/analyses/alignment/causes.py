@@ -18,7 +18,7 @@ from tracelens_graph.analyses.alignment.cause_words import counted, is_move, lis
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.evidence import Evidence, times
 from tracelens_graph.analyses.alignment.forest import Forest
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, communicates, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, communication_names, gpu_classes
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.intervals import length_before, merge
 
@@ -210,7 +210,7 @@ def _is_of_one_side(evidence: Evidence, _: Reasons) -> Why | None:
     core, rows, ops = evidence.sides[side].window.core, evidence.rows(side), evidence.ops(side)
     if len(rows) and autograd_of(core).recompute[rows].all():
         return Why(Reason.recomputation, f"{only}: recomputation of activations, {what}")
-    communication_ns = sum(ns for name, (_, ns) in kernels.items() if communicates(name))
+    communication_ns = sum(ns for name, (_, ns) in kernels.items() if name in communication_names(core))
     if 2 * communication_ns > evidence.place.ns[side] or evidence.is_communication:
         return Why(Reason.communication, f"{only}: {evidence.collectives(side)}, {what}")
     if ops <= _MOVES.keys() if ops else all(map(is_move, kernels)):
@@ -275,11 +275,14 @@ def _takes_other_time(evidence: Evidence, reasons: Reasons) -> Why | None:
 
 def _is_other_work(evidence: Evidence, _: Reasons) -> Why | None:
     """Communication on one side only: what stands on the other in its place does not replace it."""
-    first, second = evidence.place.kernels
-    has_communication = [any(map(communicates, kernels)) for kernels in (first, second)]
+    kernels = evidence.place.kernels
+    has_communication = [
+        not communication_names(side.window.core).isdisjoint(names)
+        for side, names in zip(evidence.sides, kernels, strict=True)
+    ]
     if has_communication[0] == has_communication[1]:
         return None
-    texts = [words(kernels) for kernels in (first, second)]
+    texts = [words(names) for names in kernels]
     side = int(has_communication[1])
     texts[side] = f"{evidence.collectives(side)} ({texts[side]})"
     text = " and ".join(f"{one} in {name}" for one, name in zip(texts, evidence.diff.names, strict=True))

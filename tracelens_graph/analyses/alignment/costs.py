@@ -25,6 +25,8 @@ _LEAF = 1 << 20
 """What a leaf counts in the cost of units; all time together counts less."""
 _LARGE = 1 << 22
 """Entries of a large table."""
+_MOST_NS = 2**48
+"""GPU time of both sides, 3 days, above which weights are no whole nanoseconds."""
 _NEAREST = 64
 """Callers of a leaf that are looked at, at most."""
 
@@ -156,8 +158,11 @@ class LeafCosts:
 
     def __init__(self, a: Forest, b: Forest) -> None:
         self.a, self.b = a, b
-        mean = int(a.ns.sum() + b.ns.sum()) // max(a.leaves + b.leaves, 1) + 1
-        self.weights = 1000 * (a.ns + mean), 1000 * (b.ns + mean)
+        # In coarser units where durations are absurd: a thousand times the weights of all must stay below NEVER.
+        unit = 1 + int((a.ns.sum(dtype=float) + b.ns.sum(dtype=float)) // _MOST_NS)
+        ns_a, ns_b = a.ns // unit, b.ns // unit
+        mean = int(ns_a.sum() + ns_b.sum()) // max(a.leaves + b.leaves, 1) + 1
+        self.weights = 1000 * (ns_a + mean), 1000 * (ns_b + mean)
 
     def aligned(self, leaves_a: range | np.ndarray, leaves_b: range | np.ndarray) -> Pairs:
         """Pairs of leaves of two stretches, or of any leaves in ascending order."""

@@ -21,7 +21,7 @@ from tracelens_graph.analyses.alignment.cause_words import (
 )
 from tracelens_graph.analyses.alignment.difference import Diff, Place
 from tracelens_graph.analyses.alignment.forest import Forest
-from tracelens_graph.analyses.shared.gpu_work import communicates
+from tracelens_graph.analyses.shared.gpu_work import communication_names
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.collective_kinds import UNKNOWN, kind_of, kind_of_kernel
@@ -141,7 +141,10 @@ class Evidence:
     @cached_property
     def is_communication(self) -> bool:
         """Whether all of it is communication."""
-        return all(communicates(name) for kernels in self.place.kernels for name in kernels)
+        return all(
+            communication_names(side.window.core).issuperset(kernels)
+            for side, kernels in zip(self.sides, self.place.kernels, strict=True)
+        )
 
     def collectives(self, side: int) -> str:
         """What kinds of collectives a side runs, in words; `communication` where nothing tells."""

@@ -47,7 +47,13 @@ def aligned(
         costs: cost of pairs, below the sum of leaving both alone, or NEVER.
         equal: a number for each item of both; items of the same number cost nothing together.
         alike: coarser numbers, by which long sequences are cut where equal items do not suffice.
+
+    Raises:
+        ValueError: `lose` and `gain` together are not below NEVER.
     """
+    # Else pairs that may not be would be cheaper than leaving items alone, and paths would leave the table.
+    if lose.sum(dtype=float) + gain.sum(dtype=float) >= NEVER:
+        raise ValueError("what it costs to leave all items alone is not below NEVER")
     first, second = equal
     begin, end_a, end_b = 0, len(first), len(second)
     limit = min(end_a, end_b)
@@ -155,7 +161,7 @@ def _in_band(
         row[begin:end] = here
     pairs: Pairs = []
     touches, i, j = False, n, m
-    while i or j:
+    while i > 0 or j > 0:
         touches |= (j == low[i] and j > 0) or (j == high[i] - 1 and j < m)
         choice = choices[i][j - low[i]] if i else 2
         if choice == 2:

@@ -19,7 +19,6 @@ from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.errors import ChangedTraceError
 from tracelens_graph.graph.arrays import distinct, positions_by
-from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.schema import Kind
@@ -95,10 +94,8 @@ class GpuQueue:
 
     @cached_property
     def communicates(self) -> np.ndarray:
-        """Which events communicate, by name or because they carry arguments of a collective."""
-        named = gpu_classes(self.core, self.rows) == COMMUNICATION
-        recorded = np.array(sorted(collectives_of(self.core).of_row), np.int64)
-        return named | np.isin(self.rows, recorded)
+        """Which events communicate."""
+        return gpu_classes(self.core, self.rows) == COMMUNICATION
 
 
 _STREAM_WAIT = re.compile(r"StreamWaitEvent$")

@@ -40,6 +40,7 @@ from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.traversals import outermost
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.column import FIVE, About, Column, Role, statistics
 from tracelens_graph.tables.schema import TableSchema
@@ -49,6 +50,7 @@ from tracelens_graph.utils.arrays import Codes
 IN_CALL = "the busy time of the GPU events charged to a call"
 
 _BELOW = "the busy time of all GPU events below a call"
+_OUTER = "calls that are in no other of the row"
 
 OPS_SUMMARY_BY_CATEGORY = TableSchema(
     "ops_summary_by_category",
@@ -76,11 +78,13 @@ OPS_SUMMARY = TableSchema(
         "is_recompute": IS_RECOMPUTE,
         "call_stack_first": CALL_STACK_FIRST,
         "total_direct_kernel_time_sum": Column.total(f"sum over calls of {IN_CALL}", "us"),
-        "total_subtree_kernel_time_sum": Column.total(f"sum over calls of {_BELOW}", "us"),
+        "total_subtree_kernel_time_sum": Column.total(f"sum over {_OUTER} of {_BELOW}", "us"),
         "total_direct_kernel_time_ms": Column.total(
             f"sum over calls of {IN_CALL}", "ms", "GPU ms", compared="main", figure="ms"
         ),
-        "total_subtree_kernel_time_ms": Column.total(f"sum over calls of {_BELOW}", "ms", "below ms", compared="diff"),
+        "total_subtree_kernel_time_ms": Column.total(
+            f"sum over {_OUTER} of {_BELOW}", "ms", "below ms", compared="diff"
+        ),
         "Count": Column.count("calls that launched GPU work", "calls", "count"),
         "Categories": Column(
             "categories of the calls, sorted", role=Role.text, heading="category", compared="carried", cells="list"
@@ -327,7 +331,10 @@ def _summed(
         "Count": np.bincount(group, minlength=len(first)),
         "Categories": _categories(found, group, len(first)) if "Categories" in schema else [],
     }
-    for name, ns in (("direct", direct), ("subtree", sum_by_group(group, found.subtree_ns, len(first)))):
+    # A call in another one of its row has nothing below it that the outer one has not.
+    outer = outermost(group, found.rows, found.core.columns.last[found.rows])
+    subtree = sum_by_group(group[outer], found.subtree_ns[outer], len(first))
+    for name, ns in (("direct", direct), ("subtree", subtree)):
         figures |= {f"total_{name}_kernel_time_{unit}": ns for unit in ("sum", "ms")}
     columns = {name: picked(cells, first) for name, (_, cells) in keys.items()}
     columns |= {name: figures[name] for name in schema if name in figures}

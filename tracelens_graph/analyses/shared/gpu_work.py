@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, fitting
 from tracelens_graph.graph.autograd import autograd_of
-from tracelens_graph.graph.collective_kinds import communication
+from tracelens_graph.graph.collective_kinds import counts_in_tracelens
+from tracelens_graph.graph.collectives import kernels_of_collectives
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import changed
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import climb, nearest_above
-from tracelens_graph.graph.window import Window, whole_window
+from tracelens_graph.graph.traversals import climb, nearest_above, rows_of_kind
+from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Mask, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 SHARE = {
     "Percentage (%)": Column.share("share of the sum over all rows of the table", "% of GPU time", "percent"),
@@ -51,40 +53,52 @@ COPY_KERNEL_NAME = re.compile(r"MEMORY_COPY_\w*TO|__amd_rocclr_copyBuffer|\bcopy
 """Kernels that are copies in disguise (ROCm copies by kernel where no copy engine serves)."""
 
 
-def communicates(name: str) -> bool:
-    """Whether time in a kernel or fill of this name counts as communication.
+def gpu_classes(core: Core, rows: Rows) -> Codes:
+    """COMPUTATION, COMMUNICATION or MEMCPY for each GPU row; a fill is computation.
 
-    Kernels that TraceLens counts as computation do so here: of a model's own all-reduces only `cross_device_reduce`
-    is communication to it. `collectives_of(core)` has nodes for all.
+    Kernels that take part in collectives, or are named as those of any library for it, are communication: for all
+    tables alike, but for those in TraceLens's layout (`as_tracelens_counts`).
     """
-    found = communication(name)
-    return found is not None and found.in_timeline
+    return core.once(_classes)[rows]
 
 
-def gpu_classes(core: Core, rows: np.ndarray) -> np.ndarray:
-    """COMPUTATION, COMMUNICATION or MEMCPY for each GPU row; a fill is computation."""
-    kind, name = core.columns.kind[rows], core.columns.name[rows]
-    of_name = whole_window(core).once(_name_classes)
-    codes = distinct(name)[0]
-    for code in codes[of_name[codes] == _NOT_ASKED].tolist():
-        of_name[code] = _name_class(core.names[code])
-    of_event = of_name[name]
-    found = np.full(len(rows), COMPUTATION, np.int8)
-    found[(of_event & _COMMUNICATES) > 0] = COMMUNICATION
-    found[(kind == Kind.Memcpy) | ((kind == Kind.Kernel) & ((of_event & _COPIES) > 0))] = MEMCPY
+def _classes(core: Core) -> Codes:
+    """The class of every row; of what is no GPU event, COMPUTATION."""
+    c, found = core.columns, np.full(len(core.columns), COMPUTATION, np.int8)
+    found[np.concatenate(kernels_of_collectives(core))] = COMMUNICATION
+    kernels = rows_of_kind(c, (Kind.Kernel,))
+    found[kernels[fitting(core.names, c.name[kernels], COPY_KERNEL_NAME.search)]] = MEMCPY
+    found[c.kind == Kind.Memcpy] = MEMCPY
     return found
 
 
-_COMMUNICATES, _COPIES, _NOT_ASKED = 1, 2, 4
+def communication_names(core: Core) -> frozenset[str]:
+    """Names of the kernels and fills that are communication."""
+    return core.once(_communication_names)
 
 
-def _name_classes(w: Window) -> np.ndarray:
-    """For each name of a graph what `gpu_classes` found out of it: many tables ask for the same names."""
-    return np.full(len(w.core.names), _NOT_ASKED, np.int8)
+def _communication_names(core: Core) -> frozenset[str]:
+    rows = core.gpu_rows
+    codes = distinct(core.columns.name[rows[gpu_classes(core, rows) == COMMUNICATION]])[0]
+    return frozenset(core.names[code] for code in codes.tolist())
 
 
-def _name_class(name: str) -> int:
-    return _COMMUNICATES * communicates(name) + _COPIES * (COPY_KERNEL_NAME.search(name) is not None)
+def as_tracelens_counts(w: Window) -> Window:
+    """The window for tables in TraceLens's layout: there NCCL, RCCL and `cross_device_reduce` alone communicate."""
+    core = w.core.once(_as_tracelens_counts)
+    return w if core is w.core else w.moved_to(core)
+
+
+def _as_tracelens_counts(core: Core) -> Core:
+    c, rows, ours = core.columns, core.gpu_rows, core.once(_classes)
+    theirs = np.where(ours == COMMUNICATION, COMPUTATION, ours)
+    named = rows[fitting(core.names, c.name[rows], counts_in_tracelens)]
+    theirs[named[(theirs[named] == COMPUTATION) & (c.kind[named] != Kind.Memcpy)]] = COMMUNICATION
+    if np.array_equal(theirs, ours):
+        return core
+    other = changed(core)
+    other.remember(theirs, _classes)
+    return other
 
 
 def percent(part_ns: np.ndarray, whole_ns: int | np.ndarray) -> np.ndarray:
@@ -122,15 +136,17 @@ def known(values: np.ndarray) -> list[Any]:
 def modules_of(core: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each GPU row the row of the module call it belongs to, -1 for none, and whether as backward work.
 
-    That is the nearest module above; where a backward op comes first, the module around its forward op.
+    That is the nearest module above; where a backward op comes first, or the engine's op around it, the module around
+    its forward op.
     """
-    c, forward, backward = core.columns, autograd_of(core).forward, autograd_of(core).backward
+    c, links = core.columns, autograd_of(core)
+    forward, backward = links.forward, links.backward
     # Of several forward ops the earliest: the one that is no recomputation.
     order = np.lexsort((forward, c.start_ns[forward], backward))
     ops, first = np.unique(backward[order], return_index=True)
     stop = c.kind == Kind.Module
-    stop[ops] = True
-    found = climb(c.parent, c.parent[rows], stop)
+    stop[ops] = stop[links.engine[0]] = True
+    found = links.run_by(climb(c.parent, c.parent[rows], stop))
     is_backward = (found >= 0) & (c.kind[found] != Kind.Module)
     origin = forward[order][first][np.searchsorted(ops, found[is_backward])]
     found[is_backward] = nearest_above(c, origin, (Kind.Module,))

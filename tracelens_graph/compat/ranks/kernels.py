@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ranks.matching import matched_by_position
+from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes
 from tracelens_graph.analyses.timeline.collectives import FIELDS, KEYS, argument_cell, communication_kernels, megabytes
 from tracelens_graph.errors import AnalysisError
@@ -188,7 +189,7 @@ class _Part:
 
 def _kernels_of(trace: TraceMember) -> _Part:
     core, c = trace.core, trace.core.columns
-    rows, source = communication_kernels(trace.window)
+    rows, source = communication_kernels(as_tracelens_counts(trace.window))
     order = np.lexsort((c.uid[rows], c.start_ns[rows]))
     rows, source = rows[order], source[order]
     arguments, sequence = [], []
