@@ -81,10 +81,8 @@ def pytorch_sheets(w: Window, asked: Asked) -> tuple[dict[str, Table], Mapping[s
     o, w = replace(asked.options, as_recorded=True), as_tracelens_counts(w)
     families = perf_sheets(w, arch=o.arch, recompute=o.recompute, by_kernel_count=o.by_kernel_count, as_recorded=True)
     found = _of_pytorch(w, replace(asked, options=o), families)
-    sheets = {name: replace(table, columns=_in_order(_cells(name, table))) for name, table in found}
-    if "kernel_summary" in sheets and not has_streams(w.core):
-        sheets["kernel_summary"].columns["Kernel stream"] = [None] * len(sheets["kernel_summary"])
-    return sheets, families
+    streams = has_streams(w.core)
+    return {name: replace(table, columns=_in_order(_cells(name, table, streams))) for name, table in found}, families
 
 
 def _of_pytorch(w: Window, asked: Asked, families: Mapping[str, Table]) -> Iterator[tuple[str, Table]]:
@@ -125,11 +123,14 @@ _FAMILIES = {_family(entry.sheet) for entry in OP_TABLE.values() if entry.in_tra
 """Families that TraceLens has sheets of."""
 
 
-def _cells(name: str, table: Table) -> dict[str, Any]:
-    """The columns of a table with TraceLens's cells."""
+def _cells(name: str, table: Table, streams: bool = True) -> dict[str, Any]:
+    """The columns of a table with TraceLens's cells; no streams where the trace has none."""
+    columns = dict(table.columns)
+    if not streams and "Kernel stream" in columns:
+        columns["Kernel stream"] = [None] * len(table)
     return {
         column: [_cell(column, cell) for cell in cells] if isinstance(cells, list) else cells
-        for column, cells in table.columns.items()
+        for column, cells in columns.items()
         if not (column == "ex_UID" and name in _OF_KERNELS)
     }
 
