@@ -304,7 +304,7 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
             if (share := products_below_roof(account.window, arch)) is None:
                 advice = ()
             else:
-                text += f", at {share:.1f} % of their roof"
+                text += f"; they reach {share:.1f} % of their roof"
                 evidence["percent_of_roof"] = share
         yield Finding("kernels", text, evidence, "fact", advice, f"tracelens-graph tree TRACE --uid {uid} --up")
 
