@@ -186,6 +186,10 @@ class Collector:
         self._close_chunk(offset, len(text), repaired.pieces, True)
         return repaired.tail
 
+    def forget(self) -> None:
+        """Forget all that was taken."""
+        self.out = Collected()
+
     def _close_chunk(self, offset: int, length: int, count: int, repaired: bool) -> None:
         self.out.chunks.append(Chunk(offset, length, self.out.events, count, repaired))
         self.out.events += count

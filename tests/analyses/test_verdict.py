@@ -342,6 +342,25 @@ def test_every_command_runs(problem: str | None, tmp_path: Path) -> None:
         assert result.stdout
 
 
+def test_an_example_says_what_part_of_its_cause_it_explains() -> None:
+    """The GPU waits 60 times: thrice for one function, else for others; an example of most of it says no share."""
+
+    def waiting(long_us: float) -> Finding:
+        events, at = [], 0.0
+        for n in range(60):
+            took, name = (long_us, "train.py(1): slow") if n < 3 else (200, f"train.py({n}): f{n}")
+            events += [span("python_function", name, at, took), call(at + took, n), gpu(at + took + 5, 100, n)]
+            at += took + 105
+        return finding(load_core(events), "python")
+
+    few = waiting(400)
+    assert few.evidence["because"] == "train.py(1): slow"
+    share = 100 * float(few.evidence["because_ms"]) / float(few.evidence["ms"])
+    assert share == pytest.approx(6, abs=2)
+    assert f"such as in train.py(1): slow (at least {share:.0f} % of that time)" in few.text
+    assert "that time" not in waiting(40_000).text
+
+
 def test_a_replay_of_graphs_is_named() -> None:
     launch = call(0, 1, "cudaGraphLaunch")
     headline, *_ = verdict(load_core([launch, *(gpu(5 + 1_000 * n, 1_000, 1) for n in range(9))]))

@@ -145,6 +145,11 @@ WRAPPED = {
     "utf16le.json": (TRACE.decode().encode("utf-16-le"), "is UTF-16 text: convert it to UTF-8"),
     "utf16be.json": (TRACE.decode().encode("utf-16-be"), "is UTF-16 text: convert it to UTF-8"),
     "utf16.json.gz": (gzip.compress(TRACE.decode().encode("utf-16")), "is UTF-16 text: convert it to UTF-8"),
+    **{
+        f"{encoding}.json": (TRACE.decode().encode(encoding), "is UTF-32 text: convert it to UTF-8")
+        for encoding in ("utf-32", "utf-32-le", "utf-32-be")
+    },
+    "none.json": (b'{"x": 1, "traceEvents": null}', "is JSON whose outermost object has no list `traceEvents`"),
     "lfs.json": (LFS, "git lfs pull"),
     "lfs.json.gz": (LFS, "git lfs pull"),
     "damaged.json.gz": (b"\x1e" + gzip.compress(TRACE)[1:], "is named as a gzip file and does not begin as one"),

@@ -70,10 +70,10 @@ class Case:
     def options(self) -> ReportOptions:
         """Our options that correspond to TraceLens's."""
         if self.flavour == "default":
-            return ReportOptions(linked_only=True)
+            return ReportOptions(linked_only=True, as_recorded=True)
         again = any("is_recompute" in row for row in read_reference(self.folder / "gpu_timeline.csv"))
         return ReportOptions(
-            linked_only=True, micro_idle_us=5, short_kernels_us=10, histogram_bins=100, overlap=False,
+            linked_only=True, as_recorded=True, micro_idle_us=5, short_kernels_us=10, histogram_bins=100, overlap=False,
             first_occurrence=True, call_stack=True, recompute=again, arch=MI300X,
         )  # fmt: skip
 

@@ -87,35 +87,6 @@ def test_short_kernels_are_all_there(case: Case) -> None:
     assert len(listed) < len(ours)
 
 
-@pytest.mark.parametrize("case", departing("test_half_a_hundredth_is_exact"))
-def test_half_a_hundredth_is_exact(case: Case) -> None:
-    """TraceLens's own sum lies below the half."""
-    (departure,) = [d for d in departures() if d.test == "test_half_a_hundredth_is_exact"]
-    (theirs,) = [row for row in case.reference["ops_unique_args"] if departure.covers(row, {})]
-    (kernel,) = parsed(theirs["kernel_details_summary"])
-    core = graph(case.trace)
-    first = core.node(int(theirs["ex_UID"]))
-    calls = [call for call in core.find(name=first.name, tid=first.tid) if call.shapes == first.shapes]
-    durations = [Decimal(repr(event.event["dur"])) for call in calls for event in call.kernels]
-    assert len(durations) == kernel["count"] == 4
-    exact = sum(durations) / 4
-    assert kernel["mean_duration_us"] < exact == Decimal("4.115")
-    assert parsed(theirs["trunc_kernel_details"])[0]["mean_duration_us"] == 4.11
-    assert float(round(exact, 2)) == 4.12
-
-
-@pytest.mark.parametrize("case", departing("test_half_a_hundredth_goes_to_the_even_one"))
-def test_half_a_hundredth_goes_to_the_even_one(case: Case) -> None:
-    for _, theirs, ours in departed(case, "test_half_a_hundredth_goes_to_the_even_one"):
-        (their,), (our,) = parsed(theirs["kernel_details_summary"]), ours["kernel_details_summary"]
-        exact = Decimal(repr(our["total_duration_us"])) / our["count"]
-        assert our["mean_duration_us"] == their["mean_duration_us"] == float(exact)
-        assert exact * 1000 % 10 == 5
-        shown = ours["trunc_kernel_details"][0]["mean_duration_us"]
-        told = parsed(theirs["trunc_kernel_details"])[0]["mean_duration_us"]
-        assert shown == float(round(exact, 2)) != told == float(np.round(their["mean_duration_us"], 2))
-
-
 # --- causes that the traces here do not show, on traces made by hand ---------------------------------------------
 
 

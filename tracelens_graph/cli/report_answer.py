@@ -373,7 +373,8 @@ class Theirs(Report):
             self.w,
             AskedOfTheirs(
                 replace(o, linked_only=True, overlap=False, call_stack=False),
-                call_stack=o.call_stack, overlap=o.overlap, kernels=True, short=o.short_kernels_us is not None,
+                call_stack=True, python_frames=o.call_stack, overlap=o.overlap, kernels=True,
+                short=o.short_kernels_us is not None,
             ),
         )  # fmt: skip
 

@@ -136,6 +136,7 @@ def ranks_in(traces: TraceSet) -> TraceSet:
     """The ranks of a job: its traces, or the devices in profiles of JAX; notes on these goes along."""
     from tracelens_graph.analyses.ops.programs import recorded_executions
 
+    traces = _with_work(traces)
     divided = traces.by_device()
     if divided is not traces:
         hosts = "1 profile" if len(traces) == 1 else f"{len(traces):,} profiles"
@@ -144,6 +145,35 @@ def ranks_in(traces: TraceSet) -> TraceSet:
         lost = [f"{one.name}: {text}" for one in traces if (text := recorded_executions(one.window).text)]
         say([f"ranks: the {devices} in {hosts} of JAX", *divided.notes[len(traces.notes) :], *lost])
     return divided
+
+
+def _with_work(traces: TraceSet) -> TraceSet:
+    """The set without the traces that ended before the first GPU event and collective.
+
+    Raises:
+        TraceError: nothing is left.
+    """
+    from tracelens_graph.errors import TraceError
+    from tracelens_graph.graph.collectives import collectives_of
+
+    cut = {
+        place: _no_gpu_work(one.core)
+        for place, one in enumerate(traces)
+        if _is_without_gpu_work(one.core) and not collectives_of(one.core).nodes
+    }
+    say(f"left out: {why}" for why in cut.values())
+    if len(cut) == len(traces):
+        raise TraceError("none of these files is a trace that can be read")
+    return traces.without(cut) if cut else traces
+
+
+def _is_without_gpu_work(core: Core) -> bool:
+    """Whether a trace has no GPU event and its end, where these stand, is missing."""
+    return core.info.ends_early and core.framework.has_times and not len(core.gpu_rows)
+
+
+def _no_gpu_work(core: Core) -> str:
+    return f"{core.info.source}: no GPU event could be read: {core.info.damage}; copy or record it again"
 
 
 def warn(lines: Iterable[str]) -> None:
@@ -214,10 +244,10 @@ def load(
         raise typer.BadParameter(_no_profile(core.info.source, et))
     if needs_times:
         core.info.check_times()
-    if core.info.ends_early and core.framework.has_times and wants_gpu and not len(core.gpu_rows):
+    if wants_gpu and _is_without_gpu_work(core):
         from tracelens_graph.errors import TraceError
 
-        raise TraceError(f"{core.info.source}: no GPU event could be read: {core.info.damage}; copy or record it again")
+        raise TraceError(_no_gpu_work(core))
     if core.info.damage:
         warn([f"{core.info.source}: {core.info.damage}"])
     from tracelens_graph.loading.one import link_damage, linked

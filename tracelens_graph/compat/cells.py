@@ -18,6 +18,11 @@ def as_tuples(value: Any) -> Any:
     return tuple(map(as_tuples, value)) if isinstance(value, list) else value
 
 
+def as_lists(value: Any) -> Any:
+    """A value with lists in place of tuples, at every depth."""
+    return list(map(as_lists, value)) if isinstance(value, list | tuple) else value
+
+
 def in_python(table: Table) -> Table:
     """A table with lists, tuples and dictionaries as pandas writes them to CSV: as Python spells them."""
     columns = {

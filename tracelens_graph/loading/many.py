@@ -290,6 +290,7 @@ def load_core_set(
     damaged = [one.damage for one in links.values() if one.damage]
     notes = [*left_out_note(no_traces), *pairs.notes, *refused, *damaged]
     traces = TraceSet(members, notes, broken, _linked_note([one for one in links.values() if not one.error]))
+    traces.no_traces = tuple(no_traces)
     weakref.finalize(traces, folder.cleanup)
     return traces
 

@@ -76,18 +76,19 @@ def _waits(
         return
     part = idle.parts[list(causes)].sum(axis=0)
     longest, gaps = int(part.argmax()), int((part > 0).sum())
-    cause = causes[int(idle.parts[list(causes), longest].argmax())]
-    row, largest = _largest(account, causes, part)
-    if row < 0:
-        row = culprit(core, idle, longest, cause)
+    row, explained = _largest(account, causes, part)
     uid = int(c.uid[row if row >= 0 else idle.row[longest]])
     because = core.names[c.name[row]] if row >= 0 else ""
     text = f"{name}: {_cost_text(account, time)}, {gaps:,} gap{'s'[: gaps > 1]} up to {shown_ms(int(part[longest]))}"
-    text += f", such as in {brief(because)}" if because else ""
+    if because:
+        share = percent(explained, time)
+        text += f", such as in {brief(because)}"
+        if share < limits.DOMINANT_PERCENT:
+            text += f" (at least {share:.{int(share < 1)}f} % of that time)"
     evidence: dict[str, Any] = {
         **_cost(account, time), "percent_of_idle": percent(time, int((idle.end - idle.start).sum())), "gaps": gaps,
         "longest_ms": int(part[longest]) / 1e6, "gap_start_ms": core.info.shown_ms(int(idle.start[longest])),
-        "uid": uid, "because": because, "because_ms": largest / 1e6,
+        "uid": uid, "because": because, "because_ms": explained / 1e6,
     }  # fmt: skip
     if topic in _CALLS and row >= 0 and (line := entry_points(core, np.array([row]))[0]) != NOT_FOUND:
         text += f", from {brief(line)}"
@@ -108,7 +109,7 @@ def _waits(
 
 
 def _largest(account: Account, causes: Sequence[Cause], part: np.ndarray) -> tuple[int, int]:
-    """Row of the host event, by name, to which most of the longest gaps is due, and ns of these gaps; -1 for none."""
+    """Row of the host event, by name, to which most of the longest gaps is due, and ns of them; -1 for none."""
     core, idle = account.window.core, account.idle
     names = core.columns.name
     sums: dict[int, int] = {}
@@ -117,11 +118,11 @@ def _largest(account: Account, causes: Sequence[Cause], part: np.ndarray) -> tup
         if not part[gap]:
             break
         cause = causes[int(idle.parts[list(causes), gap].argmax())]
-        row = culprit(core, idle, gap, cause)
+        row, ns = culprit(core, idle, gap, cause)
         if row >= 0:
             name = int(names[row])
             rows.setdefault(name, row)
-            sums[name] = sums.get(name, 0) + int(part[gap])
+            sums[name] = sums.get(name, 0) + ns
     if not sums:
         return -1, 0
     name = max(sums, key=lambda one: sums[one])

@@ -32,6 +32,8 @@ MATRIX: Mapping[str, str] = {
 """Categories of kernels that compute more than they move -> their kind of run. The others move data, as a rule."""
 
 MEMORY = "memory.elementwise_norm"
+_ALL_OF_IT = ("mixture", "gpu_bound")
+"""Kinds of run that are all computation, of whatever family."""
 _CONVOLUTION_OP = re.compile(r"conv(?!ert)", re.IGNORECASE)
 LABELS: Mapping[str, str] = {
     "compute.gemm": "matrix products",
@@ -74,8 +76,15 @@ class Families:
 
     def percent(self, kind: str) -> float:
         """Share of a kind of run in GPU time."""
-        kinds = self.times if kind in ("mixture", "gpu_bound") else [one for one in self.times if _is_of(one, kind)]
+        kinds = self.times if kind in _ALL_OF_IT else [one for one in self.times if _is_of(one, kind)]
         return percent(sum(self.times[one] for one in kinds), self.gpu_ns)
+
+    @property
+    def leading_share(self) -> float:
+        """Part of the computation, 0 to 1, that the kind of run names; all of it where it names no single family."""
+        if self.graph_percent >= limits.GRAPH_PERCENT or self.kind in _ALL_OF_IT:
+            return 1.0
+        return sum(ns for one, ns in self.times.items() if _is_of(one, self.kind)) / sum(self.times.values())
 
     @property
     def graph_percent(self) -> float:

@@ -20,8 +20,8 @@ class Finding:
         topic: what it is about, one of TOPICS; the first finding is the headline.
         text: the line, for people; long names are cut.
         evidence: the numbers behind it, with names in full; keys end in the unit. Where there is `percent`,
-            `percent_of` says of what: `steps`, `gpu_span` (from the first to the last GPU event), `gpu_time` and the
-            like. The headline's has `kind`, one of KINDS.
+            `percent_of` says of what: `steps`, `gpu_span` (from the first to the last GPU event), `judged_span` (that
+            without what is left out at its start), `gpu_time` and the like. The headline's has `kind`, one of KINDS.
         severity: "fact", or for what costs time "minor", and "major" from MAJOR_PERCENT of the window on.
         advice: what to try, names of ADVICE.
         ask_next: the command line that shows more; TRACE stands for the trace.

@@ -242,6 +242,7 @@ def ops_unique_args(
     recompute: bool = False,
     by_kernel_count: bool = False,
     by_module: bool = False,
+    as_recorded: bool = False,
 ) -> Table:
     """GPU time per operation, thread and set of arguments, the greatest first.
 
@@ -254,6 +255,7 @@ def ops_unique_args(
         recompute: separate recomputation of activations from the rest.
         by_kernel_count: separate calls with different numbers of GPU events.
         by_module: separate by the innermost module around the op.
+        as_recorded: kernel details with durations and streams as the file spells them.
     """
     found = launchers(w := window_of(g), linked_only)
     core, c = found.core, found.core.columns
@@ -287,7 +289,7 @@ def ops_unique_args(
             columns[f"total_{name}_kernel_time_{which}"] = statistic(values, which)
     columns["ex_UID"] = c.uid[rows].tolist()
     columns |= tensor_cells(core, rows)
-    details, notes = detail_columns(found, group, first)
+    details, notes = detail_columns(found, group, first, as_recorded=as_recorded)
     columns |= details
     if beside:
         columns |= _overlap_columns(beside, group, len(first))
