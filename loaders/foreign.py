@@ -174,6 +174,7 @@ def what_json_is(head: bytes, whole: bool) -> str | None:
 
 
 _TIMELINE = re.compile(rb"\s*\[\s*\[\s*(?:-?\d|\])")
+_NO_OBJECT = re.compile(rb'\s*\[\s*(?:\[|-?\d|"|true|false|null)')
 
 
 def what_list_is(head: bytes) -> str | None:
@@ -182,10 +183,10 @@ def what_list_is(head: bytes) -> str | None:
     Args:
         head: its beginning.
     """
-    if b"{" in head or re.match(rb"\s*\[\s*(?:\]|$)", head):
+    if b"{" in head or not _NO_OBJECT.match(head):
         return None
     if _TIMELINE.match(head):  # times and sizes, or (time, action, bytes, category) each
-        return f"is the memory timeline that export_memory_timeline writes, not a trace; {_EXPORTED}"
+        return f"is a memory timeline, as export_memory_timeline writes it, not a trace; {_EXPORTED}"
     return f"is a JSON list without events, not a trace; {_EXPORTED}"
 
 
