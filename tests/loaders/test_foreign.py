@@ -86,7 +86,7 @@ FILES = {
     "memory.json": (b"[[1000, 1001], [[0, 512], [0, 1024]]]", "memory timeline, as export_memory_timeline"),
     "memory.raw.json": (
         b"[[1000, 2, 512, 3],\n [1001, 1, 0, 3]]",
-        "memory timeline that export_memory_timeline writes",
+        "memory timeline, as export_memory_timeline",
     ),
     "numbers.json": (b"[1, 2]", "JSON list without events"),
     "list.json": (b'[{"ph": "B", "name": "f", "ts": 1, "pid": 1, "tid": 1}]', "Chrome trace of another tool"),
