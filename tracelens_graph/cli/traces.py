@@ -28,7 +28,9 @@ def traces_named(arguments: Sequence[str]) -> list[str]:
         typer.BadParameter: a folder holds none, or a pattern fits none.
     """
     if len(arguments) == 1 and os.path.isfile(arguments[0]):
-        return [*arguments]
+        from tracelens_graph.loading.fused import with_ranks_apart
+
+        return with_ranks_apart(arguments)
     from tracelens_graph.errors import NotATraceError
     from tracelens_graph.loading.many import trace_files
 
