@@ -34,6 +34,7 @@ from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
+from tracelens_graph.tables.names import short_name
 from tracelens_graph.utils.arrays import Rows
 
 KERNELS = {
@@ -142,6 +143,10 @@ def beside_computation(*families: tuple[str, int, float, int]) -> Core:
         for place, (name, stream, duration, blocks) in enumerate(families)
         for call in range(3)
     ]
+    for number, one in enumerate(events, 1):
+        one["args"]["correlation"] = number
+    launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "dur": 1}
+    events += [{**launch, "ts": one["ts"] - 5, "args": {"correlation": one["args"]["correlation"]}} for one in events]
     return load_core(json.dumps({"traceEvents": events, "deviceProperties": [{"id": 0, "numSms": 132}]}).encode())
 
 
@@ -177,6 +182,23 @@ def test_communication_without_a_known_name(families: list[tuple[str, int, float
     assert communication_names(core) == found
     assert communication_names(core.lean({"owner", "device", "stream"})) == found
     assert not communication_names(core.lean({"owner"}))
+
+
+@pytest.mark.parametrize(
+    ("family", "is_named"),
+    [
+        pytest.param(("mystery<8>", 7, 500, 20), True, id="few blocks"),
+        pytest.param(("mystery<8>", 7, 500, 0), True, id="blocks unknown"),
+        pytest.param(("mystery<8>", 7, 500, 2000), False, id="more blocks than the device can hold at once"),
+        pytest.param(("x::token_dispatch<8>", 7, 500, 2000), True, id="named as an exchange"),
+        pytest.param(("mystery<8>", 7, 100, 20), False, id="little time"),
+        pytest.param(("mystery<8>", 16, 500, 20), False, id="recognised"),
+    ],
+)
+def test_a_large_unknown_family_is_named(family: tuple[str, int, float, int], is_named: bool) -> None:
+    found = [one for one in verdict(beside_computation(family)) if one.topic == "unknown_kernels"]
+    assert [one.evidence["name"] for one in found] == [family[0]][:is_named]
+    assert all(f"{short_name(family[0])}" in one.text and "21.7 %" in one.text for one in found)
 
 
 def nameless(core: Core, rows: Rows) -> Core:

@@ -32,7 +32,7 @@ from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.categories.kernel_rules import OTHER
 from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.errors import TraceError
-from tracelens_graph.graph.arrays import distinct_pairs, positions_by
+from tracelens_graph.graph.arrays import distinct_pairs, fitting, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import length_before, merge, sum_by_group
 from tracelens_graph.graph.traversals import rows_of_kind
@@ -86,7 +86,8 @@ def unnamed_communication(core: Core, named: Rows) -> Rows:
     found = _in_pairs([core.names[code] for code in names.tolist()], on[example], candidate)
     beside = _beside(core, (rows[~aside], stream[~aside]), (side, main[on]), family, len(example))
     long = np.flatnonzero(candidate & ~found & (category == OTHER) & beside)
-    found[long] = few_blocks(core, side, family, long)
+    blocks, few = _most_blocks(core, side, family, long), _multiprocessors(core) // 2 or FEW_BLOCKS
+    found[long] = (blocks > 0) & (blocks <= few)
     return side[found[family]]
 
 
@@ -159,48 +160,69 @@ def _beside(core: Core, computing: tuple[Rows, Codes], side: tuple[Rows, Codes],
     return (ns >= count * at_least) & (sum_by_group(family, beside, families) > 0)
 
 
-def few_blocks(core: Core, rows: Rows, family: Codes, wanted: Codes) -> Mask:
-    """Which families leave half of the multiprocessors without a block, as far as their longest kernels show.
+def may_communicate(core: Core, rows: Rows, family: Codes, families: int) -> Mask:
+    """Which families of unknown kernels may be communication: nothing about their kernels says that they compute.
 
-    Sizes of grids stay in the file, so that few kernels are looked at. Where none is recorded, the answer is no.
+    PyTorch's own ops compute, and so do kernels with more blocks than the device has multiprocessors: what waits for
+    other ranks has to be on the device as a whole. Names that stand for an exchange go before blocks.
+
+    Args:
+        core: the graph.
+        rows: rows of kernels of which no category is known.
+        family: family of each.
+        families: number of families.
+    """
+    c, size = core.columns, _multiprocessors(core) or 2 * FEW_BLOCKS
+    owned = rows[c.owner[rows] >= 0]
+    aten = np.zeros(families, bool)
+    aten[family[c.owner[rows] >= 0]] = fitting(core.names, c.name[c.owner[owned]], lambda op: op.startswith("aten::"))
+    exchanges = np.zeros(families, bool)
+    exchanges[family] = fitting(core.names, c.name[rows], lambda name: not _EXCHANGE.isdisjoint(_words(name)))
+    return ~aten & (exchanges | (_most_blocks(core, rows, family, np.arange(families)) <= size))
+
+
+_EXCHANGE = frozenset(word for pair in PAIRS for word in pair)
+
+
+def _most_blocks(core: Core, rows: Rows, family: Codes, wanted: Codes) -> Codes:
+    """Number of blocks of the kernels of some families, as far as the longest of each show; 0 where not recorded.
+
+    Sizes of grids stay in the file, so that few kernels are looked at.
 
     Args:
         core: the graph.
         rows: rows of kernels.
         family: family of each.
-        wanted: the families that are asked about.
+        wanted: the families that are asked about, ascending.
     """
-    c, position = core.columns, np.flatnonzero(np.isin(family, wanted))
-    position = position[np.lexsort((-c.dur_ns[rows[position]], family[position]))]
+    position = np.flatnonzero(np.isin(family, wanted))
+    position = position[np.lexsort((-core.columns.dur_ns[rows[position]], family[position]))]
     order = family[position]
-    rank = np.arange(len(order)) - np.searchsorted(order, order)
-    position = position[rank < _EXAMPLES]
-    most = dict.fromkeys(wanted.tolist(), 0)
-    for one, blocks in zip(family[position].tolist(), _blocks(core, rows[position]), strict=True):
-        most[one] = max(most[one], blocks)
-    few = _few(core)
-    return np.array([0 < most[one] <= few for one in wanted.tolist()], bool)
+    position = position[np.arange(len(order)) - np.searchsorted(order, order) < _EXAMPLES]
+    most = np.zeros(len(wanted), np.int64)
+    np.maximum.at(most, np.searchsorted(wanted, family[position]), _blocks(core, rows[position]))
+    return most
 
 
-def _blocks(core: Core, rows: Rows) -> list[int]:
+def _blocks(core: Core, rows: Rows) -> Codes:
     """Number of blocks of kernels, 0 where it is not recorded."""
     try:
         events = core.details.events(core.columns.uid[rows].tolist())
     except TraceError:  # the file is gone or another one: nothing is known of what was not asked for
-        return [0] * len(rows)
+        return np.zeros(len(rows), np.int64)
     found = []
     for uid in core.columns.uid[rows].tolist():
         args = events.get(uid, {}).get("args")
         grid = args.get("grid") if isinstance(args, dict) else None
         if isinstance(grid, list) and grid and all(type(n) is int and n > 0 for n in grid):
-            found.append(prod(grid))
+            found.append(min(prod(grid), 2**62))
         else:
             found.append(0)
-    return found
+    return np.array(found, np.int64)
 
 
-def _few(core: Core) -> int:
-    """How many blocks are few: half as many as the smallest device has multiprocessors."""
+def _multiprocessors(core: Core) -> int:
+    """How many multiprocessors the smallest device has; 0 where it is not recorded."""
     listed = core.info.metadata.get("deviceProperties")
     sizes = [one.get("numSms") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    return min((size // 2 for size in sizes if type(size) is int and size > 0), default=FEW_BLOCKS)
+    return min((size for size in sizes if type(size) is int and size > 0), default=0)
