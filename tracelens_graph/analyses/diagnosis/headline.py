@@ -106,7 +106,7 @@ def too_little(account: Account) -> Finding | None:
         "busy_ms": busy / 1e6, "busy_percent": busy_percent, "unlinked_percent": percent(lone, gpu),
     }  # fmt: skip
     ask = "tracelens-graph info TRACE"
-    return Finding("headline", f"Too little recorded to judge: {why}", evidence, advice=advice, ask_next=ask)
+    return Finding("headline", f"Too little recorded to judge the run: {why}", evidence, advice=advice, ask_next=ask)
 
 
 def is_thinned(w: Window) -> bool:
