@@ -43,9 +43,7 @@ def other_accelerator(w: Window) -> Finding | None:
     name = w.core.info.accelerator
     if not name:
         return None
-    text = (
-        f"The trace is of another accelerator ({name}): its times are shown, but what they mean is known of GPUs only"
-    )
+    text = f"The trace is of another accelerator ({name}): its times are shown, but what they mean is not known"
     evidence: dict[str, int | float | str] = {
         "kind": "other_accelerator", "percent": 0.0, "percent_of": "recording", "accelerator": name,
         "gpu_events": len(w.gpu_rows),
