@@ -173,6 +173,23 @@ def what_json_is(head: bytes, whole: bool) -> str | None:
     return None
 
 
+_TIMELINE = re.compile(rb"\s*\[\s*\[\s*(?:-?\d|\])")
+_NO_OBJECT = re.compile(rb'\s*\[\s*(?:\[|-?\d|"|true|false|null)')
+
+
+def what_list_is(head: bytes) -> str | None:
+    """What a list in JSON is that begins with no event; None where one may follow.
+
+    Args:
+        head: its beginning.
+    """
+    if b"{" in head or not _NO_OBJECT.match(head):
+        return None
+    if _TIMELINE.match(head):  # times and sizes, or (time, action, bytes, category) each
+        return f"is a memory timeline, as export_memory_timeline writes it, not a trace; {_EXPORTED}"
+    return f"is a JSON list without events, not a trace; {_EXPORTED}"
+
+
 def what_chrome_trace_is(keys: Mapping[str, Any], processes: Iterable[str], categories: Iterable[str]) -> str:
     """What a trace in Chrome's format is none of whose events has a category of PyTorch's profiler.
 

@@ -134,6 +134,10 @@ class Walker:
             check_is_json(first, self.name, unpacked=True)
         text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
         if text[:1] == b"[":
+            from tracelens_graph.loaders.foreign import not_a_trace, what_list_is
+
+            if found := what_list_is(text):
+                raise not_a_trace(self.name, found, text)
             self.bare = True
             self._consume(first.index(b"[") + 1)
             return

@@ -24,6 +24,7 @@ from tracelens_graph.loaders.kineto.records import (
     CollectiveEvent,
     Family,
     Head,
+    OldOpArgs,
     arguments,
     is_host_collective,
     records,
@@ -402,6 +403,10 @@ class Collector:
 
     def _arguments(self, family: Family, args: list[Any]) -> dict[str, np.ndarray]:
         """The columns that come from the arguments of a family's events."""
+        if OldOpArgs in set(map(type, args)):
+            for a in args:
+                if type(a) is OldOpArgs:
+                    a.renew()
         columns = {name: self._ids(list(map(attrgetter(name), args))) for name in _ID_ARGUMENTS[family]}
         if family is Family.gpu:
             original = self._ids([a.original_stream for a in args])

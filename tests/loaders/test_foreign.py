@@ -83,6 +83,12 @@ FILES = {
     ),
     "tensorflow.json": (chrome(process("/device:GPU:0"), {}, displayTimeUnit="ns"), "of JAX or TensorFlow"),
     "perf.json": (chrome({"cat": "cpu-clock"}, {"cat": "sched"}), "of another tool: no event has a category of"),
+    "memory.json": (b"[[1000, 1001], [[0, 512], [0, 1024]]]", "memory timeline, as export_memory_timeline"),
+    "memory.raw.json": (
+        b"[[1000, 2, 512, 3],\n [1001, 1, 0, 3]]",
+        "memory timeline, as export_memory_timeline",
+    ),
+    "numbers.json": (b"[1, 2]", "JSON list without events"),
     "list.json": (b'[{"ph": "B", "name": "f", "ts": 1, "pid": 1, "tid": 1}]', "Chrome trace of another tool"),
 }
 

@@ -14,13 +14,17 @@ from tracelens_graph.analyses.idle.host_states import copies_to_device
 from tracelens_graph.analyses.kernels.shares import GRAPH_LAUNCH_CALLS
 from tracelens_graph.analyses.ops.launchers import launchers
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, MEMCPY, fitting_names, gpu_classes
-from tracelens_graph.analyses.shared.grouping import group_by
+from tracelens_graph.analyses.shared.grouping import group_by, text_codes
+from tracelens_graph.analyses.shared.unnamed_communication import may_communicate
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extensions.extension import extension_of
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
+from tracelens_graph.tables.names import short_name
+from tracelens_graph.utils.arrays import Rows
 
 MATRIX: Mapping[str, str] = {
     "GEMM": "compute.gemm",
@@ -139,6 +143,36 @@ def _added(keys: list[str], ns: np.ndarray) -> dict[str, int]:
     for key, time in zip(keys, ns.tolist(), strict=True):
         sums[key] = sums.get(key, 0) + time
     return dict(sorted(((key, time) for key, time in sums.items() if time), key=lambda one: -one[1]))
+
+
+@dataclass(frozen=True)
+class UnknownFamily:
+    """Kernels of one short name that no category knows, and that may be communication.
+
+    Attributes:
+        rows: their rows.
+        ns: sum of their durations.
+    """
+
+    rows: Rows
+    ns: int
+
+
+def unknown_families(w: Window) -> list[UnknownFamily]:
+    """Those that take `UNKNOWN_FAMILY_PERCENT` of the GPU time or more, the most expensive first."""
+    core, c, families = w.core, w.core.columns, families_of(w)
+    rows = families.rows.get("gpu_bound", w.gpu_rows[:0])
+    codes, code = distinct(c.name[rows])
+    family = text_codes([short_name(core.names[one]) for one in codes.tolist()])[code]
+    count = int(family.max(initial=-1)) + 1
+    ns = sum_by_group(family, c.dur_ns[rows], count)
+    large = np.flatnonzero(100 * ns > limits.UNKNOWN_FAMILY_PERCENT * families.gpu_ns)
+    of_large = [rows[family == one] for one in large.tolist()]  # ten at most, for they add up to all
+    maybe = may_communicate(
+        core, np.concatenate([rows[:0], *of_large]), np.repeat(np.arange(len(large)), [*map(len, of_large)]), len(large)
+    )
+    found = [UnknownFamily(of_large[i], int(ns[large[i]])) for i in np.flatnonzero(maybe).tolist()]
+    return sorted(found, key=lambda one: -one.ns)
 
 
 def _graph_ns(w: Window) -> int:

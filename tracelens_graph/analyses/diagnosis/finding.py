@@ -83,6 +83,7 @@ TOPICS: Mapping[str, str] = {
     "kernels": "GPU time of one family of kernels",
     "unexplained": "idle for no reason that the trace tells",
     "outside": "the GPU ran work that is not in the window",
+    "unknown_kernels": "a large family of unknown kernels that may be communication, and counts as computation",
     "unlinked": "GPU time whose launch is not in the trace",
     "long_step": "a step that takes longer than the others",
     "host_programs": "compiled programs and their time on the host, of a profile of JAX without GPU events",

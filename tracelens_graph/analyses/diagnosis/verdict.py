@@ -11,7 +11,7 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.causes import causes_of
-from tracelens_graph.analyses.diagnosis.families import families_of
+from tracelens_graph.analyses.diagnosis.families import families_of, unknown_families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.headline import (
     capture,
@@ -124,9 +124,9 @@ def _of_gpu_work(w: Window) -> list[Finding]:
     families = families_of(account.window)
     first = headline(account, families)
     if first.leads == ("unexplained",):
-        return [first.finding, *_unlinked(w)]
+        return [first.finding, *_unknown(w), *_unlinked(w)]
     causes = causes_of(account, families, first.leads)
-    return [first.finding, *causes[: limits.CAUSES], *_unlinked(w), *_long_step(w)]
+    return [first.finding, *causes[: limits.CAUSES], *_unknown(w), *_unlinked(w), *_long_step(w)]
 
 
 def _cut_short(w: Window) -> Iterator[Finding]:
@@ -143,6 +143,20 @@ def _cut_short(w: Window) -> Iterator[Finding]:
     )
     evidence = {"gpu_end_ms": gpu_end_ms, "end_ms": end_ms}
     yield Finding("cut_short", text, evidence, ask_next="tracelens-graph info TRACE")
+
+
+def _unknown(w: Window) -> Iterator[Finding]:
+    """Large families of kernels that may be communication, though they count as computation."""
+    core, c, gpu_ns = w.core, w.core.columns, families_of(w).gpu_ns
+    for family in unknown_families(w):
+        longest = int(family.rows[c.dur_ns[family.rows].argmax()])
+        share, uid, name = percent(family.ns, gpu_ns), int(c.uid[longest]), core.names[c.name[longest]]
+        text = (
+            f"Unknown kernels: {share:.1f} % of the GPU time is in {brief(name)}, whose family is not known; it may be"
+            f" communication, and counts as computation [uid {uid}]"
+        )
+        evidence = {"percent_of_gpu_time": share, "kernels": len(family.rows), "name": name, "uid": uid}
+        yield Finding("unknown_kernels", text, evidence, ask_next=f"tracelens-graph tree TRACE --uid {uid} --up")
 
 
 def _unlinked(w: Window) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order
+from tracelens_graph.analyses.shared.unnamed_communication import unnamed_communication
 from tracelens_graph.graph.arrays import distinct, fitting
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.collective_kinds import counts_in_tracelens
@@ -56,8 +57,9 @@ COPY_KERNEL_NAME = re.compile(r"MEMORY_COPY_\w*TO|__amd_rocclr_copyBuffer|\bcopy
 def gpu_classes(core: Core, rows: Rows) -> Codes:
     """COMPUTATION, COMMUNICATION or MEMCPY for each GPU row; a fill is computation.
 
-    Kernels that take part in collectives, or are named as those of any library for it, are communication: for all
-    tables alike, but for those in TraceLens's layout (`as_tracelens_counts`).
+    Kernels that take part in collectives, or are named as those of any library for it, or stand in the trace as only
+    communication does (`unnamed_communication`), are communication: for all tables alike, but for those in TraceLens's
+    layout (`as_tracelens_counts`).
     """
     return core.once(_classes)[rows]
 
@@ -65,7 +67,9 @@ def gpu_classes(core: Core, rows: Rows) -> Codes:
 def _classes(core: Core) -> Codes:
     """The class of every row; of what is no GPU event, COMPUTATION."""
     c, found = core.columns, np.full(len(core.columns), COMPUTATION, np.int8)
-    found[np.concatenate(kernels_of_collectives(core))] = COMMUNICATION
+    named = np.concatenate(kernels_of_collectives(core))
+    found[named] = COMMUNICATION
+    found[unnamed_communication(core, named)] = COMMUNICATION
     kernels = rows_of_kind(c, (Kind.Kernel,))
     found[kernels[fitting(core.names, c.name[kernels], COPY_KERNEL_NAME.search)]] = MEMCPY
     found[c.kind == Kind.Memcpy] = MEMCPY
