@@ -40,9 +40,9 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
     yield (
         "Tables known from TraceLens have the same names and columns here, and the same values. `pytest tests/parity`\n"
         f"holds ours against those that TraceLens 0.1.0 (commit 171dd747) wrote for {len(traces)} real traces,\n"
-        "with its default options and with further ones, for a JAX profile, for the ranks of a job made by hand, and\n"
-        f"for the {len(evals())} traces of its own evaluation, whose grader passes on what `report --layout tracelens`\n"
-        "writes (tests/external),\n"
+        "with its default options and with further ones, for a JAX profile, for the ranks of a job made by hand,\n"
+        f"and for the {len(evals())} traces of its own evaluation, whose grader passes on what\n"
+        "`report --layout tracelens` writes (tests/external),\n"
         "cell by cell. A cell that differs fails the test, unless it is listed below; so does an entry below that\n"
         "covers a cell which does not differ.\n\n"
         f"**{departed:,} of {cells:,} cells depart ({departed / cells:.1%}), {filled:,} of them because there are\n"

@@ -51,8 +51,8 @@ _INSTEAD: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("vector_fp32", "vector_fp16", "vector_bf16"), _OF_VECTORS),
 }
 """Where a rate is not given -> those that hold, the first that is: without matrix units for a precision products run on
-the vector units, without TF32 in fp32, and PyTorch's elementwise kernels compute on 16-bit elements in fp32. Of a device
-without any rate of vectors that of its matrix units is an upper bound."""
+the vector units, without TF32 in fp32, and PyTorch's elementwise kernels compute on 16-bit elements in fp32. Of a
+device without any rate of vectors that of its matrix units is an upper bound."""
 
 _LEAST_MEMORY, _MOST_MEMORY = 0.9, 1.02
 """Share of a device's memory that a driver shows: error correction and the driver keep some."""
