@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from handmade import span
 
 from corpus import kineto_traces, loaded, needs_corpus, parametrize
 from tracelens_graph.analyses.diagnosis.verdict import verdict
@@ -16,6 +17,8 @@ from tracelens_graph.analyses.ranks.rank_collectives import GpuTime
 from tracelens_graph.analyses.report.report_tables import ReportOptions
 from tracelens_graph.analyses.shared.gpu_work import (
     COMMUNICATION,
+    COMPUTATION,
+    MEMCPY,
     as_tracelens_counts,
     communication_names,
     gpu_classes,
@@ -241,3 +244,22 @@ def test_foreign_recordings_have_no_other_communication(corpus: Path) -> None:
     )
     assert len(paths) > 10
     assert not any(communication_names(load_core(path)) for path in paths)
+
+
+def test_kernels_that_copy_calls_launch_are_copies_all_of_a_name_or_none() -> None:
+    """roctracer names them in many ways; one call is named otherwise, one is not in the trace."""
+
+    def work(number: int, call: str, kernel: str) -> list[dict[str, Any]]:
+        on_gpu = span("kernel", kernel, 100.0 * number, 10, 0, 7, device=0, stream=7, correlation=number)
+        return [span("hip_runtime", call, 10.0 * number, 1, correlation=number), on_gpu]
+
+    core = load_core([
+        *work(1, "hipMemcpyWithStream", "CopyDeviceToDevice"), *work(2, "hipMemcpyAsync", "CopyDeviceToDevice"),
+        *work(3, "hipExtLaunchKernel", "CopyDeviceToDevice"), work(4, "", "CopyDeviceToDevice")[1],
+        *work(5, "hipLaunchKernel", "gemm"), *work(6, "hipLaunchKernel", "gemm"), *work(7, "hipMemcpyAsync", "gemm"),
+    ])  # fmt: skip
+    names = [core.names[code] for code in core.columns.name[core.gpu_rows].tolist()]
+    does = dict.fromkeys(zip(names, gpu_classes(core, core.gpu_rows).tolist(), strict=True))
+    assert list(does) == [("CopyDeviceToDevice", MEMCPY), ("gemm", COMPUTATION)]
+    theirs = as_tracelens_counts(core.everything).core
+    assert set(gpu_classes(theirs, theirs.gpu_rows).tolist()) == {COMPUTATION}

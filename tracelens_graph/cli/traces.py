@@ -28,7 +28,9 @@ def traces_named(arguments: Sequence[str]) -> list[str]:
         typer.BadParameter: a folder holds none, or a pattern fits none.
     """
     if len(arguments) == 1 and os.path.isfile(arguments[0]):
-        return [*arguments]
+        from tracelens_graph.loading.fused import with_ranks_apart
+
+        return with_ranks_apart(arguments)
     from tracelens_graph.errors import NotATraceError
     from tracelens_graph.loading.many import trace_files
 
@@ -127,9 +129,19 @@ def load_set(
 
     with progress_on_terminal(f"reading {len(files):,} traces") as progress:
         traces = load_core_set(files, run=run, columns=columns, scheduler=scheduler, progress=progress)
+    _call_devices(one.core for one in traces)
     say([*([traces.linked] if traces.linked else []), *traces.notes])
     warn([*traces.broken, *(f"{one.name}: {one.core.info.damage}" for one in traces if one.core.info.damage)])
     return traces
+
+
+def _call_devices(cores: Iterable[Core]) -> None:
+    """Let what is shown from now on call the devices of traces what they are."""
+    from tracelens_graph.utils.texts import DEVICE_WORD
+
+    words = {core.info.accelerator or "GPU" for core in cores}
+    word = words.pop() if len(words) == 1 else "GPU"
+    DEVICE_WORD.set("device" if "," in word else word)
 
 
 def ranks_in(traces: TraceSet) -> TraceSet:
@@ -183,10 +195,10 @@ def warn(lines: Iterable[str]) -> None:
 
 def say(lines: Iterable[str]) -> None:
     """Lines on standard error."""
-    from tracelens_graph.utils.texts import printable
+    from tracelens_graph.utils.texts import in_device_words, printable
 
     for line in lines:
-        print(printable(line), file=sys.stderr)
+        print(in_device_words(printable(line)), file=sys.stderr)
 
 
 # --- one trace -----------------------------------------------------------------------------------------------------
@@ -240,6 +252,7 @@ def load(
         core = cached_core(trace, loaded, lambda line: warn([line]))
     else:
         core = loaded()
+    _call_devices([core])
     if et is not None and not core.framework.has_times:
         raise typer.BadParameter(_no_profile(core.info.source, et))
     if needs_times:

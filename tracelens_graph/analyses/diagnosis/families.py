@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, Finding, percent
+from tracelens_graph.analyses.diagnosis.operation import products_below_roof
 from tracelens_graph.analyses.idle.host_states import copies_to_device
 from tracelens_graph.analyses.kernels.shares import GRAPH_LAUNCH_CALLS
 from tracelens_graph.analyses.ops.launchers import launchers
@@ -25,6 +27,9 @@ from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.utils.arrays import Rows
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.devices import Architecture
 
 MATRIX: Mapping[str, str] = {
     "GEMM": "compute.gemm",
@@ -198,7 +203,11 @@ _COMPUTES = ("compute.", "memory.", "gpu_bound", "mixture")
 
 
 def op_advice(
-    g: Core | Window, findings: Sequence[Finding], names: Iterable[str], linked_only: bool = False
+    g: Core | Window,
+    findings: Sequence[Finding],
+    names: Iterable[str],
+    linked_only: bool = False,
+    arch: Architecture | None = None,
 ) -> list[str]:
     """For each of some operations what to try, in words; empty where the verdict leaves nothing to try with it.
 
@@ -211,6 +220,7 @@ def op_advice(
         findings: its verdict.
         names: names of operations, as in `ops_summary`.
         linked_only: as there.
+        arch: the device; None for the one that the trace describes.
     """
     w = window_of(g)
     found = launchers(w, linked_only)
@@ -225,7 +235,8 @@ def op_advice(
         spent = np.bincount(kind[own], weights=c.dur_ns[found.gpu[own]], minlength=len(kinds))
         most = kinds[int(spent.argmax())] if spent.any() else ""
         advice = advice_of.get(most, ())
-        if not advice and most in _TUNING and is_op[own].all() and _is_worth_tuning(findings):
+        is_slow = most != "compute.gemm" or products_below_roof(w, arch) is not None
+        if not advice and most in _TUNING and is_op[own].all() and _is_worth_tuning(findings) and is_slow:
             advice = (w.framework.advice.get(_TUNING[most], _TUNING[most]),)
         advised.append(ADVICE[advice[0]] if advice else "")
     return advised

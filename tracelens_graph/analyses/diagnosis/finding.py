@@ -68,6 +68,7 @@ KINDS: Mapping[str, str] = {
 
 TOPICS: Mapping[str, str] = {
     "headline": "what kind of run this is",
+    "operation": "how an operation does that takes much of a small trace: what bounds it, and what holds it back",
     "cut_short": "where the GPU events end of a file that is cut short",
     "data_loader": "idle: the host waited for the next batch, or made it",
     "synchronization": "idle: calls that wait for the GPU kept the host from launching ahead",
@@ -110,6 +111,9 @@ ADVICE: Mapping[str, str] = {
     "network": "find why the transport is slow: NCCL_DEBUG=INFO shows whether it goes over NVLink, PCIe or sockets",
     "fusion": "fuse elementwise and normalization kernels: torch.compile, or fused kernels of a library",
     "gemm_tuning": "see how far products are below the roofline: lower precision, larger tiles or batches",
+    "more_tiles": "more pieces of work at a time: split the depth (split-K, stream-K), a larger batch, smaller tiles",
+    "more_rows": "do more in one call: a larger batch, several calls as one, grouped or batched kernels",
+    "pad_sizes": "pad sizes to whole tiles, multiples of 8 or better 64 elements",
     "kernel_tuning": "see how far these kernels are below the roofline",
     "channels_last": "channels_last memory format, to get rid of layout changes around convolutions",
     "compile_before": "run the program once before recording; keep shapes equal, so that nothing is compiled anew",

@@ -43,9 +43,7 @@ def other_accelerator(w: Window) -> Finding | None:
     name = w.core.info.accelerator
     if not name:
         return None
-    text = (
-        f"The trace is of another accelerator ({name}): its times are shown, but what they mean is known of GPUs only"
-    )
+    text = f"The trace is of another accelerator ({name}): its times are shown, but what they mean is not known"
     evidence: dict[str, int | float | str] = {
         "kind": "other_accelerator", "percent": 0.0, "percent_of": "recording", "accelerator": name,
         "gpu_events": len(w.gpu_rows),
@@ -108,7 +106,7 @@ def too_little(account: Account) -> Finding | None:
         "busy_ms": busy / 1e6, "busy_percent": busy_percent, "unlinked_percent": percent(lone, gpu),
     }  # fmt: skip
     ask = "tracelens-graph info TRACE"
-    return Finding("headline", f"Too little recorded to judge: {why}", evidence, advice=advice, ask_next=ask)
+    return Finding("headline", f"Too little recorded to judge the run: {why}", evidence, advice=advice, ask_next=ask)
 
 
 def is_thinned(w: Window) -> bool:

@@ -53,6 +53,9 @@ CLASS_NAMES = ("computation", "communication", "memcpy")
 COPY_KERNEL_NAME = re.compile(r"MEMORY_COPY_\w*TO|__amd_rocclr_copyBuffer|\bcopyBuffer(Aligned|Rect)?\b")
 """Kernels that are copies in disguise (ROCm copies by kernel where no copy engine serves)."""
 
+_COPY_CALL = re.compile(r"^(?:hip|cuda|cu)Mem(?:ory)?cpy")
+"""Calls that copy, whatever the kernel is called that does it."""
+
 
 def gpu_classes(core: Core, rows: Rows) -> Codes:
     """COMPUTATION, COMMUNICATION or MEMCPY for each GPU row; a fill is computation.
@@ -72,8 +75,24 @@ def _classes(core: Core) -> Codes:
     found[unnamed_communication(core, named)] = COMMUNICATION
     kernels = rows_of_kind(c, (Kind.Kernel,))
     found[kernels[fitting(core.names, c.name[kernels], COPY_KERNEL_NAME.search)]] = MEMCPY
+    found[_launched_as_copies(core, kernels[found[kernels] == COMPUTATION])] = MEMCPY
     found[c.kind == Kind.Memcpy] = MEMCPY
     return found
+
+
+def _launched_as_copies(core: Core, kernels: Rows) -> Rows:
+    """Of some kernels those that are copies by the calls that launch them: all of a name, if half of them are, or none.
+
+    How a copy kernel is called, and which of its launches are in the trace, depends on the version of ROCm.
+    """
+    c = core.columns
+    codes, of = distinct(c.name[kernels])
+    launch = c.parent[kernels]
+    copied = (launch >= 0) & fitting_names(core, _COPY_CALL.search)[np.where(launch >= 0, c.name[launch], -1)]
+    if not copied.any():
+        return kernels[:0]
+    of_copies, launched = (np.bincount(of[which], minlength=len(codes)) for which in (copied, launch >= 0))
+    return kernels[((of_copies > 0) & (2 * of_copies >= launched))[of]]
 
 
 def communication_names(core: Core) -> frozenset[str]:
@@ -96,6 +115,8 @@ def as_tracelens_counts(w: Window) -> Window:
 def _as_tracelens_counts(core: Core) -> Core:
     c, rows, ours = core.columns, core.gpu_rows, core.once(_classes)
     theirs = np.where(ours == COMMUNICATION, COMPUTATION, ours)
+    copies = rows[(theirs[rows] == MEMCPY) & (c.kind[rows] == Kind.Kernel)]
+    theirs[copies[~fitting(core.names, c.name[copies], COPY_KERNEL_NAME.search)]] = COMPUTATION
     named = rows[fitting(core.names, c.name[rows], counts_in_tracelens)]
     theirs[named[(theirs[named] == COMPUTATION) & (c.kind[named] != Kind.Memcpy)]] = COMMUNICATION
     if np.array_equal(theirs, ours):
