@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from call_trees import FORWARD, Call, launch, op
 from call_trees import load as load_calls
-from parity.cases import Case, cases, compared, graph, parameters, path_of, read
+from parity.cases import Case, Eval, cases, compared, evals, graph, parameters, path_of, read
 from parity.comparing import Row, parsed
 from parity.departures import departures, more_linked
 
@@ -86,6 +86,17 @@ def test_short_kernels_are_all_there(case: Case) -> None:
     assert sum(row["Short Kernel count"] for row in ours) == counted
     assert sum(int(row["Short Kernel count"]) for row in theirs) == sum(row["Short Kernel count"] for row in listed)
     assert len(listed) < len(ours)
+
+
+@pytest.mark.parametrize("case", parameters(evals("tracelens-evals")))
+def test_durations_are_whole_nanoseconds(case: Eval) -> None:
+    """Where a file has digits below, our times are theirs rounded, event by event; what the file says is kept."""
+    core = case.graph
+    departs = any(departure.test == "test_durations_are_whole_nanoseconds" and departure.of(str(case))
+                  for departure in departures())  # fmt: skip
+    recorded = [(node.event["dur"], node.dur_ns) for node in core.find(Kind.Op)]
+    assert any(abs(dur - round(dur, 3)) > 1e-6 for dur, _ in recorded) == departs
+    assert [ns for _, ns in recorded] == [round(dur * 1000) for dur, _ in recorded]
 
 
 # --- causes that the traces here do not show, on traces made by hand ---------------------------------------------
