@@ -30,7 +30,6 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.categories.kernel_rules import OTHER
-from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.arrays import distinct_pairs, fitting, positions_by
 from tracelens_graph.graph.core import Core
@@ -78,7 +77,7 @@ def unnamed_communication(core: Core, named: Rows) -> Rows:
     side, on = rows[aside], stream[aside]
     family, example = group_by(on, c.name[side])
     names, is_named, ns = c.name[side[example]], np.isin(side, named), c.dur_ns[side]
-    category = np.array([_category(core, row) for row in side[example].tolist()], object)
+    category = _categories(core, side[example])
     unknown = np.isin(category, (OTHER, _OF_EXPERTS)) & ~is_named[example]
     of_known = sum_by_group(on, np.where(unknown[family] | is_named, 0, ns), len(first))
     is_own = 100 * of_known <= KNOWN_PERCENT * sum_by_group(on, ns, len(first))
@@ -107,10 +106,15 @@ def _main_streams(device: Codes, stream: Codes, name: Codes) -> Codes:
     return main
 
 
-def _category(core: Core, row: int) -> str:
-    """What rules know of a kernel by its name and the op that it is charged to."""
-    c, owner = core.columns, core.columns.owner[row]
-    return kernel_category(core.names[c.name[row]], core.names[c.name[owner]] if owner >= 0 else "")
+def _categories(core: Core, rows: Rows) -> np.ndarray:
+    """What rules know of kernels by their names and the ops that they are charged to."""
+    # Few traces have kernels aside, and the rules take time to import.
+    from tracelens_graph.categories.kernels import kernel_categories
+
+    names, c = core.names, core.columns
+    ops = [names[c.name[owner]] if owner >= 0 else "" for owner in c.owner[rows].tolist()]
+    kernels = [names[code] for code in c.name[rows].tolist()]
+    return np.array(kernel_categories(zip(kernels, ops, strict=True)), object)
 
 
 _OF_EXPERTS = "MoE"
