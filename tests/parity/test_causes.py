@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from call_trees import FORWARD, Call
+from call_trees import FORWARD, Call, launch, op
 from call_trees import load as load_calls
 from parity.cases import Case, Eval, cases, compared, evals, graph, parameters, path_of, read
 from parity.comparing import Row, parsed
@@ -18,7 +18,8 @@ from parity.departures import departures, more_linked
 
 from corpus import needs_goldens
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
-from tracelens_graph.analyses.ops.ops import OPS_SUMMARY
+from tracelens_graph.analyses.ops.ops import OPS_SUMMARY, ops_unique_args
+from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
 from tracelens_graph.analyses.performance.unified import arguments_of, context_of
 from tracelens_graph.loading.one import load_core
@@ -149,6 +150,25 @@ def test_one_name_for_norms_and_for_counts() -> None:
 
 
 @needs_goldens
+def test_without_shapes_rows_stay_and_costs_are_empty() -> None:
+    core = load_calls({FORWARD: [op("aten::mm", launch()), op("aten::mm", launch()), op("aten::relu", launch())]})
+    rows = unified_perf_summary(core).records()
+    assert {(row["name"], row["operation_count"]) for row in rows} == {("aten::mm", 2), ("aten::relu", 1)}
+    assert {(row["has_perf_model"], row["GFLOPS"], row["Data Moved (MB)"]) for row in rows} == {(False, None, None)}
+    assert not perf_sheets(core)
+
+
+def test_what_is_in_no_module_is_named_so() -> None:
+    (row,) = ops_unique_args(load_calls({FORWARD: [op("aten::mm", launch())]}), by_module=True).records()
+    assert row["parent_module"] == "(no module)"
+
+
+def test_beside_a_call_that_runs_alone_there_is_an_empty_list() -> None:
+    (row,) = ops_unique_args(load_calls({FORWARD: [op("aten::mm", launch())]}), overlapping=True).records()
+    assert row["overlapping_kernel_names"] == row["overlapping_kernels_details_summary"] == []
+    assert row["overlap_pct_mean"] == 0
+
+
 @pytest.mark.parametrize("trace", sorted(more_linked()))
 def test_ids_link_what_arrows_do_not(trace: str) -> None:
     """The events are launched by calls of the same id, which begin before them, and no arrow starts there."""
