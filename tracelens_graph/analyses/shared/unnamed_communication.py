@@ -5,8 +5,8 @@ on a stream of their own, so that computation runs beside them. Each of that alo
 family (all kernels of one name) is taken for communication only if all of the following holds.
 
 * **Nothing else is known of it**: no rule of categories fits its name or op.
-* **Its stream is its own.** On another stream of the device more different kernels run; on its own, kernels of known
-  families take a tenth of the time at most. Copies and casts beside communication are common there, computation is
+* **Its stream is its own.** On another stream of the device more kernels run; on its own, kernels of known families
+  take a tenth of the time at most. Copies and casts beside communication are common there, computation is
   not.
 * And either **a name for each direction**: families of that stream are named in pairs, `dispatch` and `combine`, `put`
   and `get`, `send` and `recv`. On a stream with computation such names are not enough, for experts are also permuted
@@ -31,7 +31,7 @@ import numpy as np
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.categories.kernel_rules import OTHER
 from tracelens_graph.errors import TraceError
-from tracelens_graph.graph.arrays import distinct_pairs, fitting, positions_by
+from tracelens_graph.graph.arrays import fitting, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import length_before, merge, sum_by_group
 from tracelens_graph.graph.traversals import rows_of_kind
@@ -70,7 +70,7 @@ def unnamed_communication(core: Core, named: Rows) -> Rows:
     c, rows = core.columns, rows_of_kind(core.columns, (Kind.Kernel,))
     rows = rows[c.stream[rows] >= 0]
     stream, first = group_by(c.device[rows], c.stream[rows])
-    main = _main_streams(c.device[rows[first]], stream, c.name[rows])
+    main = _main_streams(c.device[rows[first]], stream)
     aside = main[stream] != stream
     if not aside.any():
         return named[:0]
@@ -90,16 +90,14 @@ def unnamed_communication(core: Core, named: Rows) -> Rows:
     return side[found[family]]
 
 
-def _main_streams(device: Codes, stream: Codes, name: Codes) -> Codes:
-    """Per stream that of its device on which most different kernels run; its own number if it is that.
+def _main_streams(device: Codes, stream: Codes) -> Codes:
+    """Per stream that of its device on which most kernels run: the one that computes; its own number if it is that.
 
     Args:
         device: device of each stream.
         stream: stream of each kernel.
-        name: name of each kernel.
     """
-    kinds = np.bincount(distinct_pairs(stream, name)[0], minlength=len(device))
-    order = np.lexsort((-kinds, device))
+    order = np.lexsort((-np.bincount(stream, minlength=len(device)), device))
     _, first, at = np.unique(device[order], return_index=True, return_inverse=True)
     main = np.empty(len(device), np.int64)
     main[order] = order[first][at]
