@@ -87,6 +87,10 @@ Sources: the list of PyTorch's profiler plugin, the names of CUTLASS and cuBLAS 
 """
 
 
+_AT_ONCE = 20_000
+"""Kernels whose arguments are held at a time."""
+
+
 @dataclass(frozen=True)
 class _Shapes:
     """How kernels were launched; NaN for what was not recorded.
@@ -160,14 +164,14 @@ def device_use(g: Core | Window) -> Table:
     _, begin, end = step_bounds(w)
     steps = merge(begin, end)
     time, busy = np.zeros((2, len(devices)), np.int64)
-    for place in range(len(devices)):
-        mine = rows[of == place]
-        start, stop = (
-            steps if len(steps[0]) else (c.start_ns[mine].min(keepdims=True), c.end_ns[mine].max(keepdims=True))
-        )
-        union = merge(c.start_ns[mine], c.end_ns[mine])
-        time[place] = (stop - start).sum()
-        busy[place] = (length_before(union, stop) - length_before(union, start)).sum()
+    by_device = np.argsort(of, kind="stable")
+    edges = np.flatnonzero(np.diff(of[by_device])) + 1
+    for place, mine in enumerate(np.split(rows[by_device], edges) if len(rows) else ()):
+        start, stop = c.start_ns[mine], c.end_ns[mine]
+        union = merge(start, stop)
+        bounds = steps if len(steps[0]) else (start.min(keepdims=True), stop.max(keepdims=True))
+        time[place] = (bounds[1] - bounds[0]).sum()
+        busy[place] = (length_before(union, bounds[1]) - length_before(union, bounds[0])).sum()
     duration = c.dur_ns[rows]
     filled = np.nan_to_num(np.minimum(shapes.blocks_per_sm, 1)) * duration
     known = np.bincount(of, ~np.isnan(shapes.blocks_per_sm), minlength=len(devices)) > 0
@@ -192,18 +196,20 @@ def device_use(g: Core | Window) -> Table:
 def _shapes(w: Window) -> _Shapes:
     core, c = w.core, w.core.columns
     rows = w.rows_of_kind(Kind.Kernel)
-    uids = c.uid[rows].tolist()
-    try:
-        events = core.details.events(uids)
-    except TraceLensGraphError:
-        events = {}
     count = {device: _multiprocessors(_described(core, device)) for device in np.unique(c.device[rows]).tolist()}
     blocks, occupancy = np.full((2, len(rows)), np.nan)
-    for place, (uid, device) in enumerate(zip(uids, c.device[rows].tolist(), strict=True)):
-        args = events.get(uid, {}).get("args")
-        if isinstance(args, dict):
-            blocks[place] = _blocks_per_sm(args, count[device])
-            occupancy[place] = _number(args.get("est. achieved occupancy %"))
+    for begin in range(0, len(rows), _AT_ONCE):
+        here = slice(begin, begin + _AT_ONCE)
+        uids = c.uid[rows[here]].tolist()
+        try:
+            events = core.details.events(uids)
+        except TraceLensGraphError:  # there is no file any more to look into
+            break
+        for place, (uid, device) in enumerate(zip(uids, c.device[rows[here]].tolist(), strict=True), begin):
+            args = events.get(uid, {}).get("args")
+            if isinstance(args, dict):
+                blocks[place] = _blocks_per_sm(args, count[device])
+                occupancy[place] = _number(args.get("est. achieved occupancy %"))
     return _Shapes(rows, blocks, occupancy, fitting_names(core, _TENSOR_CORES.search)[c.name[rows]])
 
 
