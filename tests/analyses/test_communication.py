@@ -12,8 +12,12 @@ from handmade import span
 
 from corpus import kineto_traces, loaded, needs_corpus, parametrize
 from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.kernels.kernels import kernel_summary
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.analyses.ranks.rank_collectives import GpuTime
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.rank_collectives import GpuTime, RankCollectives
+from tracelens_graph.analyses.ranks.rank_tables import times_table
 from tracelens_graph.analyses.report.report_tables import ReportOptions
 from tracelens_graph.analyses.shared.gpu_work import (
     COMMUNICATION,
@@ -29,7 +33,8 @@ from tracelens_graph.graph.collectives import kernels_of_collectives
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edited import renamed
-from tracelens_graph.graph.graph import changed
+from tracelens_graph.graph.graph import Graph, changed
+from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.loading.one import load_core
@@ -135,7 +140,7 @@ def kernel(name: str, stream: int, start: float, duration: float, blocks: int) -
 GEMMS = ("sm90_gemm_64x64_tn", "sm90_gemm_128x64_nn", "vectorized_elementwise_kernel<add>")
 
 
-def beside_computation(*families: tuple[str, int, float, int]) -> Core:
+def beside_computation(*families: tuple[str, int, float, int]) -> Graph:
     """A device of 132 multiprocessors computes on stream 7; families are (name, stream, duration, blocks)."""
     events = [kernel(name, 7, 10 * i, 9, 500) for i, name in enumerate(GEMMS * 200)]
     events += [
@@ -180,8 +185,21 @@ def beside_computation(*families: tuple[str, int, float, int]) -> Core:
 def test_communication_without_a_known_name(families: list[tuple[str, int, float, int]], found: set[str]) -> None:
     core = beside_computation(*families)
     assert communication_names(core) == found
+    category = {
+        row["Kernel name"]: row["kernel_category"] for row in kernel_summary(core, kernel_categories=True).records()
+    }
+    assert all(category[name] == "Communication" for name in found)
     assert communication_names(core.lean({"owner", "device", "stream"})) == found
     assert not communication_names(core.lean({"owner"}))
+
+
+def test_times_of_ranks_add_up_with_communication_that_is_no_collective() -> None:
+    traces = TraceSet.of({"rank0": beside_computation(("mystery", 16, 500, 20))})
+    figures = Figures(MatchedCollectives([RankCollectives.of(one) for one in traces]))
+    ms = {row["time"]: row["mean_ms"] for row in times_table(figures).records()}
+    assert ms["communication"] == pytest.approx(1.5)
+    assert ms["copying"] == 0
+    assert ms["computing"] + ms["exposed"] + ms["idle"] == pytest.approx(ms["step"])
 
 
 @pytest.mark.parametrize(

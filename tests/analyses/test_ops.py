@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from call_trees import FORWARD, launch, load, op
-from handmade import span
+from handmade import call, gpu, span
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
@@ -249,6 +249,25 @@ def test_known_answer() -> None:
     (beside,) = rows["op1"]["overlapping_kernels_details_summary"]
     assert (beside["name"], beside["stream"], beside["count"], beside["total_duration_us"]) == ("k0", 1, 1, 10)
     assert "overlap_pct_mean" not in ops_unique_args(core).columns
+
+
+def test_calls_with_other_kernels_beside_them_are_rows_of_their_own() -> None:
+    """Two kernels of one name beside a call are not one; shares in hundredths make a mean with more digits."""
+    events = []
+    for n, (start, dur, stream, kernel) in enumerate([
+        (0, 90, 1, "a"), (1_000, 90, 1, "a"), (2_000, 90, 1, "a"),
+        (0, 30, 2, "b"), (40, 20, 2, "b"), (1_000, 60, 2, "b"), (2_000, 11, 2, "b"),
+    ]):  # fmt: skip
+        name = "op0" if n < 3 else "op1"
+        events += [
+            span("cpu_op", name, 10_000 + 20 * n, 10), call(10_001 + 20 * n, n + 1),
+            gpu(20_000 + start, dur, n + 1, kernel, stream=stream),
+        ]  # fmt: skip
+    found = [row for row in ops_unique_args(load_core(events), overlapping=True).records() if row["name"] == "op0"]
+    beside = {tuple(row["overlapping_kernel_names"]): row for row in found}
+    assert beside.keys() == {("b", "b"), ("b",)}
+    assert beside["b", "b"]["overlap_pct_mean"] == pytest.approx(0.56)  # 50 of 90 us
+    assert beside["b",]["overlap_pct_mean"] == pytest.approx((0.67 + 0.12) / 2)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 20), st.integers(1, 3)), max_size=12))

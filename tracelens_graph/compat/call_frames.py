@@ -170,7 +170,7 @@ def calls_frame(
         beside = overlap(found)
         columns["overlapping_kernel_names"] = beside.names
         columns["overlapping_kernels_details"] = _details(core, beside.beside[:, 1], beside.beside[:, 0], len(rows))
-        columns["overlap_pct"] = beside.share
+        columns["overlap_pct"] = np.round(beside.share, 2)
     return pd.DataFrame(columns)
 
 

@@ -22,7 +22,7 @@ from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.categories.gemm_names import ParsedName
 from tracelens_graph.categories.kernel_names import parse_name
 from tracelens_graph.compat.call_frames import arguments_as, kernel_details, kernel_names
-from tracelens_graph.compat.cells import as_lists, as_tuples, in_order, thread_columns
+from tracelens_graph.compat.cells import as_lists, as_tuples, has_model, in_order, thread_columns
 from tracelens_graph.compat.summaries import ARGUMENTS
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.graph.autograd import autograd_of
@@ -230,7 +230,7 @@ def unified_frame(
         columns["perf_params"] = [each if code >= 0 else None for each, code in zip(params, found.cost, strict=True)]
     else:
         columns["Kernel Time (µs)"] = calls.direct_ns / 1000
-    columns["has_perf_model"] = found.cost >= 0
+    columns["has_perf_model"] = has_model(columns["name"], found.cost >= 0)
     if details:
         columns["kernel_details"] = kernel_details(calls)
     if arguments:

@@ -17,7 +17,7 @@ from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
-from tracelens_graph.compat.cells import as_tuples, in_order
+from tracelens_graph.compat.cells import as_tuples, has_model, in_order
 from tracelens_graph.compat.jax.tables import jax_tables
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
@@ -151,6 +151,8 @@ def _cell(column: str, cell: Any) -> Any:
 
 def _in_order(columns: dict[str, Any]) -> dict[str, Any]:
     """Columns and cells of PyTorch's tables with sizes in TraceLens's order."""
+    if "has_perf_model" in columns:
+        columns["has_perf_model"] = has_model(columns["name"], columns["has_perf_model"])
     if "perf_params" in columns:
         cells = zip(columns["name"], columns["perf_params"], strict=True)
         columns["perf_params"] = [

@@ -194,6 +194,7 @@ class Overlap:
         found: the launchers.
         beside: pairs (launcher, GPU row that ran beside it), each once, by launcher.
         share: per launcher the share (0 to 1) of its busy time during which one of them ran.
+        names: per launcher the names of what ran beside it, one for each GPU event, in the order of the file.
     """
 
     found: OpCalls
@@ -201,11 +202,11 @@ class Overlap:
     share: np.ndarray
 
     def __post_init__(self) -> None:
-        core = self.found.core
-        pairs = distinct_pairs(self.beside[:, 0], core.columns.name[self.beside[:, 1]])
+        core, (number, event) = self.found.core, self.beside.T
+        order = np.lexsort((core.columns.uid[event], number))
         names: list[list[str]] = [[] for _ in range(len(self.found))]
-        for number, name in zip(pairs[0].tolist(), pairs[1].tolist(), strict=True):
-            names[number].append(core.names[name])
+        for one, name in zip(number[order].tolist(), core.columns.name[event[order]].tolist(), strict=True):
+            names[one].append(core.names[name])
         self.names: list[list[str]] = names
         self.names_code = text_codes([tuple(each) for each in names])
 

@@ -129,7 +129,9 @@ _SUBTREE |= {
     "total_subtree_kernel_time_sum": replace(_SUBTREE["total_subtree_kernel_time_sum"], compared="diff"),
 }
 
-_OVERLAP = statistics("overlap_pct_{}", "the share of the call's busy time with a kernel beside it, 0 to 1", "", FIVE)
+_OVERLAP = statistics(
+    "overlap_pct_{}", "the share of the call's busy time with a kernel beside it, 0 to 1, in hundredths", "", FIVE
+)
 _OVERLAP |= {"overlap_pct_mean": replace(_OVERLAP["overlap_pct_mean"], heading="overlap")}
 
 TENSORS: About = {
@@ -153,7 +155,9 @@ OPS_UNIQUE_ARGS = TableSchema(
         "is_recompute": IS_RECOMPUTE,
         "num_kernels": Column("GPU events charged to each of the calls", heading="kernels"),
         "overlapping_kernel_names": Column(
-            "kernels of other ops that run at the same time on other streams", heading="beside", cells="list"
+            "kernels of other ops that run at the same time on other streams, one name for each",
+            heading="beside",
+            cells="list",
         ),
         "operation_count": Column.count("calls", "calls"),
         "first_occurrence_time": Column(
@@ -380,9 +384,9 @@ def _categories(found: OpCalls, group: np.ndarray, groups: int) -> list[list[str
 
 def _overlap_columns(beside: Overlap, group: np.ndarray, groups: int) -> dict[str, Cells]:
     columns = beside.details(group, groups)
-    share = Groups(group, beside.share, groups)
+    share = Groups(group, np.round(beside.share, 2), groups)
     for which in FIVE:
-        columns[f"overlap_pct_{which}"] = np.round(statistic(share, which), 2)
+        columns[f"overlap_pct_{which}"] = statistic(share, which)
     return columns
 
 

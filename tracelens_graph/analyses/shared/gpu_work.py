@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order
 from tracelens_graph.analyses.shared.unnamed_communication import unnamed_communication
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, fitting
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.collective_kinds import counts_in_tracelens
@@ -104,6 +105,21 @@ def _communication_names(core: Core) -> frozenset[str]:
     rows = core.gpu_rows
     codes = distinct(core.columns.name[rows[gpu_classes(core, rows) == COMMUNICATION]])[0]
     return frozenset(core.names[code] for code in codes.tolist())
+
+
+def categories_of(w: Window, kernels: Iterable[tuple[str, str]]) -> list[str]:
+    """Categories of kernels of a window, each given by name and op; "" for no op.
+
+    Communication that no rule knows by name or op is in its category all the same.
+    """
+    # Most tables do without these rules, and without the time that it takes to import them.
+    from tracelens_graph.categories.kernels import kernel_categories
+
+    kernels, rules, communicates = list(kernels), extension_of(w).all_kernel_rules, communication_names(w.core)
+    return [
+        "Communication" if category == rules.other and name in communicates else category
+        for (name, _), category in zip(kernels, kernel_categories(kernels, rules), strict=True)
+    ]
 
 
 def as_tracelens_counts(w: Window) -> Window:

@@ -5,8 +5,8 @@ on a stream of their own, so that computation runs beside them. Each of that alo
 family (all kernels of one name) is taken for communication only if all of the following holds.
 
 * **Nothing else is known of it**: no rule of categories fits its name or op.
-* **Its stream is its own.** On another stream of the device more different kernels run; on its own, kernels of known
-  families take a tenth of the time at most. Copies and casts beside communication are common there, computation is
+* **Its stream is its own.** On another stream of the device more kernels run; on its own, kernels of known families
+  take a tenth of the time at most. Copies and casts beside communication are common there, computation is
   not.
 * And either **a name for each direction**: families of that stream are named in pairs, `dispatch` and `combine`, `put`
   and `get`, `send` and `recv`. On a stream with computation such names are not enough, for experts are also permuted
@@ -30,9 +30,8 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.categories.kernel_rules import OTHER
-from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.errors import TraceError
-from tracelens_graph.graph.arrays import distinct_pairs, fitting, positions_by
+from tracelens_graph.graph.arrays import fitting, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import length_before, merge, sum_by_group
 from tracelens_graph.graph.traversals import rows_of_kind
@@ -71,46 +70,54 @@ def unnamed_communication(core: Core, named: Rows) -> Rows:
     c, rows = core.columns, rows_of_kind(core.columns, (Kind.Kernel,))
     rows = rows[c.stream[rows] >= 0]
     stream, first = group_by(c.device[rows], c.stream[rows])
-    main = _main_streams(c.device[rows[first]], stream, c.name[rows])
+    main = _main_streams(c.device[rows[first]], stream)
     aside = main[stream] != stream
     if not aside.any():
         return named[:0]
     side, on = rows[aside], stream[aside]
     family, example = group_by(on, c.name[side])
-    names, is_named, ns = c.name[side[example]], np.isin(side, named), c.dur_ns[side]
-    category = np.array([_category(core, row) for row in side[example].tolist()], object)
+    code, is_named, ns, of_stream = c.name[side[example]], np.isin(side, named), c.dur_ns[side], on[example]
+    candidate = ~is_named[example] & ~np.isin(code, c.name[rows[~aside]])
+    names = [core.names[one] for one in code.tolist()]
+    beside = _beside(core, (rows[~aside], stream[~aside]), (side, main[on]), family, len(example))
+    # Rules are asked about streams that may be of communication only: their patterns take most of the time.
+    asked = np.isin(of_stream, of_stream[candidate & (beside | _in_pairs(names, of_stream, candidate))])
+    category = np.full(len(example), "", object)
+    category[asked] = _categories(core, side[example[asked]])
     unknown = np.isin(category, (OTHER, _OF_EXPERTS)) & ~is_named[example]
     of_known = sum_by_group(on, np.where(unknown[family] | is_named, 0, ns), len(first))
     is_own = 100 * of_known <= KNOWN_PERCENT * sum_by_group(on, ns, len(first))
-    candidate = unknown & is_own[on[example]] & ~np.isin(names, c.name[rows[~aside]])
-    found = _in_pairs([core.names[code] for code in names.tolist()], on[example], candidate)
-    beside = _beside(core, (rows[~aside], stream[~aside]), (side, main[on]), family, len(example))
+    candidate &= unknown & is_own[of_stream]
+    found = _in_pairs(names, of_stream, candidate)
     long = np.flatnonzero(candidate & ~found & (category == OTHER) & beside)
     blocks, few = _most_blocks(core, side, family, long), _multiprocessors(core) // 2 or FEW_BLOCKS
     found[long] = (blocks > 0) & (blocks <= few)
     return side[found[family]]
 
 
-def _main_streams(device: Codes, stream: Codes, name: Codes) -> Codes:
-    """Per stream that of its device on which most different kernels run; its own number if it is that.
+def _main_streams(device: Codes, stream: Codes) -> Codes:
+    """Per stream that of its device on which most kernels run: the one that computes; its own number if it is that.
 
     Args:
         device: device of each stream.
         stream: stream of each kernel.
-        name: name of each kernel.
     """
-    kinds = np.bincount(distinct_pairs(stream, name)[0], minlength=len(device))
-    order = np.lexsort((-kinds, device))
+    order = np.lexsort((-np.bincount(stream, minlength=len(device)), device))
     _, first, at = np.unique(device[order], return_index=True, return_inverse=True)
     main = np.empty(len(device), np.int64)
     main[order] = order[first][at]
     return main
 
 
-def _category(core: Core, row: int) -> str:
-    """What rules know of a kernel by its name and the op that it is charged to."""
-    c, owner = core.columns, core.columns.owner[row]
-    return kernel_category(core.names[c.name[row]], core.names[c.name[owner]] if owner >= 0 else "")
+def _categories(core: Core, rows: Rows) -> np.ndarray:
+    """What rules know of kernels by their names and the ops that they are charged to."""
+    # Few traces have kernels aside, and the rules take time to import.
+    from tracelens_graph.categories.kernels import kernel_categories
+
+    names, c = core.names, core.columns
+    ops = [names[c.name[owner]] if owner >= 0 else "" for owner in c.owner[rows].tolist()]
+    kernels = [names[code] for code in c.name[rows].tolist()]
+    return np.array(kernel_categories(zip(kernels, ops, strict=True)), object)
 
 
 _OF_EXPERTS = "MoE"
