@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.programs import compilations, programs, recorded_executions
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
-from tracelens_graph.graph.arrays import distinct_pairs, is_kind
+from tracelens_graph.graph.arrays import distinct_pairs, is_kind, positions_by
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
@@ -165,11 +165,11 @@ def _devices(g: Core) -> Table:
     c, gpu = g.columns, g.gpu_rows
     listed = {d["id"]: d for d in g.info.metadata.get("deviceProperties") or () if isinstance(d, dict) and "id" in d}
     names = {str(d.get("name", "")) for d in listed.values()}
-    used = np.unique(c.device[gpu]).tolist()
+    used = {device: gpu[at] for device, at in positions_by(c.device[gpu])}
     found: list[tuple[Any, ...]] = []
     for device in sorted({*listed, *used}, key=str):
         known = listed.get(device, {})
-        rows = gpu[c.device[gpu] == device] if device in used else gpu[:0]
+        rows = used.get(device, gpu[:0])
         memory = known.get("totalGlobalMem")
         found.append((
             device,
