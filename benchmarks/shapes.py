@@ -74,6 +74,13 @@ def nested_annotations(n: int) -> Iterator[Event]:
         yield from _work(i + 1, 1000.0 + 12 * n / 10 + 10 * i)
 
 
+def nested_batches(n: int) -> Iterator[Event]:
+    """Annotations within one another that are all called differently, with an op of a serving engine in each."""
+    for i in range(n):
+        yield _span("user_annotation", f"range {i}", 1000.0 + 10 * i, 40.0 + 20.0 * n - 20 * i)
+        yield from _work(i + 1, 1000.5 + 10 * i, op="vllm::unified_attention_with_output")
+
+
 def overlapping_annotations(n: int) -> Iterator[Event]:
     """Annotations that each end after the next has begun, with ops below."""
     for i in range(n):
@@ -316,7 +323,7 @@ def idle(n: int) -> Iterator[Event]:
 SHAPES: dict[str, Callable[[int], Iterator[Event]]] = {
     shape.__name__: shape
     for shape in (
-        nested_ops, nested_launches, nested_concurrent, nested_frames, nested_annotations, nested_steps,
+        nested_ops, nested_launches, nested_concurrent, nested_frames, nested_annotations, nested_batches, nested_steps,
         overlapping_annotations, overlapping_ops, long_overlapping_ops, unravelling_ops, one_instant, streams,
         concurrent, devices, threads, processes, names, argument_sets, steps, device_annotations, children, siblings,
         process_groups, steps_of_a_rank, modules, one_correlation, one_launch, flows, collectives, one_collective, recomputation, sequence_numbers,
