@@ -278,7 +278,7 @@ def _of_several(figures: Figures, at: Codes) -> dict[str, Any]:
         "last_rank": m.ranks[late].rank,
         "last_wait_ms": int(late_ns[late]) / 1e6,
         "median_latency_us": _median(figures.latency_ns[at] / 1e3),
-        "median_start_skew_us": _median((m.last_start_ns - m.first_start_ns)[at] / 1e3),
+        "median_start_skew_us": _median((m.last_start_ns[at] - m.first_start_ns[at]) / 1e3),
         "median_busbw_gb_s": bus,
         "peak_gb_s": peak,
         "percent_of_peak": None if bus is None or peak is None else 100 * bus / peak,

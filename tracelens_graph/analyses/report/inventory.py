@@ -162,7 +162,7 @@ def _version(key: str, value: Any) -> str:
 
 
 def _devices(g: Core) -> Table:
-    c, gpu = g.columns, g.gpu_rows
+    c, gpu, end_ns = g.columns, g.gpu_rows, g.columns.end_ns
     listed = {d["id"]: d for d in g.info.metadata.get("deviceProperties") or () if isinstance(d, dict) and "id" in d}
     names = {str(d.get("name", "")) for d in listed.values()}
     used = {device: gpu[at] for device, at in positions_by(c.device[gpu])}
@@ -180,7 +180,7 @@ def _devices(g: Core) -> Table:
             known.get("numSms"),
             len(rows),
             int(c.dur_ns[rows].sum()) / 1e6,
-            union_length(c.start_ns[rows], c.end_ns[rows]) / 1e6,
+            union_length(c.start_ns[rows], end_ns[rows]) / 1e6,
         ))  # fmt: skip
     return _table("devices", "Devices", found, {
         "device": Column("number of the device"),
