@@ -326,7 +326,8 @@ SHAPES: dict[str, Callable[[int], Iterator[Event]]] = {
         nested_ops, nested_launches, nested_concurrent, nested_frames, nested_annotations, nested_batches, nested_steps,
         overlapping_annotations, overlapping_ops, long_overlapping_ops, unravelling_ops, one_instant, streams,
         concurrent, devices, threads, processes, names, argument_sets, steps, device_annotations, children, siblings,
-        process_groups, steps_of_a_rank, modules, one_correlation, one_launch, flows, collectives, one_collective, recomputation, sequence_numbers,
+        process_groups, steps_of_a_rank, modules, one_correlation, one_launch, flows, collectives, one_collective,
+        recomputation, sequence_numbers,
         synchronisations, idle,
     )
 }  # fmt: skip

@@ -1,6 +1,6 @@
-"""Whatever the shape of a trace, twice the events are about twice the work: for building, and for every question.
+"""Whatever the shape of a trace, twice the events are about twice the work: for building, questions and commands.
 
-Work is counted: function calls, and elements of arrays. `benchmarks/hard_shapes.py` takes the seconds.
+Work is counted: lines and function calls, and elements of arrays. `benchmarks/hard_shapes.py` takes the seconds.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from growth import calls, elements, metered, steps
 from shapes import SHAPES, trace
 from typer.testing import CliRunner
 
+from tracelens_graph.analyses.alignment import leaf_matching
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.categories import kernels
 from tracelens_graph.cli.app import app
@@ -99,11 +100,14 @@ COMMANDS = (
 )
 """Shapes, and what is done with traces of them, beside questions."""
 
-LARGER = (256, 512, 1024)
+LARGER = (192, 384, 768)
 
 
 @pytest.mark.parametrize(("shape", "command"), COMMANDS, ids=lambda one: one.replace(" ", "_"))
-def test_work_of_commands_grows_with_the_trace(shape: str, command: str, tmp_path: Path) -> None:
+def test_work_of_commands_grows_with_the_trace(
+    shape: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaf_matching, "_ROOT_PAIRS", 64)
     measured = []
     for n in LARGER:
         words = command.replace("OUT", str(tmp_path / f"{n}{'.html' if '--html' in command else ''}")).split()
