@@ -15,7 +15,7 @@ from pages import CHECKOUT, DOCS, publish
 
 sys.path.insert(0, str(CHECKOUT / "tests"))
 
-from parity.cases import cases, everything_compared, jax_profiles, ranks_of_jobs
+from parity.cases import cases, evals, everything_compared, jax_profiles, ranks_of_jobs
 from parity.comparing import EXACT, PER_INTERVAL_US
 from parity.departures import Account, Departure, account, departures, elsewhere, more_linked
 
@@ -40,7 +40,9 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
     yield (
         "Tables known from TraceLens have the same names and columns here, and the same values. `pytest tests/parity`\n"
         f"holds ours against those that TraceLens 0.1.0 (commit 171dd747) wrote for {len(traces)} real traces,\n"
-        "with its default options and with further ones, for a JAX profile, and for the ranks of a job made by hand,\n"
+        "with its default options and with further ones, for a JAX profile, for the ranks of a job made by hand,\n"
+        f"and for the {len(evals())} traces of its own evaluation, whose grader passes on what\n"
+        "`report --layout tracelens` writes (tests/external),\n"
         "cell by cell. A cell that differs fails the test, unless it is listed below; so does an entry below that\n"
         "covers a cell which does not differ.\n\n"
         f"**{departed:,} of {cells:,} cells depart ({departed / cells:.1%}), {filled:,} of them because there are\n"

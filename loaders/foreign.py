@@ -60,7 +60,11 @@ _HEADERS = (
 """Columns, in small letters -> whose table it is."""
 
 _TAR_MARK, _TAR_PLACE = b"ustar", 257
-_UTF_16 = re.compile(rb"\xff\xfe|\xfe\xff|[{\[]\x00[^\x00]\x00|\x00[{\[]\x00[^\x00]")
+_WIDE = {
+    "UTF-32": re.compile(rb"\xff\xfe\0\0|\0\0\xfe\xff|[{\[]\0\0\0|\0\0\0[{\[]"),
+    "UTF-16": re.compile(rb"\xff\xfe|\xfe\xff|[{\[]\0[^\0]\0|\0[{\[]\0[^\0]"),
+}
+"""Encodings with more than a byte for each character -> how a JSON text in it begins; the first that fits counts."""
 
 _SUFFIXES = {
     ".gz": "a gzip file",
@@ -112,8 +116,9 @@ def what_is(head: bytes, name: str, *, unpacked: bool = False) -> str:
             return what
     if head.startswith(_TAR_MARK, _TAR_PLACE):
         return "is a tar archive: unpack it first with tar -xf, and give the trace in it"
-    if _UTF_16.match(head):
-        return "is UTF-16 text: convert it to UTF-8, with iconv -f UTF-16 -t UTF-8"
+    for encoding, pattern in _WIDE.items():
+        if pattern.match(head):
+            return f"is {encoding} text: convert it to UTF-8, with iconv -f {encoding} -t UTF-8"
     if name.lower().endswith((".xplane.pb", *(f".xplane.pb{end}" for end in _SUFFIXES))) and _is_odd_profile(head):
         return (
             "is named as a profile of JAX and does not begin as one: its first bytes are damaged, or it is something"
@@ -160,10 +165,29 @@ def what_json_is(head: bytes, whole: bool) -> str | None:
         return f"is a JSON result {_ROCPROF} (rocprofv3); {_EXPORTED}"
     if b"nbformat" in keys:
         return "is a notebook, not a profiler trace"
+    if b"traceEvents" in keys:
+        return "is JSON whose outermost object has no list `traceEvents`" if whole else None
     if whole and keys:
         shown = ", ".join(sorted(key.decode("ascii", "replace") for key in keys)[:5])
         return f"is JSON without a list `traceEvents` (it has: {shown})"
     return None
+
+
+_TIMELINE = re.compile(rb"\s*\[\s*\[\s*(?:-?\d|\])")
+_NO_OBJECT = re.compile(rb'\s*\[\s*(?:\[|-?\d|"|true|false|null)')
+
+
+def what_list_is(head: bytes) -> str | None:
+    """What a list in JSON is that begins with no event; None where one may follow.
+
+    Args:
+        head: its beginning.
+    """
+    if b"{" in head or not _NO_OBJECT.match(head):
+        return None
+    if _TIMELINE.match(head):  # times and sizes, or (time, action, bytes, category) each
+        return f"is a memory timeline, as export_memory_timeline writes it, not a trace; {_EXPORTED}"
+    return f"is a JSON list without events, not a trace; {_EXPORTED}"
 
 
 def what_chrome_trace_is(keys: Mapping[str, Any], processes: Iterable[str], categories: Iterable[str]) -> str:

@@ -18,6 +18,8 @@ from tracelens_graph.analyses.idle.idle_gaps import idle_gaps as idle_gaps
 from tracelens_graph.analyses.kernels.kernels import kernel_category_detail as kernel_category_detail
 from tracelens_graph.analyses.kernels.kernels import kernel_category_summary as kernel_category_summary
 from tracelens_graph.analyses.kernels.kernels import kernel_summary as kernel_summary
+from tracelens_graph.analyses.kernels.occupancy import device_use as device_use
+from tracelens_graph.analyses.kernels.occupancy import kernel_occupancy as kernel_occupancy
 from tracelens_graph.analyses.kernels.shares import category_shares as category_shares
 from tracelens_graph.analyses.kernels.shares import copies as copies
 from tracelens_graph.analyses.kernels.shares import graph_launches as graph_launches
@@ -33,6 +35,7 @@ from tracelens_graph.analyses.memory.peak import memory_over_time as memory_over
 from tracelens_graph.analyses.memory.peak import memory_peak as memory_peak
 from tracelens_graph.analyses.memory.peak import memory_summary as memory_summary
 from tracelens_graph.analyses.ops.instruction_costs import instruction_costs as instruction_costs
+from tracelens_graph.analyses.ops.op_times import op_times as op_times
 from tracelens_graph.analyses.ops.ops import ops_summary as ops_summary
 from tracelens_graph.analyses.ops.ops import ops_summary_by_category as ops_summary_by_category
 from tracelens_graph.analyses.ops.ops import ops_unique_args as ops_unique_args
@@ -70,6 +73,7 @@ from tracelens_graph.analyses.tensors.storages import peak_bytes_by_module as pe
 from tracelens_graph.analyses.tensors.storages import shared_reads as shared_reads
 from tracelens_graph.analyses.tensors.storages import storage_kernels as storage_kernels
 from tracelens_graph.analyses.timeline.collectives import coll_analysis as coll_analysis
+from tracelens_graph.analyses.timeline.step_breakdown import step_breakdown as step_breakdown
 from tracelens_graph.analyses.timeline.steps import step_summary as step_summary
 from tracelens_graph.analyses.timeline.streams import exposed_communication as exposed_communication
 from tracelens_graph.analyses.timeline.streams import stream_overlap as stream_overlap

@@ -1,9 +1,10 @@
 // Forward and backward: GPU time of ops in the forward pass against that of their backward passes.
 //
-// Each GPU event counts for the nearest op above its launch that is linked with the other pass, so nested ops share
-// nothing. Work of neither pass (optimizer, copies) is in no row: what percentages lack to 100. Nor is recomputed work
-// whose nearest linked op is the backward op that has it recomputed: it is no work of that op. Forward ops that have a
-// backward op in common, as instructions of one name in JAX, count as the first of them.
+// Each GPU event counts for the nearest op above its launch that is linked with the other pass, or that is the engine's
+// around such an op, so nested ops share nothing. Work of neither pass (optimizer, copies) is in no row: what
+// percentages lack to 100. Nor is recomputed work whose nearest linked op is the backward op that has it recomputed: it
+// is no work of that op. Forward ops that have a backward op in common, as instructions of one name in JAX, count as
+// the first of them.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
@@ -36,8 +37,13 @@ UNWIND calls AS charged
 WITH charged[0] AS call, charged[1] AS again, charged[2] AS time, whole
 WITH again, time, whole, head(COLLECT {
   MATCH (call)<-[:CALLS*0..]-(op:Op) WHERE EXISTS { (op)-[:HAS_BACKWARD]-() }
+    OR op.name STARTS WITH 'autograd::engine::evaluate_function' AND EXISTS { (op)-[:CALLS]->()<-[:HAS_BACKWARD]-() }
   RETURN op ORDER BY op.depth DESC LIMIT 1
 }) AS op
+// What the engine launches beside the backward op that it runs is work of that op.
+WITH again, time, whole, CASE WHEN EXISTS { (op)-[:HAS_BACKWARD]-() } THEN op ELSE head(COLLECT {
+  MATCH (op)-[:CALLS]->(run) WHERE EXISTS { (run)<-[:HAS_BACKWARD]-() } RETURN run ORDER BY run.pre LIMIT 1
+}) END AS op
 WHERE op IS NOT NULL AND (op.recompute OR NOT again)
 WITH op, sum(time) AS time, whole
 WITH op, time, whole, EXISTS { (op)<-[:HAS_BACKWARD]-() } AS backward, coalesce(op.recompute, false) AS again

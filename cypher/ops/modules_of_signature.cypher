@@ -1,7 +1,7 @@
 // Modules of a signature: which modules hold the GPU work of an op with certain arguments.
 //
 // The work of an op is all that was launched below it. Work of a backward pass belongs to the module that called the
-// forward op.
+// forward op; so does what the engine of autograd launches beside the backward op that it runs.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
@@ -42,11 +42,12 @@ WITH {op: op, input_dims: input_dims, ns: ns} AS f, work
 UNWIND work AS k
 WITH f, k, head(COLLECT {
   MATCH (k)<-[:LAUNCHES|CALLS*]-(a) WHERE a:Module OR EXISTS { (a)<-[:HAS_BACKWARD]-() }
+    OR a.name STARTS WITH 'autograd::engine::evaluate_function' AND EXISTS { (a)-[:CALLS]->()<-[:HAS_BACKWARD]-() }
   RETURN a ORDER BY a.depth DESC LIMIT 1
 }) AS a
 WITH f, a, NOT coalesce(a:Module, true) AS backward, count(*) AS events, sum(k.dur_ns) AS ns
 WITH f, backward, events, ns, CASE WHEN backward THEN head(COLLECT {
-  MATCH (a)<-[:HAS_BACKWARD]-(b:Op) WITH b ORDER BY b.start_ns, b.pre LIMIT 1
+  MATCH (a)-[:CALLS*0..1]->(run)<-[:HAS_BACKWARD]-(b:Op) WITH b ORDER BY run.depth, run.pre, b.start_ns, b.pre LIMIT 1
   MATCH (b)<-[:CALLS*]-(m:Module) RETURN m ORDER BY m.depth DESC LIMIT 1
 }) ELSE a END AS m
 WITH f, backward, m, sum(events) AS events, sum(ns) AS ns

@@ -10,7 +10,8 @@
 // Columns:
 //   name: op nearest above the launch; the runtime call where no op is
 //   total_direct_kernel_time_ms: sum over calls of the busy time of the GPU events charged to a call, ms
-//   total_subtree_kernel_time_ms: sum over calls of the busy time of all GPU events below a call, ms
+//   total_subtree_kernel_time_ms: sum over calls in no other of the row of the busy time of all GPU events below a
+//     call, ms
 //   Count: calls that launched GPU work
 //   Categories: categories of the calls, sorted
 //   Percentage (%): share of total_direct_kernel_time_ms in the sum over all rows, %
@@ -29,6 +30,10 @@ WITH p, t, call, reduce(s = {busy: 0, end: 0}, e IN events | CASE WHEN e[1] <= s
 WITH call, CASE WHEN call:GpuEvent THEN '(no launch in trace)' ELSE call.name END AS name,
      CASE WHEN call:GpuEvent THEN 'unlinked' ELSE call.category END AS category,
      busy, CASE
+       WHEN EXISTS {
+         (call)<-[:CALLS*]-(outer:Op WHERE outer.name = call.name)<-[:CHARGED_TO]-(b)
+         WHERE p.step IS NULL OR b.step = p.step
+       } THEN 0
        WHEN call:GpuEvent OR call.gpu_events = charged THEN busy
        WHEN p.step IS NULL THEN call.gpu_busy_ns
        ELSE reduce(s = {busy: 0, end: 0}, e IN COLLECT {

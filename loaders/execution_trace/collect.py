@@ -96,6 +96,10 @@ class NodeCollector:
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all that was taken."""
         self.entries = 0
         self.place, self.id, self.parent = (array("q") for _ in range(3))
         self.facts: dict[str, array[int]] = {name: array("q") for name in FACTS}

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, BinaryIO, Protocol
@@ -87,6 +88,9 @@ class Consumer(Protocol):
     def broken(self, text: bytes, offset: int, last: bool) -> bytes | None:
         """Take what can be saved of a stretch that does not decode; the text after the list's end, if in it."""
 
+    def forget(self) -> None:
+        """Forget all that was taken: another list under the same key follows, and the last one counts."""
+
 
 class Walker:
     """One pass over a trace file.
@@ -130,6 +134,10 @@ class Walker:
             check_is_json(first, self.name, unpacked=True)
         text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
         if text[:1] == b"[":
+            from tracelens_graph.loaders.foreign import not_a_trace, what_list_is
+
+            if found := what_list_is(text):
+                raise not_a_trace(self.name, found, text)
             self.bare = True
             self._consume(first.index(b"[") + 1)
             return
@@ -217,8 +225,9 @@ class Walker:
                     return limit == self._begin
                 cut, following = self._before_stop(limit)
             elif self._eof:
-                self._finish(consumer)
-                break
+                if not self._is_replaced(consumer, self._end):
+                    self._finish(consumer)
+                continue
             else:
                 cut, following = self._last_boundary(limit)
             if cut < 0:
@@ -233,6 +242,9 @@ class Walker:
                     continue
                 if stop is not None and self._base + limit == stop:
                     return False
+                if self._is_replaced(consumer, cut):
+                    wanted, attempts = BLOCK, 0
+                    continue
                 if self._mended(consumer, cut):
                     break
             self._begin, wanted, attempts = following, BLOCK, 0
@@ -246,8 +258,8 @@ class Walker:
         remainder = consumer.broken(text, self.position, False)
         if remainder is None:
             return False
-        self._begin = cut
-        self._read_tail(remainder)
+        self._begin = cut - len(remainder)
+        self._read_tail(consumer)
         return True
 
     def _first_trace(self, consumer: Consumer, text: bytes) -> bool:
@@ -255,10 +267,34 @@ class Walker:
         end = _begin_of_second(text, self._layout)
         if end < 0:
             return False
-        remainder = consumer.broken(text[:end], self.position, True)
+        remainder = consumer.broken(text[:end], self.position, True) or b""
         self._stop_before_second()
-        self._read_tail(remainder or b"", whole=True)
+        self._keep_tail(remainder)
         return True
+
+    def _is_replaced(self, consumer: Consumer, end: int, before: bytes = b"") -> bool:
+        """Go to the last list under the key that begins in what is buffered; whether one does.
+
+        As `json.load` does, keys that stand twice have their last value. Keys between two lists go to the head.
+
+        Args:
+            consumer: what forgets the list that does not count.
+            end: where to stop looking in the buffer.
+            before: `]` behind the list; nothing in it.
+        """
+        text = bytes(memoryview(self._buffer)[self._begin : end])
+        begins = [match.end() for match in self._layout.opening.finditer(text)]
+        for at in reversed(begins[-_HEAD_TRIES:]):
+            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                keys = self._decoded(b'{"%s":[' % _LIST.encode() + before + text[:at] + b"]}")
+                if self._layout.key in keys:
+                    del keys[_LIST], keys[self._layout.key]
+                    consumer.forget()
+                    self.head |= keys
+                    self.faults = {"second_list": 1}
+                    self._begin += at
+                    return True
+        return False
 
     def _stop_before_second(self) -> None:
         """Pass over another trace."""
@@ -329,33 +365,37 @@ class Walker:
                 return
             remainder = consumer.broken(rest, self.position, True)
             if remainder is not None:
-                self._read_tail(remainder, whole=True)
+                self._begin = self._end - len(remainder)
+                self._read_tail(consumer)
+                return
         self._begin = self._end
 
-    def _read_tail(self, text: bytes, whole: bool = False) -> None:
-        """Keep what can be read of the keys after the event list.
+    def _read_tail(self, consumer: Consumer) -> None:
+        """Keep what can be read of the keys after the event list, which has just ended, and find another list there."""
+        while self._fill():
+            pass
+        if self._is_replaced(consumer, self._end, b"]"):
+            self.ended = False
+            return
+        self.ended = True
+        text = self.following()
+        self._begin = self._end
+        if (end := _begin_of_second(text, self._layout)) >= 0:
+            text = text[:end]
+            self._stop_before_second()
+        self._keep_tail(text)
 
-        Args:
-            text: what stands behind the list and before what is buffered.
-            whole: whether that is all.
-        """
+    def _keep_tail(self, text: bytes) -> None:
+        """Keep what can be read of the keys in the text behind the event list."""
         self.ended = True
         if self.bare:
             return
-        while not whole and self._fill():
-            pass
-        if not whole:
-            text += self.following()
-            self._begin = self._end
-            if (end := _begin_of_second(text, self._layout)) >= 0:
-                text = text[:end]
-                self._stop_before_second()
         from tracelens_graph.loaders.kineto.repair import repair_object
 
-        repaired = repair_object(b'{"traceEvents":[]' + text)
+        repaired = repair_object(b'{"%s":[]' % _LIST.encode() + text)
         if repaired is not None:
             self.tail, faults = repaired
-            self.tail.pop("traceEvents", None)
+            del self.tail[_LIST]
             self._count(faults)
 
     def following(self) -> bytes:

@@ -24,6 +24,7 @@ from tracelens_graph.loaders.kineto.records import (
     CollectiveEvent,
     Family,
     Head,
+    OldOpArgs,
     arguments,
     is_host_collective,
     records,
@@ -184,6 +185,10 @@ class Collector:
             self.out.doubtful_from = self.out.events + repaired.doubtful_from
         self._close_chunk(offset, len(text), repaired.pieces, True)
         return repaired.tail
+
+    def forget(self) -> None:
+        """Forget all that was taken."""
+        self.out = Collected()
 
     def _close_chunk(self, offset: int, length: int, count: int, repaired: bool) -> None:
         self.out.chunks.append(Chunk(offset, length, self.out.events, count, repaired))
@@ -398,6 +403,10 @@ class Collector:
 
     def _arguments(self, family: Family, args: list[Any]) -> dict[str, np.ndarray]:
         """The columns that come from the arguments of a family's events."""
+        if OldOpArgs in set(map(type, args)):
+            for a in args:
+                if type(a) is OldOpArgs:
+                    a.renew()
         columns = {name: self._ids(list(map(attrgetter(name), args))) for name in _ID_ARGUMENTS[family]}
         if family is Family.gpu:
             original = self._ids([a.original_stream for a in args])

@@ -148,7 +148,8 @@ def _refine_kinds(columns: dict[str, np.ndarray], names: list[str]) -> None:
     if module.any():
         kind[(kind == Kind.PythonFunction) & module[name]] = Kind.Module
     if step.any():
-        kind[(kind == Kind.Annotation) & step[name]] = Kind.Step
+        # In 2021 and before all ranges were ops, steps among them.
+        kind[((kind == Kind.Annotation) | (kind == Kind.Op)) & step[name]] = Kind.Step
 
 
 def _drop_zeros(columns: dict[str, np.ndarray], name: str) -> None:

@@ -35,6 +35,10 @@ class FlowCollector:
         self._take(map(Raw, repaired.events))
         return repaired.tail
 
+    def forget(self) -> None:
+        """Forget all that was taken."""
+        self.ends = FlowEnds()
+
     def _take(self, raws: Iterable[Raw]) -> None:
         for raw in raws:
             try:

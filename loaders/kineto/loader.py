@@ -139,6 +139,8 @@ def _collect(source: Source, progress: Progress | None, processes: int | None) -
             walker.walk(collector)
             return collector.out, walker
         theirs, walker.tail, faults, cut_short, source_faults = second
+        if "second_list" in faults:  # the list of which the first half was read does not count
+            collector.forget()
         walker.faults.update(faults)
         source.cut_short = max(source.cut_short, cut_short)
         source.faults |= source_faults

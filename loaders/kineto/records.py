@@ -100,11 +100,18 @@ class OpArgs(Struct, gc=False, rename={
     collective: Raw = Raw()
 
 
-class OldOpArgs(OpArgs, gc=False, rename={"external_id": "external id", "dims": "Input dims"}):
-    """Arguments of an op as PyTorch wrote them in 2021."""
+class OldOpArgs(OpArgs, gc=False, rename={"old_external_id": "external id", "old_dims": "Input dims"}):
+    """Arguments of an op as PyTorch wrote them in 2021; some versions spell them as today."""
 
-    external_id: int | str | None = -1
-    dims: Raw = Raw()
+    old_external_id: int | str | None = -1
+    old_dims: Raw = Raw()
+
+    def renew(self) -> None:
+        """Put what stands under an old name where it stands today."""
+        if self.old_external_id not in (-1, None):
+            self.external_id = self.old_external_id
+        if len(memoryview(self.old_dims)):
+            self.dims = self.old_dims
 
 
 class LaunchArgs(Struct, gc=False, rename={"external_id": "External id"}):

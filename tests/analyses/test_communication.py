@@ -1,28 +1,46 @@
-"""Communication is communication, whichever library its kernels are of."""
+"""Communication is communication, whichever library its kernels are of, and where nothing names it."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from handmade import span
 
-from corpus import loaded, needs_corpus
+from corpus import kineto_traces, loaded, needs_corpus, parametrize
 from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.kernels.kernels import kernel_summary
 from tracelens_graph.analyses.questions import QUESTIONS
-from tracelens_graph.analyses.ranks.rank_collectives import GpuTime
+from tracelens_graph.analyses.ranks.figures import Figures
+from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
+from tracelens_graph.analyses.ranks.rank_collectives import GpuTime, RankCollectives
+from tracelens_graph.analyses.ranks.rank_tables import times_table
 from tracelens_graph.analyses.report.report_tables import ReportOptions
 from tracelens_graph.analyses.shared.gpu_work import (
     COMMUNICATION,
+    COMPUTATION,
+    MEMCPY,
     as_tracelens_counts,
     communication_names,
     gpu_classes,
 )
+from tracelens_graph.analyses.shared.unnamed_communication import unnamed_communication
 from tracelens_graph.compat.sheets import Asked, sheets
+from tracelens_graph.graph.collectives import kernels_of_collectives
+from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edited import renamed
+from tracelens_graph.graph.graph import Graph, changed
+from tracelens_graph.graph.trace_set import TraceSet
+from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import whole_window
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.schema import Kind
+from tracelens_graph.tables.names import short_name
+from tracelens_graph.utils.arrays import Rows
 
 KERNELS = {
     "MSCCL++": "void mscclpp::allreduce7<__half>(mscclpp::LLPacket*)",
@@ -103,3 +121,163 @@ def test_tracelens_layout_counts_as_tracelens_does(trained: Core) -> None:
     assert as_tracelens_counts(whole_window(trained)).core is trained
     assert computing(under(KERNELS["custom all-reduce"], trained)) == computing(trained)
     assert computing(other) > 2 * computing(trained)
+
+
+def kernel(name: str, stream: int, start: float, duration: float, blocks: int) -> dict[str, Any]:
+    args = {"device": 0, "stream": stream, "grid": [blocks, 1, 1], "block": [512, 1, 1]}
+    return {
+        "ph": "X",
+        "cat": "kernel",
+        "name": name,
+        "pid": 0,
+        "tid": stream,
+        "ts": start,
+        "dur": duration,
+        "args": args,
+    }
+
+
+GEMMS = ("sm90_gemm_64x64_tn", "sm90_gemm_128x64_nn", "vectorized_elementwise_kernel<add>")
+
+
+def beside_computation(*families: tuple[str, int, float, int]) -> Graph:
+    """A device of 132 multiprocessors computes on stream 7; families are (name, stream, duration, blocks)."""
+    events = [kernel(name, 7, 10 * i, 9, 500) for i, name in enumerate(GEMMS * 200)]
+    events += [
+        kernel(name, stream, 500 + 1200 * call + 600 * place, duration, blocks)
+        for place, (name, stream, duration, blocks) in enumerate(families)
+        for call in range(3)
+    ]
+    for number, one in enumerate(events, 1):
+        one["args"]["correlation"] = number
+    launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "dur": 1}
+    events += [{**launch, "ts": one["ts"] - 5, "args": {"correlation": one["args"]["correlation"]}} for one in events]
+    return load_core(json.dumps({"traceEvents": events, "deviceProperties": [{"id": 0, "numSms": 132}]}).encode())
+
+
+@pytest.mark.parametrize(
+    ("families", "found"),
+    [
+        pytest.param([("mystery", 16, 500, 20)], {"mystery"}, id="long, few blocks, a stream of its own"),
+        pytest.param([("mystery", 16, 500, 200)], set(), id="fills the device"),
+        pytest.param([("mystery", 16, 20, 20)], set(), id="short"),
+        pytest.param([("mystery", 7, 500, 20)], set(), id="on the stream that computes"),
+        pytest.param([("mystery", 16, 500, 20), (GEMMS[0], 16, 500, 20)], set(), id="computation on its stream"),
+        pytest.param([("fused_adam", 16, 500, 20)], set(), id="of a known family"),
+        pytest.param(
+            [("x::TokenDispatch<8>", 16, 20, 200), ("x::TokenCombine<8>", 16, 20, 200)],
+            {"x::TokenDispatch<8>", "x::TokenCombine<8>"},
+            id="there and back",
+        ),
+        pytest.param([("x::TokenDispatch", 16, 20, 200)], set(), id="there only"),
+        pytest.param(
+            [("moe_dispatch", 7, 20, 200), ("moe_combine", 7, 20, 200)],
+            set(),
+            id="permuted on the stream that computes",
+        ),
+        pytest.param(
+            [("y_put_kernel", 16, 20, 200), ("y_get_kernel", 16, 20, 200)],
+            {"y_put_kernel", "y_get_kernel"},
+            id="one-sided",
+        ),
+    ],
+)
+def test_communication_without_a_known_name(families: list[tuple[str, int, float, int]], found: set[str]) -> None:
+    core = beside_computation(*families)
+    assert communication_names(core) == found
+    category = {
+        row["Kernel name"]: row["kernel_category"] for row in kernel_summary(core, kernel_categories=True).records()
+    }
+    assert all(category[name] == "Communication" for name in found)
+    assert communication_names(core.lean({"owner", "device", "stream"})) == found
+    assert not communication_names(core.lean({"owner"}))
+
+
+def test_times_of_ranks_add_up_with_communication_that_is_no_collective() -> None:
+    traces = TraceSet.of({"rank0": beside_computation(("mystery", 16, 500, 20))})
+    figures = Figures(MatchedCollectives([RankCollectives.of(one) for one in traces]))
+    ms = {row["time"]: row["mean_ms"] for row in times_table(figures).records()}
+    assert ms["communication"] == pytest.approx(1.5)
+    assert ms["copying"] == 0
+    assert ms["computing"] + ms["exposed"] + ms["idle"] == pytest.approx(ms["step"])
+
+
+@pytest.mark.parametrize(
+    ("family", "is_named"),
+    [
+        pytest.param(("mystery<8>", 7, 500, 20), True, id="few blocks"),
+        pytest.param(("mystery<8>", 7, 500, 0), True, id="blocks unknown"),
+        pytest.param(("mystery<8>", 7, 500, 2000), False, id="more blocks than the device can hold at once"),
+        pytest.param(("x::token_dispatch<8>", 7, 500, 2000), True, id="named as an exchange"),
+        pytest.param(("mystery<8>", 7, 100, 20), False, id="little time"),
+        pytest.param(("mystery<8>", 16, 500, 20), False, id="recognised"),
+    ],
+)
+def test_a_large_unknown_family_is_named(family: tuple[str, int, float, int], is_named: bool) -> None:
+    found = [one for one in verdict(beside_computation(family)) if one.topic == "unknown_kernels"]
+    assert [one.evidence["name"] for one in found] == [family[0]][:is_named]
+    assert all(f"{short_name(family[0])}" in one.text and "21.7 %" in one.text for one in found)
+
+
+def nameless(core: Core, rows: Rows) -> Core:
+    """The trace without what names some kernels: their names, ops and arguments."""
+    c = core.columns
+    other = renamed(
+        core, {uid: f"k{code}" for uid, code in zip(c.uid[rows].tolist(), c.name[rows].tolist(), strict=True)}
+    )
+    owner = c.owner.copy()
+    owner[rows] = -1
+    return changed(other, columns=Columns({**dict(other.columns), "owner": owner}), collective_args={})
+
+
+@parametrize("path", kineto_traces())
+def test_computation_without_names_is_no_communication(path: Path) -> None:
+    core = loaded(path)
+    kernels = rows_of_kind(core.columns, (Kind.Kernel,))
+    named = np.concatenate(kernels_of_collectives(core))
+    assert not len(unnamed_communication(core, named))
+    found = unnamed_communication(nameless(core, kernels), named[:0])
+    assert np.isin(found, named).all()
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    "trace",
+    ["dlrm-8-ranks/kineto/rank3", "hta/two-of-128-ranks/rank-0", "hta/resnet-ddp-nccl-args",
+     "hta/queue-length-cuda-graph", "tracelens/mi300/resnet-ddp-checkpointing"],
+)  # fmt: skip
+def test_most_collectives_are_found_without_names(corpus: Path, trace: str) -> None:
+    core = loaded(corpus / f"{trace}.json.gz")
+    named = np.concatenate(kernels_of_collectives(core))
+    other, ns = nameless(core, named), core.columns.dur_ns
+    found = other.gpu_rows[gpu_classes(other, other.gpu_rows) == COMMUNICATION]
+    assert np.isin(found, named).all()
+    assert ns[found].sum() > 0.7 * ns[named].sum()
+
+
+@needs_corpus
+def test_foreign_recordings_have_no_other_communication(corpus: Path) -> None:
+    paths = sorted((corpus / "external").rglob("*trace*.json.gz")) + sorted(
+        (corpus / "external").rglob("*decode.json.gz")
+    )
+    assert len(paths) > 10
+    assert not any(communication_names(load_core(path)) for path in paths)
+
+
+def test_kernels_that_copy_calls_launch_are_copies_all_of_a_name_or_none() -> None:
+    """roctracer names them in many ways; one call is named otherwise, one is not in the trace."""
+
+    def work(number: int, call: str, kernel: str) -> list[dict[str, Any]]:
+        on_gpu = span("kernel", kernel, 100.0 * number, 10, 0, 7, device=0, stream=7, correlation=number)
+        return [span("hip_runtime", call, 10.0 * number, 1, correlation=number), on_gpu]
+
+    core = load_core([
+        *work(1, "hipMemcpyWithStream", "CopyDeviceToDevice"), *work(2, "hipMemcpyAsync", "CopyDeviceToDevice"),
+        *work(3, "hipExtLaunchKernel", "CopyDeviceToDevice"), work(4, "", "CopyDeviceToDevice")[1],
+        *work(5, "hipLaunchKernel", "gemm"), *work(6, "hipLaunchKernel", "gemm"), *work(7, "hipMemcpyAsync", "gemm"),
+    ])  # fmt: skip
+    names = [core.names[code] for code in core.columns.name[core.gpu_rows].tolist()]
+    does = dict.fromkeys(zip(names, gpu_classes(core, core.gpu_rows).tolist(), strict=True))
+    assert list(does) == [("CopyDeviceToDevice", MEMCPY), ("gemm", COMPUTATION)]
+    theirs = as_tracelens_counts(core.everything).core
+    assert set(gpu_classes(theirs, theirs.gpu_rows).tolist()) == {COMPUTATION}

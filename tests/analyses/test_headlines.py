@@ -16,6 +16,7 @@ from tracelens_graph.analyses.diagnosis.finding import ADVICE, KINDS, Finding
 from tracelens_graph.analyses.diagnosis.headline import HOST_KINDS
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle.idle import Cause
+from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import PROBLEMS, Run, simulate
 
@@ -254,6 +255,76 @@ def test_work_that_the_recording_cut_off_is_left_out() -> None:
     assert "the first 50.0 ms are left out" in headline.text
     late = [call(0, 900), gpu(5, 5, 900), call(45_000, 901), gpu(50_000, 50, 901)]
     assert verdict(load_core([*late, *later]))[0].evidence["left_out_ms"] == 0, "launched too late for that"
+
+
+def test_what_is_left_out_is_named_beside_the_gpu_span() -> None:
+    """Verdict and timeline show one GPU span; shares of its last part are named as such, in words and in evidence."""
+    opening = [call(0, 900), gpu(5, 5, 900), call(8, 901), gpu(50_000, 50, 901)]
+    later = [event | {"ts": event["ts"] + 50_050} for event in busy(30, 200, gap=600)]
+    core = load_core([*opening, *later])
+    headline, *causes = verdict(core)
+    (total,) = [row["time ms"] for row in gpu_timeline(core).records() if row["type"] == "total_time"]
+    assert headline.evidence["gpu_span_ms"] == total
+    assert headline.evidence["judged_span_ms"] == pytest.approx(total - float(headline.evidence["left_out_ms"]))
+    assert "% of the last 23.5 ms of the GPU span of 73.5 ms" in headline.text
+    assert headline.evidence["percent_of"] == "judged_span"
+    assert {one.evidence["percent_of"] for one in causes} == {"judged_span"}
+    assert all("of the last part of the GPU span (" in one.text for one in causes if one.topic != "kernels")
+
+
+def test_the_evidence_has_the_share_of_the_sentence() -> None:
+    step = span("user_annotation", "ProfilerStep#1", 0, 20_000)
+    work = [call(5_990, 1), gpu(6_000, 7_000, 1), call(6_500, 2), gpu(13_000, 6_000, 2, "ncclDevKernel_AllReduce")]
+    lone = [gpu(10 + 1_000 * n, 1_000, 100 + n) for n in range(25)]
+    for events, share in (([step, *work], "35.0 % and waiting"), (lone, "100.0 % of the GPU time")):
+        headline, *_ = verdict(load_core(events))
+        assert share.split()[0] == f"{headline.evidence['percent']:.1f}", headline.text
+        assert share in headline.text
+    assert headline.evidence["percent_of"] == "gpu_time"
+
+
+def test_a_call_before_the_span_is_no_example_of_its_idle_time() -> None:
+    """A call longer than the GPU span that ended before it, one that reaches into it, and one inside."""
+    before = [call(-200_000, 800, "cudaFree", dur=190_000), call(-40_000, 801, "cudaMalloc", dur=40_100)]
+    opening = [call(-10, 900), gpu(0, 10, 900)]
+    first = [call(1_000, 901, dur=30_000), gpu(31_010, 100, 901)]
+    later = [event | {"ts": event["ts"] + 31_200} for event in busy(30)]
+    headline, *_ = verdict(load_core([*before, *opening, *first, *later]))
+    assert headline.evidence["kind"] == "host.init"
+    assert (headline.evidence["name"], headline.evidence["calls"]) == ("cudaLaunchKernel", 2)
+    assert headline.evidence["longest_ms"] == pytest.approx(30)
+    assert "up to 30.0 ms in cudaLaunchKernel" in headline.text
+
+
+def shares_of_a_run(computing: float, names: list[str], communicating: float, waiting: float) -> list[dict[str, Any]]:
+    """Kernels of several names that take turns, then communication, then time in Python; ms."""
+    events: list[dict[str, Any]] = []
+    at, each = 10.0, 1_000 * computing / (20 * len(names))
+    for number, name in enumerate(names * 20, 1):
+        events += [call(at - 5, number), gpu(at, each, number, name)]
+        at += each
+    events += [call(at - 5, 900), gpu(at, 1_000 * communicating, 900, "ncclDevKernel_AllReduce_Sum")]
+    at += 1_000 * communicating
+    frame = span("python_function", "train.py(1): f", at, 1_000 * waiting - 10)
+    return [*events, frame, call(at + 1_000 * waiting - 5, 901), gpu(at + 1_000 * waiting, 1, 901, names[0])]
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [(["elementwise_kernel"], "memory.elementwise_norm"), (["elementwise_kernel"] * 2 + ["gemm"], "mixture")],
+)
+def test_a_family_gives_a_run_its_name_if_it_takes_enough_of_the_time(names: list[str], kind: str) -> None:
+    """52 % computation against 25 and 23 %: all of it memory-bound, or two thirds, which is 35 %."""
+    headline, *_ = verdict(load_core(shares_of_a_run(52, names, 25, 23)))
+    assert headline.evidence["kind"] == kind, headline.text
+    if kind == "mixture":
+        assert (headline.evidence["first"], headline.evidence["second"]) == ("memory.elementwise_norm", "comm.exposed")
+
+
+def test_what_together_takes_as_long_as_computing_is_named() -> None:
+    headline, *_ = verdict(load_core(shares_of_a_run(46, ["elementwise_kernel"], 27, 27)))
+    assert headline.evidence["kind"] == "memory.elementwise_norm"
+    assert "exposed communication 27.0 %, waiting for the host 27.0 %" in headline.text
 
 
 def test_the_steps_are_the_window() -> None:

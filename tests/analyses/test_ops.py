@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from call_trees import FORWARD, launch, load, op
-from handmade import span
+from handmade import call, gpu, span
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
@@ -21,6 +21,7 @@ from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.replay.signatures import named
 
 GPU = {"pid": 0, "tid": 7, "device": 0}
 
@@ -64,6 +65,24 @@ def two_shapes() -> Core:
             kernel("before", 90, 6, 99),
         ]
     )
+
+
+def test_a_call_in_another_of_its_name_counts_once() -> None:
+    """As `aten::div` of PyTorch 1.8, which calls itself with an operand of another type; here both launch."""
+
+    def launched(number: int, ts: float, dur: float) -> list[dict[str, Any]]:
+        return [
+            span("cuda_runtime", "cudaLaunchKernel", ts, 1, tid=1, correlation=number),
+            span("kernel", f"k{number}", 100 * number, dur, **GPU, stream=7, correlation=number),
+        ]
+
+    core = load_core([
+        span("cpu_op", "aten::div", 0, 20, tid=1), *launched(1, 1, 8), span("cpu_op", "aten::div", 5, 10, tid=1),
+        *launched(2, 6, 4), span("cpu_op", "aten::div", 30, 10, tid=1), *launched(3, 31, 2),
+    ])  # fmt: skip
+    (row,) = ops_summary(core).records()
+    assert (row["Count"], row["total_direct_kernel_time_sum"], row["total_subtree_kernel_time_sum"]) == (3, 14, 14)
+    assert named(core.everything, "aten::div").total_ns.tolist() == [14_000]
 
 
 def by(table: Any, key: str) -> dict[str, dict[str, Any]]:
@@ -230,6 +249,25 @@ def test_known_answer() -> None:
     (beside,) = rows["op1"]["overlapping_kernels_details_summary"]
     assert (beside["name"], beside["stream"], beside["count"], beside["total_duration_us"]) == ("k0", 1, 1, 10)
     assert "overlap_pct_mean" not in ops_unique_args(core).columns
+
+
+def test_calls_with_other_kernels_beside_them_are_rows_of_their_own() -> None:
+    """Two kernels of one name beside a call are not one; shares in hundredths make a mean with more digits."""
+    events = []
+    for n, (start, dur, stream, kernel) in enumerate([
+        (0, 90, 1, "a"), (1_000, 90, 1, "a"), (2_000, 90, 1, "a"),
+        (0, 30, 2, "b"), (40, 20, 2, "b"), (1_000, 60, 2, "b"), (2_000, 11, 2, "b"),
+    ]):  # fmt: skip
+        name = "op0" if n < 3 else "op1"
+        events += [
+            span("cpu_op", name, 10_000 + 20 * n, 10), call(10_001 + 20 * n, n + 1),
+            gpu(20_000 + start, dur, n + 1, kernel, stream=stream),
+        ]  # fmt: skip
+    found = [row for row in ops_unique_args(load_core(events), overlapping=True).records() if row["name"] == "op0"]
+    beside = {tuple(row["overlapping_kernel_names"]): row for row in found}
+    assert beside.keys() == {("b", "b"), ("b",)}
+    assert beside["b", "b"]["overlap_pct_mean"] == pytest.approx(0.56)  # 50 of 90 us
+    assert beside["b",]["overlap_pct_mean"] == pytest.approx((0.67 + 0.12) / 2)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 20), st.integers(1, 3)), max_size=12))

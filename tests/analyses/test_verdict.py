@@ -30,6 +30,7 @@ from tracelens_graph.cli.app import app
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.perf.devices import Architecture, architecture
 from tracelens_graph.simulate import PROBLEMS, simulate
 
 
@@ -187,9 +188,53 @@ def test_what_a_file_cut_short_lost_is_not_idle_time() -> None:
 
 
 def test_what_no_op_owns_is_not_sent_to_the_roofline() -> None:
-    owned = [span("cpu_op", "aten::mm", 0, 10), call(1, 1), gpu(5, 9_000, 1)]
-    assert finding(load_core(owned), "kernels").advice == ("gemm_tuning",)
+    owned = [span("cpu_op", "aten::conv2d", 0, 10), call(1, 1), gpu(5, 9_000, 1, "implicit_convolve_sgemm")]
+    assert finding(load_core(owned), "kernels").advice == ("kernel_tuning",)
     assert finding(load_core(owned[1:]), "kernels").advice == ()
+
+
+def products(us: float) -> list[dict[str, Any]]:
+    """Two products of 4096 x 4096 x 4096 in bf16: 137 GFLOP each."""
+    sizes, types = [[4096, 4096], [4096, 4096]], ["c10::BFloat16", "c10::BFloat16"]
+    return [
+        event
+        for n in range(2)
+        for event in (
+            span("cpu_op", "aten::mm", 20 * n, 10, Input_Dims=sizes, Input_type=types), call(20 * n + 1, n),
+            gpu(100 + n * us, us, n),
+        )
+    ]  # fmt: skip
+
+
+FAST = architecture({"name": "fast", "mem_bw_gbps": 1e4, "max_achievable_tflops": {"matrix_bf16": 1e3}})
+
+
+def test_products_are_tuned_only_where_they_are_far_below_their_roof() -> None:
+    def advice(us: float, arch: Architecture | None) -> tuple[tuple[str, ...], float | None]:
+        found = next(one for one in verdict(load_core(products(us)), arch) if one.topic == "kernels")
+        return found.advice, found.evidence.get("percent_of_roof")
+
+    assert advice(5_000, FAST) == (("gemm_tuning",), pytest.approx(100 * 137.4 / 5_000, abs=0.1))
+    assert advice(3_000, None) == ((), None), "no device is known, so no roof"
+    slow_device = replace(FAST, figures={**FAST.figures, "matrix_bf16": FAST.figures["matrix_bf16"]._replace(value=40)})
+    assert advice(5_000, slow_device) == ((), None), "69 % of its roof"
+
+
+def test_graphs_are_suggested_for_many_short_launches_only() -> None:
+    def advice(function_us: float, kernel_us: float, launch: str = "cudaLaunchKernel") -> set[str]:
+        """60 kernels, each after 30 us in a function, and one function that takes longer."""
+        events, at = [], 0.0
+        for n in range(60):
+            took = function_us if n == 30 else 30
+            events += [span("python_function", f"train.py({n}): f", at, took), call(at + took, n, launch)]
+            events.append(gpu(at + took + 5, kernel_us, n))
+            at += took + kernel_us + 5
+        return {name for one in verdict(load_core(events)) for name in one.advice}
+
+    assert {"python_tuning", "cuda_graphs"} <= advice(30, 10)
+    assert advice(30_000, 10) & {"python_tuning", "cuda_graphs"} == {"python_tuning"}, "one long function"
+    assert advice(30, 25) & {"python_tuning", "cuda_graphs"} == {"python_tuning"}, "kernels that hide a launch"
+    assert "cuda_graphs" not in advice(30, 10, "cudaGraphLaunch"), "they are there already"
 
 
 def test_a_kernel_with_the_short_name_of_others_is_one_of_them() -> None:
@@ -276,7 +321,7 @@ def test_idle_time_without_a_reason_is_concluded_nothing_from() -> None:
 
 def test_one_empty_kernel() -> None:
     (only,) = verdict(load_core([gpu(5, 0, 1)]))
-    assert only.text == "Too little recorded to judge: 1 GPU event, 0 us of work"
+    assert only.text == "Too little recorded to judge the run: 1 GPU event, 0 us of work"
 
 
 # -- what holds everywhere ------------------------------------------------------------------------------------
@@ -342,6 +387,25 @@ def test_every_command_runs(problem: str | None, tmp_path: Path) -> None:
         assert result.stdout
 
 
+def test_an_example_says_what_part_of_its_cause_it_explains() -> None:
+    """The GPU waits 60 times: thrice for one function, else for others; an example of most of it says no share."""
+
+    def waiting(long_us: float) -> Finding:
+        events, at = [], 0.0
+        for n in range(60):
+            took, name = (long_us, "train.py(1): slow") if n < 3 else (200, f"train.py({n}): f{n}")
+            events += [span("python_function", name, at, took), call(at + took, n), gpu(at + took + 5, 100, n)]
+            at += took + 105
+        return finding(load_core(events), "python")
+
+    few = waiting(400)
+    assert few.evidence["because"] == "train.py(1): slow"
+    share = 100 * float(few.evidence["because_ms"]) / float(few.evidence["ms"])
+    assert share == pytest.approx(6, abs=2)
+    assert f"such as in train.py(1): slow (at least {share:.0f} % of that time)" in few.text
+    assert "that time" not in waiting(40_000).text
+
+
 def test_a_replay_of_graphs_is_named() -> None:
     launch = call(0, 1, "cudaGraphLaunch")
     headline, *_ = verdict(load_core([launch, *(gpu(5 + 1_000 * n, 1_000, 1) for n in range(9))]))
@@ -379,14 +443,15 @@ def training() -> Core:
     return load_core(rank.trace)
 
 
-def advised(core: Core, *findings: Finding) -> dict[str, str]:
+def advised(core: Core, *findings: Finding, arch: Architecture | None = None) -> dict[str, str]:
     names = list(top_ops(core, top=99)["name"])
-    return dict(zip(names, op_advice(core, findings, names), strict=True))
+    return dict(zip(names, op_advice(core, findings, names, arch=arch), strict=True))
 
 
 def test_an_op_gets_what_is_said_of_its_kernels() -> None:
     found = advised(training(), COMPUTES)
-    assert found["aten::mm"] == ADVICE["gemm_tuning"]
+    assert found["aten::mm"] == "", "more than half of the roof of an H100"
+    assert advised(training(), COMPUTES, arch=architecture("b200"))["aten::mm"] == ADVICE["gemm_tuning"]
     assert found["aten::_foreach_mul_"] == ADVICE["fusion"]
 
 

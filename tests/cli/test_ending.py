@@ -161,6 +161,21 @@ def test_a_signal_leaves_no_temporary_files(job: Path, tmp_path: Path, number: s
     assert not list(tmp_path.iterdir())
 
 
+def test_a_terminal_that_closes_sends_two_signals() -> None:
+    script = """
+import os, signal
+from tracelens_graph.cli.ending import ending_on_signals
+with ending_on_signals():
+    try:
+        os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        os.kill(os.getpid(), signal.SIGHUP)
+        print("cleaned up")
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stdout) == (128 + signal.SIGHUP, "cleaned up\n")
+
+
 @pytest.mark.parametrize("limit", ["-v 130000", "-n 8", "-n 12"])
 def test_limits_end_in_a_line_or_an_answer(job: Path, tmp_path: Path, limit: str) -> None:
     for command in ("report", "ask slowest_ranks"):

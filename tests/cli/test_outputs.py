@@ -427,8 +427,21 @@ def test_standard_output_pipes_and_devices_take_what_a_file_would_hold(
         command = [(words | {"PLACE": stdout}).get(word, word) for word in output.words.split()]
         done = subprocess.run([*PROGRAM, *command], capture_output=True, check=True)
         assert done.stderr == output.said.encode()
-        if not output.name.endswith(".xlsx"):  # a workbook holds the time
-            assert done.stdout == copy.read_bytes() == whole
+        assert done.stdout == copy.read_bytes() == whole
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "md"])
+def test_a_terminal_obeys_nothing_that_a_trace_says(tmp_path: Path, format: str) -> None:
+    trace = tmp_path / "t.json"
+    kernel = {"ph": "X", "cat": "kernel", "name": "k\x1b[31m\x9b2J\x07", "pid": 0, "tid": 7, "ts": 1.0, "dur": 5.0}
+    trace.write_text(json.dumps({"traceEvents": [kernel]}))
+    main, terminal = os.openpty()
+    command = [*PROGRAM, "report", str(trace), "--table", "kernel_summary", "-f", format]
+    subprocess.run(command, stdout=terminal, stderr=subprocess.DEVNULL, check=True, timeout=60)
+    shown = os.read(main, 1 << 16).decode()
+    assert "x1b" in shown or "u001b" in shown
+    assert "\x1b[31m" not in shown
+    assert not {"\x9b", "\x07"} & {*shown}
 
 
 @pytest.mark.parametrize("how", ["interrupt", "full"])

@@ -138,6 +138,32 @@ def test_one_trace_is_no_job(run: Run, job: Path) -> None:
     assert "one trace alone" in err
 
 
+@pytest.mark.parametrize("whole", [0, 3])
+def test_broken_files_end_reports_and_ranks_alike(run: Run, job: Path, tmp_path: Path, whole: int) -> None:
+    """One has no event left, one is cut before its GPU events, one is no trace."""
+    for file in sorted(job.glob("*.json*"))[:whole]:
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "rank7.json").write_text('{"traceEvents": [')
+    event = '{"ph": "X", "cat": "cpu_op", "name": "mm", "ts": 1, "dur": 2}'
+    (tmp_path / "rank8.json").write_text(f'{{"traceEvents": [{event}, ')
+    (tmp_path / "rank9.json").write_text("junk")
+    for command in (["report"], ["ranks"], ["ranks", "--path"]):
+        code, out, err = run(*command, tmp_path)
+        assert (code, bool(out)) == (1, bool(whole)), (command, err)
+        assert all(f"rank{number}" in err for number in (7, 8, 9))
+
+
+@pytest.mark.parametrize(("command", "figure"), [("ranks", "exposed_waiting_percent"), ("report", "idle_percent")])
+def test_a_file_that_is_no_trace_fails_a_condition_alone(
+    run: Run, job: Path, tmp_path: Path, command: str, figure: str
+) -> None:
+    for file in job.glob("*.json*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "rank9.json").write_text("junk")
+    assert run(command, tmp_path)[0] == 0
+    assert run(command, tmp_path, "--fail-if", f"{figure} > 100")[0] == 1
+
+
 def test_the_same_file_twice_is_no_job(run: Run, job: Path) -> None:
     file = job / "rank0.json.gz"
     assert run("ranks", file, file) == (

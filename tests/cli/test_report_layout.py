@@ -74,8 +74,8 @@ def test_options_that_the_report_of_jax_has_not_are_named(run: Run, xplane: Path
 
 def test_sheets_of_pytorch_are_those_of_the_python_call(run: Run, trace_file: Path, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    assert run("report", trace_file, *LAYOUT, "--csv", here)[0] == 0
-    generate_perf_report_pytorch(trace_file, output_csvs_dir=there, kernel_summary=True)
+    assert run("report", trace_file, *LAYOUT, "--add", "call-stack", "--csv", here)[0] == 0
+    generate_perf_report_pytorch(trace_file, output_csvs_dir=there, kernel_summary=True, include_call_stack=True)
     assert names(here) == names(there)
     for name in names(here):
         assert (here / f"{name}.csv").read_text() == (there / f"{name}.csv").read_text()

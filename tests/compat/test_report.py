@@ -188,7 +188,7 @@ def test_the_sheet_of_a_family(trace: Path, tmp_path: Path) -> None:
     assert row["Data Moved (MB)_first"] == 4 * (2 * 3 + 3 * 4 + 2 * 4) / 2**20
     assert (row["name_count"], row["Kernel Time (µs)_sum"], row["Compute Spec"]) == (2, 50.0, "matrix_fp32")
     assert row["TFLOPS/s_max"] == pytest.approx(48 / 20e-6 / 1e12)
-    assert row["Input Dims_first"] == ((2, 3), (3, 4))
+    assert row["Input Dims_first"] == [[2, 3], [3, 4]]
     assert "Roofline Time (µs)_first" not in row
 
 

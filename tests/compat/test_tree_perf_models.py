@@ -172,7 +172,7 @@ def test_a_frame_of_calls(analyzer: TreePerfAnalyzer) -> None:
     assert frame["UID"].tolist() == [0, 3]
     assert frame["Kernel Time (µs)"].tolist() == [30.0, 25.0]
     assert frame["Non-Data-Mov Kernel Time (µs)"].tolist() == [30.0, 20.0]
-    assert frame["Input Dims"].tolist() == [((2, 3), (3, 4))] * 2
+    assert frame["Input Dims"].tolist() == [[[2, 3], [3, 4]]] * 2
     assert [len(details) for details in frame["kernel_details"]] == [1, 2]
     assert frame.loc[0, ["cat", "name", "pid", "tid"]].tolist() == ["cpu_op", "aten::mm", 100, 100]
     plain = analyzer.build_df_fwd_perf_metrics(named(analyzer, "aten::mm"))

@@ -111,6 +111,16 @@ def test_validation_counts_all_of_it(linked: Core) -> None:
     }  # fmt: skip
 
 
+def test_work_below_an_op_in_another_of_its_name_counts_once() -> None:
+    times = many_launches.kineto()
+    (inner,) = (event for event in times["traceEvents"] if event["name"] == "aten::zero_")
+    outer = {**inner, "ts": inner["ts"] - 1, "dur": inner["dur"] + 1, "args": {}}
+    core = load_core({**times, "traceEvents": [*times["traceEvents"], outer]}, et=many_launches.execution_trace())
+    assert core.link is not None
+    (row,) = (row for row in Validation(core, core.link).by_name.records() if row["name"] == "aten::zero_")
+    assert (row["ops"], row["gpu_events"], row["gpu_time_us"]) == (2, 1, 2)
+
+
 def test_an_op_without_a_node_does_not_round_trip() -> None:
     trace = many_launches.execution_trace()
     trace["nodes"] = [one for one in trace["nodes"] if one["id"] != FILL]

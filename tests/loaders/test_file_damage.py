@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,47 @@ def test_two_processes_stop_before_the_second_trace(tmp_path: Path, monkeypatch:
         assert core.info.events == first
         assert core.info.repairs == {"second_trace": 1}
         assert all(name.startswith("aten::first") for name in names(core))
+
+
+def two_lists(first: int, second: int, indent: int | None = None) -> bytes:
+    texts = {
+        name: json.dumps(events(count, name), indent=indent) for name, count in (("first", first), ("second", second))
+    }
+    keys = [json.dumps(HEAD)[1:-1], f'"traceEvents": {texts["first"]}', '"between": {"traceEvents": [1]}']
+    return ("{" + ", ".join([*keys, f'"traceEvents" : {texts["second"]}', '"displayTimeUnit": "ms"']) + "}").encode()
+
+
+@pytest.mark.parametrize(("first", "second"), [*SIZES, (0, 4), (4, 0), (300, 30_000)])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_of_two_lists_the_last_is_read_as_by_json_readers(
+    first: int, second: int, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    data = two_lists(first, second, 1 if second == 200 else None)
+    expected = [event["name"] for event in json.loads(data)["traceEvents"]]
+    core = load_core(pack(data))
+    assert names(core) == expected
+    assert core.info.repairs == {"second_list": 1}
+    assert core.info.metadata["displayTimeUnit"] == "ms"
+    assert [*core.details.events(core.columns.uid.tolist()).values()] == json.loads(data)["traceEvents"]
+
+
+def test_two_processes_read_the_last_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "SPLIT_FROM", 0)
+    monkeypatch.setattr(loader.threading, "active_count", lambda: 1)
+    monkeypatch.setattr(loader.os, "sched_getaffinity", lambda pid: {0, 1})
+    for first, second in ((9000, 9000), (3000, 40_000), (40_000, 3000)):
+        file = tmp_path / f"{first}.json"
+        file.write_bytes(two_lists(first, second))
+        core = load_core(file)
+        assert names(core) == [f"aten::second{i}" for i in range(second)]
+        assert core.info.repairs == {"second_list": 1}
+
+
+def test_a_last_list_that_is_cut_short_is_read_as_far_as_it_goes() -> None:
+    data = two_lists(50, 60)
+    core = load_core(data[: data.index(b"second50")])
+    assert names(core) == [f"aten::second{i}" for i in range(50)]
+    assert set(core.info.repairs) == {"second_list", "truncated"}
 
 
 def test_an_event_that_names_an_event_list_is_no_second_trace() -> None:

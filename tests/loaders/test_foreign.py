@@ -83,6 +83,12 @@ FILES = {
     ),
     "tensorflow.json": (chrome(process("/device:GPU:0"), {}, displayTimeUnit="ns"), "of JAX or TensorFlow"),
     "perf.json": (chrome({"cat": "cpu-clock"}, {"cat": "sched"}), "of another tool: no event has a category of"),
+    "memory.json": (b"[[1000, 1001], [[0, 512], [0, 1024]]]", "memory timeline, as export_memory_timeline"),
+    "memory.raw.json": (
+        b"[[1000, 2, 512, 3],\n [1001, 1, 0, 3]]",
+        "memory timeline, as export_memory_timeline",
+    ),
+    "numbers.json": (b"[1, 2]", "JSON list without events"),
     "list.json": (b'[{"ph": "B", "name": "f", "ts": 1, "pid": 1, "tid": 1}]', "Chrome trace of another tool"),
 }
 
@@ -145,6 +151,11 @@ WRAPPED = {
     "utf16le.json": (TRACE.decode().encode("utf-16-le"), "is UTF-16 text: convert it to UTF-8"),
     "utf16be.json": (TRACE.decode().encode("utf-16-be"), "is UTF-16 text: convert it to UTF-8"),
     "utf16.json.gz": (gzip.compress(TRACE.decode().encode("utf-16")), "is UTF-16 text: convert it to UTF-8"),
+    **{
+        f"{encoding}.json": (TRACE.decode().encode(encoding), "is UTF-32 text: convert it to UTF-8")
+        for encoding in ("utf-32", "utf-32-le", "utf-32-be")
+    },
+    "none.json": (b'{"x": 1, "traceEvents": null}', "is JSON whose outermost object has no list `traceEvents`"),
     "lfs.json": (LFS, "git lfs pull"),
     "lfs.json.gz": (LFS, "git lfs pull"),
     "damaged.json.gz": (b"\x1e" + gzip.compress(TRACE)[1:], "is named as a gzip file and does not begin as one"),

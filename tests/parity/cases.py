@@ -22,7 +22,7 @@ from corpus import cases as in_corpus
 from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables, report_tables
 from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
 from tracelens_graph.compat.ranks.tables import tracelens_tables
-from tracelens_graph.compat.sheets import jax_sheets
+from tracelens_graph.compat.sheets import Asked, jax_sheets, pytorch_sheets
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.loading.many import load_core_set, trace_files
@@ -70,10 +70,10 @@ class Case:
     def options(self) -> ReportOptions:
         """Our options that correspond to TraceLens's."""
         if self.flavour == "default":
-            return ReportOptions(linked_only=True)
+            return ReportOptions(linked_only=True, as_recorded=True)
         again = any("is_recompute" in row for row in read_reference(self.folder / "gpu_timeline.csv"))
         return ReportOptions(
-            linked_only=True, micro_idle_us=5, short_kernels_us=10, histogram_bins=100, overlap=False,
+            linked_only=True, as_recorded=True, micro_idle_us=5, short_kernels_us=10, histogram_bins=100, overlap=False,
             first_occurrence=True, call_stack=True, recompute=again, arch=MI300X,
         )  # fmt: skip
 
@@ -194,16 +194,86 @@ def compared_jax(profile: Jax) -> list[Comparison]:
     ]
 
 
+@dataclass(frozen=True)
+class Eval:
+    """A trace that TraceLens's own evaluation reports on, with the report.
+
+    Attributes:
+        name: of the folder, `tracelens-evals/gemm_01` or `tracelens-evals-comparative/test01`.
+        number: of the trace in a comparison, 1 or 2; empty without one.
+    """
+
+    name: str
+    number: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name.replace('tracelens-', '')}/{self.number}".rstrip("/")
+
+    @property
+    def folder(self) -> Path:
+        """Traces, tables and findings."""
+        assert CORPUS is not None
+        return CORPUS / "external" / self.name
+
+    @property
+    def csvs(self) -> Path:
+        """TraceLens's tables."""
+        return self.folder / f"csv{self.number}"
+
+    @property
+    def reference(self) -> dict[str, list[dict[str, str]]]:
+        """The same, read."""
+        return {path.stem: read_reference(path) for path in sorted(self.csvs.glob("*.csv"))}
+
+    @property
+    def trace(self) -> Path:
+        """The trace."""
+        return self.folder / f"trace{self.number}.json.gz"
+
+    @property
+    def graph(self) -> Core:
+        """The graph of the trace."""
+        return load_core(self.trace)
+
+    def tables(self) -> Mapping[str, Table]:
+        """Our tables in TraceLens's layout. The first trace of a comparison is compared with the second."""
+        other = load_core(self.folder / "trace2.json.gz").everything if self.number == "1" else None
+        options = ReportOptions(linked_only=True, by_kernel_count=True, arch=MI300X, compare_with=other)
+        return pytorch_sheets(self.graph.everything, Asked(options, call_stack=True, python_frames=False))[0]
+
+
+def evals(pattern: str = "tracelens-evals*") -> list[Eval]:
+    """All traces of TraceLens's evaluation; none without the traces."""
+    found = sorted((CORPUS / "external").glob(f"{pattern}/*/trace*.json.gz")) if CORPUS else []
+    names = ((f"{path.parts[-3]}/{path.parts[-2]}", path.name.removesuffix(".json.gz")) for path in found)
+    return [Eval(name, trace.removeprefix("trace")) for name, trace in names]
+
+
+@cache
+def compared_eval(case: Eval) -> list[Comparison]:
+    """Every table of TraceLens held against ours, under the tolerances of other traces."""
+    core, reference, ours = case.graph, case.reference, case.tables()
+    linked = core.gpu_rows[core.columns.parent[core.gpu_rows] >= 0]
+
+    def below(uid: int) -> int:
+        row = int(np.flatnonzero(core.columns.uid == uid)[0])
+        return int(np.searchsorted(linked, core.columns.last[row], "right") - np.searchsorted(linked, row))
+
+    allowed = tolerances(reference, below, len(core.gpu_rows))
+    return [compare(name, rows, ours.get(name, Table(name, {})), allowed[name]) for name, rows in reference.items()]
+
+
 def everything_compared() -> list[tuple[str, Comparison]]:
     """All comparisons, each with the name of its case."""
     return [
         *((str(case), comparison) for case in cases() for comparison in compared(case)),
         *((str(job), comparison) for job in ranks_of_jobs() for comparison in compared_ranks(job)),
         *((str(profile), comparison) for profile in jax_profiles() for comparison in compared_jax(profile)),
+        *((str(case), comparison) for case in evals() for comparison in compared_eval(case)),
     ]
 
 
-def parameters(chosen: Iterable[Case] | Iterable[Ranks] | Iterable[Jax]) -> list[object]:
+def parameters(chosen: Iterable[Case] | Iterable[Ranks] | Iterable[Jax] | Iterable[Eval]) -> list[object]:
     """Cases as parameters of a test."""
     return in_corpus(((case, case) for case in chosen), needs=needs_goldens)
 

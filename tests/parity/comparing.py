@@ -80,6 +80,7 @@ LAYOUTS = {
         ("name", "op category", "process_name", "process_label", "thread_name", *_ARGUMENTS, "is_recompute"),
         "Kernel Time (µs)_sum",
     ),
+    "diff_stats": Layout(("name", "cpu_op_uid", "source", "lowest_common_ancestor_id")),
     # Of JAX profiles, where a kernel is its own launcher.
     "gpu_events_averages": Layout(("type",)),
     **dict.fromkeys(("kernel_launchers", "df_xla_perf"), Layout(("UID",))),
@@ -177,7 +178,7 @@ def _value(node: ast.expr | None) -> Any:
 
 def understood(text: str, like: Any) -> Any:
     """TraceLens's cell as a value of the kind that ours is."""
-    if text == "":
+    if text in ("", "None"):  # Versions of TraceLens differ in which they write for a size that is not known.
         return None
     if isinstance(like, bool):
         return {"True": True, "False": False}.get(text, text)

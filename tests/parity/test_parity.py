@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 from parity.cases import (
     Case,
+    Eval,
     Ranks,
     cases,
     compared,
+    compared_eval,
     compared_ranks,
+    evals,
     everything_compared,
     jax_profiles,
     parameters,
@@ -40,6 +43,13 @@ def test_tables_of_ranks_equal_the_reference(job: Ranks) -> None:
     assert [list(table.columns) for table in ours.values()] == [list(rows[0]) for rows in theirs.values()]
 
 
+@pytest.mark.parametrize("case", parameters(evals()))
+def test_tables_equal_those_of_its_evaluation(case: Eval) -> None:
+    tables = compared_eval(case)
+    assert sum(comparison.cells for comparison in tables) >= 97
+    assert account(departures(), [(str(case), comparison) for comparison in tables]).unexplained == []
+
+
 @needs_goldens
 def test_departures_are_used_and_no_wider_than_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
     known = departures()
@@ -47,7 +57,7 @@ def test_departures_are_used_and_no_wider_than_what_differs(capsys: pytest.Captu
     assert found.wide == []
     assert [known[number] for number, cells in enumerate(found.covered) if not cells] == []
     for trace in {trace for departure in known for trace in departure.traces}:
-        assert any(fnmatchcase(str(one), trace) for one in (*cases(), *jax_profiles())), trace
+        assert any(fnmatchcase(str(one), trace) for one in (*cases(), *jax_profiles(), *evals())), trace
     with capsys.disabled():
         cells, departed = sum(found.cells.values()), sum(found.departed.values())
         print(f"\n{departed} of {cells} cells depart from the reference ({departed / cells:.1%})")

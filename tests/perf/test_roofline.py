@@ -78,6 +78,13 @@ def test_reason_why_there_is_no_roof(cost: Cost, arch: Architecture, reason: str
     assert roofline(cost, arch) == reason
 
 
+def test_vectors_without_a_rate_of_their_own_have_that_of_the_matrix_units() -> None:
+    work = Cost(10, 1000, "vector", "bf16")
+    assert roof_of(work, made(matrix_fp32=5, matrix_bf16=8)).rate == "matrix_fp32"
+    assert roof_of(work, made(matrix_bf16=8)).bound == "MEMORY_BOUND"
+    assert roofline(work, made(matrix_fp8=8)) == "made has no rate for vector_bf16"
+
+
 @given(flops=SIZES, moved=SIZES, rate=RATES, bandwidth=RATES)
 def test_laws(flops: int, moved: int, rate: float, bandwidth: float) -> None:
     arch, cost = made(bandwidth, matrix_fp16=rate), Cost(flops, moved, "matrix", "fp16")

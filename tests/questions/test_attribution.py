@@ -22,8 +22,9 @@ from tracelens_graph.simulate import simulate
 from tracelens_graph.tables.table import Table
 
 QUERIES = with_queries(
-    "forward_backward gpu_time_under kernel_summary launch_delay modules ops_summary ops_summary_by_category "
-    "ops_unique_args programs python_lines runtime_summary unified_perf_summary unlaunched_gpu_time"
+    "forward_backward gpu_time_under kernel_summary launch_delay modules modules_of_signature ops_summary "
+    "ops_summary_by_category ops_unique_args programs python_lines runtime_summary unified_perf_summary "
+    "unlaunched_gpu_time"
 )
 
 LINEAR = {"Input_Dims": [[8, 16], [32, 16]], "Input_type": ["float", "float"]}
@@ -86,6 +87,24 @@ def nested_trace() -> dict[str, Any]:
 @cache
 def nested() -> Core:
     return load_core(nested_trace())
+
+
+def beside_trace() -> list[dict[str, Any]]:
+    """A module whose op calls itself, both launching; the engine launches beside the backward op that it runs."""
+
+    def launched(number: int, ts: float, dur: float, tid: int = 100) -> list[dict[str, Any]]:
+        kernel = span("kernel", f"k{number}", 100.0 * number, dur, 0, 7, device=0, stream=7, correlation=number)
+        return [span("cuda_runtime", "cudaLaunchKernel", ts, 1.0, tid=tid, correlation=number), kernel]
+
+    backward = {"Sequence_number": 1, "Fwd_thread_id": 1, "tid": 200}
+    return [
+        span("python_function", "nn.Module: Linear_0", 0.0, 50.0),
+        span("cpu_op", "aten::div", 10.0, 30.0, Sequence_number=1, **LINEAR), *launched(1, 11.0, 8.0),
+        span("cpu_op", "aten::div", 15.0, 20.0, Sequence_number=1, **LINEAR), *launched(2, 16.0, 4.0),
+        span("cpu_op", "autograd::engine::evaluate_function: DivBackward0", 60.0, 30.0, **backward),
+        span("cpu_op", "DivBackward0", 61.0, 10.0, **backward), *launched(3, 62.0, 2.0, 200),
+        span("cpu_op", "aten::sum", 75.0, 10.0, tid=200), *launched(4, 76.0, 1.0, 200),
+    ]  # fmt: skip
 
 
 @cache
@@ -167,6 +186,16 @@ def test_recomputed_work_is_no_backward_work_of_the_op_that_it_runs_in(ask: Ask)
     assert rows(twin, "name", "forward_us", "recomputed_us", "backward_us") == [("aten::addmm", 80.0, 0.0, 40.0)]
 
 
+def test_work_beside_a_backward_op_is_work_of_its_forward_op() -> None:
+    core = load_core(beside_trace())
+    (row,) = QUESTIONS["forward_backward"](core).records()
+    assert (row["name"], row["forward_us"], row["backward_calls"], row["backward_us"]) == ("aten::div", 4.0, 1, 3.0)
+    (row,) = QUESTIONS["modules"](core).records()
+    assert (row["module"], row["forward_us"], row["backward_us"]) == ("Linear_0", 12.0, 3.0)
+    (row,) = QUESTIONS["modules_of_signature"](core, op="aten::sum").records()
+    assert (row["module"], row["backward"], row["gpu_time_us"]) == ("nn.Module: Linear_0", True, 1.0)
+
+
 def test_work_without_a_launch() -> None:
     columns = ("kind", "name", "gpu_events", "gpu_sum_us", "early_events", "first_start_ms", "uid")
     assert answer("unlaunched_gpu_time", *columns) == [("Kernel", HOSTILE, 1, 30.0, 1, 0.001, 33)]
@@ -210,6 +239,7 @@ test_the_database_says_the_same, test_the_database_says_the_same_of_real_traces 
     {
         "nested": nested,
         "hostile": lambda: load_core(small_trace()),
+        "beside": lambda: load_core(beside_trace()),
         **{recompute: partial(simulated, recompute) for recompute in ("none", "non_reentrant", "reentrant")},
     },
     also=[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import math
 import sys
@@ -20,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
-from tracelens_graph.errors import MissingExtraError
+from tracelens_graph.errors import MissingExtraError, OutputError
 from tracelens_graph.reports import xlsx
 from tracelens_graph.reports.xlsx import MAX_CELL, workbook
 from tracelens_graph.tables.table import Column, Table
@@ -142,6 +143,10 @@ def unescaped(text: str) -> str:
     return openpyxl.utils.escape.unescape(text)
 
 
+def test_a_workbook_does_not_hold_when_it_was_made() -> None:
+    assert written({"demo": table()}).properties.created == datetime.datetime(1980, 1, 1)
+
+
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "xlsxwriter", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'tracelens_graph\[xlsx\]'"):
@@ -149,9 +154,9 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("rows", [0, 100_000])
-def test_no_room_for_temporary_files_is_an_os_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rows: int) -> None:
+def test_no_room_for_temporary_files_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rows: int) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
-    with pytest.raises(OSError, match="No such file or directory"):
+    with pytest.raises(OutputError, match=r"nowhere \(temporary files\)"):
         workbook({"t": Table("t", {"n": np.arange(rows)})})
 
 

@@ -29,7 +29,7 @@ from tracelens_graph.cli.options import (
     refuse,
 )
 from tracelens_graph.cli.outputs import Forms, Outputs, Writes
-from tracelens_graph.cli.shown import TABLE, Shown, book, print_lines, print_table, print_wrapped, screen
+from tracelens_graph.cli.shown import TABLE, Shown, book, print_lines, print_table, print_wrapped, put, screen
 from tracelens_graph.cli.traces import check_pipes, extension_of, names_of, say, traces_named
 from tracelens_graph.cli.windows import Window
 
@@ -182,7 +182,7 @@ def _write_all(runs: Mapping[str, Run], outputs: Outputs, top: int | None) -> Ma
             shown.notes = [note for note in shown.notes if note not in remarks and note != NOTE]
             remarks += [note for note in shown.notes if note.startswith(of_runs)]
             rows = (0, 0) if name == "gpu_timeline" else (top, _ROWS_FOR_PEOPLE)
-            print(Shown(shown, *rows, way_out=f"--table {name} -f csv").text(), end="")
+            put(Shown(shown, *rows, way_out=f"--table {name} -f csv").text())
     rest = [name for name, without in lacked(runs).items() if not without and name not in shown_tables]
     if rest:
         print()

@@ -40,14 +40,15 @@ def _quit(number: int, frame: FrameType | None) -> None:
 def ending_on_signals() -> Iterator[None]:
     """Have SIGTERM and SIGHUP unwind the stack, so that processes end and temporary files vanish.
 
-    The exit code is 128 and the signal's number, as a shell reports it. A second signal ends the program at once. One
-    that is ignored, as under nohup, stays so.
+    The exit code is 128 and the signal's number, as a shell reports it. A second SIGTERM ends the program at once, a
+    second SIGHUP does nothing: a terminal that closes sends one, and its shell another. One that is ignored, as under
+    nohup, stays so.
     """
 
     signals: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
         signals.append(number)
         raise EndedBySignal(number)
 

@@ -20,7 +20,7 @@ from tracelens_graph.utils.suggest import did_you_mean, there_are
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.report.report_tables import ReportOptions
-    from tracelens_graph.graph.trace_set import Ranked
+    from tracelens_graph.graph.trace_set import Ranked, TraceSet
     from tracelens_graph.tables.table import Table
 
 FAILED = 3
@@ -197,14 +197,17 @@ def remarks(conditions: Sequence[Condition], tables: Mapping[str, Table]) -> lis
     return [f"{c.name}: {reading.remark}" for c, reading in readings if reading.remark and not c.judge(reading)]
 
 
-def judge(conditions: Sequence[Condition], table: Callable[[str], Table]) -> None:
+def judge(conditions: Sequence[Condition], table: Callable[[str], Table], traces: TraceSet | None = None) -> None:
     """Check conditions on tables, which a function gives by name, and say on standard error what was found.
 
     Raises:
-        typer.Exit: conditions are met; with the exit code FAILED.
+        typer.Exit: conditions are met, with the exit code FAILED; or the traces lack one that could not be read, or, as
+            a rank may be missing from a verdict, files that were named and are none.
     """
     tables = {name: table(name) for name in {one.figure.table for one in conditions}}
     conclude(remarks(conditions, tables), check(conditions, tables))
+    if traces is not None and (traces.broken or (conditions and traces.no_traces)):
+        raise typer.Exit(1)
 
 
 def conclude(remarks: Sequence[str], met: Sequence[str]) -> None:

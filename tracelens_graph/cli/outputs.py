@@ -168,6 +168,10 @@ def _packed(path: Path, file: BinaryIO) -> Iterator[BinaryIO]:
 
 def _print(content: Content) -> None:
     if isinstance(content, str):
+        if sys.stdout.isatty():  # a file holds names as they are, a terminal would obey what is in them
+            from tracelens_graph.utils.texts import printable
+
+            content = "\n".join(map(printable, content.split("\n")))
         sys.stdout.write(content)
         return
     with replacing("-") as file:

@@ -145,7 +145,7 @@ def ranks(
         if outputs.to_screen:
             print_lines(answer.screen())
         outputs.write(answer, FORMS, job.tables)
-    gate.judge(conditions, job.table)
+    gate.judge(conditions, job.table, ranked)
 
 
 def _job(

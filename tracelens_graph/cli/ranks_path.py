@@ -85,7 +85,7 @@ def answer_path(
         if outputs.to_screen:
             print_lines(answer.screen())
         outputs.write(answer, FORMS, answer.tables)
-    gate.judge(conditions, answer.table)
+    gate.judge(conditions, answer.table, ranks)
 
 
 def _causes(ranks: TraceSet, correct: bool, window: WindowChoice | None) -> Causes:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelens_graph.cli.shown import Shown
+from tracelens_graph.cli.shown import Shown, put
 from tracelens_graph.reports.views import with_headings
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
@@ -121,7 +121,7 @@ def _print_lines(lines: Iterable[str], indent: str = "  ", behind: int = 2) -> N
     width = min(terminal_width(sys.stdout), _WIDEST)
     for line in lines:
         for part in wrapped(printable(f"{indent}{line}"), width, indent + " " * behind):
-            print(part)
+            put(f"{part}\n")
 
 
 def _ask_next(asked: Asked, words: str, folder: str) -> None:

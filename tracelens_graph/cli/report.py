@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
@@ -36,7 +35,7 @@ from tracelens_graph.cli.options import (
 )
 from tracelens_graph.cli.outputs import Outputs, Writes
 from tracelens_graph.cli.report_answer import Answer, Asked, Calls, Report, Theirs, answer_of
-from tracelens_graph.cli.shown import TABLE, print_table, screen
+from tracelens_graph.cli.shown import TABLE, print_table, put, screen
 from tracelens_graph.cli.traces import check_pipes, extension_of, load, traces_named
 from tracelens_graph.cli.windows import Window
 
@@ -230,14 +229,14 @@ def _present(answer: Answer, asked: Asked, outputs: Outputs) -> None:
     if isinstance(answer, Calls) and not asked.tables and not {*outputs.formats} <= {*answer.forms}:
         answer.w.core.info.check_times()
     if outputs.to_screen:
-        sys.stdout.write(answer.text(screen()))
+        put(answer.text(screen()))
     elif asked.tables:
         (table,) = answer.chosen.values()
         print_table(answer.shown(table), outputs)
     else:
         outputs.write(answer, answer.forms, lambda: answer.files)
         if "md" not in outputs.formats and outputs.to_files:
-            sys.stdout.write(answer.changed(screen().width).removeprefix("\n"))
+            put(answer.changed(screen().width).removeprefix("\n"))
 
 
 def _check_tables(names: list[str], options: ReportOptions) -> None:

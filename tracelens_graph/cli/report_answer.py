@@ -230,7 +230,7 @@ class Report(Answer):
         """The verdict."""
         from tracelens_graph.analyses.diagnosis.verdict import verdict
 
-        return [*verdict(self.w)]
+        return [*verdict(self.w, self._every.options.arch)]
 
     @cached_property
     def about(self) -> Facts:
@@ -330,12 +330,13 @@ class Report(Answer):
 
         w, linked_only, against = self.w, self._asked.options.linked_only, self._against
         largest = top_ops(w, linked_only, _TOP_OPS)
+        advice = op_advice(w, self.findings, largest["name"], linked_only, self._every.options.arch)
         change = None
         if against is not None:
             every = self._every
             change = Against(against.names, against.compared(every), against.notes_on(every), against.shared_command)
         return report_comment(
-            w.core, self.findings, largest, op_advice(w, self.findings, largest["name"], linked_only), self.chosen,
+            w.core, self.findings, largest, advice, self.chosen,
             self.about, self._call.without_folders().complete, self._asked.rows, change,
             peaks(memory_summary(w)) if memory_over_time(w) else (),
         )  # fmt: skip
@@ -373,7 +374,8 @@ class Theirs(Report):
             self.w,
             AskedOfTheirs(
                 replace(o, linked_only=True, overlap=False, call_stack=False),
-                call_stack=o.call_stack, overlap=o.overlap, kernels=True, short=o.short_kernels_us is not None,
+                call_stack=True, python_frames=o.call_stack, overlap=o.overlap, kernels=True,
+                short=o.short_kernels_us is not None,
             ),
         )  # fmt: skip
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from tracelens_graph.cli.gate import Condition
 from tracelens_graph.cli.options import ANYWHERE
 from tracelens_graph.cli.outputs import write_tables
 from tracelens_graph.cli.report_answer import Asked, answer_of
-from tracelens_graph.cli.shown import Screen, screen
+from tracelens_graph.cli.shown import Screen, put, screen
 from tracelens_graph.cli.traces import extension_of, load, say, warn
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.output.files import Protection, protecting, protection
@@ -117,13 +116,13 @@ def many_traces(
     lines = [outcome.line for outcome in read if outcome.line is not None]
     ranks = _devices([path for path, one in zip(paths, outcomes, strict=True) if one.line], lines, asked, scheduler)
     late = lateness_of(lines, ranks)
-    sys.stdout.write(overview(lines, late).text(*screen()))
+    put(overview(lines, late).text(*screen()))
     if any(line["attendance"].held for line in lines):
         again = ["TRACE" if is_stream(one) else one for one in given]
-        sys.stdout.write(f"ask next: tracelens-graph ranks {shlex.join(again)}\n")
-    sys.stdout.write("\n")
+        put(f"ask next: tracelens-graph ranks {shlex.join(again)}\n")
+    put("\n")
     shown = read if folder else [read[late_trace(lines, late) or 0]]
-    sys.stdout.write("".join(outcome.text for outcome in shown))
+    put("".join(outcome.text for outcome in shown))
     return outcomes
 
 
@@ -188,6 +187,9 @@ def _outcome(work: _Work) -> Outcome:
         is_broken = bool(work.conditions) or not isinstance(error, NotATraceError)
         return Outcome(error=str(error), is_broken=is_broken)
     named = f"{work.name}: "
+    from tracelens_graph.utils.texts import in_device_words
+
+    text = in_device_words(text)  # here, where it is known what the devices of this trace are called
     return Outcome(text, [named + remark for remark in remarks], [named + one for one in met], line)
 
 

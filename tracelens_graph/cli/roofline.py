@@ -22,7 +22,7 @@ from tracelens_graph.cli.options import (
     refuse,
 )
 from tracelens_graph.cli.outputs import PICTURES, Forms, Outputs, Writes
-from tracelens_graph.cli.shown import TABLE, Shown, no_hints, of_table, print_table
+from tracelens_graph.cli.shown import TABLE, Shown, no_hints, of_table, print_table, put
 from tracelens_graph.cli.traces import extension_of, load
 from tracelens_graph.cli.windows import Window
 from tracelens_graph.utils.texts import file_name
@@ -71,7 +71,7 @@ def roofline(
         print_table(found.shown(table), outputs)
         return
     if outputs.to_screen:
-        print(found.text(), end="")
+        put(found.text())
     outputs.write(found, FORMS)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracelens_graph.cli.outputs import Content, Forms, Outputs
 from tracelens_graph.tables.terminal import terminal_width, wants_color
+from tracelens_graph.utils.texts import in_device_words
 
 if TYPE_CHECKING:
     from tracelens_graph.tables.table import Table
@@ -30,10 +31,15 @@ def screen() -> Screen:
     return Screen(terminal_width(sys.stdout), wants_color(sys.stdout))
 
 
+def put(text: str) -> None:
+    """Write a text for people to standard output."""
+    sys.stdout.write(in_device_words(text))
+
+
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines; what a terminal cannot draw is drawn in ASCII."""
     in_ascii = not _has_branches(sys.stdout.encoding)
-    for line in lines:
+    for line in map(in_device_words, lines):
         print((line.translate(_ASCII_BRANCHES) if in_ascii else line).rstrip())
 
 
@@ -101,7 +107,7 @@ class Shown:
 def print_table(shown: Shown, outputs: Outputs) -> None:
     """Show a table as it was asked for: on the screen, or in a format, to standard output or files."""
     if outputs.to_screen:
-        sys.stdout.write(shown.text())
+        put(shown.text())
     outputs.write(shown, TABLE)
 
 

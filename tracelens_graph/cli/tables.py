@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +24,7 @@ from tracelens_graph.cli.options import (
     option,
 )
 from tracelens_graph.cli.outputs import Forms, Outputs, Writes
-from tracelens_graph.cli.shown import TABLE, Shown, print_lines, print_table, print_wrapped, screen
+from tracelens_graph.cli.shown import TABLE, Shown, print_lines, print_table, print_wrapped, put, screen
 from tracelens_graph.cli.traces import extension_of, load, warn_of_unread_tensors
 from tracelens_graph.cli.windows import Window
 from tracelens_graph.utils.suggest import hint
@@ -208,7 +207,7 @@ def info(trace: Trace, *, outputs: Annotated[Outputs, Writes("json", screen="tex
     tables = inventory(core)
     if outputs.to_screen:
         for block in _blocks(tables):
-            sys.stdout.write(block)
+            put(block)
     outputs.write(tables, _INVENTORY)
 
 

@@ -28,7 +28,9 @@ def traces_named(arguments: Sequence[str]) -> list[str]:
         typer.BadParameter: a folder holds none, or a pattern fits none.
     """
     if len(arguments) == 1 and os.path.isfile(arguments[0]):
-        return [*arguments]
+        from tracelens_graph.loading.fused import with_ranks_apart
+
+        return with_ranks_apart(arguments)
     from tracelens_graph.errors import NotATraceError
     from tracelens_graph.loading.many import trace_files
 
@@ -127,15 +129,26 @@ def load_set(
 
     with progress_on_terminal(f"reading {len(files):,} traces") as progress:
         traces = load_core_set(files, run=run, columns=columns, scheduler=scheduler, progress=progress)
+    _call_devices(one.core for one in traces)
     say([*([traces.linked] if traces.linked else []), *traces.notes])
     warn([*traces.broken, *(f"{one.name}: {one.core.info.damage}" for one in traces if one.core.info.damage)])
     return traces
+
+
+def _call_devices(cores: Iterable[Core]) -> None:
+    """Let what is shown from now on call the devices of traces what they are."""
+    from tracelens_graph.utils.texts import DEVICE_WORD
+
+    words = {core.info.accelerator or "GPU" for core in cores}
+    word = words.pop() if len(words) == 1 else "GPU"
+    DEVICE_WORD.set("device" if "," in word else word)
 
 
 def ranks_in(traces: TraceSet) -> TraceSet:
     """The ranks of a job: its traces, or the devices in profiles of JAX; notes on these goes along."""
     from tracelens_graph.analyses.ops.programs import recorded_executions
 
+    traces = _with_work(traces)
     divided = traces.by_device()
     if divided is not traces:
         hosts = "1 profile" if len(traces) == 1 else f"{len(traces):,} profiles"
@@ -146,6 +159,35 @@ def ranks_in(traces: TraceSet) -> TraceSet:
     return divided
 
 
+def _with_work(traces: TraceSet) -> TraceSet:
+    """The set without the traces that ended before the first GPU event and collective.
+
+    Raises:
+        TraceError: nothing is left.
+    """
+    from tracelens_graph.errors import TraceError
+    from tracelens_graph.graph.collectives import collectives_of
+
+    cut = {
+        place: _no_gpu_work(one.core)
+        for place, one in enumerate(traces)
+        if _is_without_gpu_work(one.core) and not collectives_of(one.core).nodes
+    }
+    say(f"left out: {why}" for why in cut.values())
+    if len(cut) == len(traces):
+        raise TraceError("none of these files is a trace that can be read")
+    return traces.without(cut) if cut else traces
+
+
+def _is_without_gpu_work(core: Core) -> bool:
+    """Whether a trace has no GPU event and its end, where these stand, is missing."""
+    return core.info.ends_early and core.framework.has_times and not len(core.gpu_rows)
+
+
+def _no_gpu_work(core: Core) -> str:
+    return f"{core.info.source}: no GPU event could be read: {core.info.damage}; copy or record it again"
+
+
 def warn(lines: Iterable[str]) -> None:
     """Lines on standard error, as warnings."""
     say(f"warning: {line}" for line in lines)
@@ -153,10 +195,10 @@ def warn(lines: Iterable[str]) -> None:
 
 def say(lines: Iterable[str]) -> None:
     """Lines on standard error."""
-    from tracelens_graph.utils.texts import printable
+    from tracelens_graph.utils.texts import in_device_words, printable
 
     for line in lines:
-        print(printable(line), file=sys.stderr)
+        print(in_device_words(printable(line)), file=sys.stderr)
 
 
 # --- one trace -----------------------------------------------------------------------------------------------------
@@ -210,14 +252,15 @@ def load(
         core = cached_core(trace, loaded, lambda line: warn([line]))
     else:
         core = loaded()
+    _call_devices([core])
     if et is not None and not core.framework.has_times:
         raise typer.BadParameter(_no_profile(core.info.source, et))
     if needs_times:
         core.info.check_times()
-    if core.info.ends_early and core.framework.has_times and wants_gpu and not len(core.gpu_rows):
+    if wants_gpu and _is_without_gpu_work(core):
         from tracelens_graph.errors import TraceError
 
-        raise TraceError(f"{core.info.source}: no GPU event could be read: {core.info.damage}; copy or record it again")
+        raise TraceError(_no_gpu_work(core))
     if core.info.damage:
         warn([f"{core.info.source}: {core.info.damage}"])
     from tracelens_graph.loading.one import link_damage, linked

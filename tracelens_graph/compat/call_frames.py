@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -150,7 +150,7 @@ def calls_frame(
     }
     if start:
         columns["ts"] = file_times(tree, rows)
-    columns |= argument_tuples(core, rows, arguments)
+    columns |= arguments_as(as_tuples, core, rows, arguments)
     if ids:
         external = c.external_id[rows].astype(np.int64)
         columns["pid"] = [core.threads[code][0] for code in c.thread[rows].tolist()]
@@ -170,7 +170,7 @@ def calls_frame(
         beside = overlap(found)
         columns["overlapping_kernel_names"] = beside.names
         columns["overlapping_kernels_details"] = _details(core, beside.beside[:, 1], beside.beside[:, 0], len(rows))
-        columns["overlap_pct"] = beside.share
+        columns["overlap_pct"] = np.round(beside.share, 2)
     return pd.DataFrame(columns)
 
 
@@ -196,8 +196,8 @@ def _details(core: Core, gpu: Rows, group: Codes, groups: int) -> list[Details]:
     return lists
 
 
-def argument_tuples(core: Core, rows: Rows, names: Sequence[str]) -> dict[str, list[Any]]:
-    """Arguments of events as tuples, one tuple for all events of one argument set."""
+def arguments_as(spelled: Callable[[Any], Any], core: Core, rows: Rows, names: Sequence[str]) -> dict[str, list[Any]]:
+    """Arguments of events as `as_tuples` or `as_lists` spell them, one for all events of one argument set."""
     c = core.columns
     _, first, back = np.unique(c.argset[rows], return_index=True, return_inverse=True)
     shapes = [Node(core, row).shapes for row in rows[first].tolist()]
@@ -207,8 +207,8 @@ def argument_tuples(core: Core, rows: Rows, names: Sequence[str]) -> dict[str, l
     columns = {}
     for name in names:
         if name in ARGUMENTS:
-            values = [as_tuples(shape.get(name)) for shape in shapes]
+            values = [spelled(shape.get(name)) for shape in shapes]
             columns[name] = [values[i] for i in back.tolist()]
         else:
-            columns[name] = [as_tuples(each.get(name)) if isinstance(each, dict) else None for each in args]
+            columns[name] = [spelled(each.get(name)) if isinstance(each, dict) else None for each in args]
     return columns

@@ -8,7 +8,9 @@ from typing import Any
 
 from tracelens_graph.analyses.shared.call_columns import thread_labels
 from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS
 from tracelens_graph.graph.core import Core
+from tracelens_graph.perf.registry import model_named
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.arrays import Rows
 
@@ -16,6 +18,17 @@ from tracelens_graph.utils.arrays import Rows
 def as_tuples(value: Any) -> Any:
     """A value with tuples in place of lists, at every depth."""
     return tuple(map(as_tuples, value)) if isinstance(value, list) else value
+
+
+def as_lists(value: Any) -> Any:
+    """A value with lists in place of tuples, at every depth."""
+    return list(map(as_lists, value)) if isinstance(value, list | tuple) else value
+
+
+def has_model(ops: Iterable[str], applies: Iterable[Any]) -> list[bool]:
+    """Whether there is a model of some ops, ours or TraceLens's; where sizes for it are missing it does not apply."""
+    known = zip(ops, applies, strict=True)
+    return [bool(does) or model_named(op, TRACELENS_MODELS) is not None for op, does in known]
 
 
 def in_python(table: Table) -> Table:

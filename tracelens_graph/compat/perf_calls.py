@@ -21,8 +21,8 @@ from tracelens_graph.analyses.performance.unified import arguments_of, context_o
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.categories.gemm_names import ParsedName
 from tracelens_graph.categories.kernel_names import parse_name
-from tracelens_graph.compat.call_frames import argument_tuples, kernel_details, kernel_names
-from tracelens_graph.compat.cells import in_order, thread_columns
+from tracelens_graph.compat.call_frames import arguments_as, kernel_details, kernel_names
+from tracelens_graph.compat.cells import as_lists, as_tuples, has_model, in_order, thread_columns
 from tracelens_graph.compat.summaries import ARGUMENTS
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.graph.autograd import autograd_of
@@ -199,7 +199,7 @@ def perf_frame(
     if names:
         columns["kernel_names"] = kernel_names(found.calls)
     if arguments:
-        columns |= argument_tuples(tree.graph, found.calls.rows, ARGUMENTS)
+        columns |= arguments_as(as_lists, tree.graph, found.calls.rows, ARGUMENTS)
     return Table("perf_metrics", columns).to_pandas()
 
 
@@ -230,11 +230,11 @@ def unified_frame(
         columns["perf_params"] = [each if code >= 0 else None for each, code in zip(params, found.cost, strict=True)]
     else:
         columns["Kernel Time (µs)"] = calls.direct_ns / 1000
-    columns["has_perf_model"] = found.cost >= 0
+    columns["has_perf_model"] = has_model(columns["name"], found.cost >= 0)
     if details:
         columns["kernel_details"] = kernel_details(calls)
     if arguments:
-        columns |= argument_tuples(core, calls.rows, ARGUMENTS)
+        columns |= arguments_as(as_tuples, core, calls.rows, ARGUMENTS)
     return Table("unified_perf", columns).to_pandas()
 
 

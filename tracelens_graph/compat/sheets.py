@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.ops.kernel_details import has_streams
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
-from tracelens_graph.compat.cells import as_tuples, in_order
+from tracelens_graph.compat.cells import as_tuples, has_model, in_order
 from tracelens_graph.compat.jax.tables import jax_tables
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
@@ -40,6 +41,8 @@ class Asked:
         options: of the tables that sheets of PyTorch are made of.
         unlinked: let the timeline cover GPU events whose launch is not in the trace.
         call_stack: add where calls come from to unified_perf_summary.
+        python_frames: with that, functions and modules of Python; else ops alone, as later versions of TraceLens have
+            them by default.
         overlap: add the sheet ops_unique_args_kl_overlap.
         kernels: add kernel_summary.
         short: add the sheets of short kernels.
@@ -49,6 +52,7 @@ class Asked:
     options: ReportOptions
     unlinked: bool = False
     call_stack: bool = False
+    python_frames: bool = True
     overlap: bool = False
     kernels: bool = False
     short: bool = False
@@ -74,10 +78,11 @@ def jax_sheets(w: Window) -> dict[str, Table]:
 
 def pytorch_sheets(w: Window, asked: Asked) -> tuple[dict[str, Table], Mapping[str, Table]]:
     """The sheets of TraceLens's report of a trace of PyTorch, and the tables by family that are among them."""
-    o, w = asked.options, as_tracelens_counts(w)
-    families = perf_sheets(w, arch=o.arch, recompute=o.recompute, by_kernel_count=o.by_kernel_count)
-    found = _of_pytorch(w, asked, families)
-    return {name: replace(table, columns=_in_order(_cells(name, table))) for name, table in found}, families
+    o, w = replace(asked.options, as_recorded=True), as_tracelens_counts(w)
+    families = perf_sheets(w, arch=o.arch, recompute=o.recompute, by_kernel_count=o.by_kernel_count, as_recorded=True)
+    found = _of_pytorch(w, replace(asked, options=o), families)
+    streams = has_streams(w.core)
+    return {name: replace(table, columns=_in_order(_cells(name, table, streams))) for name, table in found}, families
 
 
 def _of_pytorch(w: Window, asked: Asked, families: Mapping[str, Table]) -> Iterator[tuple[str, Table]]:
@@ -90,7 +95,8 @@ def _of_pytorch(w: Window, asked: Asked, families: Mapping[str, Table]) -> Itera
         if asked.overlap:
             beside = report_tables(w, replace(options, overlap=True))["ops_unique_args"]
             yield "ops_unique_args_kl_overlap", replace(beside, name="ops_unique_args_kl_overlap")
-        unified = report_tables(w, replace(options, call_stack=asked.call_stack))["unified_perf_summary"]
+        stacks = replace(options, call_stack=asked.call_stack, python_frames=asked.python_frames)
+        unified = report_tables(w, stacks)["unified_perf_summary"]
         if len(unified):
             yield "unified_perf_summary", unified
         yield from ((name, table) for name, table in families.items() if _family(name) in _FAMILIES)
@@ -117,31 +123,36 @@ _FAMILIES = {_family(entry.sheet) for entry in OP_TABLE.values() if entry.in_tra
 """Families that TraceLens has sheets of."""
 
 
-def _cells(name: str, table: Table) -> dict[str, Any]:
-    """The columns of a table with TraceLens's cells."""
+def _cells(name: str, table: Table, streams: bool = True) -> dict[str, Any]:
+    """The columns of a table with TraceLens's cells; no streams where the trace has none."""
+    columns = dict(table.columns)
+    if not streams and "Kernel stream" in columns:
+        columns["Kernel stream"] = [None] * len(table)
     return {
         column: [_cell(column, cell) for cell in cells] if isinstance(cells, list) else cells
-        for column, cells in table.columns.items()
+        for column, cells in columns.items()
         if not (column == "ex_UID" and name in _OF_KERNELS)
     }
 
 
 def _sizes_as_tuples(columns: dict[str, Any]) -> dict[str, Any]:
-    """Columns with JAX's sizes as tuples: of PyTorch's, TraceLens leaves lists as they are."""
+    """Columns with JAX's sizes and arguments as tuples: in PyTorch's families TraceLens leaves lists as they are."""
     return {
-        column: [as_tuples(cell) for cell in cells] if column.startswith("param: ") else cells
+        column: [as_tuples(cell) for cell in cells] if column.startswith(("param: ", "Input ")) else cells
         for column, cells in columns.items()
     }
 
 
 def _cell(column: str, cell: Any) -> Any:
-    if column.removesuffix("_first") in _TUPLES:
+    if column in _TUPLES:
         return as_tuples(cell)
     return None if column in _PARENT and cell in (NO_LAUNCH, UNLINKED) else cell
 
 
 def _in_order(columns: dict[str, Any]) -> dict[str, Any]:
     """Columns and cells of PyTorch's tables with sizes in TraceLens's order."""
+    if "has_perf_model" in columns:
+        columns["has_perf_model"] = has_model(columns["name"], columns["has_perf_model"])
     if "perf_params" in columns:
         cells = zip(columns["name"], columns["perf_params"], strict=True)
         columns["perf_params"] = [

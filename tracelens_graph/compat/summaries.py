@@ -103,7 +103,7 @@ def by_arguments(
         found = _details_by_kernel(table.lists("overlapping_kernels_details"))
         table.columns["overlapping_kernels_details_summary"] = pd.Series(found, dtype=object)
         share = table.groups("overlap_pct")
-        table.columns |= {f"overlap_pct_{which}": share.agg(which).round(2) for which in STATISTICS[:-1]}
+        table.columns |= {f"overlap_pct_{which}": share.agg(which) for which in STATISTICS[:-1]}
     table.first(("call_stack",))
     return table.ranked(f"{DIRECT}_sum", shares)
 

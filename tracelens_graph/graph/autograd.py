@@ -23,7 +23,7 @@ from tracelens_graph.graph.arrays import distinct_pairs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.flows import Flows
 from tracelens_graph.graph.membership import process_of_thread
-from tracelens_graph.graph.recompute import Passes, recomputation
+from tracelens_graph.graph.recompute import ENGINE, Passes, recomputation
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
@@ -39,6 +39,8 @@ class Autograd:
         forward, backward: rows of linked pairs, many to many, by forward and then backward row.
         recompute: per row of the graph whether it belongs to a recomputation of activations.
         by_arrow: rows of the pairs that the file's own arrows join, in the order of the arrows.
+        engine: rows of the engine's ops that run a backward op of these pairs, ascending, and that op. What such an op
+            launches beside it, as the gradient of a bias or the sum of two gradients, is work of the same pass.
         lost_arrows: arrows of the file with an end on no op.
     """
 
@@ -46,6 +48,7 @@ class Autograd:
     backward: Rows
     recompute: Mask
     by_arrow: Pairs
+    engine: Pairs
     lost_arrows: int = 0
 
     def backward_of(self, row: int) -> list[int]:
@@ -60,6 +63,14 @@ class Autograd:
         low, high = np.searchsorted(backward, (row, row + 1))
         found: list[int] = forward[low:high].tolist()
         return found
+
+    def run_by(self, rows: Rows) -> Rows:
+        """The backward op for each row of the engine's ops; other rows as they are."""
+        engine, runs = self.engine
+        if not len(engine):
+            return rows
+        at = np.minimum(np.searchsorted(engine, rows), len(engine) - 1)
+        return np.where(engine[at] == rows, runs[at], rows)
 
     @cached_property
     def _by_backward(self) -> Pairs:
@@ -89,7 +100,18 @@ def _autograd(core: Core) -> Autograd:
     forward, backward = distinct_pairs(
         np.concatenate((forward, again.forward)), np.concatenate((backward, again.backward))
     )
-    return Autograd(forward, backward, again.mask, by_arrow, lost)
+    return Autograd(forward, backward, again.mask, by_arrow, _engine(core, backward), lost)
+
+
+def _engine(core: Core, backward: Rows) -> Pairs:
+    """The engine's ops right above backward ops, and the first of those that each runs."""
+    c, backward = core.columns, np.unique(backward)
+    named = np.fromiter((name.startswith(ENGINE) for name in (*core.names, "")), bool, len(core.names) + 1)
+    above = c.parent[backward]
+    is_engine = (above >= 0) & (c.kind[above] == Kind.Op) & named[c.name[above]]
+    runs = np.flatnonzero(is_engine & ~np.isin(above, backward))
+    engine, first = np.unique(above[runs], return_index=True)
+    return engine, backward[runs[first]]
 
 
 def _makers(core: Core, rows: Rows) -> Rows:

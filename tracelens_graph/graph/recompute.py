@@ -28,7 +28,9 @@ from tracelens_graph.schema import PYTHON_KINDS, Kind
 from tracelens_graph.utils.arrays import Mask, Rows
 
 _REENTRANT = "CheckpointFunctionBackward"
-_ENGINE = "autograd::engine::evaluate_function"
+ENGINE = "autograd::engine::evaluate_function"
+"""How the ops begin in which PyTorch's engine runs a backward op, and what goes with it: `...: AddmmBackward0`."""
+
 _REGION_START = "_NoopSaveInputs"
 
 
@@ -87,7 +89,7 @@ class _Finder:
         c = self._columns
         frames = self._rows_named("torch/utils/checkpoint.py", "recompute_fn", kinds=PYTHON_KINDS)
         reentrant = self._rows_named(_REENTRANT, kinds=(Kind.Op,))
-        reentrant = reentrant[[not self._name(row).startswith(_ENGINE) for row in reentrant.tolist()]]
+        reentrant = reentrant[[not self._name(row).startswith(ENGINE) for row in reentrant.tolist()]]
         holders = self._holders(frames, reentrant)
         pairs: list[tuple[int, int]] = []
         if len(frames) or len(reentrant) or len(holders):

@@ -80,6 +80,7 @@ class TraceSet(Sequence[TraceMember]):
     Attributes:
         notes: notes on the set, a line each: what was left out, which ranks are missing.
         broken: why traces that should be in it could not be read, a line each.
+        no_traces: files that were named with its traces and are something else.
         linked: which traces were linked with their execution traces, a line; empty if none was.
     """
 
@@ -93,6 +94,7 @@ class TraceSet(Sequence[TraceMember]):
         self._members = _on_one_clock(members)
         self.broken = tuple(broken)
         self.linked = linked
+        self.no_traces: tuple[str, ...] = ()
         self._source: TraceSet | None = None  # files that a set's graphs are mapped from live as long as that set
         self.notes = (*notes, *_rank_notes(self._members))
 
@@ -170,6 +172,12 @@ class TraceSet(Sequence[TraceMember]):
         """The set in the order of the ranks, those without one last."""
         return self._again(self, sorted(self._members, key=lambda one: (one.rank is None, one.rank or 0, one.name)))
 
+    def without(self, members: Mapping[int, str]) -> Self:
+        """The set without some of its members, which count as broken: place of a member -> why."""
+        made = self._again(self, (one for place, one in enumerate(self._members) if place not in members))
+        made.broken += tuple(members.values())
+        return made
+
     def by_device(self) -> Self:
         """The set with the devices of each profile of JAX as ranks of their own; other traces stay as they are."""
         from tracelens_graph.graph.device_graphs import by_device
@@ -199,7 +207,7 @@ class TraceSet(Sequence[TraceMember]):
     def _again(cls, traces: TraceSet, members: Iterable[TraceMember]) -> Self:
         """A set of the same traces: other graphs or windows of them, some of them, or in another order."""
         again = cls(members, broken=traces.broken, linked=traces.linked)
-        again.notes, again._source = traces.notes, traces
+        again.notes, again.no_traces, again._source = traces.notes, traces.no_traces, traces
         return again
 
     def titled(self, text: str) -> str:

@@ -17,6 +17,8 @@ from tracelens_graph.execution.link import Link, tensors_of
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.traversals import outermost
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.linkage.metadata import metadata_of_gpu_row, metadata_of_row
 from tracelens_graph.linkage.tables import COUNTED, LINK_COUNTS, LINK_OPS, LINK_WAYS
@@ -165,7 +167,9 @@ class Validation:
         time = running[high] - running[low]
         names, group = np.unique(c.name[ops], return_inverse=True)
         size = len(names)
-        total = np.bincount(group, time, size)
+        # What is below an op in another one of its name is below that, too, and must not count twice.
+        outer = outermost(group, ops, c.last[ops])
+        total = sum_by_group(group[outer], time[outer], size)
         good, node = self.verdict == RETURNS, self.link.node_of_row[ops]
         order = np.argsort(-total, kind="stable")
         # The last one of a group has the most time, and of equal ones the smallest row.
@@ -175,7 +179,7 @@ class Validation:
             "ops": np.bincount(group, minlength=size)[order],
             "linked": np.bincount(group, node >= 0, size).astype(np.int64)[order],
             "round_trip": np.bincount(group, good, size).astype(np.int64)[order],
-            "gpu_events": np.bincount(group, high - low, size).astype(np.int64)[order],
+            "gpu_events": sum_by_group(group[outer], (high - low)[outer], size)[order],
             "gpu_time_us": total[order] / 1000,
             "cpu_op_id": [self._id(int(node[at])) for at in largest[order].tolist()],
             "uid": c.uid[ops[largest[order]]],

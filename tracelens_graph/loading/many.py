@@ -26,6 +26,7 @@ from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loaders.sources import Source, is_stream
 from tracelens_graph.loaders.xplane.files import COPY, runs_in
+from tracelens_graph.loading.fused import with_ranks_apart
 from tracelens_graph.loading.one import link_damage, linked, load_profile
 from tracelens_graph.loading.pairing import execution_traces_alone, is_execution_trace_file, paired
 from tracelens_graph.output.files import replacing, temporary_folder
@@ -48,7 +49,8 @@ def trace_files(named: Iterable[str], tell: Callable[[str], None] | None = None)
     """The files that folders, patterns and paths stand for, each once; those of a folder or pattern by name.
 
     A file that is named in several ways, or has several names, counts once. Pipes, sockets and devices in a folder are
-    left out: reading them may never end. One that is named itself is taken.
+    left out: reading them may never end. One that is named itself is taken. A file into which ranks were fused stands
+    for a file of each of them.
 
     Args:
         named: folders, patterns and paths.
@@ -71,7 +73,7 @@ def trace_files(named: Iterable[str], tell: Callable[[str], None] | None = None)
     if tell is not None:
         for line in (*([special_note(special)] if special else ()), *([_again_note(again)] if again else ())):
             tell(line)
-    return kept
+    return with_ranks_apart(kept)
 
 
 def _inside(one: str) -> list[str]:
@@ -290,6 +292,7 @@ def load_core_set(
     damaged = [one.damage for one in links.values() if one.damage]
     notes = [*left_out_note(no_traces), *pairs.notes, *refused, *damaged]
     traces = TraceSet(members, notes, broken, _linked_note([one for one in links.values() if not one.error]))
+    traces.no_traces = tuple(no_traces)
     weakref.finalize(traces, folder.cleanup)
     return traces
 

@@ -195,6 +195,19 @@ def temporary_folder(parent: str | None = None, before: str = _TEMPORARY) -> tem
     return tempfile.TemporaryDirectory(prefix=before, dir=parent, ignore_cleanup_errors=True)
 
 
+@contextmanager
+def temporary_files() -> Iterator[None]:
+    """Blame the system's folder of temporary files, and not an output, for what fails in the block.
+
+    Raises:
+        OutputError: there is no room for them.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(f"{tempfile.gettempdir()} (temporary files)", error) from None
+
+
 def remove_abandoned(folder: Path, before: str, after: str = "") -> None:
     """Delete files and folders of this user whose names begin and end so, and that nobody changed for a day."""
     with suppress(OSError), os.scandir(folder) as entries:
@@ -221,7 +234,9 @@ def _spooled(
 ) -> Iterator[BinaryIO]:
     """A temporary file, as writers go back in what they wrote; its content goes on when it is whole."""
     with tempfile.TemporaryFile() as file:
-        yield file
+        with temporary_files():
+            yield file
+            file.flush()
         file.seek(0)
         try:
             with opened() as target:

@@ -140,9 +140,9 @@ class Arguments:
         return found
 
     def text(self, index: int) -> str:
-        """Value of an argument that is no tensor, as recorded; "" if absent."""
+        """Value of an argument that is no tensor, as recorded, JSON of what is no text; "" if absent."""
         found = self._at(3, index)
-        return found if isinstance(found, str) else ""
+        return found if isinstance(found, str) else "" if found is None else json.dumps(found)
 
     def boolean(self, index: int) -> bool | None:
         """A truth value; None if absent or none."""
@@ -161,20 +161,26 @@ class Arguments:
         return int(text) if text.lstrip("-").isdecimal() and len(text) < 20 else None
 
     def integers(self, index: int) -> tuple[int, ...] | None:
-        """A list of whole numbers; None if absent or none."""
+        """A list of whole numbers, `[2, 2]` or `(2, 2)`; None if absent or none."""
         try:
-            return _sizes(json.loads(self.text(index)))
+            return _sizes(json.loads(_in_brackets(self.text(index))))
         except (ValueError, RecursionError):
             return None
 
     def booleans(self, index: int) -> tuple[bool, ...] | None:
-        """A list of truth values (`[True, False]`); None if absent or none."""
-        text = self.text(index).strip()
+        """A list of truth values (`[True, False]`, `(True, False)`); None if absent or none."""
+        text = _in_brackets(self.text(index))
         if not (text.startswith("[") and text.endswith("]")):
             return None
         words = [word.strip().lower() for word in text[1:-1].split(",") if word.strip()]
         known = {"true": True, "false": False, "1": True, "0": False}
         return tuple(known[word] for word in words) if all(word in known for word in words) else None
+
+
+def _in_brackets(text: str) -> str:
+    """A text with a tuple of Python's, `(2,)`, as a list."""
+    text = text.strip()
+    return f"[{text[1:-1].strip().removesuffix(',')}]" if text.startswith("(") and text.endswith(")") else text
 
 
 def _list(text: str) -> list[Any]:

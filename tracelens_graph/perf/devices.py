@@ -42,15 +42,17 @@ FIGURES: Mapping[str, Column] = {
 }
 """What an architecture may say of a device. A multiply-add counts as two operations."""
 
-_INSTEAD = {
-    "matrix_tf32": "matrix_fp32",
-    "matrix_fp32": "vector_fp32",
-    "matrix_fp64": "vector_fp64",
-    "vector_fp16": "vector_fp32",
-    "vector_bf16": "vector_fp32",
+_OF_VECTORS = ("vector_fp32", "matrix_fp32", "matrix_tf32", "matrix_bf16", "matrix_fp16")
+_INSTEAD: Mapping[str, tuple[str, ...]] = {
+    "matrix_tf32": ("matrix_fp32", "vector_fp32"),
+    "matrix_fp32": ("vector_fp32",),
+    "matrix_fp64": ("vector_fp64",),
+    "vector_fp64": ("matrix_fp64",),
+    **dict.fromkeys(("vector_fp32", "vector_fp16", "vector_bf16"), _OF_VECTORS),
 }
-"""Where a rate is not given -> the one that holds: without matrix units for a precision products run on the vector
-units, without TF32 in fp32, and PyTorch's elementwise kernels compute on 16-bit elements in fp32."""
+"""Where a rate is not given -> those that hold, the first that is: without matrix units for a precision products run on
+the vector units, without TF32 in fp32, and PyTorch's elementwise kernels compute on 16-bit elements in fp32. Of a
+device without any rate of vectors that of its matrix units is an upper bound."""
 
 _LEAST_MEMORY, _MOST_MEMORY = 0.9, 1.02
 """Share of a device's memory that a driver shows: error correction and the driver keep some."""
@@ -121,12 +123,11 @@ class Architecture:
         """The rate that holds for `matrix_bf16` and the like.
 
         Where it is not given, that of the units which do such work instead: vector units for products in fp32 and
-        fp64, fp32 for TF32 and for vectors of 16-bit elements. None if there is none.
+        fp64, fp32 for TF32 and for vectors of 16-bit elements, matrix units where no rate of vectors is known, for
+        those are no slower. None if there is none.
         """
-        figure: str | None = compute_spec
-        while figure is not None and figure not in self.figures:
-            figure = _INSTEAD.get(figure)
-        return None if figure is None else Rate(figure, self.figures[figure].value)
+        figures = (compute_spec, *_INSTEAD.get(compute_spec, ()))
+        return next((Rate(name, self.figures[name].value) for name in figures if name in self.figures), None)
 
     def ridge(self, compute_spec: str) -> float | None:
         """FLOPs per byte from which on compute bounds, not memory: rate / bandwidth. None if one is not known."""

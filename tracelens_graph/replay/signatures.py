@@ -20,7 +20,7 @@ from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.frameworks import NAMESPACES
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.traversals import climb, outermost
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
@@ -71,7 +71,8 @@ class Signatures:
         calls: number of calls; where any has GPU work, of those that have.
         gpu_events: kernels, copies and fills that are charged to them.
         charged_ns: sum of the durations of these.
-        median_ns, total_ns: median and sum over the calls of the GPU work below each, nested operations included.
+        median_ns: median over the calls of the GPU work below each, nested operations included.
+        total_ns: sum of the GPU work below any of the calls, each event once.
         won_ns: time beyond that at the roof; NaN where no device was given, or no model applies.
     """
 
@@ -245,6 +246,7 @@ def _grouped(charged: Charged, rows: Rows) -> Signatures:
     has_work = events[largest] > 0
     # Calls without GPU work would draw the median to 0; where none has any, all of them count.
     counted = has_work | ~np.bincount(group, has_work, minlength=count).astype(bool)[group]
+    outer = outermost(group, rows[largest], c.last[rows[largest]])
     found = Signatures(
         w,
         chosen,
@@ -252,7 +254,7 @@ def _grouped(charged: Charged, rows: Rows) -> Signatures:
         sum_by_group(group, events[largest], count),
         sum_by_group(group, time[largest], count),
         Groups(group[counted], below[largest][counted], count).median,
-        sum_by_group(group, below[largest], count),
+        sum_by_group(group[outer], below[largest][outer], count),
         np.full(count, np.nan),
     )
     host = sum_by_group(group, c.dur_ns[rows[largest]], count)

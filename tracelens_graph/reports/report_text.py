@@ -116,7 +116,8 @@ def first_screen(
         title += "\n" + "\n".join(wrapped(printable(about.linked), min(width, _WIDEST), "  "))
     blocks = [title + "\n", _block(verdict_lines(findings, hint, width, VERDICT_LINES, repeated))]
     if len(timeline):
-        blocks.append(_block(_timeline(timeline, width, color)))
+        left_out_ms = float(findings[0].evidence.get("left_out_ms", 0)) if findings else 0.0
+        blocks.append(_block(_timeline(timeline, left_out_ms, width, color)))
     if len(largest):
         empty = [name for name, cells in largest.columns.items() if not any(cell not in ("", None) for cell in cells)]
         columns = {name: cells for name, cells in largest.columns.items() if name not in empty}
@@ -131,8 +132,14 @@ def _block(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _timeline(table: Table, width: int, color: bool) -> Iterator[str]:
-    """The parts of the time, a line each with a bar; as a table where it has several blocks."""
+def _timeline(table: Table, left_out_ms: float, width: int, color: bool) -> Iterator[str]:
+    """The parts of the time, a line each with a bar; as a table where it has several blocks.
+
+    Args:
+        table: `gpu_timeline`.
+        left_out_ms: time at the start of the GPU span that the verdict leaves out.
+        width, color: of the screen.
+    """
     if "is_recompute" in table.columns:
         yield from table.text(width, color).splitlines()
         return
@@ -142,7 +149,10 @@ def _timeline(table: Table, width: int, color: bool) -> Iterator[str]:
     total = rows["total_time"]["time ms"]
     size = max((width_of(label) for label, _ in parts), default=0)
     number = len(f"{total:,.3f}")
-    yield from (bold(line, color) for line in wrapped(printable(f"{table.title}: GPU span of {total:,.3f} ms"), width))
+    span = f"GPU span of {total:,.3f} ms"
+    if left_out_ms:
+        span += f", with the {left_out_ms:,.3f} ms at its start that the verdict leaves out"
+    yield from (bold(line, color) for line in wrapped(printable(f"{table.title}: {span}"), width))
     for label, row in parts:
         bar = "#" * round(row["percent"] * min(_BAR, max(width - size - number - 22, 0)) / 100)
         yield f"  {label:{size}}  {row['time ms']:{number},.3f} ms  {row['percent']:5.1f} %  {bar}".rstrip()

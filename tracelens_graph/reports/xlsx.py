@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracelens_graph.errors import MissingExtraError
-from tracelens_graph.output.files import GENERATOR, temporary_folder
+from tracelens_graph.output.files import GENERATOR, temporary_files, temporary_folder
 from tracelens_graph.reports.document import json_text
 from tracelens_graph.tables.table import Column, Table
 from tracelens_graph.utils.texts import printable
@@ -34,6 +35,9 @@ _MAX_NAME = 31
 _NOT_IN_NAMES = re.compile(r"[^\w .-]", re.ASCII)
 _EXACT = 2**53
 """Whole numbers beyond this are not exact as numbers of Excel."""
+
+_CREATED = datetime(1980, 1, 1)
+"""When every workbook says that it was made, so that equal tables are equal files."""
 
 _WIDTHS = range(8, 61)
 _ROWS_MEASURED = 200
@@ -57,7 +61,7 @@ def workbook(tables: Mapping[str, Table]) -> bytes:
 
     Raises:
         MissingExtraError: XlsxWriter is not installed.
-        OSError: there is no place for temporary files.
+        OutputError: there is no room for temporary files.
     """
     try:
         import xlsxwriter
@@ -66,7 +70,7 @@ def workbook(tables: Mapping[str, Table]) -> bytes:
     made = list(tables.items())  # all of them before the first is written: making one may fail
     options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
     packed = BytesIO()  # a zip file that meets a full disk complains once more when it is thrown away
-    with temporary_folder() as folder:  # a file per sheet
+    with temporary_files(), temporary_folder() as folder:  # a file per sheet
         _write_book(xlsxwriter.Workbook(packed, {**options, "tmpdir": folder}), made)
     return packed.getvalue()
 
@@ -74,7 +78,7 @@ def workbook(tables: Mapping[str, Table]) -> bytes:
 def _write_book(book: Workbook, made: Sequence[tuple[str, Table]]) -> None:
     from xlsxwriter.exceptions import FileCreateError
 
-    book.set_properties({"author": GENERATOR})
+    book.set_properties({"author": GENERATOR, "created": _CREATED})
     taken: set[str] = set()
     about: dict[str, list[str]] = {name: [] for name in _ABOUT}
     for name, table in made:

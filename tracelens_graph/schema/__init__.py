@@ -154,12 +154,13 @@ REPAIR_MEANING = {
     "no_parent": "nodes of an execution trace whose parent is missing, or stands behind them, taken as outermost",
     "bad_arguments": "inputs or outputs of nodes of an execution trace that are no lists left out",
     "second_trace": "the file holds more than one trace, one behind the other; only the first is read",
+    "second_list": "the file holds its list of events more than once; the last one is read, as JSON readers do",
     "checksum": "the compressed file is damaged: its checksum is wrong; names and numbers in it may be wrong",
     "behind_packed": "what follows the compressed data in the file is passed over",
 }
 """What was done to broken input: kind of repair -> words for the user."""
 
-REPAIRS_OF_FILE = frozenset(("truncated", "second_trace", "checksum", "behind_packed"))
+REPAIRS_OF_FILE = frozenset(("truncated", "second_trace", "second_list", "checksum", "behind_packed"))
 """Those of a file as a whole, which are not counted."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from unicodedata import category, east_asian_width
 
@@ -23,6 +24,25 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+DEVICE_WORD = ContextVar("device_word", default="GPU")
+"""What the devices of the traces at hand are called: set where a command loads them, used where it shows text."""
+
+_GPU = re.compile(r"( *)(?<![\w.:/-])(?<!is no )GPU(?=s?(?![\w:]))")
+
+
+def in_device_words(text: str) -> str:
+    """A text for people with the devices called what they are; columns of a table keep their places, if they can."""
+    word = DEVICE_WORD.get()
+    if word == "GPU":
+        return text
+
+    def named(found: re.Match[str]) -> str:
+        longer, gap = len(word) - len("GPU"), found[1]
+        return (gap[longer:] if len(gap) >= longer + 2 else gap) + word
+
+    return _GPU.sub(named, text)
 
 
 def microseconds(ns: int) -> bytes:

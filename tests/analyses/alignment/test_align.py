@@ -71,6 +71,28 @@ def test_names_of_backward_ops_are_their_own_again_in_what_is_called() -> None:
         assert np.isin(side.called, found.sides[0].called).all()
 
 
+UNFUSED = (("aiter::sort", "sort_kernel", 3.0), ("aiter::up", "up_stage", 5.0), ("aiter::down", "down_stage", 5.0))
+FUSED = (("triton::experts", "experts_fused", 8.0),)
+
+
+def experts(layers: int, parts: tuple[tuple[str, str, float], ...], norm: bool) -> Core:
+    """Layers whose expert layer runs some kernels, each behind a norm or alone."""
+    calls = []
+    for _ in range(layers):
+        calls += [call_of("rms_norm")] if norm else []
+        calls.append(op("moe_layer", *(op(name, launch(kernel, us)) for name, kernel, us in parts)))
+    return load({FORWARD: calls})
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("norm", [False, True])
+def test_calls_of_one_name_whose_work_has_nothing_in_common_are_one_place(layers: int, norm: bool) -> None:
+    found = diff(experts(layers, UNFUSED, norm), experts(layers, FUSED, norm))
+    (place,) = [place for place in found.places if place.names == ("moe_layer", "moe_layer")]
+    assert place.ns == (layers * 13_000, layers * 8_000)
+    assert [tuple(map(len, point.leaves)) for point in place.points] == [(3, 1)] * layers
+
+
 def net(*classes: str, size: int = 8) -> list[Call]:
     """A model with a module of each class, each with an op."""
     inner = [module(f"{name}_0", call_of(f"op{k % 3}", size=size)) for k, name in enumerate(classes)]

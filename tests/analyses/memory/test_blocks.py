@@ -141,7 +141,7 @@ def test_whose_work_it_is() -> None:
         (50, "aten::addmm", "aten::linear", linear, "forward"),
         (95, "net.py(8): forward", None, linear, "forward"),
         (310, "AddmmBackward0", f"{evaluates}AddmmBackward0", linear, "backward"),
-        (390, f"{evaluates}AddmmBackward0", f"{evaluates}AddmmBackward0", "(no module)", "backward"),  # as for GPU work
+        (390, f"{evaluates}AddmmBackward0", f"{evaluates}AddmmBackward0", linear, "backward"),  # as for GPU work
         (415, f"{evaluates}torch::autograd::AccumulateGrad", f"{evaluates}torch::autograd::AccumulateGrad",
          "(no module)", "backward"),
         (520, "aten::zeros_like", "aten::zeros_like", "(optimizer)", "optimizer"),

@@ -30,7 +30,7 @@ RUN_HISTORY = TableSchema(
         "busy_change_percent": Column("change of the busy time against the trace before", "%"),
     },
     ordered=True,
-    reads=("device", "stream", "thread"),
+    reads=("device", "owner", "stream", "thread"),
 )
 
 INCOMPLETE_TRACES = TableSchema(

@@ -13,7 +13,7 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.forest import Forest
 from tracelens_graph.analyses.alignment.leaf_matching import Matching
-from tracelens_graph.analyses.alignment.matches import Containers
+from tracelens_graph.analyses.alignment.matches import Containers, last_matched
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb
@@ -56,7 +56,7 @@ def points_of(matching: Matching, containers: Containers) -> list[Point]:
     around = _around(b, containers.of_b, _renamed_of_b(containers))[only_b]
     partner = containers.of_b[around]
     # A gap begins behind the last matched leaf before it; both sides call it by that of the first.
-    before = _before(matching.of_b, b)[only_b]
+    before = last_matched(matching.of_b, b)[only_b]
     same_gap = np.where(before >= 0, matching.of_b[before], -1)
     node_b = np.where(partner >= 0, partner, -2 - around)
     gap_b = _separated(a, partner, _gap(np.where(partner >= 0, same_gap, before), b.is_communication[only_b]))
@@ -98,7 +98,7 @@ def _places_of_a(matching: Matching, containers: Containers) -> tuple[np.ndarray
         if not len(outside := np.flatnonzero(outside & (a.parent[node] >= 0))):
             break
         node[outside] = climb(a.parent, a.parent[node[outside]], is_place | (a.parent < 0))
-    gap = _gap(_before(partner, a), a.is_communication)
+    gap = _gap(last_matched(partner, a), a.is_communication)
     return node, _separated(a, node, np.where(partner >= 0, 4 * np.arange(a.leaves) + 1, gap))
 
 
@@ -124,14 +124,6 @@ def _renamed_of_b(containers: Containers) -> np.ndarray:
 def _around(forest: Forest, partner: np.ndarray, renamed: np.ndarray) -> np.ndarray:
     """For each leaf the lowest node above it with a partner of its name; its root, without a partner, else."""
     return climb(forest.parent, forest.leaf_parent, ((partner >= 0) & ~renamed) | (forest.parent < 0))
-
-
-def _before(partner: np.ndarray, forest: Forest) -> np.ndarray:
-    """For each leaf the last matched one before it below the same root, -1 without one."""
-    found = np.maximum.accumulate(np.where(partner >= 0, np.arange(len(partner)), -1))
-    # The running maximum goes on across roots; what lies before the own root's first leaf is another's.
-    first = forest.low[forest.root]
-    return np.where(found >= first, found, -1)
 
 
 def _grouped(group: np.ndarray, groups: int) -> list[list[int]]:

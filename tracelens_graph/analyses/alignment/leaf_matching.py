@@ -249,7 +249,7 @@ def _paired_roots(a: Forest, b: Forest, of_a: np.ndarray, of_b: np.ndarray) -> P
     """
     pairs: Pairs = []
     left = [_by_size(a, of_a), _by_size(b, of_b)]
-    for what in ("token", "category"):
+    for what in ("token", "category", "called"):
         bags = [{root: _counted(side, what, root) for root in roots} for side, roots in zip((a, b), left, strict=True)]
         found = _alike_roots(*bags) if len(left[0]) * len(left[1]) > _ROOT_PAIRS else []
         for side in range(2):
@@ -269,12 +269,17 @@ def _by_size(forest: Forest, roots: np.ndarray) -> list[int]:
 
 
 Bag = dict[int, int]
-"""Token -> how many leaves have it."""
+"""Token -> how many leaves, or nodes, have it."""
 
 
 def _counted(forest: Forest, what: str, root: int) -> Bag:
+    """How many leaves below a root have each value of an attribute of leaves, or nodes of `called`."""
+    begin, end = int(forest.low[root]), int(forest.high[root])
+    if what == "called":  # Nodes stand in the order of their first leaves; roots come after them.
+        low = forest.low[: np.count_nonzero(forest.row >= 0)]
+        begin, end = np.searchsorted(low, (begin, end)).tolist()
     values: np.ndarray = getattr(forest, what)
-    tokens, counts = np.unique(values[forest.low[root] : forest.high[root]], return_counts=True)
+    tokens, counts = np.unique(values[begin:end], return_counts=True)
     return dict(zip(tokens.tolist(), counts.tolist(), strict=True))
 
 

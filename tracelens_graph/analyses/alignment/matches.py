@@ -26,7 +26,9 @@ class Containers:
     Two chains of nodes over the same leaves belong together where the leaves of one are mostly matched to those of the
     other; in them the longest common sequence of names is paired, and if there is none, their lowest nodes as renamed.
     Most chains have the same names as the one over the images of their leaves, and the other way round: these are
-    paired all at once, the others one by one, the outermost first.
+    paired all at once, the others one by one, the outermost first. Calls of one name whose leaves are matched to
+    nothing (one runs a fused kernel, the other its parts) belong together where their callers do and the same leaf is
+    matched last before them.
 
     Attributes:
         of_a, of_b: for each node its partner, -1 without one.
@@ -41,6 +43,7 @@ class Containers:
             self.of_a[u], self.of_b[v] = v, u
         self._place_equal(matching)
         self._place_others()
+        self._place_unmatched(matching)
         self.renamed = np.zeros(len(a.parent), bool)
         paired = np.flatnonzero(self.of_a >= 0)
         self.renamed[paired] = a.called[paired] != b.called[self.of_a[paired]]
@@ -88,6 +91,45 @@ class Containers:
                 known[names] = common_places(*names) or [(len(names[0]) - 1, len(others) - 1)]
             for i, j in known[names]:
                 self.of_a[first + i], self.of_b[others[j]] = others[j], first + i
+
+    def _place_unmatched(self, matching: Matching) -> None:
+        """Pair nodes without a matched leaf below, where both sides have as many of a name in one place."""
+        a, b = self._a, self._b
+        before = last_matched(matching.of_b, b)
+        there = _by_place(b, _without_matches(b, matching.of_b, self.of_b), np.append(matching.of_b, -1)[before])
+        here = (
+            _by_place(a, _without_matches(a, matching.of_a, self.of_a), last_matched(matching.of_a, a)) if there else {}
+        )
+        # Callers come before what they call, so that what is paired here leads further down.
+        for (parent, last, called), nodes in here.items():
+            others = there.get((int(self.of_a[parent]), last, called), [])
+            if len(others) == len(nodes):
+                self.of_a[nodes], self.of_b[others] = others, nodes
+
+
+def last_matched(partner: np.ndarray, forest: Forest) -> np.ndarray:
+    """For each leaf the last matched one before it below the same root, -1 without one."""
+    found = np.maximum.accumulate(np.where(partner >= 0, np.arange(len(partner)), -1))
+    # The running maximum goes on across roots; what lies before the own root's first leaf is another's.
+    return np.where(found >= forest.low[forest.root], found, -1)
+
+
+def _by_place(forest: Forest, nodes: Rows, before: Rows) -> dict[tuple[int, int, int], list[int]]:
+    """Nodes by their caller, the leaf of the first side that is matched last before them, and their name."""
+    found: dict[tuple[int, int, int], list[int]] = {}
+    places = zip(
+        forest.parent[nodes].tolist(), before[forest.low[nodes]].tolist(), forest.called[nodes].tolist(), strict=True
+    )
+    for node, place in zip(nodes.tolist(), places, strict=True):
+        found.setdefault(place, []).append(node)
+    return found
+
+
+def _without_matches(forest: Forest, partner_of_leaf: np.ndarray, partner: np.ndarray) -> np.ndarray:
+    """Nodes without a partner and without a matched leaf below, callers before what they call."""
+    running = np.concatenate(([0], np.cumsum(partner_of_leaf >= 0)))
+    alone = (forest.row >= 0) & (partner < 0) & (running[forest.low] == running[forest.high])
+    return np.flatnonzero(alone & (forest.high > forest.low))
 
 
 class _Chains:

@@ -319,7 +319,7 @@ class _Side:
         if not len(idle.row) or not idle.parts[cause].any():
             return ""
         core = self.window.core
-        row = culprit(core, idle, int(idle.parts[cause].argmax()), cause)
+        row, _ = culprit(core, idle, int(idle.parts[cause].argmax()), cause)
         if row < 0:
             return ""
         kind = Kind(int(core.columns.kind[row]))

@@ -19,6 +19,7 @@ from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import process_of_thread
+from tracelens_graph.graph.recompute import ENGINE
 from tracelens_graph.schema import HOST_KINDS, Kind
 
 
@@ -258,9 +259,6 @@ def _begin_of_roots(core: Core, rows: np.ndarray) -> np.ndarray:
     return start
 
 
-_EVALUATES = "autograd::engine::evaluate_function"
-
-
 def _working_pairs(core: Core, threads: list[int]) -> set[tuple[int, int]]:
     """Pairs of threads of which one waits while the other works: of the forward and of the backward pass.
 
@@ -280,7 +278,7 @@ def _working_pairs(core: Core, threads: list[int]) -> set[tuple[int, int]]:
     if pairs:
         return pairs
     ops = np.flatnonzero((c.kind == Kind.Op) & np.isin(c.thread, threads))
-    of_autograd = np.array([name.startswith(_EVALUATES) for name in core.names], bool)
+    of_autograd = np.array([name.startswith(ENGINE) for name in core.names], bool)
     backward = set(c.thread[ops[of_autograd[c.name[ops]]]].tolist())
     process = process_of_thread(core.threads)
     calls = np.bincount(c.thread[np.flatnonzero(c.kind == Kind.RuntimeCall)], minlength=len(core.threads))

@@ -20,8 +20,11 @@ UNEXPLAINED = (Cause.unknown_no_launch, Cause.unknown_late_start)
 HOST = tuple(cause for cause in Cause if cause not in (*UNEXPLAINED, Cause.outside))
 """Idle time in which the GPU waited for the host, or for its next piece of work to begin."""
 
-WHOLES = {"gpu_span": "GPU span", "steps": "steps"}
-"""What a share is of, as evidence has it -> in words."""
+Whole = Literal["steps", "gpu_span", "judged_span"]
+WHOLES: Mapping[Whole, str] = {
+    "gpu_span": "GPU span", "judged_span": "last part of the GPU span", "steps": "steps"
+}  # fmt: skip
+"""What a share is of, as evidence has it -> in words. The judged span is the GPU span without what is left out."""
 
 PARTS = ("computation", "communication", "copies", "host", "unexplained")
 """What a window's time is divided into; communication and copies as far as they are exposed."""
@@ -31,13 +34,15 @@ PARTS = ("computation", "communication", "copies", "host", "unexplained")
 class Account:
     """Where the time of a window went; times in ns, those of several devices added up.
 
-    The *span* reaches from the first start to the last end of a GPU event. The *window* also holds what of the steps
-    lies before and behind it, in which the host works and the GPU waits.
+    The *GPU span* reaches from the first start to the last end of a GPU event. The *span* is that, or its last part
+    where the recording cut off the work before; the *window* also holds what of the steps lies before and behind it,
+    in which the host works and the GPU waits.
 
     Attributes:
         window: the part of the trace that is judged.
         cut_off_ns: time at the start that is left out, in which the GPU ran work that the recording cut off.
         devices: number of devices.
+        gpu_span_ns: length of the GPU span.
         span_ns: length of the span.
         times: rows of the timeline -> ns, within the span.
         idle: the gaps in the span, and those before and behind it; each split by cause.
@@ -47,6 +52,7 @@ class Account:
     window: Window
     cut_off_ns: int
     devices: int
+    gpu_span_ns: int
     span_ns: int
     times: Mapping[str, int]
     idle: Idle
@@ -72,9 +78,14 @@ class Account:
         return self.span_ns + edges - int(idle.parts[Cause.outside].sum())
 
     @property
-    def whole(self) -> Literal["steps", "gpu_span"]:
+    def whole(self) -> Whole:
         """What shares of the window are shares of: the steps where these reach beyond the span, else the span."""
-        return "gpu_span" if self.window_ns == self.span_ns else "steps"
+        return self.span if self.window_ns == self.span_ns else "steps"
+
+    @property
+    def span(self) -> Whole:
+        """What shares of the span are shares of."""
+        return "judged_span" if self.cut_off_ns else "gpu_span"
 
     @cached_property
     def whole_text(self) -> str:
@@ -95,7 +106,7 @@ class Account:
     @property
     def span_text(self) -> str:
         """The same of the span alone."""
-        return self._of_devices(WHOLES["gpu_span"])
+        return self._of_devices(WHOLES[self.span])
 
     def _of_devices(self, whole: str) -> str:
         return whole if self.devices < 2 else f"{whole.removesuffix('s')}s of {self.devices:,} GPUs"
@@ -124,7 +135,8 @@ def _account(w: Window) -> Account:
     inner = idle_parts(judged)
     edges = joined([]) if start is not None else edge_parts(judged)
     at_edges = np.arange(len(inner.row) + len(edges.row)) >= len(inner.row)
-    return Account(judged, cut_off, len(devices), times["total_time"], times, joined([inner, edges]), at_edges)
+    idle = joined([inner, edges])
+    return Account(judged, cut_off, len(devices), idle_parts(w).total_ns, times["total_time"], times, idle, at_edges)
 
 
 def _behind_cut_off_work(w: Window) -> int | None:

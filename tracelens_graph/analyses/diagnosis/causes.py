@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, Account
 from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
+from tracelens_graph.analyses.diagnosis.operation import products_below_roof
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
 from tracelens_graph.analyses.idle.idle import Cause, culprit
 from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points
@@ -23,6 +24,9 @@ from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import short_name
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.devices import Architecture
 
 _WAITS: Mapping[str, tuple[tuple[Cause, ...], str, tuple[str, ...]]] = {
     "data_loader": ((Cause.data_loader,), "Data loader", ("data_loader",)),
@@ -39,19 +43,22 @@ _WAITS: Mapping[str, tuple[tuple[Cause, ...], str, tuple[str, ...]]] = {
 """Topic -> causes of idle time, how it is called, what to try."""
 
 
-def causes_of(account: Account, families: Families, leads: Sequence[str]) -> list[Finding]:
+def causes_of(
+    account: Account, families: Families, leads: Sequence[str], arch: Architecture | None = None
+) -> list[Finding]:
     """The causes that take enough time to be reported, the most expensive first.
 
     Args:
         account: the account of the window.
         families: what its computation is made of.
         leads: the parts that the headline names; only for these kernels are worth tuning.
+        arch: the device; None for the one that the trace describes.
     """
     found = [
-        *(finding for topic, how in _WAITS.items() for finding in _waits(account, topic, *how)),
-        *_copies(account),
+        *(finding for topic, how in _WAITS.items() for finding in _waits(account, families, topic, *how)),
+        *_copies(account, families),
         *_communication(account, "communication" in leads),
-        *_kernels(account, families, "computation" in leads),
+        *_kernels(account, families, "computation" in leads, arch),
     ]
     found.sort(key=lambda finding: -float(finding.evidence["ms"]))
     return list(_without_repetition(found))
@@ -66,7 +73,7 @@ def _without_repetition(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _waits(
-    account: Account, topic: str, causes: Sequence[Cause], name: str, advice: tuple[str, ...]
+    account: Account, families: Families, topic: str, causes: Sequence[Cause], name: str, advice: tuple[str, ...]
 ) -> Iterator[Finding]:
     """Idle time of some causes, with its longest example."""
     idle, core = account.idle, account.window.core
@@ -76,18 +83,19 @@ def _waits(
         return
     part = idle.parts[list(causes)].sum(axis=0)
     longest, gaps = int(part.argmax()), int((part > 0).sum())
-    cause = causes[int(idle.parts[list(causes), longest].argmax())]
-    row, largest = _largest(account, causes, part)
-    if row < 0:
-        row = culprit(core, idle, longest, cause)
+    row, explained = _largest(account, causes, part)
     uid = int(c.uid[row if row >= 0 else idle.row[longest]])
     because = core.names[c.name[row]] if row >= 0 else ""
     text = f"{name}: {_cost_text(account, time)}, {gaps:,} gap{'s'[: gaps > 1]} up to {shown_ms(int(part[longest]))}"
-    text += f", such as in {brief(because)}" if because else ""
+    if because:
+        share = percent(explained, time)
+        text += f", such as in {brief(because)}"
+        if share < limits.DOMINANT_PERCENT:
+            text += f" (at least {share:.{int(share < 1)}f} % of that time)"
     evidence: dict[str, Any] = {
         **_cost(account, time), "percent_of_idle": percent(time, int((idle.end - idle.start).sum())), "gaps": gaps,
         "longest_ms": int(part[longest]) / 1e6, "gap_start_ms": core.info.shown_ms(int(idle.start[longest])),
-        "uid": uid, "because": because, "because_ms": largest / 1e6,
+        "uid": uid, "because": because, "because_ms": explained / 1e6,
     }  # fmt: skip
     if topic in _CALLS and row >= 0 and (line := entry_points(core, np.array([row]))[0]) != NOT_FOUND:
         text += f", from {brief(line)}"
@@ -102,13 +110,33 @@ def _waits(
     if topic in ("unexplained", "outside"):
         yield Finding(topic, f"{text} [uid {uid}]", evidence, ask_next=_BY_CAUSE)
         return
+    if not _are_short_launches(account, families, part):
+        advice = tuple(one for one in advice if one not in _FOR_SHORT_LAUNCHES)
     has_callers = row >= 0 and c.parent[row] >= 0
     ask = f"tracelens-graph tree TRACE --uid {uid} --up" if has_callers else _BY_CAUSE
     yield _loss(topic, f"{text} [uid {uid}]", evidence, advice, ask)
 
 
+_FOR_SHORT_LAUNCHES = ("cuda_graphs", "fewer_launches")
+"""Advice that only helps where many short launches are what the GPU waits for."""
+
+
+def _are_short_launches(account: Account, families: Families, part: np.ndarray) -> bool:
+    """Whether idle time lies before many short kernels: not before one after a long function, nor in a replay.
+
+    Args:
+        account, families: of the window.
+        part: of each gap what is due to a cause, ns.
+    """
+    c, gpu = account.window.core.columns, account.window.gpu_rows
+    if families.graph_percent >= limits.GRAPH_PERCENT or len(gpu) < limits.MANY_LAUNCHES:
+        return False
+    longest = int(np.sort(part)[-limits.FEW_GAPS :].sum())
+    return float(np.median(c.dur_ns[gpu])) < limits.SHORT_LAUNCH_NS and 2 * longest < int(part.sum())
+
+
 def _largest(account: Account, causes: Sequence[Cause], part: np.ndarray) -> tuple[int, int]:
-    """Row of the host event, by name, to which most of the longest gaps is due, and ns of these gaps; -1 for none."""
+    """Row of the host event, by name, to which most of the longest gaps is due, and ns of them; -1 for none."""
     core, idle = account.window.core, account.idle
     names = core.columns.name
     sums: dict[int, int] = {}
@@ -117,11 +145,11 @@ def _largest(account: Account, causes: Sequence[Cause], part: np.ndarray) -> tup
         if not part[gap]:
             break
         cause = causes[int(idle.parts[list(causes), gap].argmax())]
-        row = culprit(core, idle, gap, cause)
+        row, ns = culprit(core, idle, gap, cause)
         if row >= 0:
             name = int(names[row])
             rows.setdefault(name, row)
-            sums[name] = sums.get(name, 0) + int(part[gap])
+            sums[name] = sums.get(name, 0) + ns
     if not sums:
         return -1, 0
     name = max(sums, key=lambda one: sums[one])
@@ -135,7 +163,7 @@ _EXAMPLES = 50
 """Gaps, the longest ones, in which the host event is looked for to which most time is due."""
 
 
-def _copies(account: Account) -> Iterator[Finding]:
+def _copies(account: Account, families: Families) -> Iterator[Finding]:
     """Copies that nothing runs beside; those to the device together with the idle time because of them."""
     w, core = account.window, account.window.core
     waited = int(account.causes[Cause.host_to_device_copy])
@@ -153,7 +181,9 @@ def _copies(account: Account) -> Iterator[Finding]:
         if not _is_reported(account, time):
             continue
         if not len(rows):  # the copies lie outside of the window
-            yield from _waits(account, topic, (Cause.host_to_device_copy,), "Waiting for copies to the device", ())
+            yield from _waits(
+                account, families, topic, (Cause.host_to_device_copy,), "Waiting for copies to the device", ()
+            )
             continue
         evidence = {**_cost(account, time), **_volume(core, rows), "exposed_ms": alone / 1e6, "idle_ms": idle / 1e6}
         text = f"{name}: {_cost_text(account, time)}, {len(rows):,} cop{'y' if len(rows) == 1 else 'ies'}"
@@ -239,7 +269,7 @@ def _bus_bandwidth(w: Window) -> tuple[float, int]:
     return (moved / took if took else 0.0), int(large.sum())
 
 
-def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Finding]:
+def _kernels(account: Account, families: Families, leads: bool, arch: Architecture | None) -> Iterator[Finding]:
     """Families of kernels, each with the op and kernel that take most of its time."""
     core, c = account.window.core, account.window.core.columns
     for kind, time in families.times.items():
@@ -270,6 +300,12 @@ def _kernels(account: Account, families: Families, leads: bool) -> Iterator[Find
         advice = _tuning(account, families, kind) if leads else ()
         if owned < time / 2:
             advice = tuple(name for name in advice if not name.endswith("_tuning"))
+        if "gemm_tuning" in advice:
+            if (share := products_below_roof(account.window, arch)) is None:
+                advice = ()
+            else:
+                text += f"; they reach {share:.1f} % of their roof"
+                evidence["percent_of_roof"] = share
         yield Finding("kernels", text, evidence, "fact", advice, f"tracelens-graph tree TRACE --uid {uid} --up")
 
 

@@ -5,22 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, Finding, percent
+from tracelens_graph.analyses.diagnosis.operation import products_below_roof
 from tracelens_graph.analyses.idle.host_states import copies_to_device
 from tracelens_graph.analyses.kernels.shares import GRAPH_LAUNCH_CALLS
 from tracelens_graph.analyses.ops.launchers import launchers
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, MEMCPY, fitting_names, gpu_classes
-from tracelens_graph.analyses.shared.grouping import group_by
+from tracelens_graph.analyses.shared.grouping import group_by, text_codes
+from tracelens_graph.analyses.shared.unnamed_communication import may_communicate
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extensions.extension import extension_of
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
+from tracelens_graph.tables.names import short_name
+from tracelens_graph.utils.arrays import Rows
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.devices import Architecture
 
 MATRIX: Mapping[str, str] = {
     "GEMM": "compute.gemm",
@@ -32,6 +41,8 @@ MATRIX: Mapping[str, str] = {
 """Categories of kernels that compute more than they move -> their kind of run. The others move data, as a rule."""
 
 MEMORY = "memory.elementwise_norm"
+_ALL_OF_IT = ("mixture", "gpu_bound")
+"""Kinds of run that are all computation, of whatever family."""
 _CONVOLUTION_OP = re.compile(r"conv(?!ert)", re.IGNORECASE)
 LABELS: Mapping[str, str] = {
     "compute.gemm": "matrix products",
@@ -74,8 +85,15 @@ class Families:
 
     def percent(self, kind: str) -> float:
         """Share of a kind of run in GPU time."""
-        kinds = self.times if kind in ("mixture", "gpu_bound") else [one for one in self.times if _is_of(one, kind)]
+        kinds = self.times if kind in _ALL_OF_IT else [one for one in self.times if _is_of(one, kind)]
         return percent(sum(self.times[one] for one in kinds), self.gpu_ns)
+
+    @property
+    def leading_share(self) -> float:
+        """Part of the computation, 0 to 1, that the kind of run names; all of it where it names no single family."""
+        if self.graph_percent >= limits.GRAPH_PERCENT or self.kind in _ALL_OF_IT:
+            return 1.0
+        return sum(ns for one, ns in self.times.items() if _is_of(one, self.kind)) / sum(self.times.values())
 
     @property
     def graph_percent(self) -> float:
@@ -132,6 +150,36 @@ def _added(keys: list[str], ns: np.ndarray) -> dict[str, int]:
     return dict(sorted(((key, time) for key, time in sums.items() if time), key=lambda one: -one[1]))
 
 
+@dataclass(frozen=True)
+class UnknownFamily:
+    """Kernels of one short name that no category knows, and that may be communication.
+
+    Attributes:
+        rows: their rows.
+        ns: sum of their durations.
+    """
+
+    rows: Rows
+    ns: int
+
+
+def unknown_families(w: Window) -> list[UnknownFamily]:
+    """Those that take `UNKNOWN_FAMILY_PERCENT` of the GPU time or more, the most expensive first."""
+    core, c, families = w.core, w.core.columns, families_of(w)
+    rows = families.rows.get("gpu_bound", w.gpu_rows[:0])
+    codes, code = distinct(c.name[rows])
+    family = text_codes([short_name(core.names[one]) for one in codes.tolist()])[code]
+    count = int(family.max(initial=-1)) + 1
+    ns = sum_by_group(family, c.dur_ns[rows], count)
+    large = np.flatnonzero(100 * ns > limits.UNKNOWN_FAMILY_PERCENT * families.gpu_ns)
+    of_large = [rows[family == one] for one in large.tolist()]  # ten at most, for they add up to all
+    maybe = may_communicate(
+        core, np.concatenate([rows[:0], *of_large]), np.repeat(np.arange(len(large)), [*map(len, of_large)]), len(large)
+    )
+    found = [UnknownFamily(of_large[i], int(ns[large[i]])) for i in np.flatnonzero(maybe).tolist()]
+    return sorted(found, key=lambda one: -one.ns)
+
+
 def _graph_ns(w: Window) -> int:
     core, c, rows = w.core, w.core.columns, w.gpu_rows
     replays = fitting_names(core, lambda name: name.startswith(GRAPH_LAUNCH_CALLS))
@@ -155,7 +203,11 @@ _COMPUTES = ("compute.", "memory.", "gpu_bound", "mixture")
 
 
 def op_advice(
-    g: Core | Window, findings: Sequence[Finding], names: Iterable[str], linked_only: bool = False
+    g: Core | Window,
+    findings: Sequence[Finding],
+    names: Iterable[str],
+    linked_only: bool = False,
+    arch: Architecture | None = None,
 ) -> list[str]:
     """For each of some operations what to try, in words; empty where the verdict leaves nothing to try with it.
 
@@ -168,6 +220,7 @@ def op_advice(
         findings: its verdict.
         names: names of operations, as in `ops_summary`.
         linked_only: as there.
+        arch: the device; None for the one that the trace describes.
     """
     w = window_of(g)
     found = launchers(w, linked_only)
@@ -182,7 +235,8 @@ def op_advice(
         spent = np.bincount(kind[own], weights=c.dur_ns[found.gpu[own]], minlength=len(kinds))
         most = kinds[int(spent.argmax())] if spent.any() else ""
         advice = advice_of.get(most, ())
-        if not advice and most in _TUNING and is_op[own].all() and _is_worth_tuning(findings):
+        is_slow = most != "compute.gemm" or products_below_roof(w, arch) is not None
+        if not advice and most in _TUNING and is_op[own].all() and _is_worth_tuning(findings) and is_slow:
             advice = (w.framework.advice.get(_TUNING[most], _TUNING[most]),)
         advised.append(ADVICE[advice[0]] if advice else "")
     return advised

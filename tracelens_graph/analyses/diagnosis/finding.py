@@ -20,8 +20,8 @@ class Finding:
         topic: what it is about, one of TOPICS; the first finding is the headline.
         text: the line, for people; long names are cut.
         evidence: the numbers behind it, with names in full; keys end in the unit. Where there is `percent`,
-            `percent_of` says of what: `steps`, `gpu_span` (from the first to the last GPU event), `gpu_time` and the
-            like. The headline's has `kind`, one of KINDS.
+            `percent_of` says of what: `steps`, `gpu_span` (from the first to the last GPU event), `judged_span` (that
+            without what is left out at its start), `gpu_time` and the like. The headline's has `kind`, one of KINDS.
         severity: "fact", or for what costs time "minor", and "major" from MAJOR_PERCENT of the window on.
         advice: what to try, names of ADVICE.
         ask_next: the command line that shows more; TRACE stands for the trace.
@@ -68,6 +68,7 @@ KINDS: Mapping[str, str] = {
 
 TOPICS: Mapping[str, str] = {
     "headline": "what kind of run this is",
+    "operation": "how an operation does that takes much of a small trace: what bounds it, and what holds it back",
     "cut_short": "where the GPU events end of a file that is cut short",
     "data_loader": "idle: the host waited for the next batch, or made it",
     "synchronization": "idle: calls that wait for the GPU kept the host from launching ahead",
@@ -83,6 +84,7 @@ TOPICS: Mapping[str, str] = {
     "kernels": "GPU time of one family of kernels",
     "unexplained": "idle for no reason that the trace tells",
     "outside": "the GPU ran work that is not in the window",
+    "unknown_kernels": "a large family of unknown kernels that may be communication, and counts as computation",
     "unlinked": "GPU time whose launch is not in the trace",
     "long_step": "a step that takes longer than the others",
     "host_programs": "compiled programs and their time on the host, of a profile of JAX without GPU events",
@@ -109,6 +111,9 @@ ADVICE: Mapping[str, str] = {
     "network": "find why the transport is slow: NCCL_DEBUG=INFO shows whether it goes over NVLink, PCIe or sockets",
     "fusion": "fuse elementwise and normalization kernels: torch.compile, or fused kernels of a library",
     "gemm_tuning": "see how far products are below the roofline: lower precision, larger tiles or batches",
+    "more_tiles": "more pieces of work at a time: split the depth (split-K, stream-K), a larger batch, smaller tiles",
+    "more_rows": "do more in one call: a larger batch, several calls as one, grouped or batched kernels",
+    "pad_sizes": "pad sizes to whole tiles, multiples of 8 or better 64 elements",
     "kernel_tuning": "see how far these kernels are below the roofline",
     "channels_last": "channels_last memory format, to get rid of layout changes around convolutions",
     "compile_before": "run the program once before recording; keep shapes equal, so that nothing is compiled anew",

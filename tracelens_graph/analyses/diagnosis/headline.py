@@ -12,7 +12,7 @@ from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import HOST, Account
 from tracelens_graph.analyses.diagnosis.families import LABELS, MATRIX, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
-from tracelens_graph.analyses.idle.host_states import ends
+from tracelens_graph.analyses.idle.host_states import Clock, ends
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.analyses.shared.gpu_work import calls_named
@@ -43,9 +43,7 @@ def other_accelerator(w: Window) -> Finding | None:
     name = w.core.info.accelerator
     if not name:
         return None
-    text = (
-        f"The trace is of another accelerator ({name}): its times are shown, but what they mean is known of GPUs only"
-    )
+    text = f"The trace is of another accelerator ({name}): its times are shown, but what they mean is not known"
     evidence: dict[str, int | float | str] = {
         "kind": "other_accelerator", "percent": 0.0, "percent_of": "recording", "accelerator": name,
         "gpu_events": len(w.gpu_rows),
@@ -79,7 +77,8 @@ def too_little(account: Account) -> Finding | None:
     c, rows = w.core.columns, w.gpu_rows
     busy, gpu = account.times["busy_time"], int(c.dur_ns[rows].sum())
     lone = int(c.dur_ns[rows[c.parent[rows] < 0]].sum())
-    share = percent(busy, account.span_ns)
+    busy_percent = percent(busy, account.span_ns)
+    share, whole = 100 - busy_percent, str(account.span)
     advice: tuple[str, ...] = ("record_longer",)
     steps = w.rows_of_kind(Kind.Step)
     of_steps = union_length(c.start_ns[steps], c.end_ns[steps])
@@ -88,25 +87,26 @@ def too_little(account: Account) -> Finding | None:
         events = "1 GPU event" if len(rows) == 1 else f"{len(rows):,} GPU events"
         why = f"{events}, {shown_ms(busy)} of work"
         if len(rows) > 1:
-            why += f" in {shown_ms(account.span_ns)} (idle {100 - share:.1f} %{of_step.replace(',', '; busy', 1)})"
+            why += f" in {shown_ms(account.span_ns)} (idle {share:.1f} %{of_step.replace(',', '; busy', 1)})"
         elif of_step:
             why += f" in a step of {shown_ms(of_steps)}"
     elif lone > limits.UNLINKED_PERCENT / 100 * gpu:
-        why = f"the launches of {percent(lone, gpu):.1f} % of the GPU time are not in the trace"
+        share, whole = percent(lone, gpu), "gpu_time"
+        why = f"the launches of {share:.1f} % of the GPU time are not in the trace"
     elif percent((runs := recorded_executions(w)).lost_in_all, len(runs.row)) >= limits.LOST_EXECUTIONS_PERCENT:
+        share, whole = percent(runs.lost_in_all, len(runs.row)), "executions"
         why = f"{runs.text}, so that time without any need not be idle time"
         advice = ()
     elif is_thinned(w):
-        idle = percent(account.span_ns - busy, account.span_ns)
-        why = f"most events were left out of the file; in {idle:.1f} % of the GPU span no GPU work is recorded"
+        why = f"most events were left out of the file; in {share:.1f} % of {_span(account)} no GPU work is recorded"
     else:
         return None
     evidence: dict[str, int | float | str] = {
-        "kind": "too_little", "percent": 100 - share, "percent_of": "gpu_span", "gpu_events": len(rows),
-        "busy_ms": busy / 1e6, "busy_percent": share, "unlinked_percent": percent(lone, gpu),
+        "kind": "too_little", "percent": share, "percent_of": whole, "gpu_events": len(rows),
+        "busy_ms": busy / 1e6, "busy_percent": busy_percent, "unlinked_percent": percent(lone, gpu),
     }  # fmt: skip
     ask = "tracelens-graph info TRACE"
-    return Finding("headline", f"Too little recorded to judge: {why}", evidence, advice=advice, ask_next=ask)
+    return Finding("headline", f"Too little recorded to judge the run: {why}", evidence, advice=advice, ask_next=ask)
 
 
 def is_thinned(w: Window) -> bool:
@@ -192,13 +192,14 @@ def headline(account: Account, families: Families) -> Headline:
     """The greatest of computation, exposed communication, exposed copies, host time and unexplained idle time.
 
     What takes at least half of the window, or 1.5 times what comes second, bounds the run; else it is a mixture of
-    these two. Host time is added up first and separated afterwards.
+    these two. Host time is added up first and separated afterwards. Of computation the family of kernels that gives the
+    run its name has to take that much.
     """
     parts = account.parts()
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
+    leading = parts[first] * (families.leading_share if first == "computation" else 1)
     is_clear = (
-        parts[first] >= limits.DOMINANT_PERCENT / 100 * account.window_ns
-        or parts[first] >= limits.DOMINANT_RATIO * parts[second]
+        leading >= limits.DOMINANT_PERCENT / 100 * account.window_ns or leading >= limits.DOMINANT_RATIO * parts[second]
     )
     if "unexplained" in ((first,) if is_clear else (first, second)):
         return Headline(_unexplained(account), ("unexplained",))
@@ -209,7 +210,7 @@ def headline(account: Account, families: Families) -> Headline:
 
 def start_up(account: Account) -> Finding | None:
     """The headline of a run that is starting up, if most of the host's time lies in calls that happen once."""
-    w, idle = account.window, account.idle
+    w = account.window
     core, c = w.core, w.core.columns
     host = account.parts()["host"]
     if host < limits.DOMINANT_PERCENT / 100 * account.window_ns:
@@ -219,29 +220,46 @@ def start_up(account: Account) -> Finding | None:
     slow = launches[c.dur_ns[launches] >= limits.INITIAL_LAUNCH_RATIO * median]
     rows = np.union1d(slow, others)
     rows = rows[c.dur_ns[rows] >= limits.INITIAL_CALL_NS]
-    begin, end = merge(c.start_ns[rows], ends(core, rows))
-    waits = merge(idle.start, idle.end)
-    both = union_length(*waits) + union_length(begin, end)
-    within = both - union_length(np.concatenate((waits[0], begin)), np.concatenate((waits[1], end)))
-    if not len(rows) or within < limits.INITIAL_PERCENT / 100 * host:
+    waited, within = _waited(account, rows, np.ones_like(account.at_edges))
+    if not within or within < limits.INITIAL_PERCENT / 100 * host:
         return None
-    longest = int(rows[c.dur_ns[rows].argmax()])
-    idle_share, name = percent(account.times["idle_time"], account.span_ns), core.names[c.name[longest]]
-    most = shown_ms(int(c.dur_ns[longest]))
-    calls = f"{len(rows):,} calls, up to {most} in {brief(name)}, that load code or make contexts"
-    if len(rows) == 1:
-        calls = f"one call of {brief(name)}, which loads code or makes a context"
-    uid = int(c.uid[longest])
-    text = (
-        f"Start-up: the GPU was idle for {idle_share:.1f} % of the GPU span of {shown_ms(account.span_ns)}, most"
-        f" of it ({percent(within, account.span_ns):.1f} %) in {calls} [uid {uid}]"
+    # What lies before the first GPU event is part of the steps alone.
+    in_span = _waited(account, rows, ~account.at_edges)[1] == within
+    whole_ns, whole, text = (
+        (account.span_ns, account.span, _span(account))
+        if in_span
+        else (account.window_ns, account.whole, _window(account))
     )
+    parts = account.parts(in_span)
+    idle_share, share = (percent(ns, whole_ns) for ns in (parts["host"] + parts["unexplained"], within))
+    most, count = int(waited.argmax()), int((waited > 0).sum())
+    longest, took = int(rows[most]), int(waited[most])
+    uid, name = int(c.uid[longest]), core.names[c.name[longest]]
+    calls = f"{count:,} calls, up to {shown_ms(took)} in {brief(name)}, that load code or make contexts"
+    if count == 1:
+        calls = f"one call of {brief(name)}, which loads code or makes a context"
+    idle = f"the GPU was idle for {idle_share:.1f} % of {text}"
+    text = f"Start-up: {idle}, most of it ({share:.1f} %) in {calls} [uid {uid}]"
     evidence: dict[str, int | float | str] = {
-        "kind": "host.init", "percent": idle_share, "percent_of": "gpu_span", "ms": within / 1e6,
-        "start_up_percent": percent(within, account.span_ns), "calls": len(rows), "uid": uid, "name": name,
+        "kind": "host.init", "percent": idle_share, "percent_of": whole, "ms": within / 1e6,
+        "start_up_percent": share, "calls": count, "uid": uid, "name": name, "longest_ms": took / 1e6,
         **_shares(account),
     }  # fmt: skip
     return Finding("headline", text, evidence, "major", ("warm_up",), f"tracelens-graph tree TRACE --uid {uid} --up")
+
+
+def _waited(account: Account, rows: np.ndarray, gaps: np.ndarray) -> tuple[np.ndarray, int]:
+    """How long the GPU was idle, in some of its gaps, during each of some calls, and during any of them; ns."""
+    core, idle = account.window.core, account.idle
+    start = core.columns.start_ns[rows]
+    # A clock that stands still in the gaps: what it does not count of a call lies in them.
+    clock = Clock(merge(idle.start[gaps], idle.end[gaps]))
+
+    def inside(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        return (end - begin) - (clock(end) - clock(begin))
+
+    end = ends(core, rows)
+    return inside(start, end), int(inside(*merge(start, end)).sum())
 
 
 def host_causes(account: Account) -> list[Cause]:
@@ -277,16 +295,19 @@ def _waiting(account: Account) -> Finding:
 
 
 def _computing(account: Account, families: Families) -> Finding:
-    kind = families.kind
+    kind, parts = families.kind, account.parts()
+    # Neither of the two comes near the computation, but together they take as much.
+    is_rivalled = parts["communication"] + parts["host"] >= parts["computation"]
+    others = f"; {_others(account, 'computation')}" if is_rivalled else ""
     share = families.percent(kind)
     if families.graph_percent >= limits.GRAPH_PERCENT:
         text = (
             f"Graph replay: {families.graph_percent:.1f} % of the GPU time comes from graph launches,"
-            f" {_made_of(families)}; the GPU computed {_share(account, 'computation')}"
+            f" {_made_of(families)}; the GPU computed {_share(account, 'computation')}{others}"
         )
         evidence: dict[str, float | str] = {"percent": families.graph_percent, "percent_of": "gpu_time", "family": kind}
         return _headline(account, "computation", "graph.replay", text, **evidence)
-    text = f"{_NAMES[kind]}: {_made_of(families)}; the GPU computed {_share(account, 'computation')}"
+    text = f"{_NAMES[kind]}: {_made_of(families)}; the GPU computed {_share(account, 'computation')}{others}"
     if kind in ("mixture", "gpu_bound"):
         return _headline(account, "computation", kind, text)
     return _headline(account, "computation", kind, text, percent=share, percent_of="gpu_time")
@@ -318,7 +339,10 @@ def _mixture(account: Account, families: Families, leads: tuple[str, str]) -> Fi
         named.append(f"{what} {percent(account.parts()[part], account.window_ns):.1f} %")
     text = f"A mixture: {' and '.join(named)} of {_window(account)}"
     kinds = [_kind_of(part, account, families) for part in leads]
-    return _headline(account, leads[0], "mixture", text, first=kinds[0], second=kinds[1])
+    share = percent(account.parts()[leads[0]], account.window_ns)
+    return _headline(
+        account, leads[0], "mixture", text, percent=share, percent_of=account.whole, first=kinds[0], second=kinds[1]
+    )
 
 
 def _kind_of(part: str, account: Account, families: Families) -> str:
@@ -341,7 +365,7 @@ def _unexplained(account: Account) -> Finding:
 
 def _headline(account: Account, part: str, kind: str, text: str, **more: float | str) -> Finding:
     of_span = percent(account.parts(in_span=True)[part], account.span_ns)
-    evidence: dict[str, int | float | str] = {"kind": kind, "percent": of_span, "percent_of": "gpu_span"}
+    evidence: dict[str, int | float | str] = {"kind": kind, "percent": of_span, "percent_of": account.span}
     if account.cut_off_ns:
         text += f"; the first {shown_ms(account.cut_off_ns)} are left out: they end with work launched before them"
     evidence |= {**_shares(account), **more}
@@ -353,10 +377,12 @@ def _shares(account: Account) -> dict[str, int | float | str]:
     evidence: dict[str, int | float | str] = {f"{part}_ms": ns / 1e6 for part, ns in window.items()}
     evidence |= {f"{part}_percent_of_span": percent(ns, account.span_ns) for part, ns in span.items()}
     evidence |= {
-        "window_ms": account.window_ns / 1e6, "gpu_span_ms": account.span_ns / 1e6, "devices": account.devices,
+        "window_ms": account.window_ns / 1e6, "gpu_span_ms": account.gpu_span_ns / 1e6, "devices": account.devices,
         "busy_percent": percent(account.times["busy_time"], account.span_ns), "left_out_ms": account.cut_off_ns / 1e6,
         "gpu_events": len(account.window.gpu_rows),
     }  # fmt: skip
+    if account.cut_off_ns:
+        evidence["judged_span_ms"] = account.span_ns / 1e6
     return evidence
 
 
@@ -371,14 +397,16 @@ def _share(account: Account, part: str) -> str:
 
 
 def _window(account: Account) -> str:
-    return _span(account) if account.whole == "gpu_span" else f"the {_steps(account)}"
+    return f"the {_steps(account)}" if account.whole == "steps" else _span(account)
 
 
 def _span(account: Account) -> str:
-    """`the GPU span of 661 ms`; those of several devices added up."""
-    if account.devices < 2:
-        return f"the GPU span of {shown_ms(account.span_ns)}"
-    return f"the {account.span_text} ({shown_ms(account.span_ns)} together)"
+    """`the GPU span of 661 ms`, `the last 10.5 ms of the GPU span of 474 ms`; those of several devices added up."""
+    length, all_of_it = shown_ms(account.span_ns), shown_ms(account.gpu_span_ns)
+    if account.devices > 1:
+        of_all = f" of {all_of_it}" if account.cut_off_ns else ""
+        return f"the {account.span_text} ({length}{of_all} together)"
+    return f"the last {length} of the GPU span of {all_of_it}" if account.cut_off_ns else f"the GPU span of {length}"
 
 
 def _steps(account: Account) -> str:
@@ -393,5 +421,5 @@ def _others(account: Account, part: str) -> str:
     others = sorted((one for one in parts if one != part), key=lambda one: -parts[one])
     shown = [f"{_OF_PART[one]} {percent(parts[one], account.span_ns):.1f} %" for one in others
              if percent(parts[one], account.span_ns) >= 1]  # fmt: skip
-    of_span = f" of the {account.span_text}" if account.whole != "gpu_span" else ""
+    of_span = f" of the {account.span_text}" if account.whole == "steps" else ""
     return f"{', '.join(shown)}{of_span}" if shown else "nothing else took 1 %"

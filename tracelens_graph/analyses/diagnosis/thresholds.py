@@ -43,8 +43,24 @@ GRAPH_PERCENT = 50.0
 """Share of GPU time from launches of graphs from which a run is a graph replay."""
 FAMILY_RATIO = 1.5
 """GEMM, convolution and attention against memory-bound kernels: so many times the other decides, else a mixture."""
+UNKNOWN_FAMILY_PERCENT = 10.0
+"""Share of GPU time from which a family of unknown kernels that may be communication is named."""
 TUNING_PERCENT = 20.0
 """Share of the window that computation takes at least where its kernels are worth tuning."""
+FAR_BELOW_ROOF_PERCENT = 50.0
+"""Share of their roof, by the vendor's rates, below which products are worth tuning; libraries reach 60 to 80."""
+NEAR_ROOF_PERCENT = 70.0
+"""Share of its roof from which on nothing holds an operation back."""
+ONE_OPERATION_PERCENT = 90.0
+"""Share of GPU time of one operation from which a trace is one of that operation, which is judged by itself."""
+OPERATIONS = 3
+REASONS = 3
+"""Operations that are judged by themselves, and reasons that are given for each."""
+MANY_LAUNCHES = 20
+SHORT_LAUNCH_NS = 20_000
+FEW_GAPS = 10
+"""Many short launches: so many GPU events, half of them shorter than an op takes on the host, and so few of the longest
+gaps are less than half of the time. Only then CUDA graphs are what helps."""
 SHORT_KERNEL_NS = 5_000
 """Shorter GPU events are over before the host can launch the next."""
 SLOW_BUS_GB_PER_S = 10.0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.causes import causes_of
-from tracelens_graph.analyses.diagnosis.families import families_of
+from tracelens_graph.analyses.diagnosis.families import families_of, unknown_families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.headline import (
     capture,
@@ -21,10 +21,14 @@ from tracelens_graph.analyses.diagnosis.headline import (
     start_up,
     too_little,
 )
+from tracelens_graph.analyses.diagnosis.operation import leading_operation, operations
 from tracelens_graph.analyses.ops.programs import compilations, programs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, step_number, window_of
 from tracelens_graph.schema import Kind
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.devices import Architecture
 
 _NAMED = 3
 """Programs that a line names."""
@@ -92,41 +96,49 @@ def compiled(w: Window) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def verdict(g: Core | Window) -> list[Finding]:
+def verdict(g: Core | Window, arch: Architecture | None = None) -> list[Finding]:
     """What kind of run this is, what its time went to, and what to try.
 
     The first finding is the headline. Then the most expensive causes, CAUSES at most, each of WORTH_REPORTING_PERCENT
     of the time at least; then what limits the verdict, and a step that takes longer than the others. A trace that says
-    too little about its run has a headline that says so, and no causes. If the end of the file is missing, the second
+    too little about its run has a headline that says so, and no causes, but how its operations do, as that of a single
+    operation has. If the end of the file is missing, the second
     finding says how far its GPU events reach. Of a profile of JAX it says what was compiled meanwhile, and without GPU
     events what ran on the host.
 
     Args:
         g: the graph, or a window of it.
+        arch: the device that rates are compared with; None for the one that the trace describes.
     """
     w = window_of(g)
     if not len(w.gpu_rows):
         return [no_gpu(w), *(([*on_host(w), *compiled(w)]) if w.framework.compiles_programs else ())]
-    first, *others = _of_gpu_work(w)
+    first, *others = _of_gpu_work(w, arch)
     found = [first, *_cut_short(w), *others]
     own = w.framework.advice
     advised = [replace(one, advice=tuple(own.get(name, name) for name in one.advice)) for one in found]
     return [*advised, *(compiled(w) if w.framework.compiles_programs else ())]
 
 
-def _of_gpu_work(w: Window) -> list[Finding]:
+def _of_gpu_work(w: Window, arch: Architecture | None) -> list[Finding]:
     """The verdict on a window with GPU events, as if the file were whole."""
     if stop := other_accelerator(w) or capture(w):
         return [stop]
     account = account_of(w)
-    if stop := start_up(account) or too_little(account):
+    judged = account.window
+    if stop := start_up(account):
         return [stop]
-    families = families_of(account.window)
+    is_one = leading_operation(judged)
+    if stop := too_little(account):
+        is_few = len(judged.gpu_rows) < limits.FEW_GPU_EVENTS
+        return [stop, *(operations(judged, arch) if is_few or is_one else ())]
+    families = families_of(judged)
     first = headline(account, families)
     if first.leads == ("unexplained",):
-        return [first.finding, *_unlinked(w)]
-    causes = causes_of(account, families, first.leads)
-    return [first.finding, *causes[: limits.CAUSES], *_unlinked(w), *_long_step(w)]
+        return [first.finding, *_unknown(w), *_unlinked(w)]
+    causes = causes_of(account, families, first.leads, arch)
+    found = operations(judged, arch) if is_one else ()
+    return [first.finding, *found, *causes[: limits.CAUSES], *_unknown(w), *_unlinked(w), *_long_step(w)]
 
 
 def _cut_short(w: Window) -> Iterator[Finding]:
@@ -143,6 +155,20 @@ def _cut_short(w: Window) -> Iterator[Finding]:
     )
     evidence = {"gpu_end_ms": gpu_end_ms, "end_ms": end_ms}
     yield Finding("cut_short", text, evidence, ask_next="tracelens-graph info TRACE")
+
+
+def _unknown(w: Window) -> Iterator[Finding]:
+    """Large families of kernels that may be communication, though they count as computation."""
+    core, c, gpu_ns = w.core, w.core.columns, families_of(w).gpu_ns
+    for family in unknown_families(w):
+        longest = int(family.rows[c.dur_ns[family.rows].argmax()])
+        share, uid, name = percent(family.ns, gpu_ns), int(c.uid[longest]), core.names[c.name[longest]]
+        text = (
+            f"Unknown kernels: {share:.1f} % of the GPU time is in {brief(name)}, whose family is not known; it may be"
+            f" communication, and counts as computation [uid {uid}]"
+        )
+        evidence = {"percent_of_gpu_time": share, "kernels": len(family.rows), "name": name, "uid": uid}
+        yield Finding("unknown_kernels", text, evidence, ask_next=f"tracelens-graph tree TRACE --uid {uid} --up")
 
 
 def _unlinked(w: Window) -> Iterator[Finding]:

@@ -209,8 +209,8 @@ class Calls:
             self._always = Timelines(self, clock)
         return self._always
 
-    def busiest(self, thread: int, start: int, end: int, state: int) -> int:
-        """Row of the call in a state with the most time of its own on a thread within a span; -1 without one.
+    def busiest(self, thread: int, start: int, end: int, state: int) -> tuple[int, int]:
+        """The call in a state with the most time of its own on a thread within a span, and that time; -1 without one.
 
         Of a state that holds for whatever is called, the outermost such call with the most time.
         """
@@ -221,7 +221,7 @@ class Calls:
             called = np.flatnonzero(np.isin(c.parent[rows], rows))
             np.subtract.at(own, np.searchsorted(rows, c.parent[rows[called]]), own[called])
             own[self.state[rows] != state] = 0
-        return int(rows[own.argmax()]) if own.any() else -1
+        return (int(rows[own.argmax()]), int(own.max())) if own.any() else (-1, 0)
 
     @cached_property
     def _starts(self) -> np.ndarray:

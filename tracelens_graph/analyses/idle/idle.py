@@ -404,7 +404,7 @@ def idle_causes(g: Core | Window) -> Table:
     for number in sorted(np.flatnonzero(sums).tolist(), key=lambda n: (n in UNKNOWN, -sums[n])):
         cause, part, time = Cause(number), idle.parts[number], int(sums[number])
         longest = int(part.argmax())
-        because = culprit(w.core, idle, longest, cause)
+        because, _ = culprit(w.core, idle, longest, cause)
         records.append({
             "cause": cause.name,
             "gaps": int((part > 0).sum()),
@@ -433,17 +433,19 @@ def idle_causes(g: Core | Window) -> Table:
     return IDLE_CAUSES.of_records(records, w.titled("Idle GPU time by cause"), notes)
 
 
-def culprit(core: Core, idle: Idle, gap: int, cause: Cause) -> int:
-    """Row of the host event to which the part of a gap with this cause is due most; -1 where there is none."""
+def culprit(core: Core, idle: Idle, gap: int, cause: Cause) -> tuple[int, int]:
+    """Row of the host event to which the part of a gap with this cause is due most, and ns of it; -1 for none."""
     if cause not in _OF_STATE:
-        return -1
+        return -1, 0
     c, calls, state = core.columns, calls_of(core), _OF_STATE[cause]
-    wait = int(idle.waited[gap])
+    part, wait = int(idle.parts[cause, gap]), int(idle.waited[gap])
     if wait >= 0 and calls.state[wait] == state:
-        return wait
+        return wait, part
     launches = c.parent[[idle.row[gap], idle.before[gap]]].tolist()
     for thread in (*(int(c.thread[call]) for call in launches if call >= 0), calls.dispatcher):
-        row = calls.busiest(thread, int(idle.start[gap]), int(idle.end[gap]), state) if thread >= 0 else -1
+        if thread < 0:
+            continue
+        row, own = calls.busiest(thread, int(idle.start[gap]), int(idle.end[gap]), state)
         if row >= 0:
-            return row
-    return -1
+            return row, min(own, part)
+    return -1, 0

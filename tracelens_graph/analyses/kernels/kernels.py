@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, OpCalls, launchers
-from tracelens_graph.analyses.shared.gpu_work import fitting_names
+from tracelens_graph.analyses.shared.gpu_work import categories_of, fitting_names
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, picked, text_codes
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
-from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.categories.ops import call_category
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.core import Core
@@ -96,11 +95,8 @@ def kernel_summary(g: Core | Window, kernel_categories: bool = False) -> Table:
 
 
 def _categories(w: Window, kernels: list[str], parents: list[tuple[str, str]]) -> list[str]:
-    # The default table does without these rules, and without the time that it takes to import them.
-    from tracelens_graph.categories.kernels import kernel_categories
-
     ops = ["" if category == UNLINKED else op for category, op in parents]
-    return kernel_categories(zip(kernels, ops, strict=True), extension_of(w).all_kernel_rules)
+    return categories_of(w, zip(kernels, ops, strict=True))
 
 
 def _parents(found: OpCalls) -> tuple[list[tuple[str, str]], np.ndarray]:
@@ -241,7 +237,7 @@ def _kernels(w: Window) -> _Kernels:
     parents = [labels[code] if code in labels else core.names[code] for code in parent[first].tolist()]
     names = [core.names[code] for code in c.name[gpu[first]].tolist()]
     ops = [core.names[c.name[row]] if row >= 0 else "" for row in owner[first].tolist()]
-    categories = kernel_categories(zip(names, ops, strict=True), extension_of(w).all_kernel_rules)
+    categories = categories_of(w, zip(names, ops, strict=True))
     count = np.bincount(group, minlength=len(first))
     sum_ns = sum_by_group(group, c.dur_ns[gpu], len(first))
 

@@ -17,14 +17,12 @@ from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import calls_at
+from tracelens_graph.graph.recompute import ENGINE
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import Kind
 
 _FORWARD, _BACKWARD, _OPTIMIZER = range(len(PASSES))
-
-_EVALUATES = "autograd::engine::evaluate_function"
-"""How ops begin in which autograd runs a backward op; that of a gradient's accumulation has no forward op."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ def _of_autograd(core: Core, calls: np.ndarray) -> np.ndarray:
     c = core.columns
     is_backward = np.zeros(len(c) + 1, bool)
     is_backward[autograd_of(core).backward] = True
-    evaluates = fitting_names(core, lambda name: name.startswith(_EVALUATES))
+    evaluates = fitting_names(core, lambda name: name.startswith(ENGINE))
     if len(c):
         is_backward[:-1] |= (c.kind == Kind.Op) & evaluates[c.name]
     again = np.append(autograd_of(core).recompute, False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ _NAME_CHARACTERS = 64
 Details = list[dict[str, Any]]
 
 
-def details_of_groups(found: OpCalls, group: np.ndarray, first: np.ndarray) -> tuple[list[Details], list[str]]:
+def details_of_groups(
+    found: OpCalls, group: np.ndarray, first: np.ndarray, as_recorded: bool = False
+) -> tuple[list[Details], list[str]]:
     """For each group of launchers its GPU events, by their place in the call, the shortest in total first.
 
     The first call of a group sets the pattern; calls with another number of GPU events are not in the statistics.
@@ -29,6 +32,8 @@ def details_of_groups(found: OpCalls, group: np.ndarray, first: np.ndarray) -> t
         found: the launchers.
         group: group of each launcher.
         first: first launcher of each group.
+        as_recorded: give durations as the file spells them, whole numbers or with digits below the nanosecond, their
+            sums in floating point in the order of calls, and no stream where the file has none.
 
     Returns:
         A list per group, and notes on calls that are left out.
@@ -41,7 +46,11 @@ def details_of_groups(found: OpCalls, group: np.ndarray, first: np.ndarray) -> t
     place = np.flatnonzero(kept) - found.first[owner]
     detail = begin[group[owner]] + place
     pattern = found.gpu[expanded(found.first[first], found.first[first] + size)[0]]
-    entries = _entries(found.core, pattern, Groups(detail, found.core.columns.dur_ns[found.gpu[kept]], int(begin[-1])))
+    if as_recorded:
+        entries = _entries_as_recorded(found.core, pattern, detail, found.gpu[kept])
+    else:
+        times = Groups(detail, found.core.columns.dur_ns[found.gpu[kept]], int(begin[-1]))
+        entries = _entries(found.core, pattern, times)
     lists = [
         sorted(entries[low:high], key=lambda entry: entry["total_duration_us"])
         for low, high in zip(begin[:-1].tolist(), begin[1:].tolist(), strict=True)
@@ -52,11 +61,16 @@ def details_of_groups(found: OpCalls, group: np.ndarray, first: np.ndarray) -> t
 
 
 def detail_columns(
-    found: OpCalls, group: np.ndarray, first: np.ndarray, name: str = "kernel_details_summary"
+    found: OpCalls,
+    group: np.ndarray,
+    first: np.ndarray,
+    name: str = "kernel_details_summary",
+    *,
+    as_recorded: bool = False,
 ) -> tuple[dict[str, Cells], list[str]]:
     """What the calls of each group consist of, also in short, and notes on what that leaves out."""
-    details, notes = details_of_groups(found, group, first)
-    return {name: details, "trunc_kernel_details": [truncated(entry) for entry in details]}, notes
+    details, notes = details_of_groups(found, group, first, as_recorded)
+    return {name: details, "trunc_kernel_details": [truncated(entry, as_recorded) for entry in details]}, notes
 
 
 def details_of_unlinked(found: OpCalls) -> Details:
@@ -67,13 +81,15 @@ def details_of_unlinked(found: OpCalls) -> Details:
     return sorted(entries, key=lambda entry: entry["total_duration_us"])
 
 
-def truncated(details: Details) -> Details:
-    """Short names, streams and rounded means of a list of details."""
+def truncated(details: Details, as_recorded: bool = False) -> Details:
+    """Short names, streams and rounded means of a list of details; means `as_recorded` are rounded as floats."""
     return [
         {
             "name": _shortened(entry["name"]),
             "stream": entry["stream"],
-            "mean_duration_us": _hundredths(entry["total_duration_us"], entry["count"]),
+            "mean_duration_us": float(np.round(entry["mean_duration_us"], 2))
+            if as_recorded
+            else _hundredths(entry["total_duration_us"], entry["count"]),
         }
         for entry in details
     ]
@@ -105,6 +121,62 @@ def _entries(core: Core, pattern: np.ndarray, times: Groups) -> Details:
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
+def _entries_as_recorded(core: Core, pattern: np.ndarray, detail: np.ndarray, gpu: np.ndarray) -> Details:
+    """As `_entries`, of GPU rows `gpu` in the entries `detail`."""
+    c, (us, has_streams) = core.columns, core.once(_as_recorded)
+    place = np.argsort(detail, kind="stable")
+    us = us[np.searchsorted(core.gpu_rows, gpu[place])]
+    ends = np.cumsum(np.bincount(detail, minlength=len(pattern))).tolist()
+    parts = (us[begin:end] for begin, end in pairwise([0, *ends]))
+    return [
+        {
+            "name": core.names[c.name[row]],
+            "stream": int(c.stream[row]) if has_streams else None,
+            "count": len(part),
+            "total_duration_us": part.sum().item(),
+            "mean_duration_us": part.mean().item(),
+            "median_duration_us": float(np.median(part)),
+            "std_dev_duration_us": part.std().item(),
+            "min_duration_us": part.min().item(),
+            "max_duration_us": part.max().item(),
+        }
+        for row, part in zip(pattern.tolist(), parts, strict=True)
+    ]
+
+
+_LOOKED_AT = 64
+"""GPU events that show how a file spells durations, and whether it has streams."""
+
+
+def has_streams(core: Core) -> bool:
+    """Whether GPU events say which stream they ran on; else the number of their thread stands for it."""
+    return core.once(_as_recorded)[1]
+
+
+def _as_recorded(core: Core) -> tuple[np.ndarray, bool]:
+    """Durations of all GPU events in us, in the order of `gpu_rows`, and whether the file has streams."""
+    c, rows = core.columns, core.gpu_rows
+    looked_at = list(core.details.events(c.uid[rows[:_LOOKED_AT]].tolist()).values())
+    streams = not looked_at or any("stream" in (event.get("args") or {}) for event in looked_at)
+    spelled = [event.get("dur", 0) for event in looked_at]
+    us = c.dur_ns[rows] / 1e3
+    if spelled and all(isinstance(dur, int) for dur in spelled) and not (c.dur_ns[rows] % 1000).any():
+        return c.dur_ns[rows] // 1000, streams
+    if any(isinstance(dur, float) and round(dur, 3) != dur for dur in spelled):
+        events = core.details.events(c.uid[rows].tolist())
+        us = np.array(
+            [
+                _number(events.get(uid, {}).get("dur"), at)
+                for uid, at in zip(c.uid[rows].tolist(), us.tolist(), strict=True)
+            ]
+        )
+    return us, streams
+
+
+def _number(dur: Any, otherwise: float) -> float:
+    return float(dur) if isinstance(dur, int | float) else otherwise
+
+
 SHORTEST_NS = 1000
 """Shorter overlaps are chance."""
 
@@ -122,6 +194,7 @@ class Overlap:
         found: the launchers.
         beside: pairs (launcher, GPU row that ran beside it), each once, by launcher.
         share: per launcher the share (0 to 1) of its busy time during which one of them ran.
+        names: per launcher the names of what ran beside it, one for each GPU event, in the order of the file.
     """
 
     found: OpCalls
@@ -129,11 +202,11 @@ class Overlap:
     share: np.ndarray
 
     def __post_init__(self) -> None:
-        core = self.found.core
-        pairs = distinct_pairs(self.beside[:, 0], core.columns.name[self.beside[:, 1]])
+        core, (number, event) = self.found.core, self.beside.T
+        order = np.lexsort((core.columns.uid[event], number))
         names: list[list[str]] = [[] for _ in range(len(self.found))]
-        for number, name in zip(pairs[0].tolist(), pairs[1].tolist(), strict=True):
-            names[number].append(core.names[name])
+        for one, name in zip(number[order].tolist(), core.columns.name[event[order]].tolist(), strict=True):
+            names[one].append(core.names[name])
         self.names: list[list[str]] = names
         self.names_code = text_codes([tuple(each) for each in names])
 

@@ -40,6 +40,7 @@ from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.traversals import outermost
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.column import FIVE, About, Column, Role, statistics
 from tracelens_graph.tables.schema import TableSchema
@@ -49,6 +50,7 @@ from tracelens_graph.utils.arrays import Codes
 IN_CALL = "the busy time of the GPU events charged to a call"
 
 _BELOW = "the busy time of all GPU events below a call"
+_OUTER = "calls that are in no other of the row"
 
 OPS_SUMMARY_BY_CATEGORY = TableSchema(
     "ops_summary_by_category",
@@ -76,11 +78,13 @@ OPS_SUMMARY = TableSchema(
         "is_recompute": IS_RECOMPUTE,
         "call_stack_first": CALL_STACK_FIRST,
         "total_direct_kernel_time_sum": Column.total(f"sum over calls of {IN_CALL}", "us"),
-        "total_subtree_kernel_time_sum": Column.total(f"sum over calls of {_BELOW}", "us"),
+        "total_subtree_kernel_time_sum": Column.total(f"sum over {_OUTER} of {_BELOW}", "us"),
         "total_direct_kernel_time_ms": Column.total(
             f"sum over calls of {IN_CALL}", "ms", "GPU ms", compared="main", figure="ms"
         ),
-        "total_subtree_kernel_time_ms": Column.total(f"sum over calls of {_BELOW}", "ms", "below ms", compared="diff"),
+        "total_subtree_kernel_time_ms": Column.total(
+            f"sum over {_OUTER} of {_BELOW}", "ms", "below ms", compared="diff"
+        ),
         "Count": Column.count("calls that launched GPU work", "calls", "count"),
         "Categories": Column(
             "categories of the calls, sorted", role=Role.text, heading="category", compared="carried", cells="list"
@@ -125,7 +129,9 @@ _SUBTREE |= {
     "total_subtree_kernel_time_sum": replace(_SUBTREE["total_subtree_kernel_time_sum"], compared="diff"),
 }
 
-_OVERLAP = statistics("overlap_pct_{}", "the share of the call's busy time with a kernel beside it, 0 to 1", "", FIVE)
+_OVERLAP = statistics(
+    "overlap_pct_{}", "the share of the call's busy time with a kernel beside it, 0 to 1, in hundredths", "", FIVE
+)
 _OVERLAP |= {"overlap_pct_mean": replace(_OVERLAP["overlap_pct_mean"], heading="overlap")}
 
 TENSORS: About = {
@@ -149,7 +155,9 @@ OPS_UNIQUE_ARGS = TableSchema(
         "is_recompute": IS_RECOMPUTE,
         "num_kernels": Column("GPU events charged to each of the calls", heading="kernels"),
         "overlapping_kernel_names": Column(
-            "kernels of other ops that run at the same time on other streams", heading="beside", cells="list"
+            "kernels of other ops that run at the same time on other streams, one name for each",
+            heading="beside",
+            cells="list",
         ),
         "operation_count": Column.count("calls", "calls"),
         "first_occurrence_time": Column(
@@ -238,6 +246,7 @@ def ops_unique_args(
     recompute: bool = False,
     by_kernel_count: bool = False,
     by_module: bool = False,
+    as_recorded: bool = False,
 ) -> Table:
     """GPU time per operation, thread and set of arguments, the greatest first.
 
@@ -250,6 +259,7 @@ def ops_unique_args(
         recompute: separate recomputation of activations from the rest.
         by_kernel_count: separate calls with different numbers of GPU events.
         by_module: separate by the innermost module around the op.
+        as_recorded: kernel details with durations and streams as the file spells them.
     """
     found = launchers(w := window_of(g), linked_only)
     core, c = found.core, found.core.columns
@@ -283,7 +293,7 @@ def ops_unique_args(
             columns[f"total_{name}_kernel_time_{which}"] = statistic(values, which)
     columns["ex_UID"] = c.uid[rows].tolist()
     columns |= tensor_cells(core, rows)
-    details, notes = detail_columns(found, group, first)
+    details, notes = detail_columns(found, group, first, as_recorded=as_recorded)
     columns |= details
     if beside:
         columns |= _overlap_columns(beside, group, len(first))
@@ -325,7 +335,10 @@ def _summed(
         "Count": np.bincount(group, minlength=len(first)),
         "Categories": _categories(found, group, len(first)) if "Categories" in schema else [],
     }
-    for name, ns in (("direct", direct), ("subtree", sum_by_group(group, found.subtree_ns, len(first)))):
+    # A call in another one of its row has nothing below it that the outer one has not.
+    outer = outermost(group, found.rows, found.core.columns.last[found.rows])
+    subtree = sum_by_group(group[outer], found.subtree_ns[outer], len(first))
+    for name, ns in (("direct", direct), ("subtree", subtree)):
         figures |= {f"total_{name}_kernel_time_{unit}": ns for unit in ("sum", "ms")}
     columns = {name: picked(cells, first) for name, (_, cells) in keys.items()}
     columns |= {name: figures[name] for name in schema if name in figures}
@@ -371,9 +384,9 @@ def _categories(found: OpCalls, group: np.ndarray, groups: int) -> list[list[str
 
 def _overlap_columns(beside: Overlap, group: np.ndarray, groups: int) -> dict[str, Cells]:
     columns = beside.details(group, groups)
-    share = Groups(group, beside.share, groups)
+    share = Groups(group, np.round(beside.share, 2), groups)
     for which in FIVE:
-        columns[f"overlap_pct_{which}"] = np.round(statistic(share, which), 2)
+        columns[f"overlap_pct_{which}"] = statistic(share, which)
     return columns
 
 

@@ -40,30 +40,31 @@ FORWARD_BACKWARD = TableSchema(
 def forward_backward(g: Core | Window) -> Table:
     """GPU time of ops in the forward pass against that of their backward passes.
 
-    Each GPU event counts for the nearest op above its launch that is linked with the other pass, so nested ops share
-    nothing. Work of neither pass (optimizer, copies) is in no row: what percentages lack to 100. Nor is recomputed work
-    whose nearest linked op is the backward op that has it recomputed: it is no work of that op. Forward ops that have a
-    backward op in common, as instructions of one name in JAX, count as the first of them.
+    Each GPU event counts for the nearest op above its launch that is linked with the other pass, or that is the
+    engine's around such an op, so nested ops share nothing. Work of neither pass (optimizer, copies) is in no row: what
+    percentages lack to 100. Nor is recomputed work whose nearest linked op is the backward op that has it recomputed:
+    it is no work of that op. Forward ops that have a backward op in common, as instructions of one name in JAX, count
+    as the first of them.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
-    forward, backward = autograd_of(core).forward, autograd_of(core).backward
+    links = autograd_of(core)
+    forward, backward, again = links.forward, links.backward, links.recompute
     linked, is_backward = np.zeros((2, len(c) + 1), bool)
-    linked[forward] = linked[backward] = is_backward[backward] = True
+    linked[forward] = linked[backward] = linked[links.engine[0]] = is_backward[backward] = True
     gpu = w.linked_gpu_rows
-    op = climb(c.parent, launcher(c, gpu), linked)
-    counts = (op >= 0) & ~(autograd_of(core).recompute[gpu] & ~autograd_of(core).recompute[op])
+    op = links.run_by(climb(c.parent, launcher(c, gpu), linked))
+    counts = (op >= 0) & ~(again[gpu] & ~again[op])
     gpu, op = gpu[counts], op[counts]
     # Of the forward ops of one backward op the original one stands for it, not its recomputation.
-    order = np.lexsort((forward, c.start_ns[forward], autograd_of(core).recompute[forward], backward))
+    order = np.lexsort((forward, c.start_ns[forward], again[forward], backward))
     stands_for = np.arange(len(c) + 1)
     stands_for[backward[order[::-1]]] = forward[order[::-1]]
-    original = ~is_backward[forward] & ~autograd_of(core).recompute[forward]
+    original = ~is_backward[forward] & ~again[forward]
     mine, of = forward[original], stands_for[backward[original]]
-    order = np.lexsort((of, c.start_ns[of], autograd_of(core).recompute[of], mine))
+    order = np.lexsort((of, c.start_ns[of], again[of], mine))
     stands_for[mine[order[::-1]]] = of[order[::-1]]
-    again = autograd_of(core).recompute[op] if len(op) else np.zeros(0, bool)
-    side = np.where(is_backward[op], 2, np.where(again, 1, 0))
+    side = np.where(is_backward[op], 2, np.where(again[op], 1, 0)) if len(op) else op
     codes, group = distinct(c.name[stands_for[op]] if len(op) else op)
     cell = group * 3 + side
     sums = sum_by_group(cell, c.dur_ns[gpu], 3 * len(codes)).reshape(-1, 3)
@@ -82,7 +83,7 @@ def forward_backward(g: Core | Window) -> Table:
         "uid": Groups(group, c.uid[stands_for[op]] if len(op) else op, len(codes)).min.astype(np.int64),
     }
     note = w.framework.no_backward
-    notes = [note, *passes_by_name(core, w.gpu_rows)] if note and not len(autograd_of(core).backward) else []
+    notes = [note, *passes_by_name(core, w.gpu_rows)] if note and not len(backward) else []
     table = FORWARD_BACKWARD.table(columns, w.titled("GPU time of forward and backward pass by op"), notes)
     return table.take(np.argsort(-sums.sum(axis=1), kind="stable"))
 

@@ -126,13 +126,14 @@ def _origins(core: Core, rows: np.ndarray) -> np.ndarray:
     alone = nearest_above(c, rows, (Kind.Module, Kind.PythonFunction)) < 0
     if not alone.any():
         return rows
-    backward, at = np.unique(autograd_of(core).backward, return_index=True)
+    links = autograd_of(core)
+    backward, at = np.unique(links.backward, return_index=True)
     if not len(backward):
         return rows
     is_backward = np.zeros(len(c), bool)
-    is_backward[backward] = True
-    own = np.where(is_backward[rows], rows, climb(c.parent, c.parent[rows], is_backward))
+    is_backward[backward] = is_backward[links.engine[0]] = True
+    own = links.run_by(climb(c.parent, rows, is_backward))
     linked = alone & (own >= 0)
     found = rows.copy()
-    found[linked] = autograd_of(core).forward[at[np.searchsorted(backward, own[linked])]]
+    found[linked] = links.forward[at[np.searchsorted(backward, own[linked])]]
     return found

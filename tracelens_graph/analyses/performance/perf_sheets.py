@@ -120,6 +120,7 @@ def perf_sheets(
     arch: Architecture | None = None,
     recompute: bool = False,
     by_kernel_count: bool = False,
+    as_recorded: bool = False,
 ) -> dict[str, Table]:
     """Cost and rates by family of operations, such as `GEMM` or `CONV_bwd`; families without calls are left out.
 
@@ -129,6 +130,7 @@ def perf_sheets(
         arch: the device, for columns of the roofline.
         recompute: separate recomputation of activations from the rest.
         by_kernel_count: separate calls with different numbers of GPU events.
+        as_recorded: kernel details with durations and streams as the file spells them.
     """
     w = window_of(g)
     extension = extension_of(w)
@@ -138,7 +140,8 @@ def perf_sheets(
         calls, kept = _calls(w, members)
         if len(calls):
             costed = CostedCalls(calls, members.cost[kept], members.costs, arch)
-            tables[sheet] = _sheet(sheet, w, costed, recompute, by_kernel_count, members.is_backward[kept])
+            backward = members.is_backward[kept]
+            tables[sheet] = _sheet(sheet, w, costed, recompute, by_kernel_count, backward, as_recorded)
     return tables
 
 
@@ -240,7 +243,15 @@ def _calls(w: Window, members: _Members) -> tuple[OpCalls, np.ndarray]:
     return OpCalls.ordered(w, in_file, members.rows[kept], event, of), kept[in_file]
 
 
-def _sheet(sheet: str, w: Window, found: CostedCalls, recompute: bool, by_kernel_count: bool, backward: Mask) -> Table:
+def _sheet(
+    sheet: str,
+    w: Window,
+    found: CostedCalls,
+    recompute: bool,
+    by_kernel_count: bool,
+    backward: Mask,
+    as_recorded: bool,
+) -> Table:
     calls, core, c, models = found.calls, w.core, w.core.columns, extension_of(w).time_models
     params = [json.dumps(cost.params, sort_keys=True, default=str) for cost in found.costs]
     keys = [c.name[calls.rows], text_codes(params)[found.cost] if params else found.cost]
@@ -270,7 +281,9 @@ def _sheet(sheet: str, w: Window, found: CostedCalls, recompute: bool, by_kernel
         columns["Roofline Bound_first"] = [roof.bound if roof else None for roof in roofs]
         columns |= stats("Pct Roofline", Groups(group, found.percent_of_roof, len(first)))
     columns |= time_columns(found, group, first, models, backward)
-    details, notes = detail_columns(calls, group, first, "kernel_details__summarize_kernel_stats")
+    details, notes = detail_columns(
+        calls, group, first, "kernel_details__summarize_kernel_stats", as_recorded=as_recorded
+    )
     columns |= details
     columns |= argument_cells(core, c.argset[rows], "_first")
     columns |= stats("Kernel Time (µs)", Groups(group, calls.direct_ns, len(first)), (*FIVE, "sum"), 1e-3)

@@ -29,7 +29,7 @@ from tracelens_graph.analyses.shared.call_columns import (
     place_columns,
     thread_labels,
 )
-from tracelens_graph.analyses.shared.call_stacks import call_stacks, entry_points
+from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, call_stacks, entry_points
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, IS_RECOMPUTE, SHARE, gpu_classes
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, shares
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
@@ -123,6 +123,8 @@ def unified_perf_summary(
     arch: Architecture | None = None,
     recompute: bool = False,
     call_stack: bool = False,
+    python_frames: bool = True,
+    as_recorded: bool = False,
 ) -> Table:
     """Cost and rates per op and arguments, each GPU event in one row, the greatest time first.
 
@@ -132,6 +134,8 @@ def unified_perf_summary(
         arch: the device, for columns of the roofline.
         recompute: separate recomputation of activations from the rest.
         call_stack: show the Python function that the first call comes from, and the stack down to the kernels.
+        python_frames: with it, functions and modules of Python; else ops alone, and no function.
+        as_recorded: kernel details with durations and streams as the file spells them.
     """
     w = window_of(g)
     core, c, time_models = w.core, w.core.columns, extension_of(w).time_models
@@ -177,13 +181,14 @@ def unified_perf_summary(
         columns |= stats("Pct Roofline", share)
     columns |= time_columns(found, group, first, time_models, np.isin(calls.rows, list(chosen.backward)))
     columns |= stats("Kernel Time (µs)", busy, ("median", "min", "max"), 1e-3)
-    details, notes = detail_columns(calls, group, first)
+    details, notes = detail_columns(calls, group, first, as_recorded=as_recorded)
     columns |= details
     columns["perf_params"] = [None if cost is None else dict(cost.params) for cost in costs]
     columns["has_perf_model"] = [cost is not None for cost in costs]
     if call_stack:
-        columns["entry_point"] = entry_points(core, rows)
-        columns["call_stack_full"] = call_stacks(core, _as_listed(calls, first, columns["kernel_details_summary"]))
+        listed = _as_listed(calls, first, columns["kernel_details_summary"])
+        columns["entry_point"] = entry_points(core, rows) if python_frames else [NOT_FOUND] * len(rows)
+        columns["call_stack_full"] = call_stacks(core, listed, python_frames)
     columns = by_time(columns, "Kernel Time (µs)_sum", numbers(columns["ex_UID"]))
     if not linked_only:
         _append_lines(columns, w, chosen)

@@ -199,6 +199,13 @@ BELOW_ROOF = TableSchema(
         "calls": Column.count("calls with these arguments", "calls"),
         "time_ms": Column.total("sum of the durations of their GPU work", "ms", "time ms", compared="main"),
         "percent_of_roof": Column("time at the roof as share of the time", "%", heading="% of roof"),
+        "mean_percent_of_roof": Column(
+            "mean over calls of the time at the roof as share of the call's: short calls count as much as long ones",
+            "%",
+            heading="mean %",
+            drop_priority=0,
+        ),
+        "flops_per_byte": Column("operations per byte moved", "FLOP/B", heading="FLOP/B", drop_priority=2),
         "could_be_won_ms": Column.total(
             "the time less that at the roof, which is that of the first call for all", "ms", "could be won ms"
         ),
@@ -229,6 +236,8 @@ def below_roof(ops: Table) -> Table:
         "calls": [row["operation_count"] for row in rows],
         "time_ms": [row["Kernel Time (µs)_sum"] / 1e3 for row in rows],
         "percent_of_roof": [it.percent_of_roof for it, _ in found],
+        "mean_percent_of_roof": [row["Pct Roofline_mean"] for row in rows],
+        "flops_per_byte": [row["FLOPS/Byte"] for row in rows],
         "could_be_won_ms": [(it.won_us or 0) / 1e3 for it, _ in found],
         "uid": [row["ex_UID"] for row in rows],
     }

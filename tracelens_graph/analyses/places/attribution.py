@@ -99,7 +99,8 @@ def charged(core: Core, frames: np.ndarray, rows: np.ndarray) -> tuple[np.ndarra
 
         Linear_0 { aten::linear { launch { k1 } } }           k1: Linear_0, forward
         autograd thread: AddmmBackward0 { launch { k2 } }     k2: Linear_0, backward, if its forward op is that linear
-        optimizer: aten::add_ { launch { k3 } }               k3: -1
+            engine's op: { AddmmBackward0 {}, launch { k3 } } k3: as k2, the gradient of the bias
+        optimizer: aten::add_ { launch { k4 } }               k4: -1
     """
     if not len(frames):
         return np.full(len(rows), -1, np.int64), np.zeros(len(rows), bool)
@@ -118,7 +119,7 @@ def charged(core: Core, frames: np.ndarray, rows: np.ndarray) -> tuple[np.ndarra
 
 
 def _backward_ops(core: Core) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of backward ops with a forward op in a module, and the row of that module's call."""
+    """Rows of backward ops with a forward op in a module, and of the engine's ops that run them; that module's call."""
     c, forward, backward = core.columns, autograd_of(core).forward, autograd_of(core).backward
     module = nearest_above(c, forward, (Kind.Module,))
     inside = np.flatnonzero(module >= 0)
@@ -126,7 +127,11 @@ def _backward_ops(core: Core) -> tuple[np.ndarray, np.ndarray]:
     # Of several forward ops the earliest comes first: a later one is its recomputation.
     inside = inside[np.lexsort((f, c.start_ns[f], backward[inside]))]
     ops, first = np.unique(backward[inside], return_index=True)
-    return ops, module[inside[first]]
+    called_in = module[inside[first]]
+    engine, runs = autograd_of(core).engine
+    at = np.searchsorted(ops, runs)
+    known = np.flatnonzero(np.append(ops, -1)[at] == runs)
+    return np.concatenate((ops, engine[known])), np.concatenate((called_in, called_in[at[known]]))
 
 
 ATTRIBUTION = TableSchema(

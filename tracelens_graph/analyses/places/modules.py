@@ -101,7 +101,7 @@ def modules(
     modules in it plus `Non-nn.Module GPU Ops`, and the first line, the sum over all GPU events, is that of the
     lines below it, exactly (in ns). What belongs to which module, `analyses.places.attribution` says; `attribution` by
     module goes by the same rule. In no module are the optimizer, which has a line of its own, losses, and accumulation
-    of gradients.
+    of the gradients of parameters.
 
     Args:
         g: the graph, or a window of it. GPU events and counts are those of the window, the tree is that of the

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, gpu_classes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.collectives import Collective, collectives_of
 from tracelens_graph.graph.core import Core
@@ -117,17 +117,20 @@ class GpuTime:
     Attributes:
         busy: when any GPU event ran.
         computing: when computation ran.
+        communicating: when communication ran, also what is no collective that is known.
     """
 
     busy: Intervals = _NEVER
     computing: Intervals = _NEVER
+    communicating: Intervals = _NEVER
 
     @classmethod
     def of(cls, w: Window) -> GpuTime:
         """That of a window."""
         c, rows = w.core.columns, w.gpu_rows
-        computes = rows[gpu_classes(w.core, rows) == COMPUTATION]
-        return cls(*(merge(c.start_ns[some], c.end_ns[some]) for some in (rows, computes)))
+        start, end, what = c.start_ns[rows], c.start_ns[rows] + c.dur_ns[rows], gpu_classes(w.core, rows)
+        every = np.ones(len(rows), bool)
+        return cls(*(merge(start[s], end[s]) for s in (every, what == COMPUTATION, what == COMMUNICATION)))
 
 
 @dataclass(frozen=True, eq=False)

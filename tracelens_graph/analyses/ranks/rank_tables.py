@@ -48,11 +48,11 @@ RANK_TIMES = TableSchema(
 ROW_MEANING = {
     "step": "a step on the device of a rank; without steps the time from first to last GPU event",
     "computing": "computation runs on the GPU; of ranks with GPU work alone, as nothing shows when the host computes",
-    "communication": "a collective runs, waiting included",
-    "exposed": "a collective runs and no computation on the GPU",
+    "communication": "communication runs, waiting included",
+    "exposed": "communication runs and no computation on the GPU",
     "waiting": "a collective runs, but other ranks have not come",
     "exposed_waiting": "waiting, and no computation runs on the GPU",
-    "copying": "neither computation nor a collective runs, but other work of the GPU, mostly copies and fills; of "
+    "copying": "neither computation nor communication runs, but other work of the GPU, mostly copies and fills; of "
     "ranks with GPU work alone",
     "idle": "nothing runs on the GPU, which waits for its host; of ranks with GPU work alone. With computing, exposed "
     "and copying it is their whole step",
@@ -103,7 +103,7 @@ def _times_ns(figures: Figures, trace: int) -> dict[str, int]:
     rank, own = m.ranks[trace], np.flatnonzero(m.trace == trace)
     span, computing = np.array(rank.measured_ns), rank.gpu.computing
     start = m.parts.own_start_ns[own]
-    communicating = merge(start, m.parts.own_end_ns[own])
+    communicating = union(merge(start, m.parts.own_end_ns[own]), rank.gpu.communicating)
     waiting = merge(start, start + m.wait_ns[own])  # what was not matched waits for nobody
 
     def within(*some: Intervals) -> int:

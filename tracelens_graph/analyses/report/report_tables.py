@@ -77,6 +77,8 @@ class ReportOptions:
         overlap: kernels that run beside an op on other streams.
         first_occurrence: when an op was first called with its arguments.
         call_stack: modules around an op, and the line of Python that it comes from.
+        python_frames: what of Python is in call stacks of `unified_perf_summary`; else they hold ops alone.
+        as_recorded: kernel details with durations and streams as the file spells them.
         recompute: separate recomputation of activations from the rest.
         by_kernel_count: separate calls with different numbers of GPU events.
         by_module: separate by the innermost module around an op.
@@ -95,6 +97,8 @@ class ReportOptions:
     overlap: bool = False
     first_occurrence: bool = False
     call_stack: bool = False
+    python_frames: bool = True
+    as_recorded: bool = False
     recompute: bool = False
     by_kernel_count: bool = False
     by_module: bool = False
@@ -106,7 +110,7 @@ class ReportOptions:
 
     def as_values(self) -> dict[str, Any]:
         """The options as plain values, for documents."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _OBJECTS}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in (*_OBJECTS, *_OF_LAYOUT)}
         names = {
             "arch": self.arch and self.arch.name,
             "compare_with": self.compare_with and self.compare_with.core.info.source,
@@ -117,6 +121,9 @@ class ReportOptions:
 
 _OBJECTS = ("arch", "compare_with", "extension")
 """Options that are no plain values."""
+
+_OF_LAYOUT = ("python_frames", "as_recorded")
+"""Options that nobody gives: TraceLens's layout has them."""
 
 
 _OPTION_OF = {
@@ -161,7 +168,10 @@ class Tables(Mapping[str, Table]):
         from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 
         o = self.options
-        return perf_sheets(self.window, arch=o.arch, recompute=o.recompute, by_kernel_count=o.by_kernel_count)
+        return perf_sheets(
+            self.window, arch=o.arch, recompute=o.recompute, by_kernel_count=o.by_kernel_count,
+            as_recorded=o.as_recorded,
+        )  # fmt: skip
 
     @cached_property
     def _sets(self) -> dict[str, Table]:

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 def thread_labels(core: Core) -> tuple[list[tuple[str, str, str]], np.ndarray]:
     """Names of process, label and thread of every thread code, and a code per different triple."""
-    processes = {str(pid): (name, label) for pid, name, label in core.info.processes}
+    # Devices of JAX have no labels.
+    no_label = "" if core.framework.compiles_programs else "Unknown"
+    processes = {str(pid): (name or "Unknown", label or no_label) for pid, name, label in core.info.processes}
     threads = {(str(pid), str(tid)): name for pid, tid, name in core.info.threads}
     triples = [
         (*processes.get(str(pid), ("Unknown", "Unknown")), threads.get((str(pid), str(tid)), "Unknown"))

@@ -13,6 +13,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import PYTHON_KINDS, Kind
+from tracelens_graph.utils.arrays import Rows
 
 _INSTANCE = re.compile(r"_\d+$")
 _PASSED_ON_IN = (
@@ -96,17 +97,23 @@ def _frames(w: Window) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(is_python & in_file[c.name]), is_python & own[c.name]
 
 
-def call_stacks(core: Core, rows: Sequence[np.ndarray]) -> list[Stack]:
+def call_stacks(core: Core, rows: Sequence[np.ndarray], python_frames: bool = True) -> list[Stack]:
     """For each group of GPU events what is above them, the outermost first, down to the kernels.
 
     Frames of Python files, modules without the number of the instance, and ops; then, where the ways part, one list
     for each different way, in the order of the events. Of a way with more than DEEPEST frames the inner ones.
+
+    Args:
+        core: the graph.
+        rows: rows of the GPU events of each group.
+        python_frames: whether frames and modules of Python are in them.
     """
-    return [_call_stack(core, events.tolist()) for events in rows]
+    above = whole_window(core).once(_frames_above if python_frames else _ops_above)
+    return [_call_stack(core, events.tolist(), above) for events in rows]
 
 
-def _call_stack(core: Core, events: Sequence[int]) -> Stack:
-    ways = list(dict.fromkeys(tuple(_way(core, event)) for event in events))
+def _call_stack(core: Core, events: Sequence[int], above: Rows) -> Stack:
+    ways = list(dict.fromkeys(tuple(_way(core, event, above)) for event in events))
     if len(ways) == 1:
         return list(ways[0])
     levels = enumerate(zip(*ways, strict=False))
@@ -114,14 +121,20 @@ def _call_stack(core: Core, events: Sequence[int]) -> Stack:
     return [*ways[0][:parted], *(list(way[parted:]) for way in ways)]
 
 
-def _way(core: Core, event: int) -> list[str]:
+def _way(core: Core, event: int, above: Rows) -> list[str]:
     """Names from the outermost frame to a GPU event."""
     c, way = core.columns, [core.names[core.columns.name[event]]]
-    chain = _chain(whole_window(core).once(_frames_above), event)
+    chain = _chain(above, event)
     is_module = (c.kind[chain] == Kind.Module).tolist() if chain else []
     for code, module in zip(c.name[chain].tolist() if chain else [], is_module, strict=True):
         way.append(_INSTANCE.sub("", core.names[code]) if module else core.names[code])
     return way[::-1]
+
+
+def _ops_above(w: Window) -> np.ndarray:
+    """Per row of the graph the row of the nearest op above it, -1 for none."""
+    c = w.core.columns
+    return climb(c.parent, c.parent, c.kind == Kind.Op)
 
 
 def _frames_above(w: Window) -> np.ndarray:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order
+from tracelens_graph.analyses.shared.unnamed_communication import unnamed_communication
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, fitting
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.collective_kinds import counts_in_tracelens
@@ -52,12 +54,16 @@ CLASS_NAMES = ("computation", "communication", "memcpy")
 COPY_KERNEL_NAME = re.compile(r"MEMORY_COPY_\w*TO|__amd_rocclr_copyBuffer|\bcopyBuffer(Aligned|Rect)?\b")
 """Kernels that are copies in disguise (ROCm copies by kernel where no copy engine serves)."""
 
+_COPY_CALL = re.compile(r"^(?:hip|cuda|cu)Mem(?:ory)?cpy")
+"""Calls that copy, whatever the kernel is called that does it."""
+
 
 def gpu_classes(core: Core, rows: Rows) -> Codes:
     """COMPUTATION, COMMUNICATION or MEMCPY for each GPU row; a fill is computation.
 
-    Kernels that take part in collectives, or are named as those of any library for it, are communication: for all
-    tables alike, but for those in TraceLens's layout (`as_tracelens_counts`).
+    Kernels that take part in collectives, or are named as those of any library for it, or stand in the trace as only
+    communication does (`unnamed_communication`), are communication: for all tables alike, but for those in TraceLens's
+    layout (`as_tracelens_counts`).
     """
     return core.once(_classes)[rows]
 
@@ -65,11 +71,29 @@ def gpu_classes(core: Core, rows: Rows) -> Codes:
 def _classes(core: Core) -> Codes:
     """The class of every row; of what is no GPU event, COMPUTATION."""
     c, found = core.columns, np.full(len(core.columns), COMPUTATION, np.int8)
-    found[np.concatenate(kernels_of_collectives(core))] = COMMUNICATION
+    named = np.concatenate(kernels_of_collectives(core))
+    found[named] = COMMUNICATION
+    found[unnamed_communication(core, named)] = COMMUNICATION
     kernels = rows_of_kind(c, (Kind.Kernel,))
     found[kernels[fitting(core.names, c.name[kernels], COPY_KERNEL_NAME.search)]] = MEMCPY
+    found[_launched_as_copies(core, kernels[found[kernels] == COMPUTATION])] = MEMCPY
     found[c.kind == Kind.Memcpy] = MEMCPY
     return found
+
+
+def _launched_as_copies(core: Core, kernels: Rows) -> Rows:
+    """Of some kernels those that are copies by the calls that launch them: all of a name, if half of them are, or none.
+
+    How a copy kernel is called, and which of its launches are in the trace, depends on the version of ROCm.
+    """
+    c = core.columns
+    codes, of = distinct(c.name[kernels])
+    launch = c.parent[kernels]
+    copied = (launch >= 0) & fitting_names(core, _COPY_CALL.search)[np.where(launch >= 0, c.name[launch], -1)]
+    if not copied.any():
+        return kernels[:0]
+    of_copies, launched = (np.bincount(of[which], minlength=len(codes)) for which in (copied, launch >= 0))
+    return kernels[((of_copies > 0) & (2 * of_copies >= launched))[of]]
 
 
 def communication_names(core: Core) -> frozenset[str]:
@@ -83,6 +107,21 @@ def _communication_names(core: Core) -> frozenset[str]:
     return frozenset(core.names[code] for code in codes.tolist())
 
 
+def categories_of(w: Window, kernels: Iterable[tuple[str, str]]) -> list[str]:
+    """Categories of kernels of a window, each given by name and op; "" for no op.
+
+    Communication that no rule knows by name or op is in its category all the same.
+    """
+    # Most tables do without these rules, and without the time that it takes to import them.
+    from tracelens_graph.categories.kernels import kernel_categories
+
+    kernels, rules, communicates = list(kernels), extension_of(w).all_kernel_rules, communication_names(w.core)
+    return [
+        "Communication" if category == rules.other and name in communicates else category
+        for (name, _), category in zip(kernels, kernel_categories(kernels, rules), strict=True)
+    ]
+
+
 def as_tracelens_counts(w: Window) -> Window:
     """The window for tables in TraceLens's layout: there NCCL, RCCL and `cross_device_reduce` alone communicate."""
     core = w.core.once(_as_tracelens_counts)
@@ -92,6 +131,8 @@ def as_tracelens_counts(w: Window) -> Window:
 def _as_tracelens_counts(core: Core) -> Core:
     c, rows, ours = core.columns, core.gpu_rows, core.once(_classes)
     theirs = np.where(ours == COMMUNICATION, COMPUTATION, ours)
+    copies = rows[(theirs[rows] == MEMCPY) & (c.kind[rows] == Kind.Kernel)]
+    theirs[copies[~fitting(core.names, c.name[copies], COPY_KERNEL_NAME.search)]] = COMPUTATION
     named = rows[fitting(core.names, c.name[rows], counts_in_tracelens)]
     theirs[named[(theirs[named] == COMPUTATION) & (c.kind[named] != Kind.Memcpy)]] = COMMUNICATION
     if np.array_equal(theirs, ours):
@@ -136,15 +177,17 @@ def known(values: np.ndarray) -> list[Any]:
 def modules_of(core: Core, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each GPU row the row of the module call it belongs to, -1 for none, and whether as backward work.
 
-    That is the nearest module above; where a backward op comes first, the module around its forward op.
+    That is the nearest module above; where a backward op comes first, or the engine's op around it, the module around
+    its forward op.
     """
-    c, forward, backward = core.columns, autograd_of(core).forward, autograd_of(core).backward
+    c, links = core.columns, autograd_of(core)
+    forward, backward = links.forward, links.backward
     # Of several forward ops the earliest: the one that is no recomputation.
     order = np.lexsort((forward, c.start_ns[forward], backward))
     ops, first = np.unique(backward[order], return_index=True)
     stop = c.kind == Kind.Module
-    stop[ops] = True
-    found = climb(c.parent, c.parent[rows], stop)
+    stop[ops] = stop[links.engine[0]] = True
+    found = links.run_by(climb(c.parent, c.parent[rows], stop))
     is_backward = (found >= 0) & (c.kind[found] != Kind.Module)
     origin = forward[order][first][np.searchsorted(ops, found[is_backward])]
     found[is_backward] = nearest_above(c, origin, (Kind.Module,))

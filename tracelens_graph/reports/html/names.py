@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.categories.kernels import kernel_category
-from tracelens_graph.extensions.extension import extension_of
+from tracelens_graph.analyses.shared.gpu_work import categories_of
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.shell import Packed
@@ -82,12 +81,14 @@ class Names:
         self.shorts: list[str] = []
         self.classes: list[int] = []
         self._known: dict[tuple[str, str], int] = {}
-        rules, names = extension_of(w).all_kernel_rules, self._core.names
-        for key in keys[order].tolist():
-            kind, code = divmod(key, max(len(names), 1))
-            name = names[code]
-            of = _OF_KIND.get(kind) or _OF_CATEGORY.get(kernel_category(name, rules=rules), "other")
-            self._append(name, of, kind)
+        names = self._core.names
+        named = [
+            (kind, names[code]) for kind, code in (divmod(key, max(len(names), 1)) for key in keys[order].tolist())
+        ]
+        kernels = [(name, "") for kind, name in named if kind not in _OF_KIND]
+        category = dict(zip(kernels, categories_of(w, kernels), strict=True))
+        for kind, name in named:
+            self._append(name, _OF_KIND.get(kind) or _OF_CATEGORY.get(category[name, ""], "other"), kind)
 
     def of_rows(self, rows: Rows) -> Codes:
         """Numbers of the names of rows, which must be of the kinds that the names were made of."""

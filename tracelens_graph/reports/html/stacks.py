@@ -16,8 +16,7 @@ from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, charged, of_optimizer
 from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
 from tracelens_graph.analyses.places.python_lines import NO_LINE, frames_with_line
-from tracelens_graph.categories.kernels import kernel_category
-from tracelens_graph.extensions.extension import extension_of
+from tracelens_graph.analyses.shared.gpu_work import categories_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, subtree_sums
@@ -155,9 +154,9 @@ def _ops(w: Window, names: Names) -> Codes:
 
 
 def _by_kernel(w: Window, frames: Frames, names: Names, op: Codes, kernel: Codes) -> Codes:
-    c, gpu, rules = w.core.columns, w.gpu_rows, extension_of(w).all_kernel_rules
+    c, gpu = w.core.columns, w.gpu_rows
     kinds, (codes, code) = c.kind[gpu], distinct(c.name[gpu])
-    categories = [kernel_category(w.core.names[one], rules=rules) for one in codes.tolist()]
+    categories = categories_of(w, [(w.core.names[one], "") for one in codes.tolist()])
     number = np.zeros(len(codes), np.int64)
     number[code] = kernel
     of_class = dict(zip(categories, map(names.class_of, number.tolist()), strict=True))

@@ -1,0 +1,167 @@
+"""Steps, ops, kernels and devices against what PyTorch's profiler plugin for TensorBoard shows of two recordings."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from math import isnan, nan
+from typing import Any
+
+import pytest
+from handmade import span
+
+from corpus import CORPUS, needs_corpus
+from tracelens_graph.analyses.kernels.occupancy import device_use, kernel_occupancy
+from tracelens_graph.analyses.ops.op_times import op_times
+from tracelens_graph.analyses.timeline.step_breakdown import step_breakdown
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.schema import Kind
+
+PLACE = "external/kineto-resnet50-2021"
+VIEWS = 5
+"""Documents of the plugin for each recording: overview, charts of ops, ops, kernels, chart of kernels."""
+
+both = pytest.mark.parametrize("number", [0, 1])
+
+
+@cache
+def recording(number: int) -> tuple[Core, list[dict[str, Any]]]:
+    """One of the recordings, and the plugin's views of it."""
+    assert CORPUS is not None
+    lines = (CORPUS / PLACE / "result_check_file_2022.txt").read_text().splitlines()
+    views = [json.loads(line) for line in lines if line.strip()]
+    path = sorted((CORPUS / PLACE).glob("*.pt.trace.json.gz"))[number]
+    return load_core(path), views[VIEWS * number : VIEWS * (number + 1)]
+
+
+@needs_corpus
+@both
+def test_steps(number: int) -> None:
+    core, (overview, *_) = recording(number)
+    found = step_breakdown(core).records()
+    titles = [one["name"] for one in overview["steps"]["columns"] if one.get("role") != "tooltip"]
+    assert titles == ["Step", "Kernel", "Memcpy", "Memset", "Runtime", "DataLoader", "CPU Exec", "Other"]
+    parts = ("kernel", "memcpy", "memset", "runtime", "data_loader", "op", "other")
+    shown = [[row[0], *row[1::2]] for row in overview["steps"]["rows"]]
+    assert [[str(row["step"]), *(round(1000 * row[f"{part}_ms"]) for part in parts)] for row in found[:-1]] == shown
+    (mean,) = overview["performance"]
+    assert 1000 * found[-1]["step_ms"] == pytest.approx(mean["value"], abs=1)
+    for one, part in zip(mean["children"], parts, strict=True):
+        assert found[-1][f"{part}_percent"] == pytest.approx(one["extra"], abs=0.1)
+
+
+@needs_corpus
+@both
+def test_ops(number: int) -> None:
+    core, views = recording(number)
+    found = {row["name"]: row for row in op_times(core).records()}
+    shown = views[2]["data"]
+    figures = {
+        "calls": "calls", "device_self_duration": "gpu_self_us", "device_total_duration": "gpu_time_us",
+        "host_self_duration": "host_self_us", "host_total_duration": "host_time_us",
+    }  # fmt: skip
+    for one in shown:
+        ours = found.pop(one["name"])
+        assert [ours[name] for name in figures.values()] == [one[name] for name in figures], one["name"]
+    # The plugin leaves out PyTorch's own ranges, which are ops here.
+    assert all("#" in name for name in found)
+    assert len(shown) > 60
+
+
+@needs_corpus
+@both
+def test_kernels(number: int) -> None:
+    core, views = recording(number)
+    found = {row["name"]: row for row in kernel_occupancy(core).records()}
+    table = views[3]["data"]
+    titles = [one["name"] for one in table["columns"]]
+    assert len(table["rows"]) == len(found)
+    for cells in table["rows"]:
+        one = dict(zip(titles, cells, strict=True))
+        ours = found[one["Name"]]
+        assert [ours["kernels"], ours["gpu_time_us"], ours["max_us"], ours["min_us"]] == [
+            one["Calls"], one["Total Duration (us)"], one["Max Duration (us)"], one["Min Duration (us)"],
+        ]  # fmt: skip
+        assert round(ours["mean_us"]) == pytest.approx(one["Mean Duration (us)"], abs=1)
+        assert ours["blocks_per_sm"] == pytest.approx(one["Mean Blocks Per SM"], abs=0.006)
+        assert ours["occupancy_percent"] == pytest.approx(one["Mean Est. Achieved Occupancy (%)"], abs=0.006)
+        assert ours["tensor_cores"] is (one["Tensor Cores Used"] == "Yes")
+
+
+@needs_corpus
+@both
+def test_devices(number: int) -> None:
+    core, (overview, *_) = recording(number)
+    (found,) = device_use(core).records()
+    shown = {one["title"]: one["value"] for one in overview["gpu_metrics"]["data"]}
+    assert found["name"] == shown["Name"]
+    for title, name in (
+        ("GPU Utilization", "utilization_percent"), ("Est. SM Efficiency", "sm_efficiency_percent"),
+        ("Est. Achieved Occupancy", "occupancy_percent"), ("Kernel Time using Tensor Cores", "tensor_core_percent"),
+    ):  # fmt: skip
+        assert found[name] == pytest.approx(float(shown[title].removesuffix(" %")), abs=0.1), title
+
+
+@needs_corpus
+@both
+def test_steps_of_2021_are_steps(number: int) -> None:
+    core, _ = recording(number)
+    assert [core.names[code] for code in core.columns.name[core.columns.kind == Kind.Step].tolist()] == [
+        f"ProfilerStep#{step}" for step in range(5, 11)
+    ]
+    assert (core.gpu_step[core.gpu_rows] >= 0).all()
+    dims = [core.argsets[code][0] for code in core.columns.argset[core.columns.argset >= 0].tolist()]
+    assert any("[" in text for text in dims)
+
+
+# --- made by hand ------------------------------------------------------------------------------------------------
+
+
+def two_steps() -> Core:
+    """Two steps, of which the first one's kernel runs into the second, and a device that is not described."""
+
+    def work(number: int, ts: float, start: float, dur: float, device: int = 0, **args: Any) -> list[dict[str, Any]]:
+        return [
+            span("cuda_runtime", "cudaLaunchKernel", ts, 2, correlation=number),
+            span("kernel", f"sm80_xmma_gemm_{number}", start, dur, device, 7, device=device, stream=7,
+                 correlation=number, **args),
+        ]  # fmt: skip
+
+    return load_core({
+        "deviceProperties": [{"id": 0, "name": "A", "numSms": 10}],
+        "traceEvents": [
+            span("cpu_op", "ProfilerStep#1", 0, 100), span("cpu_op", "ProfilerStep#2", 100, 100),
+            span("cpu_op", "enumerate(DataLoader)#_Iter.__next__", 0, 30), span("cpu_op", "aten::mm", 40, 10),
+            *work(1, 41, 60, 60, grid=[2, 1, 1]), *work(2, 110, 130, 20, grid=[4, 5, 1]),
+            *work(3, 115, 180, 10, device=1, grid=[4, 5, 1]),
+        ],
+    })  # fmt: skip
+
+
+def test_a_step_lasts_as_long_as_its_gpu_work() -> None:
+    rows = step_breakdown(two_steps()).records()
+    parts = ("step", "kernel", "runtime", "data_loader", "op", "other")
+    assert [[round(1000 * row[f"{part}_ms"]) for part in parts] for row in rows] == [
+        [120, 60, 2, 30, 8, 20], [80, 30, 0, 0, 0, 50], [100, 45, 1, 15, 4, 35],
+    ]  # fmt: skip
+
+
+def test_multiprocessors_from_the_grid() -> None:
+    first, second = device_use(two_steps()).records()
+    figures = ("device", "multiprocessors", "time_ms", "utilization_percent", "sm_efficiency_percent")
+    assert [first[name] for name in figures] == [0, 10, 0.2, 40.0, pytest.approx(100 * (60 * 0.2 + 20) / 200)]
+    assert (second["name"], second["multiprocessors"], second["tensor_core_percent"]) == (None, None, 100)
+    assert isnan(second["sm_efficiency_percent"])
+    by_name = {row["name"]: row["blocks_per_sm"] for row in kernel_occupancy(two_steps()).records()}
+    assert by_name == {
+        "sm80_xmma_gemm_1": 0.2,
+        "sm80_xmma_gemm_2": 2.0,
+        "sm80_xmma_gemm_3": pytest.approx(nan, nan_ok=True),
+    }
+
+
+def test_without_steps_or_kernels() -> None:
+    core = load_core([span("cpu_op", "aten::mm", 0, 10)])
+    assert [len(ask(core)) for ask in (step_breakdown, device_use, kernel_occupancy)] == [0, 0, 0]
+    assert op_times(core)["host_self_us"] == [10]

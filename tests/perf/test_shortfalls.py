@@ -1,0 +1,106 @@
+"""What keeps an operation below its roof: each rule on sizes that show it, and none on sizes that are good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tracelens_graph.perf.shortfalls import RULES, Work, reasons
+
+BF16, FP32 = "c10::BFloat16", "float"
+
+
+def mm(m: int, n: int, k: int, batch: int = 1, tile: tuple[int, int] = (128, 128), **more: Any) -> Work:
+    params = {"M": m, "N": n, "K": k, "B": batch}
+    return Work("aten::mm", "GEMM", [[m, k], [k, n]], [BF16, BF16], params=params, tile=tile, **{"units": 304} | more)
+
+
+def conv(x: list[int], w: list[int], dtype: str = BF16, **settings: Any) -> Work:
+    params = {"input_shape": tuple(x), "filter_shape": tuple(w), **settings}
+    return Work("aten::convolution", "CONV_fwd", [x, w], [dtype] * 2, params=params, units=304)
+
+
+def attention(batch: int, heads: int, queries: int, keys: int, width: int) -> Work:
+    sizes = [batch, heads, queries, width]
+    params = {"B": batch, "H_Q": heads, "N_Q": queries, "N_KV": keys, "d_h_qk": width}
+    return Work("aten::_flash_attention_forward", "SDPA_fwd", [sizes] * 3, [BF16] * 3, params=params, units=132)
+
+
+def moe(tokens: int, experts: int, topk: int) -> Work:
+    dims = [[tokens, 4096], [experts, 22016, 4096], [experts, 4096, 11008], [tokens, topk]]
+    return Work("vllm::rocm_aiter_fused_moe", "other", dims, [BF16] * 4, units=304)
+
+
+def add(first: list[int], second: list[int], size: int = 8192, **more: Any) -> Work:
+    return Work("aten::add", "elementwise", [[size, size]] * 2, [FP32] * 2, [first, second], us=400, bytes=8e8, **more)
+
+
+CASES: dict[str, tuple[Work, set[str]]] = {
+    "a square product": (mm(8192, 8192, 8192, tile=(256, 256), units=256), set()),
+    "few tiles over a great depth": (mm(256, 512, 131072, tile=(256, 128)), {"few_blocks", "skinny"}),
+    "few tiles, whichever way the tile lies": (mm(1024, 1024, 1024, tile=(256, 128)), {"few_blocks"}),
+    "few tiles on a device that is not known": (mm(512, 512, 512, units=None), {"few_blocks"}),
+    "enough tiles on such a device": (mm(1024, 1024, 1024, units=None), set()),
+    "a last wave that is nearly empty": (mm(128 * 19, 128 * 17, 4096), {"last_wave"}),
+    "sizes off by one": (mm(4097, 4097, 4097, tile=(256, 112)), {"last_wave", "misaligned"}),
+    "a depth off by two": (mm(8192, 8192, 4098, tile=(256, 256), units=256), {"misaligned"}),
+    "a result that leaves tiles empty": (mm(8192, 136, 8192, units=128), {"partial_tiles", "skinny"}),
+    "few rows": (mm(8, 16384, 8192, units=128), {"few_rows"}),
+    "one row": (mm(1, 65536, 8192, units=128), {"few_rows"}),
+    "tall and skinny": (mm(131072, 128, 1024, units=128), {"skinny"}),
+    "a small depth": (mm(16384, 16384, 32, units=128), {"small_depth"}),
+    "many small products": (mm(64, 64, 64, batch=4096, units=128), {"small_products", "partial_tiles"}),
+    "a usual convolution": (conv([64, 256, 56, 56], [256, 256, 3, 3], padding=(1, 1)), set()),
+    "few channels, a large filter": (
+        conv([1, 3, 2048, 2048], [64, 3, 7, 7]),
+        {"few_channels", "odd_filter", "partial_tiles"},
+    ),
+    "a filter of one row": (conv([64, 256, 56, 56], [256, 256, 1, 7]), {"odd_filter"}),
+    "a pointwise one of few places": (conv([4, 1024, 14, 14], [512, 1024, 1, 1]), {"few_blocks"}),
+    "a transposed one": (
+        conv([4, 512, 8, 8], [512, 256, 4, 4], stride=(2, 2), padding=(1, 1), transposed_conv=True),
+        {"few_blocks", "odd_filter"},
+    ),
+    "a depthwise one": (conv([64, 512, 56, 56], [512, 1, 3, 3], groups=512), {"few_channels"}),
+    "one in groups of few": (conv([64, 512, 56, 56], [512, 8, 3, 3], groups=64), {"few_channels"}),
+    "a dilated one": (conv([64, 256, 56, 56], [256, 256, 3, 3], dilation=(2, 2)), {"odd_filter"}),
+    "odd channels": (conv([64, 257, 56, 56], [256, 257, 3, 3], padding=(1, 1)), {"few_channels"}),
+    "a convolution that does not fit": (conv([1, 3, 2, 2], [64, 3, 7, 7]), {"few_channels", "odd_filter"}),
+    "a long sequence": (attention(1, 32, 32768, 32768, 128), set()),
+    "a short one": (attention(16, 32, 128, 128, 128), {"short_sequence"}),
+    "a small head": (attention(8, 32, 4096, 4096, 32), {"head_size"}),
+    "a head between sizes": (attention(8, 32, 4096, 4096, 80), {"head_size"}),
+    "a decoding step": (attention(1, 32, 1, 32768, 128), {"few_blocks", "short_sequence"}),
+    "few heads": (attention(1, 2, 4096, 4096, 128), {"few_blocks"}),
+    "many experts, few tokens": (moe(16, 64, 2), {"few_tokens"}),
+    "one expert for each token": (moe(512, 16, 1), {"few_tokens"}),
+    "many tokens": (moe(4096, 8, 2), set()),
+    "inputs in one order": (add([8192, 1], [8192, 1]), set()),
+    "inputs in the other order": (add([1, 8192], [1, 8192]), set()),
+    "inputs in two orders": (add([8192, 1], [1, 8192]), {"strided"}),
+    "an input with holes": (add([16384, 2], [8192, 1]), {"strided"}),
+    "an input that is repeated": (add([8192, 1], [0, 1]), set()),
+    "few thread blocks": (add([8192, 1], [8192, 1], units=304, blocks=64), {"few_blocks"}),
+    "a small call": (Work("aten::mul_", "elementwise", [[256, 1024]], [FP32], us=30, bytes=3e6), {"small_call"}),
+    "a short call of unknown size": (Work("aten::x", "other", [], [], us=4), {"small_call"}),
+    "nothing known": (Work("aten::x", "other", [], []), set()),
+    "empty sizes": (mm(0, 0, 0), set()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("work", "expected"), CASES.values(), ids=CASES)
+def test_rules(work: Work, expected: set[str]) -> None:
+    assert {one.name for one in reasons(work)} == expected
+
+
+def test_every_rule_is_met() -> None:
+    assert set().union(*(expected for _, expected in CASES.values())) == RULES.keys()
+
+
+def test_the_sizes_stand_in_the_text() -> None:
+    (tiles, *_) = reasons(CASES["few tiles over a great depth"][0])
+    assert tiles.text == "only 4 tiles of 256x128 for 304 units"
+    wave, odd = reasons(CASES["sizes off by one"][0])
+    assert "629 tiles on 304 units are 2.07 waves: 31 %" in wave.text
+    assert "K = 4,097: no multiple of 8 (16 bytes)" in odd.text

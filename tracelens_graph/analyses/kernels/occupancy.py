@@ -1,0 +1,239 @@
+"""How well kernels fill a device: blocks per multiprocessor, occupancy, tensor cores.
+
+Figures are those of PyTorch's profiler plugin for TensorBoard. The efficiency of a kernel is the share of the
+multiprocessors that its grid gives a block at least: `min(blocks / multiprocessors, 1)`. Its occupancy is what the
+profiler estimated. Both are weighted by duration.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.gpu_work import GPU_TIME, fitting_names, percent
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by
+from tracelens_graph.analyses.timeline.step_breakdown import step_bounds
+from tracelens_graph.errors import TraceLensGraphError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import length_before, merge, sum_by_group
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import Kind
+from tracelens_graph.tables.column import Column, Role
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Mask, Rows
+
+_BLOCKS = Column("blocks of the grid by multiprocessors of the device, mean weighted by duration")
+_OCCUPANCY = Column("occupancy as the profiler estimated it, mean weighted by duration; absent where not recorded", "%")
+
+KERNEL_OCCUPANCY = TableSchema(
+    "kernel_occupancy",
+    "How well each kernel fills the device: blocks per multiprocessor, occupancy, tensor cores.",
+    {
+        "name": Column.key("name of the kernel"),
+        "tensor_cores": Column("whether its name says that it uses tensor cores or matrix cores", role=Role.flag),
+        "kernels": Column.count("kernels"),
+        "gpu_time_us": GPU_TIME,
+        "mean_us": Column("mean of the durations", "us", Role.mean),
+        "max_us": Column("longest", "us", drop_priority=5),
+        "min_us": Column("shortest", "us", drop_priority=5),
+        "blocks_per_sm": _BLOCKS,
+        "sm_efficiency_percent": Column(
+            "share of the multiprocessors that get a block at least, mean weighted by duration", "%"
+        ),
+        "occupancy_percent": _OCCUPANCY,
+        "percent": Column.share("share of the sum over all kernels"),
+        "uid": Column.uid("the longest"),
+    },
+    counts="kernel",
+)
+
+DEVICE_USE = TableSchema(
+    "device_use",
+    "How well each device is used: the share of time with a kernel, multiprocessors, occupancy, tensor cores.",
+    {
+        "device": Column.key("number of the device"),
+        "name": Column.text("what it is called"),
+        "multiprocessors": Column("how many it has"),
+        "time_ms": Column(
+            "time of all steps, see `step_breakdown`; without steps from the first to the last kernel", "ms"
+        ),
+        "kernel_ms": Column("part of it in which a kernel runs", "ms"),
+        "utilization_percent": Column("kernel_ms as share of time_ms", "%"),
+        "sm_efficiency_percent": Column(
+            "share of the multiprocessors that kernels give a block at least, over time_ms; where kernels overlap, the "
+            "time of each counts",
+            "%",
+        ),
+        "occupancy_percent": _OCCUPANCY,
+        "tensor_core_percent": Column("share of the kernels' time in those that use tensor cores by their names", "%"),
+    },
+)
+
+_TENSOR_CORES = re.compile(
+    r"[hs]884|[hs]1688|c1688|i8816|i?16816|161616|hmma|imma_|w?gmma|nvjet|tensorop|wmma|dgrad_1x1_stride_2x2"
+    r"|first_layer_wgrad_kernel|conv1x1|conv2d_c1_k1|direct_group|flash_(?:fwd|bwd)|fmha_cutlass\w_\w{1,8}_\w{0,20}sm[78]"
+    r"|xmma_(?!\w*ffma)|_MI\d+x\d+|mfma|xdl(?:ops)?_",
+    re.ASCII,
+)
+"""Names of kernels that use tensor cores or matrix cores: the instruction's shape or name, or families built on them.
+
+Sources: the list of PyTorch's profiler plugin, the names of CUTLASS and cuBLAS (`tensorop`, `nvjet`), and of Tensile
+(`MI`, the matrix instruction) and Composable Kernel (`xdl`).
+"""
+
+
+@dataclass(frozen=True)
+class _Shapes:
+    """How kernels were launched; NaN for what was not recorded.
+
+    Attributes:
+        rows: rows of the kernels of a window.
+        blocks_per_sm: blocks of each by multiprocessors.
+        occupancy: estimated occupancy of each, percent.
+        tensor_cores: whether each uses them, by its name.
+    """
+
+    rows: Rows
+    blocks_per_sm: np.ndarray
+    occupancy: np.ndarray
+    tensor_cores: Mask
+
+    def mean(self, values: np.ndarray, core: Core, group: np.ndarray, groups: int) -> np.ndarray:
+        """Mean of values by group, weighted by duration; NaN where none is known, or all durations are 0."""
+        known = np.flatnonzero(~np.isnan(values))
+        weight = core.columns.dur_ns[self.rows[known]]
+        total = np.bincount(group[known], weights=values[known] * weight, minlength=groups)
+        whole = np.bincount(group[known], weights=weight, minlength=groups)
+        return np.divide(total, whole, out=np.full(groups, np.nan), where=whole > 0)
+
+
+def kernel_occupancy(g: Core | Window) -> Table:
+    """Kernels by name with how well they fill the device, the greatest time first.
+
+    Args:
+        g: the graph, or a window of it.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    shapes = w.once(_shapes)
+    rows = shapes.rows
+    longest_first = np.lexsort((c.uid[rows], -c.dur_ns[rows]))
+    group, first = group_by(c.name[rows[longest_first]])
+    group = group[np.argsort(longest_first)]
+    times = Groups(group, c.dur_ns[rows], len(first))
+    stands = rows[longest_first[first]]
+    filled = np.minimum(shapes.blocks_per_sm, 1)
+    columns: dict[str, Cells] = {
+        "name": [core.names[code] for code in c.name[stands].tolist()],
+        "tensor_cores": shapes.tensor_cores[longest_first[first]].tolist(),
+        "kernels": times.count,
+        "gpu_time_us": times.sum / 1e3,
+        "mean_us": times.mean / 1e3,
+        "max_us": times.max / 1e3,
+        "min_us": times.min / 1e3,
+        "blocks_per_sm": shapes.mean(shapes.blocks_per_sm, core, group, len(first)),
+        "sm_efficiency_percent": 100 * shapes.mean(filled, core, group, len(first)),
+        "occupancy_percent": shapes.mean(shapes.occupancy, core, group, len(first)),
+        "percent": percent(times.sum, int(times.sum.sum())),
+        "uid": c.uid[stands],
+    }
+    table = KERNEL_OCCUPANCY.table(columns, w.titled("Kernels and how they fill the device"), _notes(shapes))
+    return table.take(np.lexsort((c.uid[stands], -times.sum)))
+
+
+def device_use(g: Core | Window) -> Table:
+    """How well each device is used, over the time of the steps.
+
+    Args:
+        g: the graph, or a window of it.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    shapes = w.once(_shapes)
+    rows = shapes.rows
+    devices, of = np.unique(c.device[rows], return_inverse=True)
+    _, begin, end = step_bounds(w)
+    steps = merge(begin, end)
+    time, busy = np.zeros((2, len(devices)), np.int64)
+    for place in range(len(devices)):
+        mine = rows[of == place]
+        start, stop = (
+            steps if len(steps[0]) else (c.start_ns[mine].min(keepdims=True), c.end_ns[mine].max(keepdims=True))
+        )
+        union = merge(c.start_ns[mine], c.end_ns[mine])
+        time[place] = (stop - start).sum()
+        busy[place] = (length_before(union, stop) - length_before(union, start)).sum()
+    duration = c.dur_ns[rows]
+    filled = np.nan_to_num(np.minimum(shapes.blocks_per_sm, 1)) * duration
+    known = np.bincount(of, ~np.isnan(shapes.blocks_per_sm), minlength=len(devices)) > 0
+    efficiency = percent(np.bincount(of, filled, minlength=len(devices)), time)
+    described = [_described(core, device) for device in devices.tolist()]
+    columns: dict[str, Cells] = {
+        "device": devices,
+        "name": [one.get("name") for one in described],
+        "multiprocessors": [_multiprocessors(one) for one in described],
+        "time_ms": time / 1e6,
+        "kernel_ms": busy / 1e6,
+        "utilization_percent": percent(busy, time),
+        "sm_efficiency_percent": np.where(known, efficiency, np.nan),
+        "occupancy_percent": shapes.mean(shapes.occupancy, core, of, len(devices)),
+        "tensor_core_percent": percent(
+            sum_by_group(of, duration * shapes.tensor_cores, len(devices)), sum_by_group(of, duration, len(devices))
+        ),
+    }
+    return DEVICE_USE.table(columns, w.titled("How devices are used"), _notes(shapes))
+
+
+def _shapes(w: Window) -> _Shapes:
+    core, c = w.core, w.core.columns
+    rows = w.rows_of_kind(Kind.Kernel)
+    uids = c.uid[rows].tolist()
+    try:
+        events = core.details.events(uids)
+    except TraceLensGraphError:
+        events = {}
+    count = {device: _multiprocessors(_described(core, device)) for device in np.unique(c.device[rows]).tolist()}
+    blocks, occupancy = np.full((2, len(rows)), np.nan)
+    for place, (uid, device) in enumerate(zip(uids, c.device[rows].tolist(), strict=True)):
+        args = events.get(uid, {}).get("args")
+        if isinstance(args, dict):
+            blocks[place] = _blocks_per_sm(args, count[device])
+            occupancy[place] = _number(args.get("est. achieved occupancy %"))
+    return _Shapes(rows, blocks, occupancy, fitting_names(core, _TENSOR_CORES.search)[c.name[rows]])
+
+
+def _blocks_per_sm(args: dict[str, Any], multiprocessors: int | None) -> float:
+    recorded, grid = _number(args.get("blocks per SM")), args.get("grid")
+    if recorded == recorded or not multiprocessors or not isinstance(grid, list):
+        return recorded
+    return prod(map(_number, grid)) / multiprocessors
+
+
+def _number(value: Any) -> float:
+    """A number that is not negative; NaN for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53
+    return float(value) if is_number else np.nan
+
+
+def _described(core: Core, device: int) -> dict[str, Any]:
+    """What the profiler wrote of a device."""
+    listed = core.info.metadata.get("deviceProperties")
+    described = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return next((one for one in described if one.get("id") == device), {})
+
+
+def _multiprocessors(device: dict[str, Any]) -> int | None:
+    found = _number(device.get("numSms"))
+    return int(found) if found >= 1 else None
+
+
+def _notes(shapes: _Shapes) -> list[str]:
+    lacking = int(np.isnan(shapes.blocks_per_sm).sum())
+    if not lacking:
+        return []
+    return [f"{lacking:,} of {len(shapes.rows):,} kernels have no grid, or are on a device of unknown size"]

@@ -1,0 +1,74 @@
+"""Time of ops on the host and on the GPU, their own and with all that they call, by name."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.traversals import outermost
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import Kind
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+OP_TIMES = TableSchema(
+    "op_times",
+    "How long ops take on the host and on the GPU, their own time and with all that they call.",
+    {
+        "name": Column.key("name of the op", "op"),
+        "calls": Column.count("calls that are in no other op of the name", "calls"),
+        "all_calls": Column.count("calls, those in another op of the name included"),
+        "host_self_us": Column.total(
+            "sum of their time on the host without ops and runtime calls inside", "us", "host self us"
+        ),
+        "host_time_us": Column.total("sum of their time on the host; what nests counts once", "us", "host us"),
+        "gpu_self_us": Column.total(
+            "sum of the durations of the GPU events charged to them", "us", "GPU self us", compared="main"
+        ),
+        "gpu_time_us": Column.total("sum of the durations of the GPU events below them, each once", "us", "GPU us"),
+        "uid": Column.uid("the first call"),
+    },
+    counts="op",
+)
+
+
+def op_times(g: Core | Window) -> Table:
+    """Time of ops by name, those with most GPU time of their own first, then those with most host time of their own.
+
+    Ops without GPU work are listed, too. GPU time is that of the events of the window.
+
+    Args:
+        g: the graph, or a window of it.
+    """
+    w = window_of(g)
+    c = w.core.columns
+    ops = w.rows_of_kind(Kind.Op)
+    codes, group = distinct(c.name[ops])
+    count = len(codes)
+    outer = outermost(group, ops, c.last[ops])
+    inner = np.flatnonzero(np.isin(c.kind, (Kind.Op, Kind.RuntimeCall)) & (c.parent >= 0))
+    inside = sum_by_group(c.parent[inner], c.dur_ns[inner], len(c))
+    gpu = w.gpu_rows
+    owned = gpu[c.owner[gpu] >= 0]
+    charged = sum_by_group(c.owner[owned], c.dur_ns[owned], len(c))
+    running = np.concatenate(([0], np.cumsum(c.dur_ns[gpu])))
+    below = running[np.searchsorted(gpu, c.last[ops[outer]], "right")] - running[np.searchsorted(gpu, ops[outer])]
+    # An op that outlives its parent may take longer than what is around it.
+    own = sum_by_group(group, np.maximum(c.dur_ns[ops] - inside[ops], 0), count)
+    gpu_self = sum_by_group(group, charged[ops], count)
+    columns: dict[str, Cells] = {
+        "name": [w.core.names[code] for code in codes.tolist()],
+        "calls": np.bincount(group[outer], minlength=count),
+        "all_calls": np.bincount(group, minlength=count),
+        "host_self_us": own / 1e3,
+        "host_time_us": sum_by_group(group[outer], c.dur_ns[ops[outer]], count) / 1e3,
+        "gpu_self_us": gpu_self / 1e3,
+        "gpu_time_us": sum_by_group(group[outer], below, count) / 1e3,
+        "uid": c.uid[ops[np.unique(group, return_index=True)[1]]],
+    }
+    table = OP_TIMES.table(columns, w.titled("Time of ops on the host and on the GPU"))
+    return table.take(np.lexsort((np.asarray(columns["uid"]), -own, -gpu_self)))

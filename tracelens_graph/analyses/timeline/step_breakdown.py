@@ -1,0 +1,159 @@
+"""What each step's time went to, every moment of it once: the GPU's work before the host's, the host's before nothing.
+
+The rules are those of PyTorch's profiler plugin for TensorBoard. A step begins on the host, but not before the one
+before it is over, and ends with the last of its GPU work, but not before it ends on the host.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, fitting_names, gpu_classes, percent
+from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import length_before, merge
+from tracelens_graph.graph.membership import process_of_thread
+from tracelens_graph.graph.window import Window, step_number, window_of
+from tracelens_graph.schema import Kind
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Mask, Ns, Rows
+
+_PARTS = {
+    "kernel": "a kernel runs that is no communication",
+    "communication": "a communication kernel runs, and none of the others",
+    "memcpy": "a copy runs, and no kernel",
+    "memset": "a fill runs, and no kernel or copy",
+    "runtime": "the host is in a call of the runtime, and the GPU does nothing",
+    "data_loader": "the host waits for the data loader, outside of such calls",
+    "op": "the host is in an op, and in nothing of the above",
+    "other": "nothing of the above is recorded",
+}
+"""What a moment counts for, the first that fits, and when."""
+
+STEP_BREAKDOWN = TableSchema(
+    "step_breakdown",
+    "What each step's time went to, every moment once: kernels, copies, runtime calls, the data loader, ops.",
+    {
+        "name": Column.key("step; the last row is their mean", "step"),
+        "step": Column("number of the step"),
+        "pid": Column.text("process of the step"),
+        "start_ms": Column.moment("start, not before the end of the step before, as Perfetto UI shows it", "ms"),
+        "step_ms": Column(
+            "time to the end of the step on the host or of its GPU work, whichever is later", "ms", heading="step ms"
+        ),
+        **{
+            f"{part}_ms": Column(f"time in which {when}", "ms", heading=f"{part} ms".replace("_", " "))
+            for part, when in _PARTS.items()
+        },
+        **{f"{part}_percent": Column(f"{part}_ms as share of step_ms", "%") for part in _PARTS},
+        "uid": Column.instance("uid of the step"),
+    },
+    ordered=True,
+)
+
+MEAN = "(mean)"
+
+DATA_LOADER = "enumerate(DataLoader)#"
+"""How the range begins in which PyTorch waits for the next batch; in old versions it is an op."""
+
+
+def step_bounds(w: Window) -> tuple[Rows, Ns, Ns]:
+    """Rows of the steps of a window, by process and start, and where each begins and ends, ns.
+
+    Steps of one process never overlap here; what is launched in one step and runs in the next belongs to the first.
+    """
+    core, c = w.core, w.core.columns
+    steps = w.rows_of_kind(Kind.Step)
+    process = process_of_thread(core.threads)[c.thread[steps]]
+    order = np.lexsort((c.start_ns[steps], process))
+    steps, process = steps[order], process[order]
+    place = np.full(len(c) + 1, len(steps))
+    place[steps] = np.arange(len(steps))
+    end = np.append(c.end_ns[steps], 0)
+    np.maximum.at(end, place[core.gpu_step[w.gpu_rows]], c.end_ns[w.gpu_rows])
+    end = end[:-1]
+    begin = c.start_ns[steps].copy()
+    for one in np.split(np.arange(len(steps)), np.flatnonzero(np.diff(process)) + 1):
+        end[one] = np.maximum.accumulate(end[one])
+        begin[one[1:]] = np.maximum(begin[one[1:]], end[one[:-1]])
+    return steps, begin, np.maximum(begin, end)
+
+
+def step_breakdown(g: Core | Window) -> Table:
+    """What each step's time went to, every moment of it once, and the mean over steps.
+
+    A moment counts for the first of what goes on in it: kernels, communication, copies, fills, calls of the runtime,
+    waiting for the data loader, ops, anything else. GPU work counts where it runs, whatever step launched it.
+
+    Args:
+        g: the graph, or a window of it.
+
+    Returns:
+        One row per step of every process, and one for their mean. No rows without steps.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    steps, begin, end = step_bounds(w)
+    title = w.titled("What steps went to")
+    if not len(steps):
+        return STEP_BREAKDOWN.empty(title, [f"there are no steps ({core.framework.step_mark})"])
+    process_of = process_of_thread(core.threads)
+    process = process_of[c.thread[steps]]
+    spent = np.zeros((len(_PARTS), len(steps)), np.int64)
+    for number in np.unique(process).tolist():
+        mine = np.flatnonzero(process == number)
+        covered: list[Rows] = []
+        before = np.zeros(len(mine), np.int64)
+        for part, rows in enumerate(_rows_of_parts(w, process_of == number, len(np.unique(process)) == 1)):
+            covered.append(rows)
+            every = np.concatenate(covered)
+            union = merge(c.start_ns[every], c.end_ns[every])
+            until = length_before(union, end[mine]) - length_before(union, begin[mine])
+            spent[part, mine], before = until - before, until
+        spent[-1, mine] = (end - begin)[mine] - before
+    lasted = end - begin
+    names = [core.names[code] for code in c.name[steps].tolist()]
+    means = {part: float(ns.mean()) for part, ns in zip(_PARTS, spent, strict=True)}
+    columns: dict[str, Cells] = {
+        "name": [*names, MEAN],
+        "step": [*map(step_number, names), None],
+        "pid": [*(str(core.threads[code][0]) for code in c.thread[steps].tolist()), None],
+        "start_ms": np.append(core.info.shown_ms(begin), np.nan),
+        "step_ms": np.append(lasted, lasted.mean()) / 1e6,
+        **{f"{part}_ms": np.append(ns, means[part]) / 1e6 for part, ns in zip(_PARTS, spent, strict=True)},
+        **{
+            f"{part}_percent": percent(np.append(ns, means[part]), np.append(lasted, lasted.mean()))
+            for part, ns in zip(_PARTS, spent, strict=True)
+        },
+        "uid": [*c.uid[steps].tolist(), None],
+    }
+    return STEP_BREAKDOWN.table(columns, title)
+
+
+def _rows_of_parts(w: Window, in_process: Mask, alone: bool) -> list[Rows]:
+    """Rows of all parts but the last, of one process.
+
+    Args:
+        w: the window.
+        in_process: for each thread code whether it is of the process.
+        alone: whether no other process has steps: then GPU work without a step counts, too.
+    """
+    core, c = w.core, w.core.columns
+    gpu, step = w.gpu_rows, core.gpu_step[w.gpu_rows]
+    gpu = gpu[alone | ((step >= 0) & in_process[c.thread[step]])]
+    does, kind = gpu_classes(core, gpu), c.kind[gpu]
+    copies = (does == MEMCPY) | (kind == Kind.Memcpy)
+    host = np.flatnonzero(in_process[c.thread] & np.isin(c.kind, (Kind.Op, Kind.RuntimeCall, Kind.Annotation)))
+    kinds = c.kind[host]
+    loads = fitting_names(core, lambda name: name.startswith(DATA_LOADER))[c.name[host]]
+    return [
+        gpu[(kind == Kind.Kernel) & (does != COMMUNICATION) & ~copies],
+        gpu[does == COMMUNICATION],
+        gpu[copies],
+        gpu[kind == Kind.Memset],
+        host[kinds == Kind.RuntimeCall],
+        host[loads],
+        host[kinds == Kind.Op],
+    ]

@@ -1,0 +1,365 @@
+"""What keeps an operation below its roof, by its sizes: a table of rules.
+
+A trace shows no counters, so nothing here is measured. A rule compares sizes with how devices do such work: in tiles of
+the result that multiprocessors take one by one, in rows of 16 bytes, for some time that a launch takes at least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil, prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tracelens_graph.perf.cost import CannotModel
+from tracelens_graph.perf.families.convolution import Geometry
+from tracelens_graph.perf.scalar_types import known
+
+USUAL_TILE = (128, 128)
+"""Tile of a product where the name of its kernel shows none: what libraries take for large ones."""
+FEWEST_UNITS = 58
+"""Multiprocessors of the smallest device that is known here (NVIDIA L4), for traces that describe none."""
+POOR_LAST_WAVE = 0.8
+"""Share of all waves' tiles that is filled at least, where the last wave is no reason."""
+POOR_EDGE = 0.85
+"""Share of all tiles' elements that belong to the result at least, where partial tiles are no reason."""
+ALIGNED_BYTES = 16
+"""What a thread loads at once: rows of other lengths are loaded in smaller pieces, and by other kernels."""
+FEW_ROWS = 64
+"""Rows of a product below which it moves the other matrix for little work."""
+SKINNY = 16
+"""How many times one side of a result is the other, or the depth of a product both, where it is skinny."""
+SMALL_HEAD = 64
+"""Width of attention heads below which tiles are not full; libraries are tuned for 64 and 128."""
+SHORT_SEQUENCE = 512
+"""Queries below which a block of attention ends before its start and softmax are paid back."""
+FEW_CHANNELS = 16
+"""Channels below which a reduction over filters fills no step of a tile."""
+SMALL_DEPTH = 64
+"""Depth of a product that is one or two steps of a tile: loading and writing it takes as long as computing."""
+SHORT_CALL_US = 10.0
+"""What a kernel takes however little it does, its way to all units and back; and a launch."""
+SMALL_CALL_BYTES = 8e6
+"""Bytes that a device with 3 TB/s moves in less than 3 us, most of which is latency."""
+
+
+_SETTINGS = ("stride", "padding", "dilation", "output_padding")
+"""Settings of a convolution, as its model names them."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Calls of one operation with equal arguments.
+
+    Attributes:
+        name, category: of the operation.
+        dims, types, strides: of its inputs, as recorded; those of scalars are empty.
+        params: the sizes that its model found; empty without a model.
+        tile: rows and columns of the result that a block makes, by the name of a kernel.
+        us: mean GPU time of a call.
+        bytes: that a call moves at least; None where not known.
+        units: multiprocessors or compute units of the device; None where not known.
+        blocks: thread blocks that its longest kernel was launched with; None where not recorded.
+    """
+
+    name: str
+    category: str
+    dims: Sequence[Sequence[int]]
+    types: Sequence[str]
+    strides: Sequence[Sequence[int]] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    tile: tuple[int, int] = USUAL_TILE
+    us: float = 0.0
+    bytes: float | None = None
+    units: int | None = None
+    blocks: int | None = None
+
+    @cached_property
+    def aligned(self) -> int:
+        """Elements of `ALIGNED_BYTES`."""
+        size = next((known(name).bits for name in self.types if name not in ("", "Scalar")), 0)
+        return max(8 * ALIGNED_BYTES // size, 1) if size else 1
+
+    @cached_property
+    def geometry(self) -> Geometry | None:
+        """The convolution that it is."""
+        p = self.params
+        if "filter_shape" in p:
+            stride, padding, dilation, extra = (tuple(p.get(one) or ()) for one in _SETTINGS)
+            x, w, transposed = tuple(p["input_shape"]), tuple(p["filter_shape"]), bool(p.get("transposed_conv"))
+            return Geometry(x, w, stride, padding, dilation, extra, transposed, int(p.get("groups") or 1))
+        if self.category.startswith("CONV") and len(self.dims) > 1 and 3 <= len(self.dims[0]) == len(self.dims[1]):
+            return Geometry(tuple(self.dims[0]), tuple(self.dims[1]))
+        return None
+
+    @cached_property
+    def product(self) -> Product | None:
+        """The product that it is, or that a convolution is made of: filters by places of the result."""
+        p = self.params
+        if all(isinstance(size := p.get(side), int) and size > 0 for side in "MNK"):
+            batch = p.get("B")
+            return Product(p["M"], p["N"], p["K"], batch if isinstance(batch, int) else 1)
+        geometry = self.geometry
+        if geometry is None or "filter_shape" not in p:
+            return None
+        try:
+            out = geometry.out
+        except CannotModel:
+            return None
+        inside, filters = (geometry.w[0], out[1]) if geometry.transposed else (geometry.w[1], geometry.w[0])
+        return Product(
+            out[0] * prod(out[2:]), filters // geometry.groups, inside * prod(geometry.w[2:]), geometry.groups
+        )
+
+    @cached_property
+    def experts(self) -> Experts | None:
+        """The mixture of experts that it is."""
+        p = self.params
+        if all(isinstance(p.get(one), int) for one in ("num_tokens", "num_experts", "topk")):
+            return Experts(p["num_tokens"], p["num_experts"], p["topk"])
+        if "moe" not in self.name.lower():
+            return None
+        weights = [one for one in self.dims if len(one) == 3]
+        pairs = [one for one in self.dims if len(one) == 2]
+        routed = [one[1] for one in pairs[1:] if weights and one[0] == pairs[0][0] and one[1] <= weights[0][0]]
+        return Experts(pairs[0][0], weights[0][0], min(routed)) if routed else None
+
+    @property
+    def tiles(self) -> int | None:
+        """Pieces of work that go to units one by one: tiles of a product, blocks of queries of attention."""
+        if one := self.product:
+            tall, wide = self.tile
+            # Libraries for matrices in columns compute the transpose; the more tiles, the surer is a lack of them.
+            return one.batch * max(ceil(one.m / a) * ceil(one.n / b) for a, b in ((tall, wide), (wide, tall)))
+        if "N_Q" in self.params and "H_Q" in self.params:
+            return int(self.params["B"] * self.params["H_Q"] * ceil(self.params["N_Q"] / self.tile[0]))
+        return None
+
+
+class Product(NamedTuple):
+    """Sizes of a matrix product: m x n results, each a sum over k, `batch` times."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+
+
+class Experts(NamedTuple):
+    """Sizes of a mixture of experts: each token goes to `topk` of them."""
+
+    tokens: int
+    experts: int
+    topk: int
+
+    @property
+    def rows(self) -> float:
+        """Rows of an expert's products, in the mean."""
+        return self.tokens * self.topk / self.experts
+
+
+class Reason(NamedTuple):
+    """What keeps an operation below its roof.
+
+    Attributes:
+        name: of the rule.
+        text: it in words, with the sizes.
+        advice: what to try.
+    """
+
+    name: str
+    text: str
+    advice: str
+
+
+def reasons(work: Work) -> Iterator[Reason]:
+    """What in its sizes keeps an operation below its roof, in the order of the rules."""
+    for name, (rule, advice) in RULES.items():
+        if text := rule(work):
+            yield Reason(name, text, advice)
+
+
+def _few_blocks(work: Work) -> str:
+    tiles, units = work.tiles, work.units or FEWEST_UNITS
+    of_device = f"for {units:,} units" if work.units else f"where devices have {units} units and more"
+    if tiles is not None and 0 < tiles < units:
+        what = f"{'tile' if work.product else 'block'}{'s'[: tiles > 1]}{'' if work.product else ' of queries'}"
+        size = "x".join(map(str, work.tile)) if work.product else str(work.tile[0])
+        return f"only {tiles:,} {what} of {size} {of_device}"
+    if work.blocks and work.blocks < units:
+        return f"only {work.blocks:,} thread block{'s'[: work.blocks > 1]} {of_device}"
+    return ""
+
+
+def _last_wave(work: Work) -> str:
+    if not work.units or not work.product or not (tiles := work.tiles) or tiles < work.units:
+        return ""
+    waves = tiles / work.units
+    filled = waves / ceil(waves)
+    if filled >= POOR_LAST_WAVE:
+        return ""
+    idle = 100 * (1 - filled)
+    return f"{tiles:,} tiles on {work.units:,} units are {waves:.2f} waves: {idle:.0f} % of the units' time is idle"
+
+
+def _misaligned(work: Work) -> str:
+    if not (one := work.product) or work.geometry:
+        return ""
+    odd = {side: size for side, size in zip("MNK", one[:3], strict=True) if size > 1 and size % work.aligned}
+    if not odd:
+        return ""
+    named = ", ".join(f"{side} = {size:,}" for side, size in odd.items())
+    return f"{named}: no multiple of {work.aligned} ({ALIGNED_BYTES} bytes)"
+
+
+def _partial_tiles(work: Work) -> str:
+    if not (one := work.product) or min(one.m, one.n) < FEW_ROWS:
+        return ""
+    tall, wide = work.tile
+    full = max(
+        one.m * one.n / (ceil(one.m / a) * a * ceil(one.n / b) * b) for a, b in ((tall, wide), (wide, tall))
+    )  # fmt: skip
+    return (
+        f"{100 * (1 - full):.0f} % of the tiles lie beyond the result of {one.m:,}x{one.n:,}"
+        if full < POOR_EDGE
+        else ""
+    )
+
+
+def _few_rows(work: Work) -> str:
+    if not (one := work.product) or work.geometry or min(one.m, one.n) >= FEW_ROWS:
+        return ""
+    few = min(one.m, one.n)
+    return f"{few:,} row{'s'[: few > 1]} only: the matrix of {max(one.m, one.n):,}x{one.k:,} is moved for little work"
+
+
+def _skinny(work: Work) -> str:
+    if not (one := work.product) or work.geometry:
+        return ""
+    small, large = sorted((one.m, one.n))
+    if one.k >= SKINNY * large:
+        return f"a small result of {one.m:,}x{one.n:,} over a depth of {one.k:,}: its tiles are few and long"
+    if small >= FEW_ROWS and large >= SKINNY * small:
+        return f"tall and skinny: {large:,} by {small:,}"
+    return ""
+
+
+def _small_depth(work: Work) -> str:
+    one = work.product
+    if not one or work.geometry or one.k >= SMALL_DEPTH:
+        return ""
+    return f"a depth of {one.k:,} only: writing the result takes longer than the sums"
+
+
+def _small_products(work: Work) -> str:
+    one = work.product
+    if not one or work.geometry or one.batch < 2 or max(one.m, one.n) > max(work.tile):
+        return ""
+    return f"{one.batch:,} small products of {one.m:,}x{one.n:,}x{one.k:,}, each a tile or less"
+
+
+def _head_size(work: Work) -> str:
+    width = work.params.get("d_h_qk")
+    if not isinstance(width, int) and work.category.startswith("SDPA") and work.dims and len(work.dims[0]) == 4:
+        width = work.dims[0][-1]
+    if not isinstance(width, int) or width <= 0:
+        return ""
+    if width < SMALL_HEAD:
+        return f"a head of {width} only: tiles of {SMALL_HEAD} and more are not full"
+    padded = next((size for size in (64, 96, 128, 192, 256) if size >= width), width)
+    return f"a head of {width}, which kernels pad to {padded}" if width % 32 else ""
+
+
+def _short_sequence(work: Work) -> str:
+    queries, keys = work.params.get("N_Q"), work.params.get("N_KV")
+    if not isinstance(queries, int) or not isinstance(keys, int):
+        return ""
+    if queries < 16 < keys:
+        return f"{queries} quer{'y' if queries == 1 else 'ies'} to {keys:,} keys: these are moved for little work"
+    if queries < SHORT_SEQUENCE:
+        return f"a short sequence of {queries:,}: a block ends soon after its start"
+    return ""
+
+
+def _few_channels(work: Work) -> str:
+    if not (one := work.geometry):
+        return ""
+    inside = one.x[1] // one.groups
+    if one.groups > 1 and inside == 1:
+        return f"depthwise, {one.groups:,} groups of one channel: no product, each number is used by one filter only"
+    if inside < FEW_CHANNELS:
+        into = f" in each of {one.groups:,} groups" if one.groups > 1 else ""
+        depth = inside * prod(one.w[2:])
+        return (
+            f"{inside} channel{'s'[: inside > 1]}{into} into {one.w[0]:,}: sums over {depth:,} fill few steps of a tile"
+        )
+    if inside % work.aligned:
+        return f"{inside:,} channels are no multiple of {work.aligned} ({ALIGNED_BYTES} bytes)"
+    return ""
+
+
+def _odd_filter(work: Work) -> str:
+    if not (one := work.geometry):
+        return ""
+    sizes = "x".join(map(str, one.w[2:]))
+    if one.transposed:
+        return "transposed: it runs as the backward pass of its input, which scatters"
+    if len(set(one.w[2:])) > 1:
+        return f"a filter of {sizes}, for which libraries have no kernel of its own"
+    if max(one.dilation, default=1) > 1:
+        return f"dilated by {'x'.join(map(str, one.dilation))}: neighbours in the filter are none in memory"
+    return f"a large filter of {sizes}" if max(one.w[2:]) >= 7 else ""
+
+
+def _few_tokens(work: Work) -> str:
+    one = work.experts
+    if one is None or one.rows >= USUAL_TILE[0]:
+        return ""
+    return (
+        f"{one.tokens:,} tokens to {one.topk} of {one.experts:,} experts: {one.rows:.3g} rows an expert, where a tile"
+        f" holds {USUAL_TILE[0]}"
+    )
+
+
+def _strided(work: Work) -> str:
+    """Inputs of one shape whose elements lie in different orders, or with holes."""
+    if work.product or work.geometry or "N_Q" in work.params or work.experts:
+        return ""
+    inputs = [(tuple(d), tuple(s)) for d, s in zip(work.dims, work.strides, strict=False) if len(d) == len(s) > 1]
+    inputs = [(d, s) for d, s in inputs if min(d) > 0 and min(s) > 0]
+    if any(sum((size - 1) * step for size, step in zip(d, s, strict=True)) >= prod(d) for d, s in inputs):
+        return "an input with holes between its elements: lines of memory are read for a part of them"
+    orders = {tuple(np.argsort(s, kind="stable").tolist()) for _, s in inputs}
+    if len({d for d, _ in inputs}) == 1 and len(orders) > 1:
+        return "inputs whose elements lie in different orders: one is read across its lines"
+    return ""
+
+
+def _small_call(work: Work) -> str:
+    if work.bytes is None or work.bytes >= SMALL_CALL_BYTES:
+        return f"calls of {work.us:.3g} us, as long as their launch" if 0 < work.us < SHORT_CALL_US else ""
+    size = f"{work.bytes / 1e6:.3g} MB" if work.bytes >= 1e5 else f"{work.bytes / 1e3:.3g} kB"
+    return f"{size} a call, which is moved before all units are at work"
+
+
+RULES: Mapping[str, tuple[Callable[[Work], str], str]] = {
+    "few_tokens": (_few_tokens, "more_rows"),
+    "few_blocks": (_few_blocks, "more_tiles"),
+    "last_wave": (_last_wave, "more_tiles"),
+    "skinny": (_skinny, "more_tiles"),
+    "few_rows": (_few_rows, "more_rows"),
+    "small_products": (_small_products, "more_rows"),
+    "misaligned": (_misaligned, "pad_sizes"),
+    "partial_tiles": (_partial_tiles, "pad_sizes"),
+    "small_depth": (_small_depth, ""),
+    "head_size": (_head_size, "pad_sizes"),
+    "short_sequence": (_short_sequence, "more_rows"),
+    "few_channels": (_few_channels, "pad_sizes"),
+    "odd_filter": (_odd_filter, ""),
+    "strided": (_strided, ""),
+    "small_call": (_small_call, "more_rows"),
+}
+"""Name of a rule -> what finds it, and what to try."""
