@@ -118,7 +118,8 @@ def context_of(core: Core, row: int, low: int, high: int) -> CallContext:
     """What a model may know of a call; its GPU events are those from `low` to `high` in the graph's order."""
     c = core.columns
     kernels = tuple(core.names[code] for code in c.name[core.gpu_rows[low:high]].tolist())
-    over, texts = int(core.annotation[row]), []
+    over = int(core.annotation[row])
+    texts: list[str] = []
     while over >= 0 and len(texts) < _NEAREST:
         texts.append(core.names[c.name[over]])
         over = int(core.annotation[over])
