@@ -240,7 +240,9 @@ def _faults(g: Core) -> Table:
     found.append(("lost", "the compressed file ends before its end", int(bool(info.cut_short))))
     if not info.has_times and (link := _link(g)):
         found.append(("lost", "tensors among arguments that cannot be read", link.lineage.uses.malformed))
-    found += [("flagged", meaning, int(np.count_nonzero(flags & flag))) for flag, meaning in FLAG_MEANING.items()]
+    # What was repaired where the file was read, such as negative durations, is counted there.
+    odd = {flag: meaning for flag, meaning in FLAG_MEANING.items() if flag.name not in info.repairs}
+    found += [("flagged", meaning, int(np.count_nonzero(flags & flag))) for flag, meaning in odd.items()]
     if info.doubtful_from is not None:
         doubtful = f"nodes whose uid may be smaller than the position in the file: from {info.doubtful_from:,} on"
         if not info.lost_in_all:
