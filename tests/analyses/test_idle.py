@@ -30,7 +30,7 @@ from tracelens_graph.analyses.idle.host_states import (
     SYNCHRONIZATION,
     row_states,
 )
-from tracelens_graph.analyses.idle.idle import Cause, idle_causes, idle_parts
+from tracelens_graph.analyses.idle.idle import Cause, culprit, idle_causes, idle_parts
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.frameworks import XLA
 from tracelens_graph.graph.core import Core
@@ -317,6 +317,21 @@ def test_equals_the_rules_applied_instant_by_instant(events: Events, narrowed: b
         assert dict(zip(Cause, parts.sum(axis=1).tolist(), strict=True)) == dict(
             zip(Cause, by_instants(window).tolist(), strict=True)
         )
+
+
+@examples(300)
+@given(busy_traces())
+def test_what_a_part_is_due_to_lies_in_its_gap_and_explains_no_more(events: Events) -> None:
+    core = load_core(events)
+    found, c = idle_parts(core), core.columns
+    for cause, gap in zip(*(part.tolist() for part in np.nonzero(found.parts)), strict=True):
+        row, ns = culprit(core, found, gap, Cause(cause))
+        if row < 0:
+            assert ns == 0
+            continue
+        begin, end = max(c.start_ns[row], found.start[gap]), min(c.start_ns[row] + c.dur_ns[row], found.end[gap])
+        assert begin < end
+        assert 0 < ns <= found.parts[cause, gap]
 
 
 def check_sums(w: Window) -> None:

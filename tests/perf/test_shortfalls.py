@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tracelens_graph.perf.shortfalls import RULES, Work, reasons
 
@@ -96,6 +98,33 @@ def test_rules(work: Work, expected: set[str]) -> None:
 
 def test_every_rule_is_met() -> None:
     assert set().union(*(expected for _, expected in CASES.values())) == RULES.keys()
+
+
+SIZE = st.sampled_from([-1, 0, 1, 2, 7, 8, 64, 128, 4097, 10**400])
+DIMS = st.lists(SIZE, max_size=5)
+PARAMS = st.dictionaries(
+    st.sampled_from([
+        "M", "N", "K", "B", "N_Q", "H_Q", "N_KV", "d_h_qk", "num_tokens", "num_experts", "topk", "input_shape",
+        "filter_shape", "stride", "dilation", "groups", "transposed_conv",
+    ]),
+    st.one_of(SIZE, st.none(), DIMS.map(tuple), st.just("x")),
+)  # fmt: skip
+
+
+@given(
+    st.sampled_from(["GEMM", "CONV_fwd", "SDPA_fwd", "moe", "elementwise"]), st.lists(DIMS, max_size=5), PARAMS,
+    st.lists(DIMS, max_size=5), st.one_of(st.none(), st.integers(1, 400)), st.one_of(st.none(), st.floats(0, 1e12)),
+)  # fmt: skip
+def test_odd_sizes_give_reasons_or_none(
+    kind: str,
+    dims: list[list[int]],
+    params: dict[str, Any],
+    strides: list[list[int]],
+    units: int | None,
+    moved: float | None,
+) -> None:
+    work = Work(kind, kind, dims, [BF16], strides, params, units=units, blocks=units, bytes=moved, us=1)
+    assert all(one.text for one in reasons(work))
 
 
 def test_the_sizes_stand_in_the_text() -> None:

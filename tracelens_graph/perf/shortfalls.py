@@ -87,22 +87,22 @@ class Work:
     def geometry(self) -> Geometry | None:
         """The convolution that it is."""
         p = self.params
-        if "filter_shape" in p:
-            stride, padding, dilation, extra = (tuple(p.get(one) or ()) for one in _SETTINGS)
-            x, w, transposed = tuple(p["input_shape"]), tuple(p["filter_shape"]), bool(p.get("transposed_conv"))
-            return Geometry(x, w, stride, padding, dilation, extra, transposed, int(p.get("groups") or 1))
-        if self.category.startswith("CONV") and len(self.dims) > 1 and 3 <= len(self.dims[0]) == len(self.dims[1]):
-            return Geometry(tuple(self.dims[0]), tuple(self.dims[1]))
-        return None
+        x, w = (_sizes(p.get(one)) for one in ("input_shape", "filter_shape"))
+        if x and w:
+            stride, padding, dilation, extra = (_sizes(p.get(one), 0) for one in _SETTINGS)
+            groups = _sizes([p.get("groups") or 1])
+            if not groups or not 3 <= len(x) == len(w):
+                return None
+            return Geometry(x, w, stride, padding, dilation, extra, bool(p.get("transposed_conv")), groups[0])
+        x, w = (_sizes(self.dims[at]) if len(self.dims) > 1 else () for at in range(2))
+        return Geometry(x, w) if self.category.startswith("CONV") and 3 <= len(x) == len(w) else None
 
     @cached_property
     def product(self) -> Product | None:
         """The product that it is, or that a convolution is made of: filters by places of the result."""
-        p = self.params
-        if all(isinstance(size := p.get(side), int) and size > 0 for side in "MNK"):
-            batch = p.get("B")
-            return Product(p["M"], p["N"], p["K"], batch if isinstance(batch, int) else 1)
-        geometry = self.geometry
+        p, geometry = self.params, self.geometry
+        if sides := _sizes([p.get(side) for side in "MNK"]):
+            return Product(*sides, *(_sizes([p.get("B")]) or (1,)))
         if geometry is None or "filter_shape" not in p:
             return None
         try:
@@ -110,22 +110,25 @@ class Work:
         except CannotModel:
             return None
         inside, filters = (geometry.w[0], out[1]) if geometry.transposed else (geometry.w[1], geometry.w[0])
-        return Product(
-            out[0] * prod(out[2:]), filters // geometry.groups, inside * prod(geometry.w[2:]), geometry.groups
-        )
+        sides = (out[0] * prod(out[2:]), filters // geometry.groups, inside * prod(geometry.w[2:]), geometry.groups)
+        return Product(*sides) if min(sides) > 0 else None
+
+    @cached_property
+    def attention(self) -> Attention | None:
+        """The attention that it is."""
+        sizes = _sizes([self.params.get(one) for one in ("B", "H_Q", "N_Q", "N_KV", "d_h_qk")])
+        return Attention(*sizes) if sizes else None
 
     @cached_property
     def experts(self) -> Experts | None:
         """The mixture of experts that it is."""
-        p = self.params
-        if all(isinstance(p.get(one), int) for one in ("num_tokens", "num_experts", "topk")):
-            return Experts(p["num_tokens"], p["num_experts"], p["topk"])
-        if "moe" not in self.name.lower():
-            return None
-        weights = [one for one in self.dims if len(one) == 3]
-        pairs = [one for one in self.dims if len(one) == 2]
+        if sizes := _sizes([self.params.get(one) for one in ("num_tokens", "num_experts", "topk")]):
+            return Experts(*sizes)
+        known_dims = [sizes for one in self.dims if (sizes := _sizes(one))]
+        weights = [one for one in known_dims if len(one) == 3]
+        pairs = [one for one in known_dims if len(one) == 2]
         routed = [one[1] for one in pairs[1:] if weights and one[0] == pairs[0][0] and one[1] <= weights[0][0]]
-        return Experts(pairs[0][0], weights[0][0], min(routed)) if routed else None
+        return Experts(pairs[0][0], weights[0][0], min(routed)) if routed and "moe" in self.name.lower() else None
 
     @property
     def tiles(self) -> int | None:
@@ -134,9 +137,29 @@ class Work:
             tall, wide = self.tile
             # Libraries for matrices in columns compute the transpose; the more tiles, the surer is a lack of them.
             return one.batch * max(ceil(one.m / a) * ceil(one.n / b) for a, b in ((tall, wide), (wide, tall)))
-        if "N_Q" in self.params and "H_Q" in self.params:
-            return int(self.params["B"] * self.params["H_Q"] * ceil(self.params["N_Q"] / self.tile[0]))
+        if heads := self.attention:
+            return heads.batch * heads.heads * ceil(heads.queries / self.tile[0])
         return None
+
+
+def _sizes(values: Any, least: int = 1) -> tuple[int, ...]:
+    """Sizes as they were found, if all of them can be; else none."""
+    found = tuple(values) if isinstance(values, list | tuple) else ()
+    return found if all(isinstance(one, int) and least <= one < _BEYOND for one in found) else ()
+
+
+_BEYOND = 2**40
+"""A size from which on nothing is believed."""
+
+
+class Attention(NamedTuple):
+    """Sizes of attention."""
+
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    width: int
 
 
 class Product(NamedTuple):
@@ -262,39 +285,36 @@ def _small_products(work: Work) -> str:
 
 
 def _head_size(work: Work) -> str:
-    width = work.params.get("d_h_qk")
-    if not isinstance(width, int) and work.category.startswith("SDPA") and work.dims and len(work.dims[0]) == 4:
-        width = work.dims[0][-1]
-    if not isinstance(width, int) or width <= 0:
-        return ""
-    if width < SMALL_HEAD:
+    first = _sizes(work.dims[0]) if work.category.startswith("SDPA") and work.dims else ()
+    width = work.attention.width if work.attention else first[-1] if len(first) == 4 else 0
+    if 0 < width < SMALL_HEAD:
         return f"a head of {width} only: tiles of {SMALL_HEAD} and more are not full"
     padded = next((size for size in (64, 96, 128, 192, 256) if size >= width), width)
     return f"a head of {width}, which kernels pad to {padded}" if width % 32 else ""
 
 
 def _short_sequence(work: Work) -> str:
-    queries, keys = work.params.get("N_Q"), work.params.get("N_KV")
-    if not isinstance(queries, int) or not isinstance(keys, int):
+    if not (one := work.attention):
         return ""
-    if queries < 16 < keys:
-        return f"{queries} quer{'y' if queries == 1 else 'ies'} to {keys:,} keys: these are moved for little work"
-    if queries < SHORT_SEQUENCE:
-        return f"a short sequence of {queries:,}: a block ends soon after its start"
+    if one.queries < 16 < one.keys:
+        queries = "1 query" if one.queries == 1 else f"{one.queries} queries"
+        return f"{queries} to {one.keys:,} keys: these are moved for little work"
+    if one.queries < SHORT_SEQUENCE:
+        return f"a short sequence of {one.queries:,}: a block ends soon after its start"
     return ""
 
 
 def _few_channels(work: Work) -> str:
     if not (one := work.geometry):
         return ""
-    inside = one.x[1] // one.groups
+    inside, outside = max(one.x[1] // one.groups, 1), one.w[1] * one.groups if one.transposed else one.w[0]
     if one.groups > 1 and inside == 1:
         return f"depthwise, {one.groups:,} groups of one channel: no product, each number is used by one filter only"
     if inside < FEW_CHANNELS:
         into = f" in each of {one.groups:,} groups" if one.groups > 1 else ""
         depth = inside * prod(one.w[2:])
         return (
-            f"{inside} channel{'s'[: inside > 1]}{into} into {one.w[0]:,}: sums over {depth:,} fill few steps of a tile"
+            f"{inside} channel{'s'[: inside > 1]}{into} into {outside:,}: sums over {depth:,} fill few steps of a tile"
         )
     if inside % work.aligned:
         return f"{inside:,} channels are no multiple of {work.aligned} ({ALIGNED_BYTES} bytes)"
@@ -326,10 +346,10 @@ def _few_tokens(work: Work) -> str:
 
 def _strided(work: Work) -> str:
     """Inputs of one shape whose elements lie in different orders, or with holes."""
-    if work.product or work.geometry or "N_Q" in work.params or work.experts:
+    if work.product or work.geometry or work.attention or work.experts:
         return ""
-    inputs = [(tuple(d), tuple(s)) for d, s in zip(work.dims, work.strides, strict=False) if len(d) == len(s) > 1]
-    inputs = [(d, s) for d, s in inputs if min(d) > 0 and min(s) > 0]
+    pairs = ((_sizes(d), _sizes(s)) for d, s in zip(work.dims, work.strides, strict=False))
+    inputs = [(d, s) for d, s in pairs if len(d) == len(s) > 1]
     if any(sum((size - 1) * step for size, step in zip(d, s, strict=True)) >= prod(d) for d, s in inputs):
         return "an input with holes between its elements: lines of memory are read for a part of them"
     orders = {tuple(np.argsort(s, kind="stable").tolist()) for _, s in inputs}

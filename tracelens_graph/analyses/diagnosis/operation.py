@@ -49,7 +49,7 @@ def operations(w: Window, arch: Architecture | None) -> Iterator[Finding]:
     device, missing = device_of(w, arch)
     rows = [row for row in unified_perf_summary(w, arch=device).records() if row["name"] not in _NO_OPERATIONS]
     for row in rows[: limits.OPERATIONS]:
-        if row["Percentage (%)"] >= limits.MAJOR_PERCENT:
+        if row["Percentage (%)"] >= limits.WORTH_REPORTING_PERCENT:
             yield _operation(w, row, device, missing)
 
 

@@ -76,14 +76,19 @@ def unnamed_communication(core: Core, named: Rows) -> Rows:
         return named[:0]
     side, on = rows[aside], stream[aside]
     family, example = group_by(on, c.name[side])
-    names, is_named, ns = c.name[side[example]], np.isin(side, named), c.dur_ns[side]
-    category = _categories(core, side[example])
+    code, is_named, ns, of_stream = c.name[side[example]], np.isin(side, named), c.dur_ns[side], on[example]
+    candidate = ~is_named[example] & ~np.isin(code, c.name[rows[~aside]])
+    names = [core.names[one] for one in code.tolist()]
+    beside = _beside(core, (rows[~aside], stream[~aside]), (side, main[on]), family, len(example))
+    # Rules are asked about streams that may be of communication only: their patterns take most of the time.
+    asked = np.isin(of_stream, of_stream[candidate & (beside | _in_pairs(names, of_stream, candidate))])
+    category = np.full(len(example), "", object)
+    category[asked] = _categories(core, side[example[asked]])
     unknown = np.isin(category, (OTHER, _OF_EXPERTS)) & ~is_named[example]
     of_known = sum_by_group(on, np.where(unknown[family] | is_named, 0, ns), len(first))
     is_own = 100 * of_known <= KNOWN_PERCENT * sum_by_group(on, ns, len(first))
-    candidate = unknown & is_own[on[example]] & ~np.isin(names, c.name[rows[~aside]])
-    found = _in_pairs([core.names[code] for code in names.tolist()], on[example], candidate)
-    beside = _beside(core, (rows[~aside], stream[~aside]), (side, main[on]), family, len(example))
+    candidate &= unknown & is_own[of_stream]
+    found = _in_pairs(names, of_stream, candidate)
     long = np.flatnonzero(candidate & ~found & (category == OTHER) & beside)
     blocks, few = _most_blocks(core, side, family, long), _multiprocessors(core) // 2 or FEW_BLOCKS
     found[long] = (blocks > 0) & (blocks <= few)
