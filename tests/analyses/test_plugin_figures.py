@@ -15,9 +15,11 @@ from tracelens_graph.analyses.kernels.occupancy import device_use, kernel_occupa
 from tracelens_graph.analyses.ops.op_times import op_times
 from tracelens_graph.analyses.timeline.step_breakdown import step_breakdown
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.schema import Kind
 
+PARTS = ("kernel", "communication", "memcpy", "memset", "runtime", "data_loader", "op", "other")
 PLACE = "external/kineto-resnet50-2021"
 VIEWS = 5
 """Documents of the plugin for each recording: overview, charts of ops, ops, kernels, chart of kernels."""
@@ -145,6 +147,28 @@ def test_a_step_lasts_as_long_as_its_gpu_work() -> None:
     assert [[round(1000 * row[f"{part}_ms"]) for part in parts] for row in rows] == [
         [120, 60, 2, 30, 8, 20], [80, 30, 0, 0, 0, 50], [100, 45, 1, 15, 4, 35],
     ]  # fmt: skip
+
+
+def test_processes_and_windows_keep_to_themselves() -> None:
+    """Two processes with the same steps at the same time; a window shows its steps with the bounds that they have."""
+    events = [span("cpu_op", f"ProfilerStep#{step}", 100 * step, 100, pid) for pid in (1, 2) for step in (0, 1)]
+    for number, (pid, ts, dur) in enumerate(((1, 90, 30), (1, 150, 10), (2, 20, 50)), 1):
+        events += [
+            span("cuda_runtime", "cudaLaunchKernel", ts, 5, pid, correlation=number),
+            span("kernel", "k", ts + 1, dur, 9, pid, device=pid, stream=7, correlation=number),
+        ]
+    core = load_core(events)
+
+    def shown(w: Window) -> list[list[Any]]:
+        rows = step_breakdown(w).records()
+        assert all(row["step_ms"] == pytest.approx(sum(row[f"{part}_ms"] for part in PARTS)) for row in rows)
+        return [[row["pid"], row["step"], *(round(1e3 * row[f"{part}_ms"]) for part in ("kernel", "runtime", "other"))]
+                for row in rows[:-1]]  # fmt: skip
+
+    assert shown(core.everything) == [
+        ["1", 0, 30, 1, 90], ["1", 1, 10, 1, 68], ["2", 0, 50, 1, 49], ["2", 1, 0, 0, 100],
+    ]  # fmt: skip
+    assert shown(core.window(step=1)) == [["1", 1, 10, 1, 68], ["2", 1, 0, 0, 100]]
 
 
 def test_multiprocessors_from_the_grid() -> None:

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from external.findings import Finding, device_file, findings, metrics, numbers, tables, text_of
 from handmade import Run
-from parity.cases import Eval, evals
+from parity.cases import Eval, evals, read
 from perf.test_roofline import TRACELENS_MI300X
 
 from corpus import CORPUS, NO_CORPUS, needs_corpus
 from corpus import cases as in_corpus
+from tracelens_graph.loading.one import load_core
 
 pytestmark = pytest.mark.corpus(missing=NO_CORPUS)
 
@@ -74,6 +75,23 @@ def test_the_grader_passes_on_a_comparison(case: Eval, run: Run, tracelens_mi300
         options = ("--layout", "tracelens", "--arch", tracelens_mi300x, *more, "--csv", output / name)
         assert run("report", one.trace, *options)[0] == 0
     assert graded(output, reference, "comparative") == ""
+
+
+def test_external_ids_link_as_correlation_ids_do(tmp_path: Path) -> None:
+    """A recorded trace whose launches and GPU events have an External id of their own in place of the other."""
+    assert CORPUS is not None
+    trace = read(CORPUS / "tracelens/mi300/bert-small.json.gz")
+    events = [event for event in trace["traceEvents"] if event.get("cat") != "ac2g"]
+    by_correlation = load_core({**trace, "traceEvents": events})
+    for event in events:
+        args = event.get("args")
+        if isinstance(args, dict) and "correlation" in args:
+            event["args"] = {key: value for key, value in args.items() if key != "correlation"}
+            event["args"]["External id"] = args["correlation"]
+    by_external_id = load_core({**trace, "traceEvents": events})
+    assert (by_external_id.columns.correlation == -1).all()
+    assert by_external_id.columns.parent.tolist() == by_correlation.columns.parent.tolist()
+    assert by_external_id.columns.owner.tolist() == by_correlation.columns.owner.tolist()
 
 
 # --- findings ----------------------------------------------------------------------------------------------------
@@ -174,6 +192,20 @@ def test_totals_of_comparisons_agree(case: Eval, run: Run) -> None:
         if of == "time ms":
             assert agrees(ours[f"{of}__trace2_diff"], change, 0.005)
             assert agrees(ours[f"{of}__trace2_pct"], numbers(said[name]["Difference"])[1], 0.05)
+
+
+@PAIRS
+def test_categories_of_comparisons_agree(case: Eval, run: Run) -> None:
+    two = case.trace, Eval(case.name, "2").trace
+    found = {row["op category"]: row for row in rows(run, "compare", *two, "--table", "ops_summary_by_category")}
+    text = text_of(case.folder / "reference.md")
+    ranked = [row for table in tables(text) for row in table if "Rank" in row]
+    assert ranked
+    for row in ranked:
+        for side in ("1", "2"):
+            for expected in numbers(row[f"Trace {side} Time (ms)"]):
+                ours = found[row["Category"]][f"trace{side}::total_direct_kernel_time_ms"]
+                assert agrees(ours, expected, 0.0005)
 
 
 @PAIRS

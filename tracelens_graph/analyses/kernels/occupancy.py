@@ -60,7 +60,8 @@ DEVICE_USE = TableSchema(
         "name": Column.text("what it is called"),
         "multiprocessors": Column("how many it has"),
         "time_ms": Column(
-            "time of all steps, see `step_breakdown`; without steps from the first to the last kernel", "ms"
+            "time of all steps, see `step_breakdown`; without steps from the first kernel to the end of the last",
+            "ms",
         ),
         "kernel_ms": Column("part of it in which a kernel runs", "ms"),
         "utilization_percent": Column("kernel_ms as share of time_ms", "%"),
@@ -85,6 +86,10 @@ _TENSOR_CORES = re.compile(
 Sources: the list of PyTorch's profiler plugin, the names of CUTLASS and cuBLAS (`tensorop`, `nvjet`), and of Tensile
 (`MI`, the matrix instruction) and Composable Kernel (`xdl`).
 """
+
+
+_AT_ONCE = 20_000
+"""Kernels whose arguments are held at a time."""
 
 
 @dataclass(frozen=True)
@@ -158,21 +163,24 @@ def device_use(g: Core | Window) -> Table:
     rows = shapes.rows
     devices, of = np.unique(c.device[rows], return_inverse=True)
     _, begin, end = step_bounds(w)
+    start, stop, groups = c.start_ns[rows], c.end_ns[rows], len(devices)
     steps = merge(begin, end)
-    time, busy = np.zeros((2, len(devices)), np.int64)
-    for place in range(len(devices)):
-        mine = rows[of == place]
-        start, stop = (
-            steps if len(steps[0]) else (c.start_ns[mine].min(keepdims=True), c.end_ns[mine].max(keepdims=True))
-        )
-        union = merge(c.start_ns[mine], c.end_ns[mine])
-        time[place] = (stop - start).sum()
-        busy[place] = (length_before(union, stop) - length_before(union, start)).sum()
+    if not len(steps[0]) and len(rows):
+        steps = np.array([start.min()]), np.array([stop.max()])
+    # Each device gets a stretch of time of its own, so that one union serves all.
+    low = int(start.min(initial=0))
+    stretch = int(stop.max(initial=0)) - low + 1
+    union = merge(start - low + of * stretch, stop - low + of * stretch)
+    device = union[0] // stretch
+    first, last = (ends - device * stretch + low for ends in union)
+    busy = sum_by_group(device, length_before(steps, last) - length_before(steps, first), groups)
+    time = np.full(groups, int((steps[1] - steps[0]).sum()))
     duration = c.dur_ns[rows]
     filled = np.nan_to_num(np.minimum(shapes.blocks_per_sm, 1)) * duration
     known = np.bincount(of, ~np.isnan(shapes.blocks_per_sm), minlength=len(devices)) > 0
     efficiency = percent(np.bincount(of, filled, minlength=len(devices)), time)
-    described = [_described(core, device) for device in devices.tolist()]
+    properties = _described(core)
+    described = [properties.get(device, {}) for device in devices.tolist()]
     columns: dict[str, Cells] = {
         "device": devices,
         "name": [one.get("name") for one in described],
@@ -192,18 +200,20 @@ def device_use(g: Core | Window) -> Table:
 def _shapes(w: Window) -> _Shapes:
     core, c = w.core, w.core.columns
     rows = w.rows_of_kind(Kind.Kernel)
-    uids = c.uid[rows].tolist()
-    try:
-        events = core.details.events(uids)
-    except TraceLensGraphError:
-        events = {}
-    count = {device: _multiprocessors(_described(core, device)) for device in np.unique(c.device[rows]).tolist()}
+    count = {device: _multiprocessors(one) for device, one in _described(core).items()}
     blocks, occupancy = np.full((2, len(rows)), np.nan)
-    for place, (uid, device) in enumerate(zip(uids, c.device[rows].tolist(), strict=True)):
-        args = events.get(uid, {}).get("args")
-        if isinstance(args, dict):
-            blocks[place] = _blocks_per_sm(args, count[device])
-            occupancy[place] = _number(args.get("est. achieved occupancy %"))
+    for begin in range(0, len(rows), _AT_ONCE):
+        here = slice(begin, begin + _AT_ONCE)
+        uids = c.uid[rows[here]].tolist()
+        try:
+            events = core.details.events(uids)
+        except TraceLensGraphError:  # there is no file any more to look into
+            break
+        for place, (uid, device) in enumerate(zip(uids, c.device[rows[here]].tolist(), strict=True), begin):
+            args = events.get(uid, {}).get("args")
+            if isinstance(args, dict):
+                blocks[place] = _blocks_per_sm(args, count.get(device))
+                occupancy[place] = _number(args.get("est. achieved occupancy %"))
     return _Shapes(rows, blocks, occupancy, fitting_names(core, _TENSOR_CORES.search)[c.name[rows]])
 
 
@@ -220,11 +230,11 @@ def _number(value: Any) -> float:
     return float(value) if is_number else np.nan
 
 
-def _described(core: Core, device: int) -> dict[str, Any]:
-    """What the profiler wrote of a device."""
+def _described(core: Core) -> dict[Any, dict[str, Any]]:
+    """What the profiler wrote of each device, by its number."""
     listed = core.info.metadata.get("deviceProperties")
     described = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    return next((one for one in described if one.get("id") == device), {})
+    return {one.get("id"): one for one in reversed(described)}
 
 
 def _multiprocessors(device: dict[str, Any]) -> int | None:

@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, fitting_names, gpu_classes, percent
+from tracelens_graph.analyses.shared.gpu_work import (
+    COMMUNICATION,
+    COMPUTATION,
+    MEMCPY,
+    fitting_names,
+    gpu_classes,
+    percent,
+)
 from tracelens_graph.analyses.shared.grouping import Cells
+from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import length_before, merge
 from tracelens_graph.graph.membership import process_of_thread
+from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, step_number, window_of
-from tracelens_graph.schema import Kind
+from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
-from tracelens_graph.utils.arrays import Mask, Ns, Rows
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
 _PARTS = {
     "kernel": "a kernel runs that is no communication",
@@ -62,23 +71,25 @@ DATA_LOADER = "enumerate(DataLoader)#"
 def step_bounds(w: Window) -> tuple[Rows, Ns, Ns]:
     """Rows of the steps of a window, by process and start, and where each begins and ends, ns.
 
-    Steps of one process never overlap here; what is launched in one step and runs in the next belongs to the first.
+    Steps of one process never overlap here: what is launched in one step and runs in the next belongs to the first.
+    Bounds are those that steps have in the whole trace.
     """
     core, c = w.core, w.core.columns
-    steps = w.rows_of_kind(Kind.Step)
+    steps = rows_of_kind(c, (Kind.Step,))
     process = process_of_thread(core.threads)[c.thread[steps]]
     order = np.lexsort((c.start_ns[steps], process))
     steps, process = steps[order], process[order]
     place = np.full(len(c) + 1, len(steps))
     place[steps] = np.arange(len(steps))
     end = np.append(c.end_ns[steps], 0)
-    np.maximum.at(end, place[core.gpu_step[w.gpu_rows]], c.end_ns[w.gpu_rows])
+    np.maximum.at(end, place[core.gpu_step[core.gpu_rows]], c.end_ns[core.gpu_rows])
     end = end[:-1]
     begin = c.start_ns[steps].copy()
     for one in np.split(np.arange(len(steps)), np.flatnonzero(np.diff(process)) + 1):
         end[one] = np.maximum.accumulate(end[one])
         begin[one[1:]] = np.maximum(begin[one[1:]], end[one[:-1]])
-    return steps, begin, np.maximum(begin, end)
+    shown = np.isin(steps, w.rows_of_kind(Kind.Step))
+    return steps[shown], begin[shown], np.maximum(begin, end)[shown]
 
 
 def step_breakdown(g: Core | Window) -> Table:
@@ -99,20 +110,27 @@ def step_breakdown(g: Core | Window) -> Table:
     title = w.titled("What steps went to")
     if not len(steps):
         return STEP_BREAKDOWN.empty(title, [f"there are no steps ({core.framework.step_mark})"])
-    process_of = process_of_thread(core.threads)
-    process = process_of[c.thread[steps]]
+    process = process_of_thread(core.threads)
+    of_step = process[c.thread[steps]]
+    # Each process gets a stretch of time of its own, so that one union serves all.
+    several, place = distinct(of_step)
+    low = int(begin.min())
+    stretch = int(end.max()) - low + 1
     spent = np.zeros((len(_PARTS), len(steps)), np.int64)
-    for number in np.unique(process).tolist():
-        mine = np.flatnonzero(process == number)
-        covered: list[Rows] = []
-        before = np.zeros(len(mine), np.int64)
-        for part, rows in enumerate(_rows_of_parts(w, process_of == number, len(np.unique(process)) == 1)):
-            covered.append(rows)
-            every = np.concatenate(covered)
-            union = merge(c.start_ns[every], c.end_ns[every])
-            until = length_before(union, end[mine]) - length_before(union, begin[mine])
-            spent[part, mine], before = until - before, until
-        spent[-1, mine] = (end - begin)[mine] - before
+    starts: list[Ns] = []
+    ends: list[Ns] = []
+    before = np.zeros(len(steps), np.int64)
+    for part, rows in enumerate(_rows_of_parts(w)):
+        owner = _processes(core, process, rows, several)
+        inside = np.flatnonzero(np.isin(owner, several))
+        moved = np.searchsorted(several, owner[inside]) * stretch
+        starts.append(moved + np.clip(c.start_ns[rows[inside]] - low, 0, stretch - 1))
+        ends.append(moved + np.clip(c.end_ns[rows[inside]] - low, 0, stretch - 1))
+        union = merge(np.concatenate(starts), np.concatenate(ends))
+        at = place * stretch - low
+        until = length_before(union, end + at) - length_before(union, begin + at)
+        spent[part], before = until - before, until
+    spent[-1] = end - begin - before
     lasted = end - begin
     names = [core.names[code] for code in c.name[steps].tolist()]
     means = {part: float(ns.mean()) for part, ns in zip(_PARTS, spent, strict=True)}
@@ -132,28 +150,29 @@ def step_breakdown(g: Core | Window) -> Table:
     return STEP_BREAKDOWN.table(columns, title)
 
 
-def _rows_of_parts(w: Window, in_process: Mask, alone: bool) -> list[Rows]:
-    """Rows of all parts but the last, of one process.
-
-    Args:
-        w: the window.
-        in_process: for each thread code whether it is of the process.
-        alone: whether no other process has steps: then GPU work without a step counts, too.
-    """
+def _rows_of_parts(w: Window) -> list[Rows]:
+    """Rows of all parts but the last."""
     core, c = w.core, w.core.columns
-    gpu, step = w.gpu_rows, core.gpu_step[w.gpu_rows]
-    gpu = gpu[alone | ((step >= 0) & in_process[c.thread[step]])]
+    gpu = w.gpu_rows
     does, kind = gpu_classes(core, gpu), c.kind[gpu]
-    copies = (does == MEMCPY) | (kind == Kind.Memcpy)
-    host = np.flatnonzero(in_process[c.thread] & np.isin(c.kind, (Kind.Op, Kind.RuntimeCall, Kind.Annotation)))
+    host = rows_of_kind(c, (Kind.Op, Kind.RuntimeCall, Kind.Annotation))
     kinds = c.kind[host]
     loads = fitting_names(core, lambda name: name.startswith(DATA_LOADER))[c.name[host]]
     return [
-        gpu[(kind == Kind.Kernel) & (does != COMMUNICATION) & ~copies],
+        gpu[(kind == Kind.Kernel) & (does == COMPUTATION)],
         gpu[does == COMMUNICATION],
-        gpu[copies],
+        gpu[does == MEMCPY],
         gpu[kind == Kind.Memset],
         host[kinds == Kind.RuntimeCall],
         host[loads],
         host[kinds == Kind.Op],
     ]
+
+
+def _processes(core: Core, process: Codes, rows: Rows, several: Codes) -> Codes:
+    """The process of each row; of GPU events that of their step, and the only one where they have none."""
+    c = core.columns
+    is_gpu = is_kind(c.kind[rows], GPU_KINDS)
+    step = np.where(is_gpu, core.gpu_step[rows], rows)
+    alone = several[0] if len(several) == 1 else -1
+    return np.where(step >= 0, process[c.thread[step]], alone)
