@@ -74,6 +74,13 @@ def nested_annotations(n: int) -> Iterator[Event]:
         yield from _work(i + 1, 1000.0 + 12 * n / 10 + 10 * i)
 
 
+def nested_batches(n: int) -> Iterator[Event]:
+    """Annotations within one another that are all called differently, with an op of a serving engine in each."""
+    for i in range(n):
+        yield _span("user_annotation", f"range {i}", 1000.0 + 10 * i, 40.0 + 20.0 * n - 20 * i)
+        yield from _work(i + 1, 1000.5 + 10 * i, op="vllm::unified_attention_with_output")
+
+
 def overlapping_annotations(n: int) -> Iterator[Event]:
     """Annotations that each end after the next has begun, with ops below."""
     for i in range(n):
@@ -200,6 +207,28 @@ def siblings(n: int) -> Iterator[Event]:
         yield from _work(n + i + 1, 1011.0 + 10 * (n + i), op=f"my::op_{i}")
 
 
+def process_groups(n: int) -> Iterator[Event]:
+    """Collectives, each of a process group of its own, all of which the job's metadata lists."""
+    for i in range(n):
+        said = {"Collective_name": "allreduce", "Process_Group_Name": str(i), "Seq": 1, "dtype": "Float"}
+        said |= {"In_msg_nelems": i + 1, "Out_msg_nelems": i + 1, "Group_size": 2}
+        op, call, _ = _work(i + 1, 1000.0 + 10 * i, "record_param_comms")
+        yield from (op, call)
+        yield _kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1020.0 + 10 * i, 5.0, i + 1, **said)
+
+
+def steps_of_a_rank(n: int) -> Iterator[Event]:
+    """Steps of a rank, each with a collective of another size and a kernel without a launch, called differently."""
+    for i in range(n):
+        yield _span("user_annotation", f"ProfilerStep#{i}", 1000.0 + 10 * i, 10.0)
+        said = {"Collective_name": "allreduce", "Process_Group_Name": "0", "Seq": i, "dtype": "Float"}
+        said |= {"In_msg_nelems": i + 1, "Out_msg_nelems": i + 1, "Process_Group_Ranks": "[0, 1]", "Group_size": 2}
+        op, call, _ = _work(i + 1, 1000.0 + 10 * i, "record_param_comms")
+        yield from (op, call)
+        yield _kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1020.0 + 10 * i, 5.0, i + 1, **said)
+        yield _kernel(f"kernel_of_{i}_things<{i}>", 1025.0 + 10 * i, 5.0, 10**6 + i)
+
+
 def modules(n: int) -> Iterator[Event]:
     """Modules within one another, each with an op."""
     for i in range(n):
@@ -294,10 +323,11 @@ def idle(n: int) -> Iterator[Event]:
 SHAPES: dict[str, Callable[[int], Iterator[Event]]] = {
     shape.__name__: shape
     for shape in (
-        nested_ops, nested_launches, nested_concurrent, nested_frames, nested_annotations, nested_steps,
+        nested_ops, nested_launches, nested_concurrent, nested_frames, nested_annotations, nested_batches, nested_steps,
         overlapping_annotations, overlapping_ops, long_overlapping_ops, unravelling_ops, one_instant, streams,
         concurrent, devices, threads, processes, names, argument_sets, steps, device_annotations, children, siblings,
-        modules, one_correlation, one_launch, flows, collectives, one_collective, recomputation, sequence_numbers,
+        process_groups, steps_of_a_rank, modules, one_correlation, one_launch, flows, collectives, one_collective,
+        recomputation, sequence_numbers,
         synchronisations, idle,
     )
 }  # fmt: skip
@@ -307,4 +337,10 @@ SHAPES: dict[str, Callable[[int], Iterator[Event]]] = {
 def trace(shape: str, n: int) -> dict[str, Any]:
     """A trace of a shape, as parsed JSON."""
     properties = [{"id": 0, "name": "GPU of tests", "totalGlobalMem": 2**34, "numSms": 80}]
-    return {"schemaVersion": 1, "deviceProperties": properties, "traceEvents": list(SHAPES[shape](n))}
+    found = {"schemaVersion": 1, "deviceProperties": properties, "traceEvents": list(SHAPES[shape](n))}
+    if shape == "steps_of_a_rank":
+        found["distributedInfo"] = {"rank": 0, "world_size": 2, "backend": "nccl"}
+    if shape == "process_groups":
+        groups = [{"pg_name": str(i), "pg_desc": "g", "ranks": [0, 1], "backend_config": "nccl"} for i in range(n)]
+        found["distributedInfo"] = {"rank": 0, "world_size": 2, "backend": "nccl", "pg_config": groups}
+    return found

@@ -7,6 +7,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from itertools import pairwise
 from types import FrameType, ModuleType
 from typing import Any, NamedTuple
@@ -78,33 +79,41 @@ def calls(call: Callable[[], object]) -> int:
     return total
 
 
-def cost(call: Callable[[], object], modules: Iterable[ModuleType] = ()) -> Cost:
-    """Run a call and count."""
-    steps = 0
+def steps(call: Callable[[], object]) -> int:
+    """How many lines are run and functions called on the way, those written in C too."""
+    total = 0
 
     def called(frame: FrameType, event: str, arg: object) -> None:
-        nonlocal steps
-        steps += event in ("call", "c_call")
+        nonlocal total
+        total += event in ("call", "c_call")
 
     def traced(frame: FrameType, event: str, arg: object) -> Any:
-        nonlocal steps
-        steps += event == "line"
+        nonlocal total
+        total += event == "line"
         return traced
 
-    meter = _Meter()
     before = sys.gettrace(), sys.getprofile()
+    sys.settrace(traced)
+    sys.setprofile(called)
+    try:
+        call()
+    finally:
+        sys.setprofile(before[1])
+        sys.settrace(before[0])
+    return total
+
+
+def cost(call: Callable[[], object], modules: Iterable[ModuleType] = ()) -> Cost:
+    """Run a call and count."""
+    meter = _Meter()
     with _watched(modules, meter):
         tracemalloc.start()
-        sys.settrace(traced)
-        sys.setprofile(called)
         try:
-            call()
+            made = steps(call)
         finally:
-            sys.setprofile(before[1])
-            sys.settrace(before[0])
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-    return Cost(steps, meter.scanned, peak)
+    return Cost(made, meter.scanned, peak)
 
 
 class _Meter:
@@ -194,18 +203,52 @@ def _stand_in(value: Any, meter: _Meter) -> Any:
 
 
 class Metered(np.ndarray):
-    """An array that counts itself, and all that is cut from it or computed with it."""
+    """An array that counts itself, all that is cut from it or computed with it, and what is read to compute that."""
 
     made = 0
 
     def __array_finalize__(self, source: object) -> None:
         Metered.made += self.size
 
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        read = inputs[1:] if method == "at" else inputs
+        Metered.made += max((one.size for one in read if isinstance(one, np.ndarray)), default=0)
+        for name in ("out", "where", "indices"):
+            if name in options:
+                options[name] = _plain(options[name])
+        return _metered(getattr(ufunc, method)(*map(_plain, inputs), **options))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return np.ndarray.view(value, np.ndarray) if isinstance(value, Metered) else value
+
+
+def _metered(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return type(value)(map(_metered, value)) if type(value) in (tuple, list) else value
+    return value.view(Metered) if type(value) is np.ndarray and value.dtype != object else value
+
+
+def _counting(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        return _metered(function(*args, **options))
+
+    return call
+
 
 def elements(call: Callable[[], object]) -> int:
-    """How many elements the arrays have that a call makes of metered ones."""
+    """How many elements the arrays have that a call makes, or computes with, whatever function of numpy makes them."""
+    made = {
+        name: _counting(function)
+        for name, function in vars(np).items()
+        if not name.startswith("_") and type(function) in (type(len), type(np.unique))
+    }
     Metered.made = 0
-    call()
+    with mock.patch.multiple(np, **made):
+        call()
     return Metered.made
 
 

@@ -1,20 +1,26 @@
-"""Whatever the shape of a trace, twice the events are about twice the work: for building, and for every question.
+"""Whatever the shape of a trace, twice the events are about twice the work: for building, questions and commands.
 
-Work is counted: function calls, and elements of arrays. `benchmarks/hard_shapes.py` takes the seconds.
+Work is counted: lines and function calls, and elements of arrays. `benchmarks/hard_shapes.py` takes the seconds.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from growth import calls, elements, metered
+from growth import calls, elements, metered, steps
 from shapes import SHAPES, trace
+from typer.testing import CliRunner
 
+from tracelens_graph.analyses.alignment import leaf_matching
 from tracelens_graph.analyses.questions import QUESTIONS
 from tracelens_graph.categories import kernels
+from tracelens_graph.cli.app import app
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph import traversals
 from tracelens_graph.graph.collective_kinds import communication
@@ -76,3 +82,65 @@ def test_work_grows_with_the_trace(shape: str, monkeypatch: pytest.MonkeyPatch) 
             if any(b > AT_MOST * a + slack for a, b, slack in zip(once, twice, SLACK, strict=True)):
                 too_much[name] = costs
     assert not too_much
+
+
+COMMANDS = (
+    ("process_groups", "info A"),
+    ("process_groups", "ranks A B --path"),
+    ("threads", "diff A B"),
+    ("nested_batches", "report A --csv OUT"),
+    ("nested_batches", "report A --html OUT"),
+    ("devices", "info A"),
+    ("steps_of_a_rank", "ranks A B --html OUT"),
+    ("steps_of_a_rank", "ranks A B --path"),
+    ("modules", "diff A B"),
+    ("modules", "diff A B --html OUT"),
+    ("modules", "modules A"),
+    ("modules", "report A --html OUT"),
+)
+"""Shapes, and what is done with traces of them, beside questions."""
+
+LARGER = (192, 384, 768)
+
+
+@pytest.mark.parametrize(("shape", "command"), COMMANDS, ids=lambda one: one.replace(" ", "_"))
+def test_work_of_commands_grows_with_the_trace(
+    shape: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaf_matching, "_ROOT_PAIRS", 64)
+    measured = []
+    for n in LARGER:
+        words = command.replace("OUT", str(tmp_path / f"{n}{'.html' if '--html' in command else ''}")).split()
+        for name, found in zip("AB", two_ranks(shape, n), strict=True):
+            (tmp_path / f"{name}{n}.json").write_text(json.dumps(found))
+            words = [str(tmp_path / f"{name}{n}.json") if word == name else word for word in words]
+        if not measured:
+            run(words)  # imports are no growth
+        kernels._KEPT.clear()
+        communication.cache_clear()
+        made = 0
+
+        def counted(words: list[str] = words) -> None:
+            nonlocal made
+            made = elements(lambda: run(words))
+
+        measured.append((steps(counted), made))
+    for quantity in zip(*measured, strict=True):
+        more = np.diff(quantity)  # what happens once is in neither
+        assert more[1] <= 2.5 * more[0], quantity
+
+
+def run(words: list[str]) -> None:
+    assert CliRunner().invoke(app, ["--force", *words], catch_exceptions=False).exit_code == 0
+
+
+def two_ranks(shape: str, n: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Traces of a shape by two ranks, of which the second calls some other ops and takes longer for some kernels."""
+    first, second = trace(shape, n), trace(shape, n)
+    for rank, one in enumerate((first, second)):
+        one["distributedInfo"] = {"world_size": 2, **one.get("distributedInfo", {}), "rank": rank}
+    for event in second["traceEvents"][::7]:
+        if event["cat"] == "cpu_op":
+            event["name"] = "aten::bmm"
+        event["dur"] += event["cat"] == "kernel"
+    return first, second

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from math import prod
 
 import pytest
@@ -9,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from op_costs import BF16, FP32, Family, call
 
+from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel
-from tracelens_graph.perf.families.convolution import Geometry, convolution
+from tracelens_graph.perf.families.convolution import Geometry, convolution, forward_call
 from tracelens_graph.perf.model import CallContext
 
 FAMILY = Family("convolution")
@@ -35,6 +38,21 @@ def test_forward() -> None:
     assert (cost.flops, cost.bytes, cost.compute_spec) == (2 * MULTIPLY_ADDS, 2 * (XS + WS + OUTS), "matrix_bf16")
     assert cost.params["groups"] == 2
     assert cost.params["stride"] == (2, 1)
+
+
+def test_settings_in_other_spellings() -> None:
+    """Tuples of Python and plain JSON, as those write who are not PyTorch."""
+    sizes = json.dumps([X, W]), json.dumps([BF16, BF16])
+    written = forward(None, *SETTINGS)
+    for settings in (
+        ["(2,1)", "(1, 0)", "(1,1)", "False", "(0, 0)", "2"], [[2, 1], [1, 0], [1, 1], False, [0, 0], 2],
+        ["(2, 1,)", "[1,0]", " ( 1 , 1 ) ", "false", "()", "2"],
+    ):  # fmt: skip
+        arguments = Arguments(*sizes, "", json.dumps([None, "", None, *settings]))
+        assert forward_call(arguments, CallContext()) == replace(written, params={**written.params, **NO_STRIDES})
+
+
+NO_STRIDES = {"input_stride": None, "weight_stride": None}
 
 
 def test_the_bias_is_the_third_of_nine_arguments() -> None:

@@ -17,6 +17,7 @@ def test_every_dtype_has_a_name_in_traces_and_back() -> None:
         ("long int", "int64"), ("long", "int64"), ("__int64", "int64"), ("unsigned char", "uint8"),
         ("c10::Half", "float16"), ("Half", "float16"), ("c10::complex<c10::Half>", "complex32"),
         ("c10::Float8_e4m3fnuz", "float8_e4m3fnuz"), ("c10::dummy_int1_7_t<4>", "int4"), ("c10::qint8", "qint8"),
+        ("Float", "float32"), ("c10::bfloat16", "bfloat16"), ("BFloat16", "bfloat16"),
         ("Scalar", ""), ("", ""), ("hostile'; import os", ""),
     ],
 )  # fmt: skip

@@ -306,7 +306,7 @@ def _node(core: Core, members: Sequence[_Part], index: int) -> Collective:
         key=f"coll:{'?' if group is None else group}:{digest}:{place}",
         group=group,
         group_description=first.text("group_description"),
-        ranks=ranks or _ranks_of_group(core, group),
+        ranks=ranks or _integers(core.once(_ranks_of_groups).get(group)) or None,
         group_size=first.number("group_size"),
         kind=first.kind,
         sequence=first.sequence,
@@ -374,12 +374,10 @@ def _ranks_text(ranks: Any) -> str:
     return ",".join(map(str, found)) if found is not None else "".join(str(ranks or "").split())
 
 
-def _ranks_of_group(core: Core, group: str | None) -> tuple[int, ...] | None:
-    """The ranks that the trace's metadata lists for a group."""
-    for entry in _group_entries(core):
-        if group is not None and entry.get("pg_name") == group:
-            return _integers(entry.get("ranks")) or None
-    return None
+def _ranks_of_groups(core: Core) -> dict[Any, Any]:
+    """Name of a process group -> the ranks that the trace's metadata lists for it."""
+    entries = [entry for entry in _group_entries(core) if isinstance(entry.get("pg_name"), str)]
+    return {entry["pg_name"]: entry.get("ranks") for entry in reversed(entries)}  # the first of a name counts
 
 
 def _group_entries(core: Core) -> Iterator[dict[str, Any]]:

@@ -54,6 +54,12 @@ def length_before(intervals: Intervals, at: Ns) -> Ns:
     return found
 
 
+def overlapping(intervals: Intervals, begin: int, end: int) -> Intervals:
+    """Those of disjoint intervals that have a part in a stretch of time."""
+    first, stop = np.searchsorted(intervals[1], begin, "right"), np.searchsorted(intervals[0], end)
+    return intervals[0][first:stop], intervals[1][first:stop]
+
+
 def gaps(intervals: Intervals) -> Intervals:
     """The holes between disjoint intervals."""
     return intervals[1][:-1], intervals[0][1:]

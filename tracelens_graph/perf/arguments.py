@@ -141,8 +141,7 @@ class Arguments:
 
     def text(self, index: int) -> str:
         """Value of an argument that is no tensor, as recorded, JSON of what is no text; "" if absent."""
-        found = self._at(3, index)
-        return found if isinstance(found, str) else "" if found is None else json.dumps(found)
+        return recorded_text(self._at(3, index))
 
     def boolean(self, index: int) -> bool | None:
         """A truth value; None if absent or none."""
@@ -163,13 +162,13 @@ class Arguments:
     def integers(self, index: int) -> tuple[int, ...] | None:
         """A list of whole numbers, `[2, 2]` or `(2, 2)`; None if absent or none."""
         try:
-            return _sizes(json.loads(_in_brackets(self.text(index))))
+            return _sizes(json.loads(in_brackets(self.text(index))))
         except (ValueError, RecursionError):
             return None
 
     def booleans(self, index: int) -> tuple[bool, ...] | None:
         """A list of truth values (`[True, False]`, `(True, False)`); None if absent or none."""
-        text = _in_brackets(self.text(index))
+        text = in_brackets(self.text(index))
         if not (text.startswith("[") and text.endswith("]")):
             return None
         words = [word.strip().lower() for word in text[1:-1].split(",") if word.strip()]
@@ -177,7 +176,12 @@ class Arguments:
         return tuple(known[word] for word in words) if all(word in known for word in words) else None
 
 
-def _in_brackets(text: str) -> str:
+def recorded_text(value: Any) -> str:
+    """A recorded value as text, JSON of what is none; "" for nothing."""
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+
+
+def in_brackets(text: str) -> str:
     """A text with a tuple of Python's, `(2,)`, as a list."""
     text = text.strip()
     return f"[{text[1:-1].strip().removesuffix(',')}]" if text.startswith("(") and text.endswith(")") else text

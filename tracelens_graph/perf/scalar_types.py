@@ -46,6 +46,7 @@ _ALSO: Mapping[str, str] = {
 """How other compilers and versions write them."""
 
 _BY_NAME: Mapping[str, str] = {**{written: name for name, written in _WRITTEN.items()}, **_ALSO}
+_BY_PLAIN_NAME = {written.lower().removeprefix("c10::"): name for written, name in _BY_NAME.items()}
 
 FLOATING = frozenset(name for name in DTYPES if name.startswith(("float", "bfloat", "complex", "bcomplex")))
 """Dtypes of numbers with a fraction, complex ones included."""
@@ -61,8 +62,11 @@ _SIZES: Mapping[str, int] = {
 
 
 def torch_dtype(written: str) -> str:
-    """PyTorch's name of an element type as a profiler writes it: `int64` for `long int`; empty where it is none."""
-    return _BY_NAME.get(written) or _BY_NAME.get(f"c10::{written}", "")
+    """PyTorch's name of an element type as a profiler writes it: `int64` for `long int`; empty where it is none.
+
+    Case does not matter, nor whether `c10::` stands before it: others than PyTorch write `Float` and `c10::bfloat16`.
+    """
+    return _BY_NAME.get(written) or _BY_PLAIN_NAME.get(written.lower().removeprefix("c10::"), "")
 
 
 def profiler_type(dtype: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from tracelens_graph.errors import CannotReplay, NotAValueError
 from tracelens_graph.execution.link import link_of
 from tracelens_graph.execution.sides import Argument as Observed
+from tracelens_graph.perf.arguments import in_brackets, recorded_text
 from tracelens_graph.perf.scalar_types import FLOATING, torch_dtype
 from tracelens_graph.replay.replay_plan import Recorded
 from tracelens_graph.schema import Kind
@@ -239,7 +240,8 @@ def recorded_at(core: Core, row: int) -> Recorded:
 def decoded(dims: str, types: str, strides: str, values: str) -> Recorded:
     """An argument set from its JSON texts."""
     entries = [_entries(text) for text in (dims, types, strides, values)]
-    types_, values_ = (tuple(one if isinstance(one, str) else "" for one in entries[at]) for at in (1, 3))
+    types_ = tuple(one if isinstance(one, str) else "" for one in entries[1])
+    values_ = tuple(in_brackets(recorded_text(one)) for one in entries[3])
     return Recorded(_frozen(entries[0]), types_, _frozen(entries[2]), values_)
 
 

@@ -73,6 +73,8 @@ OUTSIDE_OF_OPS = "(outside of ops)"
 _MODULE, _AUTOGRAD = "nn.Module: ", "autograd::engine::evaluate_function: "
 _BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)[ >]")
 _NAMES = 3
+_LONGEST_PATH = 128
+"""Modules around a leaf that are kept, the innermost: else paths of deep trees would take memory beyond all measure."""
 """Names of ops of one place that are listed."""
 
 
@@ -227,7 +229,7 @@ class _Context:
     """Where the leaves of one point stand in the program of one side.
 
     Attributes:
-        modules: classes of the modules around all of them, the outermost first.
+        modules: classes of the modules around all of them, the outermost first; only the innermost of very many.
         is_backward: whether they are backward work of the innermost of these.
         names: what is called there.
         is_module: whether these are modules.
@@ -353,7 +355,7 @@ class _Contexts:
         core = self._side.window.core
         for one in reversed(way):
             name = core.names[core.columns.name[self._frames[one]]]
-            path = (*path, normal_name(Kind.Module, name).removeprefix(_MODULE))
+            path = (*path[1 - _LONGEST_PATH :], normal_name(Kind.Module, name).removeprefix(_MODULE))
             self._paths[one] = path
         return path
 

@@ -21,6 +21,10 @@ _FLAT_PAYS = 0.7
 """What leaf by leaf must leave over, of what units leave over, to be taken instead."""
 _FLAT_CELLS = 1 << 21
 """Pairs of leaves up to which both ways are tried."""
+_CELLS_OF_LEAF = 1 << 12
+"""Such pairs for each leaf, over all attempts: calls may nest as deep as there are leaves."""
+_UNITS_OF_LEAF = 64
+"""Units that each leaf is looked at in, on average; what is deeper is aligned leaf by leaf."""
 _ROOT_PAIRS = 1 << 18
 """Pairs of threads, or of streams, that are all looked at."""
 
@@ -38,6 +42,9 @@ class Matching:
         self.a, self.b = a, b
         self.of_a, self.of_b = np.full(a.leaves, -1, np.int64), np.full(b.leaves, -1, np.int64)
         self.roots: Pairs = []
+        self._cells_left, self._leaves_left = (
+            most * (a.leaves + b.leaves) for most in (_CELLS_OF_LEAF, _UNITS_OF_LEAF)
+        )
         if are_unrelated:
             return
         for roots in ("linked_roots", "lone_roots"):
@@ -107,7 +114,8 @@ class Matching:
         """Pair what can be paired right below two nodes; pairs of nodes in which to go on."""
         x, y = Units(self.a, below_u), Units(self.b, below_v)
         rows, columns = range(len(below_u)), range(len(below_v))
-        if max(below_u) < 0 and max(below_v) < 0:
+        self._leaves_left -= x.count(rows) + y.count(columns)
+        if (max(below_u) < 0 and max(below_v) < 0) or self._leaves_left < 0:
             return self._take(self._leaf_by_leaf(x, y, rows, columns))
         whole = Found()
         costs = UnitCosts(x, y)
@@ -147,8 +155,10 @@ class Matching:
         sizes = x.count(rows), y.count(columns)
         over = sum(sizes) - found.alike
         # The difference of both numbers is left over whatever is paired: where that is most of it, leaves do no better.
-        if abs(sizes[0] - sizes[1]) >= _FLAT_PAYS * over or sizes[0] * sizes[1] > _FLAT_CELLS:
+        cells = sizes[0] * sizes[1]
+        if abs(sizes[0] - sizes[1]) >= _FLAT_PAYS * over or cells > min(_FLAT_CELLS, self._cells_left):
             return found
+        self._cells_left -= cells
         flat = self._leaf_by_leaf(x, y, rows, columns)
         return flat if sum(sizes) - flat.alike < _FLAT_PAYS * over else found
 
@@ -247,9 +257,8 @@ def _paired_roots(a: Forest, b: Forest, of_a: np.ndarray, of_b: np.ndarray) -> P
                 del bags[side][pair[side]]
         found += _with_most_in_common(*(dict(list(one.items())[: int(_ROOT_PAIRS**0.5)]) for one in bags))
         pairs += found
-        left = [
-            [root for root in roots if root not in {pair[side] for pair in found}] for side, roots in enumerate(left)
-        ]
+        paired = [{pair[side] for pair in found} for side in range(2)]
+        left = [[root for root in roots if root not in gone] for roots, gone in zip(left, paired, strict=True)]
     return pairs
 
 

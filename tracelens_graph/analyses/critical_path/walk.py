@@ -64,7 +64,7 @@ class Path:
     end_ns: np.ndarray
     kind: np.ndarray
 
-    @property
+    @cached_property
     def length_ns(self) -> int:
         """From the beginning of the path to its end, ns: the sum of its segments."""
         return int((self.end_ns - self.start_ns).sum())

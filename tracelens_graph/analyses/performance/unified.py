@@ -104,6 +104,10 @@ def _modelled(w: Window) -> Modelled:
     return Modelled(core, rows, claiming[c.name[rows]], numbers[code], costs, list(reasons), named)
 
 
+_NEAREST = 16
+"""Annotations around a call that models see, at most: programs may nest as many as there are calls."""
+
+
 def arguments_of(core: Core, row: int) -> Arguments:
     """The recorded arguments of an op."""
     code = int(core.columns.argset[row])
@@ -114,8 +118,9 @@ def context_of(core: Core, row: int, low: int, high: int) -> CallContext:
     """What a model may know of a call; its GPU events are those from `low` to `high` in the graph's order."""
     c = core.columns
     kernels = tuple(core.names[code] for code in c.name[core.gpu_rows[low:high]].tolist())
-    over, texts = int(core.annotation[row]), []
-    while over >= 0:
+    over = int(core.annotation[row])
+    texts: list[str] = []
+    while over >= 0 and len(texts) < _NEAREST:
         texts.append(core.names[c.name[over]])
         over = int(core.annotation[over])
     forward = autograd_of(core).forward_of(row) if "Backward" in core.names[c.name[row]] else []

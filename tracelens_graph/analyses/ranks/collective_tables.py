@@ -12,6 +12,7 @@ from tracelens_graph.analyses.ranks import COLUMNS as OF_RANKS
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.grouping import first_rows
+from tracelens_graph.graph.arrays import expanded
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.tables.column import About, Column, Role
@@ -246,7 +247,7 @@ def _alike(keys: Iterable[Hashable], chosen: Codes) -> list[Codes]:
 def _of_several(figures: Figures, at: Codes) -> dict[str, Any]:
     """Columns of some collectives of one kind taken together, by name."""
     m, columns = figures.matched, figures.columns
-    own = np.isin(m.number, at)
+    own = m.order[expanded(m.first[at], m.first[at] + m.count[at])[0]]
     wait, transfer, end_skew = (int(ns[own].sum()) for ns in (m.wait_ns, m.transfer_ns, m.end_skew_ns))
     total = wait + transfer + end_skew
     is_of_one_group = len(np.unique(figures.groups.number[at])) == 1
@@ -271,13 +272,13 @@ def _of_several(figures: Figures, at: Codes) -> dict[str, Any]:
         "transfer_ms": transfer / 1e6,
         "end_skew_ms": end_skew / 1e6,
         "wait_percent": 100 * wait / total if total else None,
-        "mean_wait_us": wait / int(own.sum()) / 1e3,
+        "mean_wait_us": wait / len(own) / 1e3,
         "longest_wait_us": int(m.wait_ns[own].max()) / 1e3,
         "last_trace": m.ranks[late].name,
         "last_rank": m.ranks[late].rank,
         "last_wait_ms": int(late_ns[late]) / 1e6,
         "median_latency_us": _median(figures.latency_ns[at] / 1e3),
-        "median_start_skew_us": _median((m.last_start_ns - m.first_start_ns)[at] / 1e3),
+        "median_start_skew_us": _median((m.last_start_ns[at] - m.first_start_ns[at]) / 1e3),
         "median_busbw_gb_s": bus,
         "peak_gb_s": peak,
         "percent_of_peak": None if bus is None or peak is None else 100 * bus / peak,

@@ -19,7 +19,7 @@ from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollective
 from tracelens_graph.analyses.ranks.sizes import Messages, bus_factors, gb_per_s
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.collective_kinds import kind_of
-from tracelens_graph.graph.intervals import length_before, merge, union
+from tracelens_graph.graph.intervals import length_before, merge, overlapping, union
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import peak_bus_bandwidth
 
@@ -188,6 +188,10 @@ class Figures:
         """Length of the union of some stretches, on the clock of a rank's trace, in which the rank does not compute."""
         computing = self.matched.ranks[trace].gpu.computing
         start, end = merge(start_ns, end_ns)
+        if not len(start):
+            return 0
+        # Of all that is computed only what is near, as this is asked for step by step.
+        computing = overlapping(computing, start[0], end[-1])
         return int((end - start - length_before(computing, end) + length_before(computing, start)).sum())
 
     @cached_property

@@ -95,9 +95,9 @@ def _of_lane(parts: Parts, rows: np.ndarray, clocks: _Known) -> np.ndarray:
             merged.add_in_order(own)
         else:
             merged.add_by_ends(own, shift)
-    number = np.empty(len(parts), np.int64)
-    number[merged.rows] = merged.number_of_rows
-    return number[rows]
+    number = np.empty(len(rows), np.int64)
+    number[np.searchsorted(rows, merged.rows)] = merged.number_of_rows
+    return number
 
 
 class _Merged:
@@ -243,9 +243,10 @@ def _shift(
 
     Of many pairs every so many parts of b stand for all; the count is that of all, as far as these tell.
     """
-    pairs = [(end_b[at], end_a[key_a == key]) for key, at in positions_by(key_b)]
+    places = dict(positions_by(key_a))
+    pairs = [(end_b[at], end_a[places[key]]) for key, at in positions_by(key_b) if key in places]
     stride = max(1, -(-sum(len(own) * len(other) for own, other in pairs) // _MOST_DIFFERENCES))
-    differences = [(own[::stride, None] - other[None, :]).ravel() for own, other in pairs if len(other)]
+    differences = [(own[::stride, None] - other[None, :]).ravel() for own, other in pairs]
     if not differences:
         return 0, 0
     found = np.concatenate(differences)

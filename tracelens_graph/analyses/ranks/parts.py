@@ -187,6 +187,10 @@ class PartsByCollective:
         raise NotImplementedError
 
     def __len__(self) -> int:
+        return self._collectives
+
+    @cached_property
+    def _collectives(self) -> int:
         return int(self.number.max(initial=-1)) + 1
 
     @cached_property

@@ -11,6 +11,7 @@ from tracelens_graph.analyses.ranks.collective_tables import answered, notes_of,
 from tracelens_graph.analyses.ranks.figures import Figures
 from tracelens_graph.analyses.ranks.rank_collectives import RankCollectives
 from tracelens_graph.analyses.stragglers.lateness import DELAYS_ADD_UP, HELD_UP
+from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.intervals import Intervals, length_before, merge, union
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.tables.column import Column, Role
@@ -283,9 +284,9 @@ def rank_steps(figures: Figures) -> Table:
     rows = []
     for trace, rank in enumerate(m.ranks):
         own = np.flatnonzero((m.trace == trace) & (m.number >= 0))
-        place = np.array(rank.step_of, np.int64)[m.node[own]]
+        place = dict(positions_by(np.array(rank.step_of, np.int64)[m.node[own]]))
         for at, step in enumerate(rank.steps):
-            known = _of_parts(figures, trace, own[place == at])
+            known = _of_parts(figures, trace, own[place.get(at, own[:0])])
             known |= {"step": step.number, "device_step_ms": (step.end_ns - step.start_ns) / 1e6}
             rows.append({name: known[name] for name in RANK_STEPS})
     notes = [HELD_UP] if rows else ["the traces have no steps (ProfilerStep#n)"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.programs import compilations, programs, recorded_executions
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
-from tracelens_graph.graph.arrays import distinct_pairs, is_kind
+from tracelens_graph.graph.arrays import distinct_pairs, is_kind, positions_by
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
@@ -162,14 +162,14 @@ def _version(key: str, value: Any) -> str:
 
 
 def _devices(g: Core) -> Table:
-    c, gpu = g.columns, g.gpu_rows
+    c, gpu, end_ns = g.columns, g.gpu_rows, g.columns.end_ns
     listed = {d["id"]: d for d in g.info.metadata.get("deviceProperties") or () if isinstance(d, dict) and "id" in d}
     names = {str(d.get("name", "")) for d in listed.values()}
-    used = np.unique(c.device[gpu]).tolist()
+    used = {device: gpu[at] for device, at in positions_by(c.device[gpu])}
     found: list[tuple[Any, ...]] = []
     for device in sorted({*listed, *used}, key=str):
         known = listed.get(device, {})
-        rows = gpu[c.device[gpu] == device] if device in used else gpu[:0]
+        rows = used.get(device, gpu[:0])
         memory = known.get("totalGlobalMem")
         found.append((
             device,
@@ -180,7 +180,7 @@ def _devices(g: Core) -> Table:
             known.get("numSms"),
             len(rows),
             int(c.dur_ns[rows].sum()) / 1e6,
-            union_length(c.start_ns[rows], c.end_ns[rows]) / 1e6,
+            union_length(c.start_ns[rows], end_ns[rows]) / 1e6,
         ))  # fmt: skip
     return _table("devices", "Devices", found, {
         "device": Column("number of the device"),
@@ -240,7 +240,9 @@ def _faults(g: Core) -> Table:
     found.append(("lost", "the compressed file ends before its end", int(bool(info.cut_short))))
     if not info.has_times and (link := _link(g)):
         found.append(("lost", "tensors among arguments that cannot be read", link.lineage.uses.malformed))
-    found += [("flagged", meaning, int(np.count_nonzero(flags & flag))) for flag, meaning in FLAG_MEANING.items()]
+    # What was repaired where the file was read, such as negative durations, is counted there.
+    odd = {flag: meaning for flag, meaning in FLAG_MEANING.items() if flag.name not in info.repairs}
+    found += [("flagged", meaning, int(np.count_nonzero(flags & flag))) for flag, meaning in odd.items()]
     if info.doubtful_from is not None:
         doubtful = f"nodes whose uid may be smaller than the position in the file: from {info.doubtful_from:,} on"
         if not info.lost_in_all:

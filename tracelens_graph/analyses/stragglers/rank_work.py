@@ -14,7 +14,7 @@ from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.stragglers.chains import RankChains
-from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge, sum_by_group
@@ -55,8 +55,8 @@ class HostLabels:
         c = core.columns
         self._rows = calls.rows if len(calls.rows) else np.flatnonzero(is_kind(c.kind, HOST_KINDS))
         self._threads = []
-        for thread in np.unique(c.thread[self._rows]).tolist():
-            rows = self._rows[c.thread[self._rows] == thread]
+        for thread, at in positions_by(c.thread[self._rows]):
+            rows = self._rows[at]
             times, inside = innermost_calls(core, rows[c.dur_ns[rows] > 0].astype(np.int64))
             for mark in calls.spans:
                 times, inside = _covered(core, times, inside, calls.span_rows(mark, thread))
