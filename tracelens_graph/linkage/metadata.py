@@ -13,6 +13,7 @@ from tracelens_graph.execution.tensor_uses import TensorUses, tensor_uses
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
+from tracelens_graph.graph.thread_blocks import grid_in_blocks, sizes
 from tracelens_graph.linkage.traces import (
     CATEGORIES,
     execution_trace_of,
@@ -123,9 +124,6 @@ def _tensors(uses: TensorUses) -> Iterator[dict[str, Any]]:
         }
 
 
-_COUNTS_THREADS = frozenset({"hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel"})
-"""Calls whose grid is a number of threads, not of blocks."""
-
 _BANDWIDTH = "memory bandwidth (GB/s)"
 
 
@@ -187,8 +185,7 @@ def metadata_of_gpu_row(core: Core, row: int) -> dict[str, Any]:
         "dur_ns": node.dur_ns,
     }
     if node.kind is Kind.Kernel:
-        counts_threads = launch is not None and launch.name in _COUNTS_THREADS
-        found |= _launch_shape(args, launch_args, counts_threads)
+        found |= _launch_shape({**launch_args, **args}, "" if launch is None else launch.name)
         found |= _occupancy(args, device, found)
     else:
         found["bytes"] = size if size >= 0 else None
@@ -197,15 +194,9 @@ def metadata_of_gpu_row(core: Core, row: int) -> dict[str, Any]:
     return found
 
 
-def _launch_shape(args: Mapping[str, Any], launch: Mapping[str, Any], counts_threads: bool) -> dict[str, Any]:
+def _launch_shape(args: Mapping[str, Any], launch: str) -> dict[str, Any]:
     """Grid, block and resources of a kernel; AMD's profilers write some of them with its launch."""
-
-    def recorded(key: str) -> Any:
-        return args.get(key, launch.get(key))
-
-    grid, block = _sizes(recorded("grid")), _sizes(recorded("block"))
-    if counts_threads and grid and block and all(block):
-        grid = [-(-threads // width) for threads, width in zip(grid, block, strict=True)]
+    grid, block = grid_in_blocks(args, launch), sizes(args.get("block"))
     blocks, width = prod(grid) if grid else None, prod(block) if block else None
     return {
         "grid": grid,
@@ -213,7 +204,7 @@ def _launch_shape(args: Mapping[str, Any], launch: Mapping[str, Any], counts_thr
         "blocks": blocks,
         "threads_per_block": width,
         "threads": None if blocks is None or width is None else blocks * width,
-        "shared_memory_bytes": _number(recorded("shared memory")),
+        "shared_memory_bytes": _number(args.get("shared memory")),
         "registers_per_thread": _number(args.get("registers per thread")),
         "blocks_per_sm": _number(args.get("blocks per SM")),
         "warps_per_sm": _number(args.get("warps per SM")),
@@ -253,12 +244,6 @@ def _device(core: Core, number: int | None) -> Mapping[str, Any]:
     listed = core.info.metadata.get("deviceProperties")
     described = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     return next((one for one in described if one.get("id") == number), {})
-
-
-def _sizes(value: Any) -> list[int] | None:
-    """Three sizes of a grid or block."""
-    is_triple = isinstance(value, list) and len(value) == 3 and all(type(one) is int and one >= 0 for one in value)
-    return list(value) if is_triple else None
 
 
 def _number(value: Any, least: float | None = None) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,8 @@ from tracelens_graph.analyses.performance.roofline_summary import NO_MODEL
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
 from tracelens_graph.categories.kernel_names import parse_name
-from tracelens_graph.errors import ChangedTraceError
 from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.thread_blocks import multiprocessors, thread_blocks
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.perf.roofs import roofline
@@ -191,9 +190,8 @@ def _units(w: Window, device: Architecture | None) -> int | None:
     """Multiprocessors or compute units: the device's, the trace's, or those of a device that has the name."""
     if device and (units := device.value("compute_units")):
         return int(units)
-    for one in w.core.info.metadata.get("deviceProperties") or ():
-        if isinstance(one, Mapping) and isinstance(units := one.get("numSms"), int) and units > 0:
-            return units
+    if recorded := multiprocessors(w.core):
+        return next(iter(recorded.values()))
     named = detect([{"name": device.name}]) if device else ""
     units = None if isinstance(named, str) else named.value("compute_units")
     return int(units) if units else None
@@ -207,10 +205,4 @@ def _blocks(w: Window, uid: int) -> int | None:
     own = core.gpu_rows[low:high]
     if not len(own):
         return None
-    longest = int(c.uid[own[c.dur_ns[own].argmax()]])
-    try:
-        event = core.details.events([longest]).get(longest) or {}
-    except ChangedTraceError:  # what is in memory is judged all the same
-        return None
-    grid = (event.get("args") or {}).get("grid")
-    return prod(grid) or None if isinstance(grid, list) and grid and _are_sizes(grid) else None
+    return int(thread_blocks(core, own[[c.dur_ns[own].argmax()]])[0]) or None

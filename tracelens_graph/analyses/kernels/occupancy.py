@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from tracelens_graph.analyses.timeline.step_breakdown import step_bounds
 from tracelens_graph.errors import TraceLensGraphError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import length_before, merge, sum_by_group
+from tracelens_graph.graph.thread_blocks import device_properties, multiprocessors, thread_blocks
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column, Role
@@ -179,12 +179,11 @@ def device_use(g: Core | Window) -> Table:
     filled = np.nan_to_num(np.minimum(shapes.blocks_per_sm, 1)) * duration
     known = np.bincount(of, ~np.isnan(shapes.blocks_per_sm), minlength=len(devices)) > 0
     efficiency = percent(np.bincount(of, filled, minlength=len(devices)), time)
-    properties = _described(core)
-    described = [properties.get(device, {}) for device in devices.tolist()]
+    properties, count = device_properties(core), multiprocessors(core)
     columns: dict[str, Cells] = {
         "device": devices,
-        "name": [one.get("name") for one in described],
-        "multiprocessors": [_multiprocessors(one) for one in described],
+        "name": [properties.get(device, {}).get("name") for device in devices.tolist()],
+        "multiprocessors": [count.get(device) for device in devices.tolist()],
         "time_ms": time / 1e6,
         "kernel_ms": busy / 1e6,
         "utilization_percent": percent(busy, time),
@@ -200,7 +199,7 @@ def device_use(g: Core | Window) -> Table:
 def _shapes(w: Window) -> _Shapes:
     core, c = w.core, w.core.columns
     rows = w.rows_of_kind(Kind.Kernel)
-    count = {device: _multiprocessors(one) for device, one in _described(core).items()}
+    count = multiprocessors(core)
     blocks, occupancy = np.full((2, len(rows)), np.nan)
     for begin in range(0, len(rows), _AT_ONCE):
         here = slice(begin, begin + _AT_ONCE)
@@ -209,37 +208,22 @@ def _shapes(w: Window) -> _Shapes:
             events = core.details.events(uids)
         except TraceLensGraphError:  # there is no file any more to look into
             break
-        for place, (uid, device) in enumerate(zip(uids, c.device[rows[here]].tolist(), strict=True), begin):
+        grids = thread_blocks(core, rows[here], events) / np.array(
+            [count.get(device, np.nan) for device in c.device[rows[here]].tolist()]
+        )
+        for place, uid in enumerate(uids, begin):
             args = events.get(uid, {}).get("args")
             if isinstance(args, dict):
-                blocks[place] = _blocks_per_sm(args, count.get(device))
+                blocks[place] = _number(args.get("blocks per SM"))
                 occupancy[place] = _number(args.get("est. achieved occupancy %"))
+        blocks[here] = np.where(np.isnan(blocks[here]) & (grids > 0), grids, blocks[here])
     return _Shapes(rows, blocks, occupancy, fitting_names(core, _TENSOR_CORES.search)[c.name[rows]])
-
-
-def _blocks_per_sm(args: dict[str, Any], multiprocessors: int | None) -> float:
-    recorded, grid = _number(args.get("blocks per SM")), args.get("grid")
-    if recorded == recorded or not multiprocessors or not isinstance(grid, list):
-        return recorded
-    return prod(map(_number, grid)) / multiprocessors
 
 
 def _number(value: Any) -> float:
     """A number that is not negative; NaN for anything else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53
     return float(value) if is_number else np.nan
-
-
-def _described(core: Core) -> dict[Any, dict[str, Any]]:
-    """What the profiler wrote of each device, by its number."""
-    listed = core.info.metadata.get("deviceProperties")
-    described = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    return {one.get("id"): one for one in reversed(described)}
-
-
-def _multiprocessors(device: dict[str, Any]) -> int | None:
-    found = _number(device.get("numSms"))
-    return int(found) if found >= 1 else None
 
 
 def _notes(shapes: _Shapes) -> list[str]:

@@ -24,16 +24,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.categories.kernel_rules import OTHER
-from tracelens_graph.errors import TraceError
 from tracelens_graph.graph.arrays import fitting, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import length_before, merge, sum_by_group
+from tracelens_graph.graph.thread_blocks import multiprocessors, thread_blocks
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
@@ -90,7 +89,7 @@ def unnamed_communication(core: Core, named: Rows) -> Rows:
     candidate &= unknown & is_own[of_stream]
     found = _in_pairs(names, of_stream, candidate)
     long = np.flatnonzero(candidate & ~found & (category == OTHER) & beside)
-    blocks, few = _most_blocks(core, side, family, long), _multiprocessors(core) // 2 or FEW_BLOCKS
+    blocks, few = _most_blocks(core, side, family, long), _smallest(core) // 2 or FEW_BLOCKS
     found[long] = (blocks > 0) & (blocks <= few)
     return side[found[family]]
 
@@ -179,7 +178,7 @@ def may_communicate(core: Core, rows: Rows, family: Codes, families: int) -> Mas
         family: family of each.
         families: number of families.
     """
-    c, size = core.columns, _multiprocessors(core) or 2 * FEW_BLOCKS
+    c, size = core.columns, _smallest(core) or 2 * FEW_BLOCKS
     owned = rows[c.owner[rows] >= 0]
     aten = np.zeros(families, bool)
     aten[family[c.owner[rows] >= 0]] = fitting(core.names, c.name[c.owner[owned]], lambda op: op.startswith("aten::"))
@@ -207,29 +206,10 @@ def _most_blocks(core: Core, rows: Rows, family: Codes, wanted: Codes) -> Codes:
     order = family[position]
     position = position[np.arange(len(order)) - np.searchsorted(order, order) < _EXAMPLES]
     most = np.zeros(len(wanted), np.int64)
-    np.maximum.at(most, np.searchsorted(wanted, family[position]), _blocks(core, rows[position]))
+    np.maximum.at(most, np.searchsorted(wanted, family[position]), thread_blocks(core, rows[position]))
     return most
 
 
-def _blocks(core: Core, rows: Rows) -> Codes:
-    """Number of blocks of kernels, 0 where it is not recorded."""
-    try:
-        events = core.details.events(core.columns.uid[rows].tolist())
-    except TraceError:  # the file is gone or another one: nothing is known of what was not asked for
-        return np.zeros(len(rows), np.int64)
-    found = []
-    for uid in core.columns.uid[rows].tolist():
-        args = events.get(uid, {}).get("args")
-        grid = args.get("grid") if isinstance(args, dict) else None
-        if isinstance(grid, list) and grid and all(type(n) is int and n > 0 for n in grid):
-            found.append(min(prod(grid), 2**62))
-        else:
-            found.append(0)
-    return np.array(found, np.int64)
-
-
-def _multiprocessors(core: Core) -> int:
+def _smallest(core: Core) -> int:
     """How many multiprocessors the smallest device has; 0 where it is not recorded."""
-    listed = core.info.metadata.get("deviceProperties")
-    sizes = [one.get("numSms") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    return min((size for size in sizes if type(size) is int and size > 0), default=0)
+    return min(multiprocessors(core).values(), default=0)
