@@ -19,7 +19,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import changed
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, nearest_above, rows_of_kind
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
@@ -125,7 +125,9 @@ def categories_of(w: Window, kernels: Iterable[tuple[str, str]]) -> list[str]:
 def as_tracelens_counts(w: Window) -> Window:
     """The window for tables in TraceLens's layout: there NCCL, RCCL and `cross_device_reduce` alone communicate."""
     core = w.core.once(_as_tracelens_counts)
-    return w if core is w.core else w.moved_to(core)
+    if core is w.core:
+        return w
+    return whole_window(core) if w is whole_window(w.core) else w.moved_to(core)
 
 
 def _as_tracelens_counts(core: Core) -> Core:
