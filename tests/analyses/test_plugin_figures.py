@@ -17,6 +17,7 @@ from tracelens_graph.analyses.timeline.step_breakdown import step_breakdown
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.reports.views import view
 from tracelens_graph.schema import Kind
 
 PARTS = ("kernel", "communication", "memcpy", "memset", "runtime", "data_loader", "op", "other")
@@ -115,6 +116,13 @@ def test_steps_of_2021_are_steps(number: int) -> None:
     assert (core.gpu_step[core.gpu_rows] >= 0).all()
     dims = [core.argsets[code][0] for code in core.columns.argset[core.columns.argset >= 0].tolist()]
     assert any("[" in text for text in dims)
+
+
+@needs_corpus
+def test_people_are_shown_where_the_step_begins_in_the_table() -> None:
+    core, _ = recording(0)
+    table = step_breakdown(core)
+    assert view(table, core)["start ms"].tolist() == pytest.approx(table["start_ms"].tolist(), nan_ok=True)
 
 
 # --- made by hand ------------------------------------------------------------------------------------------------

@@ -67,6 +67,8 @@ KERNELS = [
     ("shmem_putmem_nbi_block(void*)", "one-sided", UNKNOWN),
     ("mcclDevKernel_AllReduce_Sum_f16(x)", "", "allreduce"),
     ("void mori::moe::EpCombineIntraNodeKernel<hip_bfloat16>(x)", "MORI", "all_to_allv"),
+    ("barrier_on_stream_kernel_threadgroup(int, int)", "NVSHMEM", "barrier"),
+    ("sync_all_on_stream_kernel_warp(int, int)", "NVSHMEM", UNKNOWN),
     ("void nvshmemi_transfer_rma_nbi<(threadgroup_t)1>(void*, void*)", "NVSHMEM", UNKNOWN),
     ("void c10d::nvshmem_extension::allToAllV(void*, void*, long*)", "NVSHMEM", "all_to_allv"),
     ("userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<8, 1>(int, int)", "userbuffers", "_reduce_scatter_base"),

@@ -83,7 +83,10 @@ LIBRARIES = (
     ),
     Library("MORI", r"(?<![a-z])mori(?:::|_)", _EXPERTS),
     Library("expert parallel", _EXPERT_PARALLEL, _EXPERTS),
-    Library("NVSHMEM", r"nvshmem"),
+    Library(
+        "NVSHMEM",
+        r"nvshmem|(?:barrier|sync|broadcast|fcollect|alltoall|rdxn|reduce|put|get|signal|wait|quiet)\w{0,24}_on_stream_kernel",
+    ),
     Library("rocSHMEM", r"rocshmem"),
     Library(
         "userbuffers",

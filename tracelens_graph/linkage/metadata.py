@@ -13,7 +13,7 @@ from tracelens_graph.execution.tensor_uses import TensorUses, tensor_uses
 from tracelens_graph.execution.trace import ExecutionTrace
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
-from tracelens_graph.graph.thread_blocks import grid_in_blocks, sizes
+from tracelens_graph.graph.thread_blocks import device_properties, grid_in_blocks, sizes
 from tracelens_graph.linkage.traces import (
     CATEGORIES,
     execution_trace_of,
@@ -165,7 +165,7 @@ def metadata_of_gpu_row(core: Core, row: int) -> dict[str, Any]:
     node = Node(core, row)
     args, launch = node.args, node.parent
     launch_args = launch.args if launch is not None and launch.kind is Kind.RuntimeCall else {}
-    device = _device(core, node.device)
+    device = device_properties(core).get(node.device, {})
     size = int(core.columns.bytes[row])
     found: dict[str, Any] = {
         "uid": node.uid,
@@ -237,13 +237,6 @@ def _occupancy(args: Mapping[str, Any], device: Mapping[str, Any], shape: Mappin
         "occupancy_unknown": None if percent is not None else theory,
         "theoretical_occupancy": described,
     }
-
-
-def _device(core: Core, number: int | None) -> Mapping[str, Any]:
-    """What the profiler wrote of a device."""
-    listed = core.info.metadata.get("deviceProperties")
-    described = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    return next((one for one in described if one.get("id") == number), {})
 
 
 def _number(value: Any, least: float | None = None) -> Any:

@@ -55,8 +55,11 @@ def view(table: Table, core: Core | None = None) -> Table:
             columns[_APART], shown[_APART] = apart, _OF_APART
     if instance:
         uids = list(table[instance])
-        columns |= instances(core, uids) if core else {"uid": uids}
-        shown |= _PLACE if core else _TO_ASK_FOR
+        place = instances(core, uids) if core else {"uid": uids}
+        about_place = _PLACE if core else _TO_ASK_FOR
+        for heading in place:
+            if heading not in columns:  # a start of the table's own is not that of the event
+                columns[heading], shown[heading] = place[heading], about_place[heading]
     return Table(table.name, columns, shown, table.title, table.notes)
 
 

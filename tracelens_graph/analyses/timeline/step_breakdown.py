@@ -48,7 +48,9 @@ STEP_BREAKDOWN = TableSchema(
         "name": Column.key("step; the last row is their mean", "step"),
         "step": Column("number of the step"),
         "pid": Column.text("process of the step"),
-        "start_ms": Column.moment("start, not before the end of the step before, as Perfetto UI shows it", "ms"),
+        "start_ms": Column.moment(
+            "start, not before the end of the step before, as Perfetto UI shows it", "ms", heading="start ms"
+        ),
         "step_ms": Column(
             "time to the end of the step on the host or of its GPU work, whichever is later", "ms", heading="step ms"
         ),
