@@ -219,6 +219,11 @@ def test_a_large_unknown_family_is_named(family: tuple[str, int, float, int], is
     assert all(f"{short_name(family[0])}" in one.text and "21.7 %" in one.text for one in found)
 
 
+def test_an_unknown_family_is_named_once() -> None:
+    found = [one for one in verdict(beside_computation(("mystery<8>", 7, 500, 20))) if "mystery" in one.text]
+    assert [one.topic for one in found] == ["unknown_kernels"]
+
+
 def nameless(core: Core, rows: Rows) -> Core:
     """The trace without what names some kernels: their names, ops and arguments."""
     c = core.columns

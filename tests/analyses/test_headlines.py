@@ -253,6 +253,9 @@ def test_work_that_the_recording_cut_off_is_left_out() -> None:
     assert headline.evidence["kind"] == "compute.gemm"
     assert headline.evidence["left_out_ms"] == 49.995
     assert "the first 50.0 ms are left out" in headline.text
+    little, *_ = verdict(load_core([*opening, *later[:2]]))
+    assert little.evidence["kind"] == "too_little"
+    assert "the first 50.0 ms are left out" in little.text
     late = [call(0, 900), gpu(5, 5, 900), call(45_000, 901), gpu(50_000, 50, 901)]
     assert verdict(load_core([*late, *later]))[0].evidence["left_out_ms"] == 0, "launched too late for that"
 
@@ -294,6 +297,9 @@ def test_a_call_before_the_span_is_no_example_of_its_idle_time() -> None:
     assert (headline.evidence["name"], headline.evidence["calls"]) == ("cudaLaunchKernel", 2)
     assert headline.evidence["longest_ms"] == pytest.approx(30)
     assert "up to 30.0 ms in cudaLaunchKernel" in headline.text
+    share, whole = (float(headline.evidence[name]) for name in ("start_up_percent", "percent"))
+    assert f"idle for {whole:.1f} %" in headline.text
+    assert f"{100 * share / whole:.1f} % of that in 2 calls" in headline.text
 
 
 def shares_of_a_run(computing: float, names: list[str], communicating: float, waiting: float) -> list[dict[str, Any]]:
@@ -324,7 +330,7 @@ def test_a_family_gives_a_run_its_name_if_it_takes_enough_of_the_time(names: lis
 def test_what_together_takes_as_long_as_computing_is_named() -> None:
     headline, *_ = verdict(load_core(shares_of_a_run(46, ["elementwise_kernel"], 27, 27)))
     assert headline.evidence["kind"] == "memory.elementwise_norm"
-    assert "exposed communication 27.0 %, waiting for the host 27.0 %" in headline.text
+    assert "exposed communication 27.0 %, waiting for the host 27.0 % of the GPU span" in headline.text
 
 
 def test_the_steps_are_the_window() -> None:

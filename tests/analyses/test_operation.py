@@ -134,3 +134,16 @@ def test_a_long_run_of_several_operations_is_no_trace_of_one() -> None:
     events += [span("cpu_op", "aten::relu", 5_000, 10), call(5_001, 90), gpu(31_000, 9_000, 90, "relu")]
     assert "operation" not in {one.topic for one in verdict(load_core(events), MI300X)}
     assert "operation" in {one.topic for one in verdict(load_core(product(1_000, many=30)), MI300X)}
+
+
+def test_a_run_of_products_that_memory_bounds_is_not_called_compute_bound() -> None:
+    row = [[1, 8192], [8192, 8192]]
+    memory, one, *_ = verdict(load_core(product(60, many=200, sizes=row)), MI300X)
+    assert one.evidence["bound"] == "memory-bound"
+    assert memory.text.startswith("Memory-bandwidth-bound: matrix products take ")
+    assert memory.evidence["kind"] == "compute.gemm"
+    assert float(memory.evidence["memory_bound_percent"]) > 99
+    unknown, *_ = verdict(load_core(product(60, many=200, sizes=row)))
+    assert "memory_bound_percent" not in unknown.evidence, "no device is known"
+    compute, *_ = verdict(load_core(product(220, many=200)), MI300X)
+    assert compute.text.startswith("Compute-bound: ")

@@ -11,10 +11,11 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, Finding, percent
-from tracelens_graph.analyses.diagnosis.operation import products_below_roof
+from tracelens_graph.analyses.diagnosis.operation import device_of, products_below_roof
 from tracelens_graph.analyses.idle.host_states import copies_to_device
 from tracelens_graph.analyses.kernels.shares import GRAPH_LAUNCH_CALLS
 from tracelens_graph.analyses.ops.launchers import launchers
+from tracelens_graph.analyses.performance.roofline_summary import memory_bound
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, MEMCPY, fitting_names, gpu_classes
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes
 from tracelens_graph.analyses.shared.unnamed_communication import may_communicate
@@ -41,7 +42,7 @@ MATRIX: Mapping[str, str] = {
 """Categories of kernels that compute more than they move -> their kind of run. The others move data, as a rule."""
 
 MEMORY = "memory.elementwise_norm"
-_ALL_OF_IT = ("mixture", "gpu_bound")
+ALL_OF_IT = ("mixture", "gpu_bound")
 """Kinds of run that are all computation, of whatever family."""
 _CONVOLUTION_OP = re.compile(r"conv(?!ert)", re.IGNORECASE)
 LABELS: Mapping[str, str] = {
@@ -85,13 +86,22 @@ class Families:
 
     def percent(self, kind: str) -> float:
         """Share of a kind of run in GPU time."""
-        kinds = self.times if kind in _ALL_OF_IT else [one for one in self.times if _is_of(one, kind)]
+        kinds = self.times if kind in ALL_OF_IT else [one for one in self.times if _is_of(one, kind)]
         return percent(sum(self.times[one] for one in kinds), self.gpu_ns)
+
+    def memory_bound_percent(self, w: Window, arch: Architecture | None) -> float:
+        """Share of the time of the families that the kind of run names in calls that memory bounds by their sizes."""
+        device, _ = device_of(w, arch)
+        if device is None or not self.kind.startswith("compute."):
+            return 0.0
+        rows = np.concatenate([rows for one, rows in self.rows.items() if _is_of(one, self.kind)])
+        took = w.core.columns.dur_ns[rows]
+        return percent(int(took[np.isin(rows, memory_bound(w, device))].sum()), int(took.sum()))
 
     @property
     def leading_share(self) -> float:
         """Part of the computation, 0 to 1, that the kind of run names; all of it where it names no single family."""
-        if self.graph_percent >= limits.GRAPH_PERCENT or self.kind in _ALL_OF_IT:
+        if self.graph_percent >= limits.GRAPH_PERCENT or self.kind in ALL_OF_IT:
             return 1.0
         return sum(ns for one, ns in self.times.items() if _is_of(one, self.kind)) / sum(self.times.values())
 

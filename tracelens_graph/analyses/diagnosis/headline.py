@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import HOST, Account
-from tracelens_graph.analyses.diagnosis.families import LABELS, MATRIX, MEMORY, Families
+from tracelens_graph.analyses.diagnosis.families import ALL_OF_IT, LABELS, MATRIX, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.idle.host_states import Clock, ends
 from tracelens_graph.analyses.idle.idle import Cause
@@ -19,6 +20,9 @@ from tracelens_graph.analyses.shared.gpu_work import calls_named
 from tracelens_graph.graph.intervals import merge, union_length
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.devices import Architecture
 
 LAUNCH = re.compile(r"^(?:cuda|hip|cu)\w*Launch")
 """Calls that launch kernels or graphs."""
@@ -101,6 +105,7 @@ def too_little(account: Account) -> Finding | None:
         why = f"most events were left out of the file; in {share:.1f} % of {_span(account)} no GPU work is recorded"
     else:
         return None
+    why += _left_out(account)
     evidence: dict[str, int | float | str] = {
         "kind": "too_little", "percent": share, "percent_of": whole, "gpu_events": len(rows),
         "busy_ms": busy / 1e6, "busy_percent": busy_percent, "unlinked_percent": percent(lone, gpu),
@@ -188,12 +193,17 @@ class Headline:
     leads: tuple[str, ...]
 
 
-def headline(account: Account, families: Families) -> Headline:
+def headline(account: Account, families: Families, arch: Architecture | None = None) -> Headline:
     """The greatest of computation, exposed communication, exposed copies, host time and unexplained idle time.
 
     What takes at least half of the window, or 1.5 times what comes second, bounds the run; else it is a mixture of
     these two. Host time is added up first and separated afterwards. Of computation the family of kernels that gives the
     run its name has to take that much.
+
+    Args:
+        account: of the time.
+        families: of the kernels.
+        arch: the device that says whether memory bounds products; None for the one that the trace describes.
     """
     parts = account.parts()
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
@@ -204,7 +214,7 @@ def headline(account: Account, families: Families) -> Headline:
     if "unexplained" in ((first,) if is_clear else (first, second)):
         return Headline(_unexplained(account), ("unexplained",))
     if is_clear:
-        return Headline(_clear(account, families, first), (first,))
+        return Headline(_clear(account, families, first, arch), (first,))
     return Headline(_mixture(account, families, (first, second)), (first, second))
 
 
@@ -231,7 +241,8 @@ def start_up(account: Account) -> Finding | None:
         else (account.window_ns, account.whole, _window(account))
     )
     parts = account.parts(in_span)
-    idle_share, share = (percent(ns, whole_ns) for ns in (parts["host"] + parts["unexplained"], within))
+    idle_ns = parts["host"] + parts["unexplained"]
+    idle_share, share = percent(idle_ns, whole_ns), percent(within, whole_ns)
     most, count = int(waited.argmax()), int((waited > 0).sum())
     longest, took = int(rows[most]), int(waited[most])
     uid, name = int(c.uid[longest]), core.names[c.name[longest]]
@@ -239,7 +250,7 @@ def start_up(account: Account) -> Finding | None:
     if count == 1:
         calls = f"one call of {brief(name)}, which loads code or makes a context"
     idle = f"the GPU was idle for {idle_share:.1f} % of {text}"
-    text = f"Start-up: {idle}, most of it ({share:.1f} %) in {calls} [uid {uid}]"
+    text = f"Start-up: {idle}, {percent(within, idle_ns):.1f} % of that in {calls} [uid {uid}]"
     evidence: dict[str, int | float | str] = {
         "kind": "host.init", "percent": idle_share, "percent_of": whole, "ms": within / 1e6,
         "start_up_percent": share, "calls": count, "uid": uid, "name": name, "longest_ms": took / 1e6,
@@ -273,9 +284,9 @@ def host_causes(account: Account) -> list[Cause]:
     return [first] if times[first] > limits.DOMINANT_RATIO * times[second] else [first, second]
 
 
-def _clear(account: Account, families: Families, part: str) -> Finding:
+def _clear(account: Account, families: Families, part: str, arch: Architecture | None) -> Finding:
     if part == "computation":
-        return _computing(account, families)
+        return _computing(account, families, arch)
     if part == "host":
         return _waiting(account)
     kind = {"communication": "comm.exposed", "copies": "host.copies"}[part]
@@ -294,7 +305,7 @@ def _waiting(account: Account) -> Finding:
     return _headline(account, "host", kind, text, host_causes=", ".join(cause.name for cause in causes))
 
 
-def _computing(account: Account, families: Families) -> Finding:
+def _computing(account: Account, families: Families, arch: Architecture | None) -> Finding:
     kind, parts = families.kind, account.parts()
     # Neither of the two comes near the computation, but together they take as much.
     is_rivalled = parts["communication"] + parts["host"] >= parts["computation"]
@@ -307,16 +318,20 @@ def _computing(account: Account, families: Families) -> Finding:
         )
         evidence: dict[str, float | str] = {"percent": families.graph_percent, "percent_of": "gpu_time", "family": kind}
         return _headline(account, "computation", "graph.replay", text, **evidence)
-    text = f"{_NAMES[kind]}: {_made_of(families)}; the GPU computed {_share(account, 'computation')}{others}"
-    if kind in ("mixture", "gpu_bound"):
-        return _headline(account, "computation", kind, text)
-    return _headline(account, "computation", kind, text, percent=share, percent_of="gpu_time")
+    name, by_memory = _NAMES[kind], families.memory_bound_percent(account.window, arch)
+    more: dict[str, float | str] = {"percent": share, "percent_of": "gpu_time"} if kind not in ALL_OF_IT else {}
+    made_of = _made_of(families)
+    if by_memory >= limits.MEMORY_BOUND_PERCENT:
+        name, made_of = _NAMES[MEMORY], f"{made_of}; by its sizes, memory bounds {by_memory:.0f} % of that"
+        more["memory_bound_percent"] = by_memory
+    text = f"{name}: {made_of}; the GPU computed {_share(account, 'computation')}{others}"
+    return _headline(account, "computation", kind, text, **more)
 
 
 def _made_of(families: Families) -> str:
     """The categories that make most of the computation, in a few words."""
     kind = families.kind
-    if kind in ("mixture", "gpu_bound"):
+    if kind in ALL_OF_IT:
         named = [f"{LABELS[one]} {percent(ns, families.gpu_ns):.0f} %" for one, ns in families.times.items()]
         return f"{', '.join(named[:3])} of the GPU time"
     if kind == MEMORY or kind == "compute.matrix":
@@ -366,10 +381,15 @@ def _unexplained(account: Account) -> Finding:
 def _headline(account: Account, part: str, kind: str, text: str, **more: float | str) -> Finding:
     of_span = percent(account.parts(in_span=True)[part], account.span_ns)
     evidence: dict[str, int | float | str] = {"kind": kind, "percent": of_span, "percent_of": account.span}
-    if account.cut_off_ns:
-        text += f"; the first {shown_ms(account.cut_off_ns)} are left out: they end with work launched before them"
     evidence |= {**_shares(account), **more}
-    return Finding("headline", text, evidence, ask_next="tracelens-graph timeline TRACE")
+    return Finding("headline", text + _left_out(account), evidence, ask_next="tracelens-graph timeline TRACE")
+
+
+def _left_out(account: Account) -> str:
+    """What is not judged, as the end of a line."""
+    if not account.cut_off_ns:
+        return ""
+    return f"; the first {shown_ms(account.cut_off_ns)} are left out: they end with work launched before them"
 
 
 def _shares(account: Account) -> dict[str, int | float | str]:
@@ -421,5 +441,4 @@ def _others(account: Account, part: str) -> str:
     others = sorted((one for one in parts if one != part), key=lambda one: -parts[one])
     shown = [f"{_OF_PART[one]} {percent(parts[one], account.span_ns):.1f} %" for one in others
              if percent(parts[one], account.span_ns) >= 1]  # fmt: skip
-    of_span = f" of the {account.span_text}" if account.whole == "steps" else ""
-    return f"{', '.join(shown)}{of_span}" if shown else "nothing else took 1 %"
+    return f"{', '.join(shown)} of the {account.span_text}" if shown else "nothing else took 1 %"

@@ -43,6 +43,9 @@ GRAPH_PERCENT = 50.0
 """Share of GPU time from launches of graphs from which a run is a graph replay."""
 FAMILY_RATIO = 1.5
 """GEMM, convolution and attention against memory-bound kernels: so many times the other decides, else a mixture."""
+MEMORY_BOUND_PERCENT = 50.0
+"""Share of the time of a family that computes in calls that memory bounds by their sizes, from which on computing does
+not bound a run of it."""
 UNKNOWN_FAMILY_PERCENT = 10.0
 """Share of GPU time from which a family of unknown kernels that may be communication is named."""
 TUNING_PERCENT = 20.0

@@ -133,12 +133,19 @@ def _of_gpu_work(w: Window, arch: Architecture | None) -> list[Finding]:
         is_few = len(judged.gpu_rows) < limits.FEW_GPU_EVENTS
         return [stop, *(operations(judged, arch) if is_few or is_one else ())]
     families = families_of(judged)
-    first = headline(account, families)
+    first = headline(account, families, arch)
     if first.leads == ("unexplained",):
         return [first.finding, *_unknown(w), *_unlinked(w)]
-    causes = causes_of(account, families, first.leads, arch)
+    unknown = list(_unknown(w))
+    causes = [one for one in causes_of(account, families, first.leads, arch) if not _is_named_by(one, unknown)]
     found = operations(judged, arch) if is_one else ()
-    return [first.finding, *found, *causes[: limits.CAUSES], *_unknown(w), *_unlinked(w), *_long_step(w)]
+    return [first.finding, *found, *causes[: limits.CAUSES], *unknown, *_unlinked(w), *_long_step(w)]
+
+
+def _is_named_by(cause: Finding, unknown: list[Finding]) -> bool:
+    """Whether findings about single unknown families say all that a cause says of all of them together."""
+    named = sum(float(one.evidence["percent_of_gpu_time"]) for one in unknown)
+    return cause.evidence.get("kind") == "gpu_bound" and named >= float(cause.evidence["percent_of_gpu_time"]) - 1
 
 
 def _cut_short(w: Window) -> Iterator[Finding]:

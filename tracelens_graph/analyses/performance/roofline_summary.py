@@ -25,6 +25,7 @@ from tracelens_graph.perf.cost import Cost
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Rows
 from tracelens_graph.utils.texts import shorten
 
 if TYPE_CHECKING:
@@ -161,9 +162,7 @@ def roofline_summary(g: Core | Window, arch: Architecture) -> Table:
     w = window_of(g)
     c, work = w.core.columns, _work(w)
     duration = c.dur_ns[work.gpu]
-    bounds, least, why = _bounds(work.costs, arch)
-    part = np.append(bounds, Part.unmodelled)[np.where(work.code >= 0, work.code, -1)]
-    part[work.communicates] = Part.communication
+    part, least, why = _parts(work, arch)
     time = sum_by_group(part, duration, len(Part))
     count = np.bincount(part, minlength=len(Part))
     gaps = idle_parts(w).parts
@@ -262,6 +261,20 @@ def _work(w: Window) -> _Work:
     code[(owner < 0) & (c.parent[gpu] < 0)] = no_launch
     op = np.where(owner >= 0, owner, launcher(c, gpu))
     return _Work(gpu, op, code, gpu_classes(core, gpu) == COMMUNICATION, chosen.costs, reasons)
+
+
+def memory_bound(w: Window, arch: Architecture) -> Rows:
+    """The GPU events of ops that, at a device's rates, move data longer than they compute."""
+    work = _work(w)
+    return work.gpu[_parts(work, arch)[0] == Part.memory_bound]
+
+
+def _parts(work: _Work, arch: Architecture) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Of each GPU event its part; of each estimate its least time and why there is none, as `_bounds`."""
+    bounds, least, why = _bounds(work.costs, arch)
+    part = np.append(bounds, Part.unmodelled)[np.where(work.code >= 0, work.code, -1)]
+    part[work.communicates] = Part.communication
+    return part, least, why
 
 
 def _bounds(costs: list[Cost], arch: Architecture) -> tuple[np.ndarray, np.ndarray, list[str]]:

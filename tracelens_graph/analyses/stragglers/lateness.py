@@ -90,8 +90,8 @@ def lateness(figures: Figures, for_a_reason: frozenset[str] = frozenset()) -> La
         return Lateness(None, turns)
     text = (
         f"late: {name}: it came last to {len(last):,} of {len(matched):,} collectives and held the others up by up to"
-        f" {shown_ms(longest)} in one {kind if kind != UNKNOWN else 'collective'}; these delays add up to"
-        f" {shown_ms(held_up_ns)}, {ADDED_UP}"
+        f" {shown_ms(longest)} in one {kind if kind != UNKNOWN else 'collective'}, from their median start to its own;"
+        f" these delays add up to {shown_ms(held_up_ns)}, {ADDED_UP}"
     )
     return Lateness(name, text)
 
