@@ -86,7 +86,7 @@ def baseline_of(baseline: str, call: Call, options: ReportOptions) -> Baseline:
     """
     first, now = names_of([baseline, call.trace])
     found, notes = tables_of_run(first, baseline, call.window, options)
-    if call.is_of_pipe or Call(baseline).is_of_pipe:
+    if call.is_read_once or Call(baseline).is_read_once:
         return Baseline((first, now), found, notes)
     command = _command([baseline, call.trace], call)
     shared = _command(without_folders([baseline, call.trace]), call.without_folders())

@@ -45,7 +45,7 @@ class Pair:
     @property
     def is_repeatable(self) -> bool:
         """Whether both traces can be read again: what came through a pipe cannot."""
-        return not any(call.is_of_pipe for call in self.calls)
+        return not any(call.is_read_once for call in self.calls)
 
     def without_folders(self) -> Pair:
         """The same for a page that goes elsewhere: of the paths only the end that tells the two traces apart."""
@@ -311,7 +311,7 @@ class Several:
                 yield from self._pair(first["run"], most["run"])
 
     def _beside_odd(self) -> Iterator[str]:
-        if not len(self.table) or any(call.is_of_pipe for call in self.calls):
+        if not len(self.table) or any(call.is_read_once for call in self.calls):
             return
         row: dict[str, Any] = self.table.records()[0]
         call = self.calls[0]

@@ -73,12 +73,18 @@ def without_folders(paths: Sequence[str]) -> list[str]:
 
     What can be read once only, such as a pipe, is named as it was.
     """
-    from tracelens_graph.loaders.sources import is_stream
-
-    parts = {path: _parts(path) for path in paths if not is_stream(path)}
+    parts = {path: _parts(path) for path in paths if not _is_read_once(path)}
     most = max(map(len, parts.values()), default=1)
     taken = next((n for n in range(1, most + 1) if len({one[-n:] for one in parts.values()}) == len(parts)), 1)
     return [str(Path(*parts[path][-taken:])) if path in parts else path for path in paths]
+
+
+def _is_read_once(path: str) -> bool:
+    """Whether a trace came through a pipe, or is of one rank of a fused file, which vanishes with this process."""
+    from tracelens_graph.loaders.sources import is_stream
+    from tracelens_graph.loading.fused import is_part
+
+    return is_stream(path) or is_part(path)
 
 
 def _parts(path: str) -> tuple[str, ...]:
@@ -106,7 +112,7 @@ class Call:
     def complete(self, command: str) -> str:
         """A command with the trace for TRACE, the window, the extensions and the execution trace, quoted for a shell.
 
-        Where the trace came through a pipe, which cannot be read again, TRACE stays.
+        Where the trace cannot be read again, as it came through a pipe or was fused with others, TRACE stays.
 
         Args:
             command: the command; the options that it has already stay as they are.
@@ -135,15 +141,13 @@ class Call:
         )  # fmt: skip
 
     @property
-    def is_of_pipe(self) -> bool:
-        """Whether the trace came through a pipe, which the next command cannot read again."""
-        from tracelens_graph.loaders.sources import is_stream
-
-        return is_stream(self.trace)
+    def is_read_once(self) -> bool:
+        """Whether the next command cannot read the trace again."""
+        return _is_read_once(self.trace)
 
     @property
     def _name(self) -> str:
-        return "TRACE" if self.is_of_pipe else self.trace
+        return "TRACE" if self.is_read_once else self.trace
 
     def to_open(self, table: Table) -> list[str]:
         """The command that cuts out the event of the first row that names one, for Perfetto UI; none if no row does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
@@ -190,11 +191,13 @@ def report(
         conditions = gate.parse(fail_if, baseline.SUFFIXES if against is not None else (), options)
     paths = traces_named(traces)
     several = len(paths) if len(paths) > 1 else 0
+    are_fused = len(traces) == 1 and os.path.isfile(traces[0])
+    number = f"{several} ranks, which are fused in {traces[0]}" if are_fused else several
     refuse(
-        (several and compare_with, f"--compare-with takes one trace, not {several}"),
-        (several and against, f"--against takes one trace, not {several}; compare takes several runs"),
-        (several and et, f"--et takes one trace, not {several}; those of a folder find theirs in it"),
-        (several and outputs.formats, f"{', '.join(outputs.formats)} takes one trace, not {several}"),
+        (several and compare_with, f"--compare-with takes one trace, not {number}"),
+        (several and against, f"--against takes one trace, not {number}; compare takes several runs"),
+        (several and et, f"--et takes one trace, not {number}; those of a folder find theirs in it"),
+        (several and outputs.formats, f"{', '.join(outputs.formats)} takes one trace, not {number}"),
         (against and asked_tables and not any(one.suffix for one in conditions),
          "--against adds nothing to --table; compare --table prints what changed of one"),
         (scheduler and not several, "--scheduler takes several traces, such as the ranks of a job, not 1"),

@@ -30,7 +30,7 @@ def traces_named(arguments: Sequence[str]) -> list[str]:
     if len(arguments) == 1 and os.path.isfile(arguments[0]):
         from tracelens_graph.loading.fused import with_ranks_apart
 
-        return with_ranks_apart(arguments)
+        return with_ranks_apart(arguments, lambda line: warn([line]))
     from tracelens_graph.errors import NotATraceError
     from tracelens_graph.loading.many import trace_files
 

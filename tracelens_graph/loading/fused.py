@@ -9,58 +9,98 @@ from __future__ import annotations
 import atexit
 import json
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from tracelens_graph.errors import TraceError
-from tracelens_graph.loaders.sources import open_source
+from tracelens_graph.errors import MissingExtraError, TraceError
+from tracelens_graph.graph.info import TraceInfo
+from tracelens_graph.loaders.kineto.chunks import Walker
+from tracelens_graph.loaders.sources import Source, is_stream, open_source
 from tracelens_graph.output.files import temporary_folder
-
-_HEAD = 1 << 18
-"""Bytes of a file that show whether it is fused."""
+from tracelens_graph.utils.texts import stem
 
 _LOOKED_AT = 16
-"""Events of these that all have to name a rank."""
+"""Events at the beginning of a file that all have to name a rank."""
 
 _LINKS = ("correlation", "External id")
-_OPENING = '"traceEvents"'
+_BETWEEN = re.compile(r"[\s,]*+")
+_FOLDER = "tracelens_graph-fused-"
 
 Event = dict[str, Any]
 
 
-def with_ranks_apart(files: Iterable[str]) -> list[str]:
-    """The files, each that holds fused ranks replaced by one per rank, which vanish with this process."""
-    return [part for file in files for part in (_parts(file, os.stat(file).st_mtime_ns) if is_fused(file) else [file])]
+def with_ranks_apart(files: Iterable[str], tell: Callable[[str], None] | None = None) -> list[str]:
+    """The files, each that holds fused ranks replaced by one per rank, which vanish with this process.
+
+    Args:
+        files: paths.
+        tell: called with a line on what was repaired in a fused file, and on what was lost of it.
+    """
+    apart: list[str] = []
+    for file in files:
+        parts = _parts(file, os.stat(file).st_mtime_ns) if is_fused(file) else _Parts([file])
+        apart += parts.files
+        if tell is not None and parts.note:
+            tell(parts.note)
+    return apart
+
+
+def is_part(file: str) -> bool:
+    """Whether a file is of one rank of a fused one, so that it vanishes with the process that took it apart."""
+    return Path(file).parent.name.startswith(_FOLDER)
 
 
 def is_fused(file: str) -> bool:
     """Whether every event at the beginning of a trace in JSON names the rank that it is of."""
-    if ".json" not in Path(file).name or not os.path.isfile(file):
+    if is_stream(file) or not os.path.isfile(file) or is_part(file):
         return False
     try:
-        with open_source(file).open() as stream:
-            head = stream.read(_HEAD)
+        return _begins_fused(open_source(file))
+    except (TraceError, MissingExtraError):
+        return False
+
+
+def check_one_rank(source: Source) -> None:
+    """Raise TraceError for a trace into which several ranks were fused.
+
+    Read as one, events of one rank would be launched, and their gaps be filled, by those of another one.
+    """
+    if is_part(source.name) or not _begins_fused(source):
+        return
+    if len(ranks := _read(source)[0]) > 1:
+        raise TraceError(
+            f"{source.name}: the traces of {len(ranks):,} ranks ({', '.join(map(str, list(ranks)[:_LOOKED_AT]))}) are "
+            "fused in it, and one trace is wanted; give the trace of one rank, or this file to report, ranks or "
+            "load_set(), which take it apart"
+        )
+
+
+def _begins_fused(source: Source) -> bool:
+    try:
+        with source.open() as stream:
+            walker = Walker(stream, source.name)
+            walker.read_head()
+            head = walker.following().decode("utf-8", "replace")
     except TraceError:
         return False
-    ranks = [_rank(event) for event in _first_events(bytes(head).decode("utf-8", "replace"))]
+    ranks = [_rank(event) for event in _first_events(head)]
     return len(ranks) > 1 and None not in ranks
 
 
 def _first_events(text: str) -> Iterator[Event]:
     """The first events with a duration, as far as the text goes."""
-    if _OPENING not in text and not text.lstrip().startswith("["):
-        return
-    at = text.find("[", max(text.find(_OPENING), 0)) + 1
-    decoder, found = json.JSONDecoder(), 0
+    decoder, found, at = json.JSONDecoder(), 0, 0
     while found < _LOOKED_AT:
-        at += len(text[at:]) - len(text[at:].lstrip(" \t\r\n,"))
+        between = _BETWEEN.match(text, at)
         try:
-            event, at = decoder.raw_decode(text, at)
+            event, at = decoder.raw_decode(text, between.end() if between else at)
         except (ValueError, RecursionError):
             return
         if isinstance(event, dict) and event.get("ph") == "X":
@@ -71,43 +111,114 @@ def _first_events(text: str) -> Iterator[Event]:
 def _rank(event: Event) -> int | None:
     args = event.get("args")
     rank = args.get("rank") if isinstance(args, dict) else None
+    if isinstance(rank, str) and rank.isdecimal() and len(rank) < 10:
+        return int(rank)
     return rank if type(rank) is int and rank >= 0 else None
 
 
+class _Events:
+    """The events of a trace as they stand in it, repaired as those of other traces."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def chunk(self, text: memoryview, offset: int) -> None:
+        self.events += [event for event in msgspec.json.decode(text) if isinstance(event, dict)]
+
+    def broken(self, text: bytes, offset: int, last: bool) -> bytes | None:
+        from tracelens_graph.loaders.kineto.repair import repair_events
+
+        repaired = repair_events(text, last=last)
+        self.events += map(msgspec.json.decode, repaired.events)
+        self.repairs.update(repaired.counts)
+        self.lost_events += repaired.lost_events
+        self.lost_bytes += repaired.lost_bytes
+        return repaired.tail
+
+    def forget(self) -> None:
+        self.events: list[Event] = []
+        self.repairs: Counter[str] = Counter()
+        self.lost_events = self.lost_bytes = 0
+
+
+class _Parts(NamedTuple):
+    """The files of the ranks of a fused one, and what was repaired in it and lost of it."""
+
+    files: list[str]
+    note: str = ""
+
+
 @cache
-def _parts(file: str, _: int) -> list[str]:
-    """Files of the ranks of a fused one, or the file itself where it holds one only, or cannot be taken apart."""
+def _parts(file: str, _: int) -> _Parts:
+    """Files of the ranks of a fused one, or the file itself where it holds one only, or cannot be read."""
     try:
-        with open_source(file).open() as stream:
-            trace = msgspec.json.decode(stream.read())
-    except (msgspec.MsgspecError, TraceError, RecursionError):
-        return [file]
-    beside = {key: value for key, value in trace.items() if key != "traceEvents"} if isinstance(trace, dict) else {}
-    listed = trace.get("traceEvents") if isinstance(trace, dict) else trace
-    by_rank = _by_rank([event for event in listed if isinstance(event, dict)] if isinstance(listed, list) else [])
+        by_rank, beside, damage = _read(open_source(file))
+    except TraceError:
+        return _Parts([file])
     if len(by_rank) < 2:
-        return [file]
-    folder: TemporaryDirectory[str] = temporary_folder()
+        return _Parts([file])
+    folder: TemporaryDirectory[str] = temporary_folder(before=_FOLDER)
     atexit.register(folder.cleanup)
-    stem = Path(file).name.partition(".json")[0]
+    parts = {rank: Path(folder.name, f"{stem(Path(file).name)}-rank{rank}.json") for rank in by_rank}
+    of_job = beside.get("distributedInfo")
     for rank, events in by_rank.items():
-        alone = {**beside, "distributedInfo": {"rank": rank, "world_size": len(by_rank)}, "traceEvents": events}
-        Path(folder.name, f"{stem}-rank{rank}.json").write_bytes(msgspec.json.encode(alone))
-    return [str(Path(folder.name, f"{stem}-rank{rank}.json")) for rank in by_rank]
+        info = {**(of_job if isinstance(of_job, dict) else {}), "rank": rank}
+        alone = {**beside, "distributedInfo": info, "traceEvents": events}
+        parts[rank].write_bytes(msgspec.json.encode(alone))
+    return _Parts([str(part) for part in parts.values()], f"{file}: {damage}" if damage else "")
 
 
-def _by_rank(events: list[Event]) -> dict[int, list[Event]]:
-    """The events of each rank, with processes and ids as that rank recorded them."""
-    rank_of = {event.get("pid"): rank for event in events if (rank := _rank(event)) is not None}
-    by_rank: dict[int, list[Event]] = {rank: [] for rank in sorted(set(rank_of.values()))}
+def _read(source: Source) -> tuple[dict[int, list[Event]], dict[str, Any], str]:
+    """The events of each rank in a file, the keys beside them, and what was repaired and lost.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
+    found = _Events()
+    with source.open() as stream:
+        walker = Walker(stream, source.name)
+        walker.read_head()
+        walker.walk(found)
+    by_rank, homeless = _by_rank(found.events)
+    info = TraceInfo(
+        repairs={**(found.repairs + Counter(walker.faults)), **dict.fromkeys(sorted(source.faults), 1)},
+        lost_events=found.lost_events, lost_bytes=found.lost_bytes, cut_short=source.cut_short,
+        events=len(found.events) + found.lost_events,
+    )  # fmt: skip
+    lost = f"left out, as they name no rank: {homeless:,} events with a duration" if homeless else ""
+    beside = {key: value for key, value in {**walker.head, **walker.tail}.items() if value is not None}
+    return by_rank, beside, "; ".join(filter(None, (info.damage, lost)))
+
+
+def _by_rank(events: list[Event]) -> tuple[dict[int, list[Event]], int]:
+    """The events of each rank, with processes and ids as that rank recorded them, and how many have no rank.
+
+    An event that names no rank is of that whose process it is of. What is said of a process that several ranks have,
+    as their numbers were not moved, is said of each.
+    """
+    ranks_of: dict[Any, set[int]] = {}
+    for event in events:
+        if (rank := _rank(event)) is not None:
+            ranks_of.setdefault(_process(event), set()).add(rank)
+    by_rank: dict[int, list[Event]] = {rank: [] for rank in sorted(set().union(*ranks_of.values()))}
+    homeless = 0
     for event in events:
         rank = _rank(event)
-        rank = rank_of.get(event.get("pid")) if rank is None else rank
-        if rank is not None:
-            by_rank[rank].append(event)
+        ranks = ranks_of.get(_process(event), ()) if rank is None else (rank,)
+        if len(ranks) == 1 or event.get("ph") == "M":
+            for one in ranks:
+                by_rank[one].append(dict(event) if len(ranks) > 1 else event)
+        elif event.get("ph") == "X":  # what marks a moment is of no rank
+            homeless += 1
     for holds, key in ((_itself, "pid"), (_itself, "id"), *((_arguments, one) for one in _LINKS)):
         _move_back([(rank, holds(event), key) for rank, some in by_rank.items() for event in some])
-    return by_rank
+    return by_rank, homeless
+
+
+def _process(event: Event) -> Any:
+    """The process of an event; whatever stands there that is no number and no name as text."""
+    process = event.get("pid")
+    return process if isinstance(process, int | str) else repr(process)
 
 
 def _itself(event: Event) -> Event:

@@ -54,7 +54,7 @@ def trace_files(named: Iterable[str], tell: Callable[[str], None] | None = None)
 
     Args:
         named: folders, patterns and paths.
-        tell: called with a line on each kind of file that was left out.
+        tell: called with a line on each kind of file that was left out, and on damage of files of fused ranks.
 
     Raises:
         NotATraceError: a folder holds no file that may be a trace, or a pattern fits none.
@@ -73,7 +73,7 @@ def trace_files(named: Iterable[str], tell: Callable[[str], None] | None = None)
     if tell is not None:
         for line in (*([special_note(special)] if special else ()), *([_again_note(again)] if again else ())):
             tell(line)
-    return with_ranks_apart(kept)
+    return with_ranks_apart(kept, tell)
 
 
 def _inside(one: str) -> list[str]:

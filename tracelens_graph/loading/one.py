@@ -63,14 +63,17 @@ def load_profile(
 
     Raises:
         NotATraceError: it is something else, such as an execution trace; the message says what was found.
-        TraceError, ChangedTraceError, MissingExtraError: as `load_core`.
+        TraceError: several ranks are fused in it, or as `load_core`.
+        ChangedTraceError, MissingExtraError: as `load_core`.
     """
     opened = open_source(source)
     with opened.loading():
         if opened.packing == "graph":
             return _saved(opened)
         from tracelens_graph.loaders.kineto.loader import load_kineto
+        from tracelens_graph.loading.fused import check_one_rank
 
+        check_one_rank(opened)
         try:
             core = load_kineto(opened, progress, processes)
         except XplaneError:
