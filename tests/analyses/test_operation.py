@@ -100,6 +100,21 @@ def test_an_operation_near_its_roof_is_not_held_back() -> None:
     assert fast.advice == ()
 
 
+def test_more_than_the_roof_cannot_be() -> None:
+    fast = operation(product(20), MI300X)
+    assert float(fast.evidence["percent_of_roof"]) > 100
+    assert "more than it can be" in fast.text
+    assert "more than it can be" not in operation(product(220), MI300X).text
+
+
+def test_what_moves_data_and_computes_nothing_has_the_roof_of_memory() -> None:
+    sizes = {"Input_Dims": [[8192, 8192], []], "Input_type": ["float", "Scalar"]}
+    one = operation([span("cpu_op", "aten::fill_", 0, 10, **sizes), call(1, 1), gpu(5, 100, 1, "fill")], MI300X)
+    assert one.evidence["bound"] == "memory-bound"
+    assert one.evidence["percent_of_roof"] == pytest.approx(100 * 4 * 8192**2 / 5300e9 / 100e-6)
+    assert "memory-bound, 50.6 % of the roof of MI300X (2.68 of 5.3 TB/s)" in one.text
+
+
 def test_a_launch_with_few_blocks_is_named() -> None:
     few = operation([*product(1_000, grid=[8, 4, 1])], MI300X)
     assert "held_back_by" in few.evidence

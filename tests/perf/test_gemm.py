@@ -131,6 +131,9 @@ def test_a_batch_may_stand_second() -> None:
         ("sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x32", FP32, "matrix_tf32"),
         ("ampere_sgemm_128x64_nn", FP32, "matrix_fp32"),
         ("sm80_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize128x128x32", BF16, "matrix_bf16"),
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", FP32, "matrix_tf32"),
+        ("cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_32x5_nn_align8", BF16, "matrix_bf16"),
+        ("cutlass_80_simt_sgemm_128x128_8x5_nn_align1", FP32, "matrix_fp32"),
     ],
 )
 def test_float32_is_computed_as_tf32_where_the_kernel_says_so(kernel: str, dtype: str, spec: str) -> None:

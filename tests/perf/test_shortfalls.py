@@ -19,8 +19,9 @@ def mm(m: int, n: int, k: int, batch: int = 1, tile: tuple[int, int] = (128, 128
 
 
 def conv(x: list[int], w: list[int], dtype: str = BF16, **settings: Any) -> Work:
+    launch = {"units": 304} | {name: settings.pop(name) for name in ("tile", "units") if name in settings}
     params = {"input_shape": tuple(x), "filter_shape": tuple(w), **settings}
-    return Work("aten::convolution", "CONV_fwd", [x, w], [dtype] * 2, params=params, units=304)
+    return Work("aten::convolution", "CONV_fwd", [x, w], [dtype] * 2, params=params, **launch)
 
 
 def attention(batch: int, heads: int, queries: int, keys: int, width: int) -> Work:
@@ -64,7 +65,15 @@ CASES: dict[str, tuple[Work, set[str]]] = {
         conv([4, 512, 8, 8], [512, 256, 4, 4], stride=(2, 2), padding=(1, 1), transposed_conv=True),
         {"few_blocks", "odd_filter"},
     ),
-    "a depthwise one": (conv([64, 512, 56, 56], [512, 1, 3, 3], groups=512), {"few_channels"}),
+    "a transposed one into few channels": (
+        conv([1, 8, 64, 64], [8, 32, 4, 4], stride=(2, 2), transposed_conv=True, tile=(128, 64), units=200),
+        {"few_channels", "odd_filter"},
+    ),
+    "a backward pass of which nothing but the inputs is known": (
+        Work("aten::convolution_backward", "CONV_bwd", [[8, 64, 56, 56], [8, 32, 58, 58], [64, 32, 3, 3]], [BF16] * 3),
+        set(),
+    ),
+    "a depthwise one": (conv([64, 512, 56, 56], [512, 1, 3, 3], groups=512), {"depthwise"}),
     "one in groups of few": (conv([64, 512, 56, 56], [512, 8, 3, 3], groups=64), {"few_channels"}),
     "a dilated one": (conv([64, 256, 56, 56], [256, 256, 3, 3], dilation=(2, 2)), {"odd_filter"}),
     "odd channels": (conv([64, 257, 56, 56], [256, 257, 3, 3], padding=(1, 1)), {"few_channels"}),
@@ -78,9 +87,14 @@ CASES: dict[str, tuple[Work, set[str]]] = {
     "many experts, few tokens": (moe(16, 64, 2), {"few_tokens"}),
     "one expert for each token": (moe(512, 16, 1), {"few_tokens"}),
     "many tokens": (moe(4096, 8, 2), set()),
+    "no experts": (moe(4, 0, 0), set()),
     "inputs in one order": (add([8192, 1], [8192, 1]), set()),
     "inputs in the other order": (add([1, 8192], [1, 8192]), set()),
     "inputs in two orders": (add([8192, 1], [1, 8192]), {"strided"}),
+    "two orders along one channel": (
+        Work("aten::add", "elementwise", [[64, 1, 56, 56]] * 2, [FP32] * 2, [[3136, 3136, 56, 1], [3136, 1, 56, 1]]),
+        set(),
+    ),
     "an input with holes": (add([16384, 2], [8192, 1]), {"strided"}),
     "an input that is repeated": (add([8192, 1], [0, 1]), set()),
     "few thread blocks": (add([8192, 1], [8192, 1], units=304, blocks=64), {"few_blocks"}),

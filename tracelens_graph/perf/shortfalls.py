@@ -94,8 +94,9 @@ class Work:
             if not groups or not 3 <= len(x) == len(w):
                 return None
             return Geometry(x, w, stride, padding, dilation, extra, bool(p.get("transposed_conv")), groups[0])
+        # Backward ops take gradients among their inputs, in orders of their own.
         x, w = (_sizes(self.dims[at]) if len(self.dims) > 1 else () for at in range(2))
-        return Geometry(x, w) if self.category.startswith("CONV") and 3 <= len(x) == len(w) else None
+        return Geometry(x, w) if self.category == "CONV_fwd" and 3 <= len(x) == len(w) else None
 
     @cached_property
     def product(self) -> Product | None:
@@ -131,14 +132,17 @@ class Work:
         return Experts(pairs[0][0], weights[0][0], min(routed)) if routed and "moe" in self.name.lower() else None
 
     @property
-    def tiles(self) -> int | None:
-        """Pieces of work that go to units one by one: tiles of a product, blocks of queries of attention."""
+    def tiles(self) -> tuple[int, int] | None:
+        """Pieces of work that go to units one by one, at least and at most: tiles of a product, blocks of queries.
+
+        Libraries for matrices in columns compute the transpose, so that a tile may lie either way.
+        """
         if one := self.product:
             tall, wide = self.tile
-            # Libraries for matrices in columns compute the transpose; the more tiles, the surer is a lack of them.
-            return one.batch * max(ceil(one.m / a) * ceil(one.n / b) for a, b in ((tall, wide), (wide, tall)))
+            least, most = sorted(ceil(one.m / a) * ceil(one.n / b) for a, b in ((tall, wide), (wide, tall)))
+            return one.batch * least, one.batch * most
         if heads := self.attention:
-            return heads.batch * heads.heads * ceil(heads.queries / self.tile[0])
+            return (heads.batch * heads.heads * ceil(heads.queries / self.tile[0]),) * 2
         return None
 
 
@@ -206,7 +210,7 @@ def reasons(work: Work) -> Iterator[Reason]:
 
 
 def _few_blocks(work: Work) -> str:
-    tiles, units = work.tiles, work.units or FEWEST_UNITS
+    tiles, units = work.tiles and work.tiles[1], work.units or FEWEST_UNITS
     of_device = f"for {units:,} units" if work.units else f"where devices have {units} units and more"
     if tiles is not None and 0 < tiles < units:
         what = f"{'tile' if work.product else 'block'}{'s'[: tiles > 1]}{'' if work.product else ' of queries'}"
@@ -218,8 +222,9 @@ def _few_blocks(work: Work) -> str:
 
 
 def _last_wave(work: Work) -> str:
-    if not work.units or not work.product or not (tiles := work.tiles) or tiles < work.units:
+    if not work.units or not work.product or not work.tiles or work.tiles[0] < work.units:
         return ""
+    tiles = work.tiles[0]  # the way in which fewest tiles lie beyond the result
     waves = tiles / work.units
     filled = waves / ceil(waves)
     if filled >= POOR_LAST_WAVE:
@@ -304,12 +309,16 @@ def _short_sequence(work: Work) -> str:
     return ""
 
 
+def _depthwise(work: Work) -> str:
+    if not (one := work.geometry) or one.groups < 2 or one.x[1] > one.groups:
+        return ""
+    return f"depthwise, {one.groups:,} groups of one channel: no product, each number is used by one filter only"
+
+
 def _few_channels(work: Work) -> str:
-    if not (one := work.geometry):
+    if not (one := work.geometry) or _depthwise(work):
         return ""
     inside, outside = max(one.x[1] // one.groups, 1), one.w[1] * one.groups if one.transposed else one.w[0]
-    if one.groups > 1 and inside == 1:
-        return f"depthwise, {one.groups:,} groups of one channel: no product, each number is used by one filter only"
     if inside < FEW_CHANNELS:
         into = f" in each of {one.groups:,} groups" if one.groups > 1 else ""
         depth = inside * prod(one.w[2:])
@@ -352,7 +361,9 @@ def _strided(work: Work) -> str:
     inputs = [(d, s) for d, s in pairs if len(d) == len(s) > 1]
     if any(sum((size - 1) * step for size, step in zip(d, s, strict=True)) >= prod(d) for d, s in inputs):
         return "an input with holes between its elements: lines of memory are read for a part of them"
-    orders = {tuple(np.argsort(s, kind="stable").tolist()) for _, s in inputs}
+    # The step along a dimension of size 1 is never taken.
+    taken = [[step for size, step in zip(d, s, strict=True) if size > 1] for d, s in inputs]
+    orders = {tuple(np.argsort(steps, kind="stable").tolist()) for steps in taken}
     if len({d for d, _ in inputs}) == 1 and len(orders) > 1:
         return "inputs whose elements lie in different orders: one is read across its lines"
     return ""
@@ -377,6 +388,7 @@ RULES: Mapping[str, tuple[Callable[[Work], str], str]] = {
     "small_depth": (_small_depth, ""),
     "head_size": (_head_size, "pad_sizes"),
     "short_sequence": (_short_sequence, "more_rows"),
+    "depthwise": (_depthwise, ""),
     "few_channels": (_few_channels, "pad_sizes"),
     "odd_filter": (_odd_filter, ""),
     "strided": (_strided, ""),

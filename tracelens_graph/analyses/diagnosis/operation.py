@@ -12,7 +12,7 @@ from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, shown_ms
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION_LINE, unified_perf_summary
-from tracelens_graph.analyses.performance.roofline_points import reached
+from tracelens_graph.analyses.performance.roofline_points import Reached, reached
 from tracelens_graph.analyses.performance.roofline_summary import NO_MODEL
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes
@@ -21,12 +21,18 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.thread_blocks import multiprocessors, thread_blocks
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.devices import Architecture, detect
-from tracelens_graph.perf.roofs import roofline
+from tracelens_graph.perf.roofs import roofline, traffic_us
 from tracelens_graph.perf.shortfalls import USUAL_TILE, Work, reasons
 
 _TILE = re.compile(r"(?:MT|bt|tile(?:size)?_?)(\d{1,4})x(\d{1,4})")
 """Tiles in names of kernels that are no library's own spelling."""
 _BOUNDS = {"COMPUTE_BOUND": "compute-bound", "MEMORY_BOUND": "memory-bound", "LINK_BOUND": "bound by the link"}
+_ABOVE_ROOF = {
+    "compute-bound": "its time, types or device cannot be right, unless its algorithm computes less",
+    "memory-bound": "its time, sizes or device cannot be right, unless its data lies in a cache",
+    "bound by the link": "its time, sizes or device cannot be right",
+}
+"""What bounds an operation -> what a share above 100 % means."""
 
 
 def leading_operation(w: Window) -> bool:
@@ -87,13 +93,16 @@ def _operation(w: Window, row: Mapping[str, Any], device: Architecture | None, m
     )
     text += f"{row['Percentage (%)']:.1f} % of the GPU time; "
     share, mean = rates.percent_of_roof, row.get("Pct Roofline_mean")
+    if share is None and device and (moving := _moving_us(w, row, device)) and us:
+        share, bound = 100 * moving * calls / us, _BOUNDS["MEMORY_BOUND"]
+        evidence["bound"] = bound
     if share is None or device is None:
         text += f"how far below its roof is not known: {_why(w, row, device, missing)}"
     else:
         evidence["percent_of_roof"] = share
-        text += (
-            f"{bound}, {_digits(share)} % of the roof of {device.name}{_rate(row, rates.tflops_s, rates.tb_s, device)}"
-        )
+        text += f"{bound}, {_digits(share)} % of the roof of {device.name}{_rate(row, bound, rates, device)}"
+        if share > 100:
+            text += f", more than it can be: {_ABOVE_ROOF[bound]}"
         if mean is not None and abs(mean - share) >= _APART:
             evidence["mean_percent_of_roof"] = mean
             text += f", {_digits(mean)} % in the mean of the calls"
@@ -133,14 +142,22 @@ _SHAPES = 4
 """Inputs whose sizes are shown."""
 
 
-def _rate(row: Mapping[str, Any], tflops_s: float | None, tb_s: float | None, device: Architecture) -> str:
+def _rate(row: Mapping[str, Any], bound: str, rates: Reached, device: Architecture) -> str:
     """` (375 of 708 TFLOP/s)`: what was reached of the rate that bounds."""
-    if row["Roofline Bound"] == "COMPUTE_BOUND" and tflops_s and (rate := device.rate(row["Compute Spec"])):
-        return f" ({tflops_s:,.3g} of {rate.tflops:,.4g} TFLOP/s)"
+    is_compute, is_memory = (bound == _BOUNDS[one] for one in ("COMPUTE_BOUND", "MEMORY_BOUND"))
+    if is_compute and rates.tflops_s and (rate := device.rate(row["Compute Spec"])):
+        return f" ({rates.tflops_s:,.3g} of {rate.tflops:,.4g} TFLOP/s)"
     bandwidth = device.value("memory_bandwidth_gbps")
-    if row["Roofline Bound"] == "MEMORY_BOUND" and tb_s and bandwidth:
-        return f" ({tb_s:,.3g} of {bandwidth / 1e3:,.3g} TB/s)"
+    if is_memory and rates.tb_s and bandwidth:
+        return f" ({rates.tb_s:,.3g} of {bandwidth / 1e3:,.3g} TB/s)"
     return ""
+
+
+def _moving_us(w: Window, row: Mapping[str, Any], device: Architecture) -> float | None:
+    """The least time of a call that moves data and computes nothing."""
+    chosen = unified(w)
+    code = chosen.codes.get(w.core.row(int(row["ex_UID"])), -1)
+    return traffic_us(chosen.costs[code], device) if code >= 0 else None
 
 
 def _why(w: Window, row: Mapping[str, Any], device: Architecture | None, missing: str) -> str:

@@ -28,12 +28,14 @@ def total(*parts: int | None) -> int | None:
     return None if None in parts else sum(part for part in parts if part is not None)
 
 
+_TF32 = re.compile(r"tf32|tensorop_s1688(?:gemm|fprop|dgrad|wgrad)", re.IGNORECASE)
+"""CUTLASS names the instruction alone where it rounds float32 to TF32."""
+
+
 def matrix_precision(dtype: str, context: CallContext) -> str:
     """Precision that the matrix units work in: TF32 where the operands are float32 and a kernel's name says so."""
     precision = known(dtype).precision
-    if precision == "fp32" and any("tf32" in kernel.lower() for kernel in context.kernels):
-        return "tf32"
-    return precision
+    return "tf32" if precision == "fp32" and any(map(_TF32.search, context.kernels)) else precision
 
 
 _TENSILE = re.compile(r"C[a-z]{3}_A(ilk|lik)_B(ljk|jlk)(?![a-z])")
