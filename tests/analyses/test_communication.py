@@ -140,8 +140,11 @@ def kernel(name: str, stream: int, start: float, duration: float, blocks: int) -
 GEMMS = ("sm90_gemm_64x64_tn", "sm90_gemm_128x64_nn", "vectorized_elementwise_kernel<add>")
 
 
-def beside_computation(*families: tuple[str, int, float, int]) -> Graph:
-    """A device of 132 multiprocessors computes on stream 7; families are (name, stream, duration, blocks)."""
+def beside_computation(*families: tuple[str, int, float, int], op: str = "", ranks: int | None = None) -> Graph:
+    """A device of 132 multiprocessors computes on stream 7; families are (name, stream, duration, blocks).
+
+    An op, if one is given, launches the kernels of the families; the number of ranks is recorded, if it is given.
+    """
     events = [kernel(name, 7, 10 * i, 9, 500) for i, name in enumerate(GEMMS * 200)]
     events += [
         kernel(name, stream, 500 + 1200 * call + 600 * place, duration, blocks)
@@ -152,7 +155,11 @@ def beside_computation(*families: tuple[str, int, float, int]) -> Graph:
         one["args"]["correlation"] = number
     launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "dur": 1}
     events += [{**launch, "ts": one["ts"] - 5, "args": {"correlation": one["args"]["correlation"]}} for one in events]
-    return load_core(json.dumps({"traceEvents": events, "deviceProperties": [{"id": 0, "numSms": 132}]}).encode())
+    first = len(GEMMS) * 200
+    events += [span("cpu_op", op, one["ts"] - 6, 4, 1, 1) for one in events[first : len(events) // 2] if op]
+    job = {} if ranks is None else {"distributedInfo": {"rank": 0, "world_size": ranks}}
+    trace = {"traceEvents": events, "deviceProperties": [{"id": 0, "numSms": 132}], **job}
+    return load_core(json.dumps(trace).encode())
 
 
 @pytest.mark.parametrize(
@@ -191,6 +198,28 @@ def test_communication_without_a_known_name(families: list[tuple[str, int, float
     assert all(category[name] == "Communication" for name in found)
     assert communication_names(core.lean({"owner", "device", "stream"})) == found
     assert not communication_names(core.lean({"owner"}))
+
+
+@pytest.mark.parametrize(
+    ("op", "ranks", "is_one"),
+    [("", None, True), ("", 8, True), ("mine::exchange", 8, True), ("", 1, False), ("aten::linalg_eigh", 8, False)],
+)
+def test_neither_ops_of_pytorch_nor_single_ranks_communicate_unnamed(op: str, ranks: int | None, is_one: bool) -> None:
+    core = beside_computation(("sytrd_lower_kernel", 16, 500, 20), op=op, ranks=ranks)
+    assert communication_names(core) == ({"sytrd_lower_kernel"} if is_one else set())
+    named = beside_computation(("ncclDevKernel_AllReduce", 16, 500, 20), op=op, ranks=ranks)
+    assert communication_names(named) == {"ncclDevKernel_AllReduce"}
+    on_main = beside_computation(("mystery<8>", 7, 500, 20), op=op, ranks=ranks)
+    assert ("unknown_kernels" in {one.topic for one in verdict(on_main)}) == is_one
+
+
+def test_the_verdict_says_what_is_recognised_without_a_name() -> None:
+    families = [("mystery", 16, 8000, 20), ("ncclDevKernel_AllReduce", 20, 8000, 20)]
+    for unnamed, given in ((None, families[1:]), (50, families), (100, families[:1])):
+        (one,) = [one for one in verdict(beside_computation(*given)) if one.topic == "exposed_communication"]
+        assert one.evidence.get("unnamed_percent") == (None if unnamed is None else pytest.approx(unnamed))
+        assert one.evidence.get("unnamed") == (None if unnamed is None else "mystery")
+        assert ("not by a known name" in one.text) == (unnamed is not None)
 
 
 def test_times_of_ranks_add_up_with_communication_that_is_no_collective() -> None:

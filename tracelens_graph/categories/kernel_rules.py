@@ -49,7 +49,7 @@ def _rules(category: str, *patterns: str | tuple[str, str]) -> tuple[str, Sequen
 
 NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = (
     _rules("Triton-fused", *COMPILED),
-    _rules("Communication", *[library.marker for library in LIBRARIES]),
+    _rules("Communication", *[library.pattern for library in LIBRARIES]),
     _rules("RoPE", r"rotary", r"(?<![a-z])m?rope|(?:apply|fused|bias|qk|norm|inverse)_?m?rope"),
     # of serving: key-value caches. Before attention, whose name they often bear.
     _rules(

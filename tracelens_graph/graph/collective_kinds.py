@@ -51,12 +51,19 @@ class Library(NamedTuple):
         marker: regular expression found in the names of its kernels, in lower case.
         kinds: (regular expression, kind) of names whose words do not say the kind; the first that fits counts.
         in_tracelens: see Communication.
+        unless: regular expression of names that are none of it all the same; "" for no such names.
     """
 
     name: str
     marker: str
     kinds: tuple[tuple[str, str], ...] = ()
     in_tracelens: bool = False
+    unless: str = ""
+
+    @property
+    def pattern(self) -> str:
+        """Regular expression that fits from the beginning of a name to what makes it one of the library."""
+        return rf"(?s)\A(?!.*(?:{self.unless})).*?(?:{self.marker})" if self.unless else self.marker
 
 
 _EXPERTS = ((r"notify", UNKNOWN), (r"(?:dispatch|combine)", "all_to_allv"))
@@ -64,7 +71,19 @@ _EXPERT_PARALLEL = (
     # internode::dispatch, intranode::notify_combine, their mangled forms, internode_ll8dispatch
     r"int(?:er|ra)_?node\w{0,12}(?:::|\d{1,2})\w{0,16}?(?:dispatch|combine|notify)"
     r"|(?<![a-z])ep::(?:\w{1,24}::)?\w{0,16}?(?:dispatch|combine|notify)(?!_layout)(?:_?kernel)?(?![a-z])"
-    r"|(?<![a-z])ep_?(?:dispatch|combine)|low_?latency_(?:dispatch|combine)|(?<![a-z])(?:dispatch|combine)_ll(?![a-z])"
+    # _ZN4dpsk2ep8dispatchEv: a length stands before each part of a mangled name
+    r"|2ep(?:\d{1,2}[a-z_]{1,24})?(?:8dispatch|15dispatch_kernel|7combine|14combine_kernel|1[345](?:cached_)?notify)"
+    r"|(?<![a-z])(?:ep|gin|pplx)_?(?:dispatch|combine)|low_?latency_(?:dispatch|combine)|(?<![a-z])(?:dispatch|combine)_ll(?![a-z])"
+)
+_OTHERWISE = (
+    # Reductions and exchanges over the threads of a device are none over ranks,
+    r"(?<![a-z])(?:cta|grid|cluster|dsmem|(?:sub)?warp|(?:thread)?block|thread|wave(?:front)?|lane|local)"
+    r"\w{0,40}?(?:all_?(?:reduce|gather|to_?all)|reduce_?scatter)"
+    # names may say that there is none,
+    r"|(?<![a-z])(?:no|non|without)_?(?:all_?(?:reduce|gather|to_?all)|reduce_?scatter)"
+    r"|(?:reduce|gather|scatter|to_?all)_?(?:free|less)(?![a-z])"
+    # and what is packed before or unpacked behind stays on the device.
+    r"|to_?allv?_?(?:un)?pack(?![a-z])"
 )
 LIBRARIES = (
     # Before it said `Dev`, NCCL ran most collectives in a kernel that happened to be called SendRecv.
@@ -74,6 +93,8 @@ LIBRARIES = (
     Library("MSCCL", r"(?<![a-z])msccl"),
     Library("oneCCL", r"oneccl|(?<![a-z])ccl(?:::|_)\w{0,60}(?:all_?reduce|all_?gather|all_?to_?all|reduce_?scatter)"),
     Library("HCCL", r"(?<![a-z])hc(?:om_|cl)"),
+    Library("UCC", r"(?<![a-z])ucc_"),
+    Library("NIXL", r"(?<![a-z])nixl"),
     # Dispatch and combine of experts: each rank sends every other as many tokens as were routed there.
     # What counts the tokens for it beforehand sends nothing.
     Library(
@@ -100,6 +121,7 @@ LIBRARIES = (
     ),
     # vLLM, SGLang and aiter share it.
     Library("custom all-reduce", r"cross_device_reduce", (("", "allreduce"),), True),
+    Library("custom all-reduce", r"(?<![a-z])custom_?ar(?![a-z])", (("", "allreduce"),)),
     Library("quick reduce", r"quick_?reduce", (("", "allreduce"),)),
     Library(
         "TensorRT-LLM",
@@ -108,21 +130,24 @@ LIBRARIES = (
     ),
     Library(
         "symmetric memory",
-        r"multimem_|symm(?:etric)?_?mem|(?:one|two)_shot_all_?reduce|barrier_kernel|(?:put|wait)_signal",
+        r"(?<![a-z])multimem_(?:\w{1,24}_)?(?:all|red|ld|st|gather|scatter|broadcast|barrier)|(?<![a-z])nvls(?![a-z])"
+        r"|symm(?:etric)?_?mem|(?:one|two)_shot_all_?reduce|(?:::|14)barrier_kernel|(?:put|wait)_signal",
     ),
     Library(
         "XLA",
         r"collective[_-]?(?:permute|broadcast)|^(?:send|recv)(?:-done)?(?:\.\d{1,9})?$",
         ((r"permute", "send_recv"),),
     ),
-    # A reduction over the threads of a warp or a block is none over ranks.
-    Library("", r"(?<!warp)(?<!block)(?<!warp_)(?<!block_)all[_-]?reduce"),
-    Library("", r"all[_-]?gather(?!_?matmul)|reduce[_-]?scatter|all[_-]?(?:to|2)[_-]?all|sendrecv"),
+    Library(
+        "",
+        r"all[_-]?reduce|all[_-]?gather(?!_?matmul)|reduce[_-]?scatter|all[_-]?(?:to|2)[_-]?all|send_?recv",
+        unless=_OTHERWISE,
+    ),
     Library("", r"(?<![a-z])a2a_", (("", "all_to_all"),)),
     # One side writes to or reads from the memory of another: names of the interface that all such libraries have.
     Library(
         "one-sided",
-        r"ibgda|(?<![a-z])rdma_|(?:put|get)mem(?![a-z])|(?:put|get)(?:mem)?_(?:nbi|signal)|remote_(?:put|get)",
+        r"triton_dist(?:ributed)?_(?:\w{1,24}_)?(?:push|pull)|(?<![a-z])gin_(?:put|get|signal|wait)|ibgda|(?<![a-z])rdma_|(?:put|get)mem(?![a-z])|(?:put|get)(?:mem)?_(?:nbi|signal)|remote_(?:put|get)",
     ),
     # Collective communication libraries of further vendors.
     Library("", r"(?<![a-z])[a-z]{1,3}ccl(?:dev|generic)?_?(?:kernel|all|reduce|broadcast|send)"),
@@ -140,7 +165,13 @@ _LONGEST = 1024
 """Characters of a name that are looked at: names of C++ templates can be megabytes long."""
 
 _MARKERS = [
-    (re.compile(one.marker), [(re.compile(pattern), kind) for pattern, kind in one.kinds], one) for one in LIBRARIES
+    (
+        re.compile(one.marker),
+        re.compile(one.unless or r"(?!)"),
+        [(re.compile(pattern), kind) for pattern, kind in one.kinds],
+        one,
+    )
+    for one in LIBRARIES
 ]
 
 
@@ -154,8 +185,8 @@ def communication(name: str) -> Communication | None:
     plain = name[:_LONGEST].lower()
     if plain.startswith("triton_") and any(re.match(pattern, plain) for pattern in COMPILED):
         return None
-    for marker, kinds, library in _MARKERS:
-        if found := marker.search(plain):
+    for marker, unless, kinds, library in _MARKERS:
+        if (found := marker.search(plain)) and not unless.search(plain):
             word = _WORD.search(plain, found.start())
             matching = (kind for pattern, kind in kinds if pattern.search(plain, found.start()))
             kind = next(matching, kind_of(word[0]) if word else UNKNOWN)

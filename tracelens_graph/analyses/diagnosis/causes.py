@@ -17,7 +17,7 @@ from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pa
 from tracelens_graph.analyses.idle.idle import Cause, culprit
 from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
-from tracelens_graph.graph.collectives import collectives_of
+from tracelens_graph.graph.collectives import collectives_of, kernels_of_collectives
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import rows_of_kind
@@ -231,6 +231,10 @@ def _communication(account: Account, leads: bool) -> Iterator[Finding]:
         f" {shown_ms(account.window_ns)} of the {account.whole_text}; all communication:"
         f" {shown_ms(account.times['total_comm_time'])} in {len(rows):,} kernels, most of it in {brief(name)}"
     )
+    if unnamed := _unnamed(core, rows):
+        evidence |= unnamed
+        share, name = unnamed["unnamed_percent"], unnamed["unnamed"]
+        text += f"; {share:.0f} % of it is recognised by how it runs, not by a known name, most of that {brief(name)}"
     advice = ["all_ranks", "overlap"]
     if busses:
         text += f", bus bandwidth of the {busses:,} large ones {rate:.3g} GB/s"
@@ -239,6 +243,16 @@ def _communication(account: Account, leads: bool) -> Iterator[Finding]:
             advice.insert(0, "network")
     ask = f"tracelens-graph tree TRACE --uid {uid} --up"
     yield _loss("exposed_communication", f"{text} [uid {uid}]", evidence, tuple(advice), ask)
+
+
+def _unnamed(core: Core, rows: np.ndarray) -> dict[str, Any]:
+    """Share of communication that no name shows, and the name of most of it; empty where there is none."""
+    c = core.columns
+    own = rows[~np.isin(rows, np.concatenate(kernels_of_collectives(core)))]
+    ns = sum_by_group(c.name[own], c.dur_ns[own], len(core.names))
+    if not ns.any():
+        return {}
+    return {"unnamed_percent": percent(int(ns.sum()), int(c.dur_ns[rows].sum())), "unnamed": core.names[ns.argmax()]}
 
 
 def _bus_bandwidth(w: Window) -> tuple[float, int]:

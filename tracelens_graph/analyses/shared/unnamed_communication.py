@@ -4,7 +4,8 @@ A library that nobody here knows writes kernels like all others: a few blocks th
 on a stream of their own, so that computation runs beside them. Each of that alone is found in computation, too, so a
 family (all kernels of one name) is taken for communication only if all of the following holds.
 
-* **Nothing else is known of it**: no rule of categories fits its name or op.
+* **Nothing else is known of it**: no rule of categories fits its name or op, and no op of PyTorch's own launched it.
+* **There are other ranks**, as far as the trace records.
 * **Its stream is its own.** On another stream of the device more kernels run; on its own, kernels of known families
   take a tenth of the time at most. Copies and casts beside communication are common there, computation is
   not.
@@ -64,7 +65,7 @@ def unnamed_communication(core: Core, named: Rows) -> Rows:
         core: the graph. There are none where it lacks devices, streams or owners, as some lean ones do.
         named: rows that are known to be communication.
     """
-    if not {"device", "stream", "owner"}.issubset(core.columns.names):
+    if core.info.world_size == 1 or not {"device", "stream", "owner"}.issubset(core.columns.names):
         return named[:0]
     c, rows = core.columns, rows_of_kind(core.columns, (Kind.Kernel,))
     rows = rows[c.stream[rows] >= 0]
@@ -76,7 +77,7 @@ def unnamed_communication(core: Core, named: Rows) -> Rows:
     side, on = rows[aside], stream[aside]
     family, example = group_by(on, c.name[side])
     code, is_named, ns, of_stream = c.name[side[example]], np.isin(side, named), c.dur_ns[side], on[example]
-    candidate = ~is_named[example] & ~np.isin(code, c.name[rows[~aside]])
+    candidate = ~is_named[example] & ~np.isin(code, c.name[rows[~aside]]) & ~_of_aten(core, side, family, len(example))
     names = [core.names[one] for one in code.tolist()]
     beside = _beside(core, (rows[~aside], stream[~aside]), (side, main[on]), family, len(example))
     # Rules are asked about streams that may be of communication only: their patterns take most of the time.
@@ -170,7 +171,8 @@ def may_communicate(core: Core, rows: Rows, family: Codes, families: int) -> Mas
     """Which families of unknown kernels may be communication: nothing about their kernels says that they compute.
 
     PyTorch's own ops compute, and so do kernels with more blocks than the device has multiprocessors: what waits for
-    other ranks has to be on the device as a whole. Names that stand for an exchange go before blocks.
+    other ranks has to be on the device as a whole. Names that stand for an exchange go before blocks. A single rank
+    has nobody to communicate with.
 
     Args:
         core: the graph.
@@ -178,13 +180,21 @@ def may_communicate(core: Core, rows: Rows, family: Codes, families: int) -> Mas
         family: family of each.
         families: number of families.
     """
+    if core.info.world_size == 1:
+        return np.zeros(families, bool)
     c, size = core.columns, _smallest(core) or 2 * FEW_BLOCKS
-    owned = rows[c.owner[rows] >= 0]
-    aten = np.zeros(families, bool)
-    aten[family[c.owner[rows] >= 0]] = fitting(core.names, c.name[c.owner[owned]], lambda op: op.startswith("aten::"))
     exchanges = np.zeros(families, bool)
     exchanges[family] = fitting(core.names, c.name[rows], lambda name: not _EXCHANGE.isdisjoint(_words(name)))
-    return ~aten & (exchanges | (_most_blocks(core, rows, family, np.arange(families)) <= size))
+    few = _most_blocks(core, rows, family, np.arange(families)) <= size
+    return ~_of_aten(core, rows, family, families) & (exchanges | few)
+
+
+def _of_aten(core: Core, rows: Rows, family: Codes, families: int) -> Mask:
+    """Which families have a kernel that an op of PyTorch's own launched."""
+    owner, aten = core.columns.owner[rows], np.zeros(families, bool)
+    by_aten = fitting(core.names, core.columns.name[owner[owner >= 0]], lambda op: op.startswith("aten::"))
+    aten[family[owner >= 0][by_aten]] = True
+    return aten
 
 
 _EXCHANGE = frozenset(word for pair in PAIRS for word in pair)
