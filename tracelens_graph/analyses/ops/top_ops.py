@@ -25,7 +25,7 @@ TOP_OPS = TableSchema(
     {
         "name": OPS_SUMMARY["name"],
         "total_ms": Column.total(f"sum over calls of {IN_CALL}", "ms", "GPU ms"),
-        "percent": Column.share("share of the sum over all operations", "% of GPU time"),
+        "percent": Column.share("share of the sum over all operations", "% of GPU"),
         "count": Column.count("calls that launched GPU work", "calls"),
         "mostly_in": Column.text(
             "innermost nn.Module around most of its time with the one around that, by class, and its "
