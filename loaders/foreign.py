@@ -20,6 +20,7 @@ _JAX_TOO = f"tracelens-graph reads profiles of JAX (*.xplane.pb) and PyTorch's o
 _NSYS = "is a report of Nsight Systems"
 _ROCPROF = "of AMD's rocprof"
 IS_XPLANE = "is a JAX/XLA profile (XPlane protocol buffer), not a trace of PyTorch's profiler"
+NO_EVENTS = f"is a JSON list without events, not a trace; {_EXPORTED}"
 _PERFETTO = f"is a Perfetto trace (protocol buffer); ui.perfetto.dev opens it; {_EXPORTED}"
 _PLANES = re.compile(rb"/(?:host:|device:(?:GPU|TPU))")
 
@@ -187,7 +188,7 @@ def what_list_is(head: bytes) -> str | None:
         return None
     if _TIMELINE.match(head):  # times and sizes, or (time, action, bytes, category) each
         return f"is a memory timeline, as export_memory_timeline writes it, not a trace; {_EXPORTED}"
-    return f"is a JSON list without events, not a trace; {_EXPORTED}"
+    return NO_EVENTS
 
 
 def what_chrome_trace_is(keys: Mapping[str, Any], processes: Iterable[str], categories: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Raw
 
 from tracelens_graph.graph.flows import DEPENDENCY_ID, FlowEnds
+from tracelens_graph.graph.info import OLD_MEMORY
 from tracelens_graph.loaders.kineto.records import (
     CATEGORIES,
     OTHER_ACCELERATORS,
@@ -253,7 +254,8 @@ class Collector:
             odd[index] = event
             return None
         if not isinstance(category, str) or category not in CATEGORIES:
-            odd[index] = "no category" if category is None else "other category"
+            missing = OLD_MEMORY if event.get("name") == "[memory]" else "no category"
+            odd[index] = missing if category is None else "other category"
             return None
         record = self._records.by_category[category]
         try:

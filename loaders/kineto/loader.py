@@ -85,6 +85,10 @@ def load_kineto(source: Source, progress: Progress | None = None, processes: int
         from tracelens_graph.loaders.foreign import what_chrome_trace_is
 
         raise NotATraceError(f"{source.name}: {what_chrome_trace_is(keys, names, _unknown_categories(out))}")
+    if walker.bare and out.left_out.keys() == {"not an event"} and not out.columns:
+        from tracelens_graph.loaders.foreign import NO_EVENTS
+
+        raise NotATraceError(f"{source.name}: {NO_EVENTS}")
     left_out = dict(out.left_out)
     if out.launch_flows:
         left_out["launch flows"] = out.launch_flows

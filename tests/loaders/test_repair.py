@@ -255,9 +255,12 @@ ARGS = st.dictionaries(
     | st.lists(st.dictionaries(KEYS, SCALARS | TEXTS, min_size=1, max_size=2), min_size=2, max_size=4),
     max_size=4,
 )
+PLACE = {"pid": 7, "tid": 7}
+"""What every event names, so that one is known where something else than an event stands behind it."""
 EVENTS = st.builds(
     lambda first, ph, name, ts, args: (
-        {first: {"ph": ph, "name": name}[first]} | {"ph": ph, "cat": "cpu_op", "name": name, "ts": ts, "args": args}
+        {first: {"ph": ph, "name": name}[first]}
+        | {"ph": ph, "cat": "cpu_op", "name": name, **PLACE, "ts": ts, "args": args}
     ),
     st.sampled_from(["ph", "name"]),
     st.sampled_from("XiMsf"),

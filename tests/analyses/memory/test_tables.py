@@ -16,6 +16,8 @@ from memory_traces import instant, training
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.memory.instants import instants_of
 from tracelens_graph.analyses.memory.peak import BEFORE, allocations_by_module, memory_peak, memory_summary
+from tracelens_graph.analyses.report.inventory import OPTIONS
+from tracelens_graph.graph.info import OLD_MEMORY
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.tables.table import Table
@@ -218,3 +220,16 @@ def test_backward_work_is_that_of_modules(path: Path) -> None:
     norms = [name for name in passes if "Norm" in name]
     assert len(norms) >= 8
     assert all(passes[name] == {"forward", "backward"} for name in norms)
+
+
+@pytest.mark.parametrize("table", [memory_peak, memory_summary, allocations_by_module])
+def test_allocations_without_address_are_not_called_missing(table: Any) -> None:
+    """As PyTorch wrote them in 2021: no category, and nothing that says which release is of which allocation."""
+    old = [one for one in training() if one["name"] == "[memory]"]
+    for one in old:
+        del one["cat"]
+        one["args"] = {"Device Type": 0, "Device Id": -1, "Bytes": one["args"]["Bytes"]}
+    core = load_core([*(one for one in training() if one["name"] != "[memory]"), *old])
+    assert table(core).notes[0].startswith(f"{len(old)} allocations and releases are recorded as in 2021, without")
+    assert core.info.left_out[OLD_MEMORY] == len(old)
+    assert next(one for one in OPTIONS if one.name == "memory events").missing(core).startswith(f"{len(old)} lack")

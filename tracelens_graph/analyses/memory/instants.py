@@ -11,6 +11,7 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.info import OLD_MEMORY
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import Kind
@@ -237,6 +238,10 @@ def _whole(values: Iterable[Any]) -> Iterator[int]:
         yield (value + 2**63) % 2**64 - 2**63 if type(value) is int and abs(value) < 2**64 else NO_VALUE
 
 
+_OLD = (
+    "allocations and releases are recorded as in 2021, without addresses, and cannot be read: record with a newer "
+    "PyTorch and profile_memory=True"
+)
 _NOT_HERE = "no allocation or release is in this part of the trace"
 
 
@@ -251,6 +256,8 @@ def _why_none(w: Window) -> str:
         return f"{unreadable:,} allocations and releases are recorded, but no size can be read"
     if len(found) or len(found.unreadable):
         return _NOT_HERE
+    if old := w.core.info.left_out.get(OLD_MEMORY, 0):
+        return f"{old:,} {_OLD}"
     return w.framework.no_allocations
 
 

@@ -15,7 +15,7 @@ from tracelens_graph.graph.arrays import distinct_pairs, is_kind, positions_by
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.info import UNREADABLE
+from tracelens_graph.graph.info import OLD_MEMORY, UNREADABLE
 from tracelens_graph.graph.intervals import union_length
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import whole_window
@@ -289,6 +289,11 @@ def _lacks(*kinds: Kind) -> Callable[[Core], str]:
     return lambda g: "" if np.isin(g.columns.kind, kinds).any() else "none"
 
 
+def _memory_lacks(g: Core) -> str:
+    old = g.info.left_out.get(OLD_MEMORY, 0)
+    return f"{old:,} lack the address that a newer PyTorch records" if old else _lacks(Kind.MemoryEvent)(g)
+
+
 def _has_ops(g: Core) -> bool:
     return len(rows_of_kind(g.columns, (Kind.Op,))) > 0
 
@@ -339,7 +344,7 @@ OPTIONS = (
         "there are no message sizes and no bandwidth, and ranks are matched by order alone", is_entries=False,
     ),
     Option(
-        "memory events", "profile_memory=True", lambda g: True, _lacks(Kind.MemoryEvent),
+        "memory events", "profile_memory=True", lambda g: True, _memory_lacks,
         "there is no memory use over time",
     ),
 )  # fmt: skip
