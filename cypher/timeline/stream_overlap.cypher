@@ -25,7 +25,7 @@ MATCH (t:Trace {state: 'complete'})
 WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
 WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (k:GpuEvent)
-WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step) AND k.stream IS NOT NULL
+WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step) AND k.stream >= 0
   AND k.device IS NOT NULL AND (p.device IS NULL OR k.device = p.device)
 WITH p, k ORDER BY k.start_ns
 WITH p, k.device AS device, k.stream AS stream, collect([k.start_ns, k.end_ns]) AS events

@@ -22,6 +22,7 @@ from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.info import TraceInfo
 from tracelens_graph.loaders.sources import Source
 from tracelens_graph.schema import STORED, Kind
+from tracelens_graph.schema.categories import is_step_name
 
 _USER_SCOPE = 7
 """PyTorch's RecordScope of ranges that programs mark."""
@@ -82,7 +83,7 @@ def execution_graph(execution: ExecutionTrace, source: Source) -> Graph:
 def kinds(execution: ExecutionTrace) -> np.ndarray:
     """For each node the kind that it has, or would have, in a graph: op, annotation or step."""
     is_range = (execution.scope == _USER_SCOPE) & (execution.schema == 0)
-    is_step = np.array([name.startswith("ProfilerStep#") for name in execution.names], bool)
+    is_step = np.array([is_step_name(name) for name in execution.names], bool)
     step = is_step[execution.name] if len(execution) else np.zeros(0, bool)
     return np.where(is_range, np.where(step, Kind.Step, Kind.Annotation), Kind.Op)
 

@@ -14,6 +14,7 @@ from tracelens_graph.graph.build import EventTable
 from tracelens_graph.loaders.kineto.collect import NODE_FAMILIES, Collected, dtype_of
 from tracelens_graph.loaders.kineto.times import MOST_APART_NS
 from tracelens_graph.schema import STORED, Kind, Property
+from tracelens_graph.schema.categories import is_step_name
 from tracelens_graph.utils.arrays import Ns, Numbering
 
 _RAW_COLUMNS = tuple(p for p in STORED if p.name not in ("parent", "last", "depth", "owner", "owner_rule"))
@@ -144,12 +145,15 @@ def _refine_kinds(columns: dict[str, np.ndarray], names: list[str]) -> None:
     """Module, Step: what the category does not say and the name does."""
     kind, name = columns["kind"], columns["name"]
     module = np.fromiter((n.startswith("nn.Module: ") for n in names), bool, len(names))
-    step = np.fromiter((n.startswith("ProfilerStep#") for n in names), bool, len(names))
+    step = np.fromiter((is_step_name(n) for n in names), bool, len(names))
     if module.any():
         kind[(kind == Kind.PythonFunction) & module[name]] = Kind.Module
     if step.any():
-        # In 2021 and before all ranges were ops, steps among them.
-        kind[((kind == Kind.Annotation) | (kind == Kind.Op)) & step[name]] = Kind.Step
+        # In 2021 and before all ranges were ops, steps among them. Where a step is recorded as both, the op is one more
+        # range, and none that would be charged with what is launched in it.
+        as_range, as_op = ((kind == one) & step[name] for one in (Kind.Annotation, Kind.Op))
+        kind[as_op] = Kind.Annotation if as_range.any() else Kind.Step
+        kind[as_range] = Kind.Step
 
 
 def _drop_zeros(columns: dict[str, np.ndarray], name: str) -> None:

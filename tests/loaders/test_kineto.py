@@ -68,6 +68,19 @@ def facts(core: Core) -> list[dict[str, Any]]:
     return [node.attributes() for node in core.nodes_at(range(len(core.columns)))]
 
 
+@pytest.mark.parametrize("twin", ["user_annotation", "Operator"])
+def test_steps_are_counted_once_and_by_their_numbers(twin: str) -> None:
+    steps = [event(cat, f"ProfilerStep#{i}", 100 * i, 90) for i in range(3) for cat in ("Operator", twin)]
+    steps = steps if twin == "user_annotation" else steps[::2]
+    others = ("ProfilerStep#x", "ProfilerStep#", "ProfilerStep#3 extra")
+    core = load_core([*steps, *(op(name, 1000 + 100 * i) for i, name in enumerate(others)), op("aten::mm", 110)])
+    c = core.columns
+    assert [core.names[code] for code in c.name[c.kind == Kind.Step].tolist()] == [
+        f"ProfilerStep#{i}" for i in range(3)
+    ]
+    assert [core.names[code] for code in c.name[c.kind == Kind.Op].tolist()] == ["aten::mm", *others]
+
+
 def test_a_small_trace_is_what_it_says() -> None:
     core = load_core(sample())
     kinds = [node.kind for node in core.nodes_at(range(len(core.columns)))]

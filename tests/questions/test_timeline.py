@@ -166,6 +166,16 @@ def test_streams_that_are_asked_for(wanted: dict[str, int], found: list[Any]) ->
     assert [(row["device"], row["stream_a"], row["stream_b"]) for row in table.records()] == found
 
 
+def test_streams_without_a_number_are_left_out() -> None:
+    work: list[Any] = [
+        span("kernel", "k", 0, 10, 0, stream, device=0, stream=stream)
+        for stream in (7, 8, 2**70, 1.5)
+        for _ in range(3)
+    ]
+    (row,) = stream_overlap(load_core(work)).records()
+    assert {row["stream_a"], row["stream_b"]} == {7, 8}
+
+
 def test_gaps_and_what_the_host_did_in_them() -> None:
     wait, launch, start = idle_gaps(two_steps()).records()
     assert wait == {

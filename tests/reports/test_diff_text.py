@@ -19,6 +19,7 @@ from tracelens_graph.reports.diff_text import (
     diff_json,
     diff_markdown,
     headline,
+    place_lines,
     runs_text,
     screen,
     within_text,
@@ -116,6 +117,21 @@ def test_a_place_is_drawn_as_two_branches() -> None:
         "-              cudaLaunchKernel", "-    0.020 ms    gemm",
         "+              cudaLaunchKernel", "+    0.010 ms    other_gemm",
     ]  # fmt: skip
+
+
+def test_figures_of_places_stand_apart() -> None:
+    row = {
+        "place": 12,
+        "a_ms": 0.0,
+        "b_ms": 9e9,
+        "change_ms": 9e9,
+        "times": 1,
+        "op": "aten::mm",
+        "module": "",
+        "why": "",
+    }
+    for change, shown in ((9e9, "12 +9,000,000,000.000 ms"), (1.5, "12    +1.500 ms")):
+        assert next(place_lines({**row, "change_ms": change}, 100)).startswith(f"{shown}  aten::mm: ")
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])

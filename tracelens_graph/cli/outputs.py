@@ -123,9 +123,9 @@ class Outputs:
         if self.folder is not None and tables is not None:
             self.say(write_tables(tables(), self.folder))
         for path, name in self.files:
-            self.write_file(path, forms[name](answer))
+            self.write_file(path, _made(forms, name, answer))
         if self.format and not self.files:
-            _print(forms[self.format](answer))
+            _print(_made(forms, self.format, answer))
 
     def write_file(self, path: Path, content: Content) -> None:
         """Write a file, packed if its name says so, and say so."""
@@ -147,6 +147,16 @@ def write_tables(tables: Mapping[str, Table], folder: Path) -> str:
 
     written = len(write_folder(tables, folder))
     return f"wrote {written} {'table' if written == 1 else 'tables'} to {folder}"
+
+
+def _made(forms: Forms, name: str, answer: Any) -> Content:
+    """An answer in a format; in Markdown, which people read, devices are called as on the screen."""
+    content = forms[name](answer)
+    if name != "md" or not isinstance(content, str):
+        return content
+    from tracelens_graph.utils.texts import in_device_words
+
+    return in_device_words(content)
 
 
 def _put(content: Content, file: BinaryIO) -> str:

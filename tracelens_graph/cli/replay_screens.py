@@ -67,7 +67,7 @@ def print_screen(asked: Asked, w: Window, table: Table, covered: Table) -> None:
     """Print what can be replayed, how much of the GPU time that is, and the command that writes it."""
     from tracelens_graph.replay.planned import COLLECTIVE
 
-    print(Shown(table, view=shown).text(), end="")
+    put(Shown(table, view=shown).text())
     _print_coverage(covered)
     if any(state != "no" for state in table["plan"]):
         _ask_next(asked, _words_of_sequence(asked, w) if asked.is_sequence else asked.words, "replay/")
@@ -82,7 +82,7 @@ def print_written(folder: Path, table: Table, covered: Table, can_be_verified: b
     files = list(dict.fromkeys(name for name in table["file"] if name))
     share = sum(percent for percent, name in zip(table["percent"], table["file"], strict=True) if name)
     programs = "program" if len(files) == 1 else "programs"
-    print(printable(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time"))
+    put(printable(f"wrote {len(files):,} {programs} and replay.json to {folder}: {share:.1f} % of the GPU time") + "\n")
     _print_left_out(table)
     _print_coverage(covered)
     print(f"run {'it' if len(files) == 1 else 'the first'}: python {shlex.quote(str(folder / files[0]))}")
@@ -153,7 +153,7 @@ def _print_coverage(covered: Table) -> None:
             for line in wrapped(
                 printable(f"  {percent:5.1f} %  {text}"), min(terminal_width(sys.stdout), _WIDEST), " " * 11
             ):
-                print(line)
+                put(f"{line}\n")
     if (rest := sum(percent for _, percent in greatest[_MOST_REASONS:])) >= _SMALL:
         print(f"  {rest:5.1f} %  other reasons")
 

@@ -14,7 +14,7 @@ from tracelens_graph.cli.options import ANYWHERE
 from tracelens_graph.cli.outputs import write_tables
 from tracelens_graph.cli.report_answer import Asked, answer_of
 from tracelens_graph.cli.shown import Screen, put, screen
-from tracelens_graph.cli.traces import extension_of, load, say, warn
+from tracelens_graph.cli.traces import call_devices, extension_of, load, say, warn
 from tracelens_graph.cli.windows import WindowChoice
 from tracelens_graph.output.files import Protection, protecting, protection
 
@@ -56,6 +56,7 @@ class Outcome:
         text: what is printed of it.
         remarks, met: notes on conditions, and which are met.
         line: its line in the overview.
+        accelerator: what its devices are called if they are no GPUs.
         error: why there is none.
         is_broken: whether that is a fault, and not a file that is no trace.
     """
@@ -64,6 +65,7 @@ class Outcome:
     remarks: Sequence[str] = ()
     met: Sequence[str] = ()
     line: Mapping[str, Any] | None = None
+    accelerator: str = ""
     error: str = ""
     is_broken: bool = False
 
@@ -116,6 +118,7 @@ def many_traces(
     lines = [outcome.line for outcome in read if outcome.line is not None]
     ranks = _devices([path for path, one in zip(paths, outcomes, strict=True) if one.line], lines, asked, scheduler)
     late = lateness_of(lines, ranks)
+    call_devices(outcome.accelerator for outcome in read)
     put(overview(lines, late).text(*screen()))
     if any(line["attendance"].held for line in lines):
         again = ["TRACE" if is_stream(one) else one for one in given]
@@ -190,7 +193,9 @@ def _outcome(work: _Work) -> Outcome:
     from tracelens_graph.utils.texts import in_device_words
 
     text = in_device_words(text)  # here, where it is known what the devices of this trace are called
-    return Outcome(text, [named + remark for remark in remarks], [named + one for one in met], line)
+    return Outcome(
+        text, [named + remark for remark in remarks], [named + one for one in met], line, core.info.accelerator
+    )
 
 
 def _with_link(core: Core, et: str | None) -> Core:

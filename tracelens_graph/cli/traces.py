@@ -129,17 +129,17 @@ def load_set(
 
     with progress_on_terminal(f"reading {len(files):,} traces") as progress:
         traces = load_core_set(files, run=run, columns=columns, scheduler=scheduler, progress=progress)
-    _call_devices(one.core for one in traces)
+    call_devices(one.core.info.accelerator for one in traces)
     say([*([traces.linked] if traces.linked else []), *traces.notes])
     warn([*traces.broken, *(f"{one.name}: {one.core.info.damage}" for one in traces if one.core.info.damage)])
     return traces
 
 
-def _call_devices(cores: Iterable[Core]) -> None:
-    """Let what is shown from now on call the devices of traces what they are."""
+def call_devices(accelerators: Iterable[str]) -> None:
+    """Let what is shown from now on call the devices of traces what they are, which is empty for a GPU."""
     from tracelens_graph.utils.texts import DEVICE_WORD
 
-    words = {core.info.accelerator or "GPU" for core in cores}
+    words = {one or "GPU" for one in accelerators}
     word = words.pop() if len(words) == 1 else "GPU"
     DEVICE_WORD.set("device" if "," in word else word)
 
@@ -252,7 +252,7 @@ def load(
         core = cached_core(trace, loaded, lambda line: warn([line]))
     else:
         core = loaded()
-    _call_devices([core])
+    call_devices([core.info.accelerator])
     if et is not None and not core.framework.has_times:
         raise typer.BadParameter(_no_profile(core.info.source, et))
     if needs_times:

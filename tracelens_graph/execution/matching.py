@@ -14,6 +14,7 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.common_order import common_order, surroundings
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import Kind
+from tracelens_graph.schema.categories import is_step_name
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 Pairs = tuple[Rows, Rows]
@@ -71,7 +72,7 @@ class Side:
         rows = np.flatnonzero(execution.is_op)
         rows = rows[np.argsort(execution.tid[rows], kind="stable")]
         name = np.array(codes, np.int64)[execution.name[rows]]
-        steps = [code for name, code in known.items() if name.startswith("ProfilerStep#")]
+        steps = [code for name, code in known.items() if is_step_name(name)]
         return cls(
             "execution trace", rows, name, execution.tid[rows], rows, np.maximum(execution.rf_id[rows], 0),
             np.zeros(len(rows), np.int64), np.isin(name, steps),

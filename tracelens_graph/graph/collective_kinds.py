@@ -63,7 +63,7 @@ class Library(NamedTuple):
     @property
     def pattern(self) -> str:
         """Regular expression that fits from the beginning of a name to what makes it one of the library."""
-        return rf"(?s)\A(?!.*(?:{self.unless})).*?(?:{self.marker})" if self.unless else self.marker
+        return rf"(?s)^(?!.*(?:{self.unless})).*?(?:{self.marker})" if self.unless else self.marker
 
 
 _EXPERTS = ((r"notify", UNKNOWN), (r"(?:dispatch|combine)", "all_to_allv"))

@@ -77,8 +77,8 @@ def check_one_rank(source: Source) -> None:
     if len(ranks := _read(source)[0]) > 1:
         raise TraceError(
             f"{source.name}: the traces of {len(ranks):,} ranks ({', '.join(map(str, list(ranks)[:_LOOKED_AT]))}) are "
-            "fused in it, and one trace is wanted; give the trace of one rank, or this file to report, ranks or "
-            "load_set(), which take it apart"
+            "fused in it, and one trace is wanted; give the trace of one rank, or the path of this file to report, "
+            "ranks or load_set(), which take it apart"
         )
 
 

@@ -27,7 +27,7 @@ PLACES = 5
 """Places on the screen."""
 _INDENT = "  "
 _PARTS = ("total_time", "computation_time", "exposed_comm_time", "exposed_memcpy_time", "idle_time")
-_CHANGE = 10
+_CHANGE = 9
 _LABEL = 30
 _SCREEN = 39
 """Lines that a screen has room for, beside a hint."""
@@ -294,7 +294,7 @@ def place_lines(row: Mapping[str, Any], width: int, most: int | None = None) -> 
     """
     times = f" x {row['times']:,}" if row["times"] != 1 else ""
     figures = f": {row['a_ms']:,.3f} -> {row['b_ms']:,.3f} ms"
-    head = f"{row['place']:>2}{row['change_ms']:>+{_CHANGE},.3f} ms  "
+    head = f"{row['place']:>2} {row['change_ms']:>+{_CHANGE},.3f} ms  "
     room = width - width_of(head) - len(times) - len(figures)
     yield f"{head}{fitted(printable(str(row['op'])), max(room, 8))}{times}{figures}"
     indent = " " * len(head)

@@ -7,6 +7,7 @@ history, and the vendors' traces. Names of copies say their direction.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from tracelens_graph.schema import Kind
@@ -41,6 +42,14 @@ CATEGORY_OF_KIND = {kind: categories[0] for kind, categories in _CATEGORIES.item
     Kind.Step: "user_annotation",
 }
 """Category that PyTorch writes for a kind today; names tell modules and steps from the others of theirs."""
+
+_STEP_NAME = re.compile(r"ProfilerStep#[0-9]+")
+
+
+def is_step_name(name: str) -> bool:
+    """Whether a range of this name is a step."""
+    return _STEP_NAME.fullmatch(name) is not None
+
 
 DIRECTIONS = (
     ("HtoD", ("HtoD", "HOST_TO_DEVICE", "HostToDevice", "pyH2D")),

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TextIO
 
 from tracelens_graph.tables.column import Column, heading_of
 from tracelens_graph.tables.names import fitted, is_prose
-from tracelens_graph.utils.texts import cut_end, printable, shorten, width_of, wrapped
+from tracelens_graph.utils.texts import cut_end, in_device_words, printable, shorten, width_of, wrapped
 
 _COMFORTABLE = 44
 _NARROW = 16
@@ -148,7 +148,7 @@ def aligned(
 def _column(name: str, about: Column | None, values: Sequence[Any]) -> _Column:
     """A column on its way to the screen."""
     cells, is_number = column_cells(values, about, is_id=_is_uid(name) or (about is not None and about.is_id))
-    heading = _cell(heading_of(name, about), 0, is_id=True)
+    heading = in_device_words(_cell(heading_of(name, about), 0, is_id=True))  # before widths are measured
     wraps = about.wraps if about else any(map(_has_nodes, values))
     return _Column(heading, cells, is_number, _leaves(cells, about.order_of_leaving if about else 0), wraps)
 

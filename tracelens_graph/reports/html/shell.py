@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracelens_graph.output.files import GENERATOR
+from tracelens_graph.utils.texts import in_device_words
 
 LEVEL = 6
 """Of zlib: higher ones take several times as long and save a few percent."""
@@ -127,20 +128,20 @@ def page(
         code: what draws it.
     """
     described, planes = packed(columns)
-    script, style = code.script, code.style
+    script, style = in_device_words(code.script), code.style  # of the words that its data have
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; worker-src blob:; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    plain = json.dumps({**head, "columns": described}, allow_nan=False).replace("<", "\\u003c")
-    packed_body = _compressed(json.dumps(body, allow_nan=False, separators=(",", ":")).encode())
+    plain = in_device_words(json.dumps({**head, "columns": described}, allow_nan=False)).replace("<", "\\u003c")
+    packed_body = _compressed(in_device_words(json.dumps(body, allow_nan=False, separators=(",", ":"))).encode())
     return "\n".join(
         (
             "<!DOCTYPE html>",
             f'<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="{GENERATOR}">',
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width">',
-            f"<title>{escape(title)}</title><style>{style}</style></head>",
+            f"<title>{escape(in_device_words(title))}</title><style>{style}</style></head>",
             f"<body>{asset('page.html')}",
             f'<script type="application/json" id="head">{plain}</script>',
             f'<script type="text/plain" id="body">{packed_body}</script>',
