@@ -197,3 +197,14 @@ def test_without_steps_or_kernels() -> None:
     core = load_core([span("cpu_op", "aten::mm", 0, 10)])
     assert [len(ask(core)) for ask in (step_breakdown, device_use, kernel_occupancy)] == [0, 0, 0]
     assert op_times(core)["host_self_us"] == [10]
+
+
+def test_a_step_that_holds_work_of_before_the_recording_says_so() -> None:
+    core = load_core({"traceEvents": [
+        span("user_annotation", "ProfilerStep#1", 0, 100), span("user_annotation", "ProfilerStep#2", 100, 100),
+        span("kernel", "earlier", 10, 50, 0, 7, device=0, stream=7),
+        span("kernel", "late", 150, 5, 0, 7, device=0, stream=7),
+    ]})  # fmt: skip
+    assert step_breakdown(core).notes == [
+        "ProfilerStep#1: GPU work that no step launched runs for 0.050 of its 0.100 ms"
+    ]

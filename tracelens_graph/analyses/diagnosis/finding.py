@@ -108,7 +108,7 @@ ADVICE: Mapping[str, str] = {
     "replay_trace": "look at the trace of the replay; this one names the nodes of the graph",
     "all_ranks": "all ranks together, to tell a late rank from a slow network: report FOLDER",
     "overlap": "start communication earlier beside computation: other bucket sizes, prefetch of shards",
-    "network": "find why the transport is slow: NCCL_DEBUG=INFO shows whether it goes over NVLink, PCIe or sockets",
+    "network": "find why the transport is slow: NCCL_DEBUG=INFO shows whether it is NVLink or xGMI, PCIe or sockets",
     "fusion": "fuse elementwise and normalization kernels: torch.compile, or fused kernels of a library",
     "gemm_tuning": "see how far products are below the roofline: lower precision, larger tiles or batches",
     "more_tiles": "more pieces of work at a time: split the depth (split-K, stream-K), a larger batch, smaller tiles",

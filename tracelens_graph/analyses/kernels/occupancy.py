@@ -63,10 +63,10 @@ DEVICE_USE = TableSchema(
             "time of all steps, see `step_breakdown`; without steps from the first kernel to the end of the last",
             "ms",
         ),
-        "kernel_ms": Column("part of it in which a kernel runs", "ms"),
+        "kernel_ms": Column("part of it in which a kernel runs, one of communication, too", "ms"),
         "utilization_percent": Column("kernel_ms as share of time_ms", "%"),
         "sm_efficiency_percent": Column(
-            "share of the multiprocessors that kernels give a block at least, over time_ms; where kernels overlap, the "
+            "mean share of the multiprocessors with a block at least, over time_ms; where kernels overlap, the "
             "time of each counts",
             "%",
         ),
@@ -78,13 +78,13 @@ DEVICE_USE = TableSchema(
 _TENSOR_CORES = re.compile(
     r"[hs]884|[hs]1688|c1688|i8816|i?16816|161616|hmma|imma_|w?gmma|nvjet|tensorop|wmma|dgrad_1x1_stride_2x2"
     r"|first_layer_wgrad_kernel|conv1x1|conv2d_c1_k1|direct_group|flash_(?:fwd|bwd)|fmha_cutlass\w_\w{1,8}_\w{0,20}sm[78]"
-    r"|xmma_(?!\w*ffma)|_MI\d+x\d+|mfma|xdl(?:ops)?_",
+    r"|xmma_(?!\w*ffma)|_MI\d+x\d+|mfma|xdl(?:ops)?_|igemm_\w{1,12}_gtcx",
     re.ASCII,
 )
 """Names of kernels that use tensor cores or matrix cores: the instruction's shape or name, or families built on them.
 
 Sources: the list of PyTorch's profiler plugin, the names of CUTLASS and cuBLAS (`tensorop`, `nvjet`), and of Tensile
-(`MI`, the matrix instruction) and Composable Kernel (`xdl`).
+(`MI`, the matrix instruction), Composable Kernel (`xdl`) and MIOpen (`gtcx`, its xdlops kernels).
 """
 
 
@@ -147,7 +147,11 @@ def kernel_occupancy(g: Core | Window) -> Table:
         "percent": percent(times.sum, int(times.sum.sum())),
         "uid": c.uid[stands],
     }
-    table = KERNEL_OCCUPANCY.table(columns, w.titled("Kernels and how they fill the device"), _notes(shapes))
+    table = KERNEL_OCCUPANCY.table(
+        columns,
+        w.titled("Kernels and how they fill the device"),
+        _notes(shapes, "are left out of blocks and SM efficiency"),
+    )
     return table.take(np.lexsort((c.uid[stands], -times.sum)))
 
 
@@ -193,7 +197,7 @@ def device_use(g: Core | Window) -> Table:
             sum_by_group(of, duration * shapes.tensor_cores, len(devices)), sum_by_group(of, duration, len(devices))
         ),
     }
-    return DEVICE_USE.table(columns, w.titled("How devices are used"), _notes(shapes))
+    return DEVICE_USE.table(columns, w.titled("How devices are used"), _notes(shapes, "count as 0 in SM efficiency"))
 
 
 def _shapes(w: Window) -> _Shapes:
@@ -226,8 +230,9 @@ def _number(value: Any) -> float:
     return float(value) if is_number else np.nan
 
 
-def _notes(shapes: _Shapes) -> list[str]:
+def _notes(shapes: _Shapes, what: str) -> list[str]:
     lacking = int(np.isnan(shapes.blocks_per_sm).sum())
     if not lacking:
         return []
-    return [f"{lacking:,} of {len(shapes.rows):,} kernels have no grid, or are on a device of unknown size"]
+    why = "without a recorded grid, or on a device of unknown size,"
+    return [f"{lacking:,} of {len(shapes.rows):,} kernels, {why} {what}"]

@@ -20,7 +20,7 @@ OP_TIMES = TableSchema(
     "How long ops take on the host and on the GPU, their own time and with all that they call.",
     {
         "name": Column.key("name of the op", "op"),
-        "calls": Column.count("calls that are in no other op of the name", "calls"),
+        "calls": Column.count("outermost calls: those in no other op of the name", "calls"),
         "all_calls": Column.count("calls, those in another op of the name included"),
         "host_self_us": Column.total(
             "sum of their time on the host without ops and runtime calls inside", "us", "host self us"

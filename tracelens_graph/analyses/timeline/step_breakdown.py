@@ -6,6 +6,8 @@ before it is over, and ends with the last of its GPU work, but not before it end
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import (
@@ -35,15 +37,15 @@ _PARTS = {
     "memcpy": "a copy runs, and no kernel",
     "memset": "a fill runs, and no kernel or copy",
     "runtime": "the host is in a call of the runtime, and the GPU does nothing",
-    "data_loader": "the host waits for the data loader, outside of such calls",
-    "op": "the host is in an op, and in nothing of the above",
+    "data_loader": "the host waits for the data loader, in no call of the runtime, and the GPU does nothing",
+    "op": "the host is in an op, and none of the columns above applies",
     "other": "nothing of the above is recorded",
 }
 """What a moment counts for, the first that fits, and when."""
 
 STEP_BREAKDOWN = TableSchema(
     "step_breakdown",
-    "What each step's time went to, every moment once: kernels, copies, runtime calls, the data loader, ops.",
+    "What each step's time went to: kernels, communication, copies, runtime calls, the data loader, ops, the rest.",
     {
         "name": Column.key("step; the last row is their mean", "step"),
         "step": Column("number of the step"),
@@ -65,6 +67,10 @@ STEP_BREAKDOWN = TableSchema(
 )
 
 MEAN = "(mean)"
+
+FOREIGN_PERCENT = 10
+"""Share of a step from which GPU work that no step launched is noted."""
+_NOTES = 3
 
 DATA_LOADER = "enumerate(DataLoader)#"
 """How the range begins in which PyTorch waits for the next batch; in old versions it is an op."""
@@ -149,7 +155,20 @@ def step_breakdown(g: Core | Window) -> Table:
         },
         "uid": [*c.uid[steps].tolist(), None],
     }
-    return STEP_BREAKDOWN.table(columns, title)
+    return STEP_BREAKDOWN.table(columns, title, _notes(w, names, begin, end))
+
+
+def _notes(w: Window, names: Sequence[str], begin: Ns, end: Ns) -> list[str]:
+    """Which steps hold much GPU work that none launched, as the first one does where the recording began in a run."""
+    core, c = w.core, w.core.columns
+    others = w.gpu_rows[core.gpu_step[w.gpu_rows] < 0]
+    union = merge(c.start_ns[others], c.end_ns[others])
+    held = length_before(union, end) - length_before(union, begin)
+    return [
+        f"{name}: GPU work that no step launched runs for {ns / 1e6:,.3f} of its {lasted / 1e6:,.3f} ms"
+        for name, ns, lasted in zip(names, held.tolist(), (end - begin).tolist(), strict=True)
+        if 100 * ns > FOREIGN_PERCENT * lasted
+    ][:_NOTES]
 
 
 def _rows_of_parts(w: Window) -> list[Rows]:
