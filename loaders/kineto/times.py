@@ -99,7 +99,7 @@ def _one(time: Raw) -> int:
         except ValueError:
             return UNREADABLE_NS
     # As an integer, one far out of range would have as many digits as its exponent says.
-    if not value.is_finite() or value.adjusted() > _MOST_DIGITS:
+    if not value.is_finite() or (value and value.adjusted() > _MOST_DIGITS):
         return UNREADABLE_NS
     if not value or value.adjusted() < -_MOST_DIGITS:
         return 0
