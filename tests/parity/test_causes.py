@@ -16,7 +16,7 @@ from parity.cases import Case, Eval, cases, compared, evals, graph, parameters, 
 from parity.comparing import Row, parsed
 from parity.departures import departures, more_linked
 
-from corpus import needs_goldens
+from corpus import needs_corpus, needs_goldens
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.ops.ops import OPS_SUMMARY, ops_unique_args
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
@@ -169,6 +169,7 @@ def test_beside_a_call_that_runs_alone_there_is_an_empty_list() -> None:
     assert row["overlap_pct_mean"] == 0
 
 
+@needs_corpus
 @pytest.mark.parametrize("trace", sorted(more_linked()))
 def test_ids_link_what_arrows_do_not(trace: str) -> None:
     """The events are launched by calls of the same id, which begin before them, and no arrow starts there."""

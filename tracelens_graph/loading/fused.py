@@ -142,10 +142,15 @@ class _Events:
 
 
 class _Parts(NamedTuple):
-    """The files of the ranks of a fused one, and what was repaired in it and lost of it."""
+    """The files of the ranks of a fused one, and what was repaired in it and lost of it.
+
+    The folder is kept here: processes that are forked forget what this one does at its end, and a folder that nobody
+    knows is deleted.
+    """
 
     files: list[str]
     note: str = ""
+    folder: TemporaryDirectory[str] | None = None
 
 
 @cache
@@ -165,7 +170,7 @@ def _parts(file: str, _: int) -> _Parts:
         info = {**(of_job if isinstance(of_job, dict) else {}), "rank": rank}
         alone = {**beside, "distributedInfo": info, "traceEvents": events}
         parts[rank].write_bytes(msgspec.json.encode(alone))
-    return _Parts([str(part) for part in parts.values()], f"{file}: {damage}" if damage else "")
+    return _Parts([str(part) for part in parts.values()], f"{file}: {damage}" if damage else "", folder)
 
 
 def _read(source: Source) -> tuple[dict[int, list[Event]], dict[str, Any], str]:
