@@ -208,7 +208,7 @@ def siblings(n: int) -> Iterator[Event]:
 
 
 def process_groups(n: int) -> Iterator[Event]:
-    """Collectives, each of a process group of its own, all of which the job's metadata lists."""
+    """Collectives, each of a process group of its own; the job's metadata lists all groups."""
     for i in range(n):
         said = {"Collective_name": "allreduce", "Process_Group_Name": str(i), "Seq": 1, "dtype": "Float"}
         said |= {"In_msg_nelems": i + 1, "Out_msg_nelems": i + 1, "Group_size": 2}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.arrays import fitting, is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.details import Details, NoDetails
 from tracelens_graph.graph.flows import Flows, dependencies, link_by_flow, link_by_id
@@ -241,12 +241,6 @@ _LAUNCHING = re.compile("launch|memcpy|memorycopy|memset|memoryfill", re.I)
 """Names of runtime calls that put work on a device. An op's other calls may share its External id."""
 
 
-def _launching(name: Codes, names: Sequence[str]) -> Mask:
-    """Which of some calls put work on a device, by their names."""
-    codes, back = np.unique(name, return_inverse=True)
-    return np.array([bool(_LAUNCHING.search(names[code])) for code in codes], bool)[back]
-
-
 def _launches(columns: dict[str, np.ndarray], names: Sequence[str], host: Rows, gpu: Rows, flows: Flows) -> Rows:
     """For each GPU event the position of its launch in the host pre-order, -1 without one.
 
@@ -270,7 +264,9 @@ def _launches(columns: dict[str, np.ndarray], names: Sequence[str], host: Rows, 
             columns["flags"][gpu[position]] |= Flag.linked_by_flow.value
     lonely = lonely[launch[lonely] < 0]
     if len(lonely) and "external_id" in columns:
-        calls = calls[(correlation[host[calls]] == -1) & _launching(columns["name"][host[calls]], names)]
+        calls = calls[
+            (correlation[host[calls]] == -1) & fitting(names, columns["name"][host[calls]], _LAUNCHING.search)
+        ]
         external, lone = columns["external_id"], gpu[lonely]
         found = link_by_id(external[host[calls]], start[host[calls]], external[lone], start[lone])
         launch[lonely[found >= 0]] = calls[found[found >= 0]]

@@ -159,7 +159,7 @@ def _collectives(core: Core) -> Collectives:
 
 
 def kernels_of_collectives(core: Core) -> tuple[Rows, Rows]:
-    """Rows of kernels that take part in collectives, and of those named so of which it is not known which."""
+    """Rows of kernels that take part in collectives; and of kernels named so whose collective is not known."""
     c = core.columns
     kernels = np.flatnonzero(c.kind == Kind.Kernel)
     if not len(kernels):

@@ -20,7 +20,7 @@ _NAMED_PLANES = 4
 FAR_TIME = "time far from all others"
 NOT_A_NODE = "not a node"
 OLD_MEMORY = "[memory] without an address"
-"""Reason in `TraceInfo.left_out`: allocations of 2021, of which nothing says which release is theirs."""
+"""Reason in `TraceInfo.left_out`: allocations of 2021, which no address joins to their releases."""
 UNREADABLE = ("unreadable", "not an event", NOT_A_NODE, FAR_TIME)
 """Reasons in `TraceInfo.left_out` that are losses: entries of the event list that nothing could be made of."""
 

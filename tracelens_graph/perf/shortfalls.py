@@ -43,7 +43,7 @@ SMALL_DEPTH = 64
 SHORT_CALL_US = 10.0
 """What a kernel takes however little it does, its way to all units and back; and a launch."""
 SMALL_CALL_BYTES = 8e6
-"""Bytes that a device with 3 TB/s moves in less than 3 us, most of which is latency."""
+"""Bytes that a device with 3 TB/s moves in less than 3 us, mostly latency."""
 
 
 _SETTINGS = ("stride", "padding", "dilation", "output_padding")

@@ -73,9 +73,9 @@ OUTSIDE_OF_OPS = "(outside of ops)"
 _MODULE, _AUTOGRAD = "nn.Module: ", "autograd::engine::evaluate_function: "
 _BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+?)[ >]")
 _NAMES = 3
-_LONGEST_PATH = 128
-"""Modules around a leaf that are kept, the innermost: else paths of deep trees would take memory beyond all measure."""
 """Names of ops of one place that are listed."""
+_LONGEST_PATH = 128
+"""Modules around a leaf that are kept, the innermost: memory for all of them grows with the square of the depth."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ family (all kernels of one name) is taken for communication only if all of the f
 * **Nothing else is known of it**: no rule of categories fits its name or op, and no op of PyTorch's own launched it.
 * **There are other ranks**, as far as the trace records.
 * **Its stream is its own.** On another stream of the device more kernels run; on its own, kernels of known families
-  take a tenth of the time at most. Copies and casts beside communication are common there, computation is
-  not.
+  take a tenth of the time at most. Copies and casts beside communication are common there, computation is not.
 * And either **a name for each direction**: families of that stream are named in pairs, `dispatch` and `combine`, `put`
   and `get`, `send` and `recv`. On a stream with computation such names are not enough, for experts are also permuted
   within a device.
@@ -176,7 +175,7 @@ def may_communicate(core: Core, rows: Rows, family: Codes, families: int) -> Mas
 
     Args:
         core: the graph.
-        rows: rows of kernels of which no category is known.
+        rows: rows of kernels without a known category.
         family: family of each.
         families: number of families.
     """
