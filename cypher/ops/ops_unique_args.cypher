@@ -62,7 +62,7 @@ OPTIONAL MATCH (call:!GpuEvent)-[:ON_THREAD]->(h:Thread)-[:IN_PROCESS]->(c:Proce
 WITH *, CASE WHEN call:GpuEvent THEN ['(no launch in trace)', 'unlinked'] ELSE [call.name, call.category] END AS op,
      CASE WHEN NOT call:GpuEvent THEN [
        CASE WHEN c.name <> c.pid THEN c.name ELSE 'Unknown' END,
-       coalesce(c.labels, 'Unknown'),
+       coalesce(c.labels, CASE WHEN EXISTS {(c)-[:IN_TRACE]->(:Trace)-[:RAN]->(:Program)} THEN '' ELSE 'Unknown' END),
        CASE WHEN h.name <> h.tid THEN h.name ELSE 'Unknown' END
      ] END AS place
 ORDER BY call.start_ns, call.pre

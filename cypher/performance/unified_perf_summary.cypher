@@ -56,7 +56,7 @@ OPTIONAL MATCH (op)-[:ON_THREAD]->(h:Thread)-[:IN_PROCESS]->(c:Process)
 WITH op, alone, line, busy, g, CASE WHEN alone IS NULL THEN op ELSE {} END AS cost,
      CASE WHEN op IS NOT NULL THEN [
        CASE WHEN c.name <> c.pid THEN c.name ELSE 'Unknown' END,
-       coalesce(c.labels, 'Unknown'),
+       coalesce(c.labels, CASE WHEN EXISTS {(c)-[:IN_TRACE]->(:Trace)-[:RAN]->(:Program)} THEN '' ELSE 'Unknown' END),
        CASE WHEN h.name <> h.tid THEN h.name ELSE 'Unknown' END
      ] END AS place
 WITH *, CASE WHEN busy > 0 THEN cost.flops / busy END AS flop_rate,
