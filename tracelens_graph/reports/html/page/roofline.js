@@ -193,7 +193,8 @@ export class Roofline {
 
   /** @param {RooflineData} data */
   table({ points }) {
-    const { texts } = this;
+    const { texts } = this,
+      classes = Object.fromEntries(points.map((one) => [texts[one.category], one.class]));
     return gridOf(
       points,
       [
@@ -206,7 +207,7 @@ export class Roofline {
         ["TFLOP/s", "number", (one) => one.y, "", 3],
         ["calls", "number", (one) => one.calls, "", 0],
         ["uid", "uid", (one) => one.uid],
-        ["category", "text", (one) => texts[one.category]],
+        ["category", "text", (one) => texts[one.category], "", 0, { classes }],
         ["shapes", "text", (one) => texts[one.shapes]],
         ["types", "text", (one) => texts[one.types]],
       ],
