@@ -108,6 +108,9 @@ class OfTrace:
     def unmodelled(self) -> Table:
         """GPU time that no performance model covers, by operation and reason, the greatest first."""
 
+    def opportunities(self, arch: Architecture | str | None = None) -> Table:
+        """Where time could be won, by every rule of `rules.RULES`, the most first."""
+
     def attribution(self, level: str = 'op', name: str | re.Pattern[str] | None = None) -> Table:
         """GPU time per name at one level of the graph."""
 
