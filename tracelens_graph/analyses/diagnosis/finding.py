@@ -25,6 +25,7 @@ class Finding:
         severity: "fact", or for what costs time "minor", and "major" from MAJOR_PERCENT of the window on.
         advice: what to try, names of ADVICE.
         ask_next: the command line that shows more; TRACE stands for the trace.
+        where: what separates it from others of its topic in every run of the program, such as a family of kernels.
     """
 
     topic: str
@@ -33,6 +34,12 @@ class Finding:
     severity: Severity = "fact"
     advice: tuple[str, ...] = ()
     ask_next: str = ""
+    where: str = ""
+
+    @property
+    def id(self) -> str:
+        """What it is called in every run of the program: `data-loader`, `kernels@compute.gemm`."""
+        return "@".join(filter(None, (self.topic.replace("_", "-"), self.where)))
 
     @property
     def suggestions(self) -> tuple[str, ...]:

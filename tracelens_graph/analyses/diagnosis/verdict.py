@@ -137,7 +137,7 @@ def _of_gpu_work(w: Window, arch: Architecture | None) -> list[Finding]:
     if first.leads == ("unexplained",):
         return [first.finding, *_unknown(w), *_unlinked(w)]
     unknown = list(_unknown(w))
-    causes = [one for one in causes_of(account, families, first.leads, arch) if not _is_named_by(one, unknown)]
+    causes = [one for one in causes_of(w, first.leads, arch) if not _is_named_by(one, unknown)]
     found = operations(judged, arch) if is_one else ()
     return [first.finding, *found, *causes[: limits.CAUSES], *unknown, *_unlinked(w), *_long_step(w)]
 
