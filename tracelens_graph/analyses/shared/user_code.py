@@ -41,26 +41,29 @@ class Code(IntEnum):
 
 _PACKAGES: tuple[tuple[Code, str], ...] = (
     (Code.compiled, r"torchinductor_[^/]*/ torch_compile_cache/ inductor_cache/ torch_aot_compile/"),
-    (Code.passed_on, r"""torch/_functorch/ torch/_inductor/ torch/_dynamo/ functorch/ triton/backends/ torch/_ops\.py
-        torch/_tensor\.py torch/distributed/c10d_logger\.py torch/functional\.py torch/nn/functional\.py
-        torch/nn/modules/module\.py torch/overrides\.py torch/utils/_contextlib\.py torch/utils/_device\.py"""),
-    (Code.user, r"""transformers/models/ torchvision/models/ torchaudio/models/ timm/(?:models|layers)/ diffusers/models/
-        vllm/model_executor/(?:models|layers)/ sglang/srt/(?:models|layers)/ megatron/core/(?:models|transformer)/
-        detectron2/modeling/ ultralytics/nn/ fairseq/(?:models|modules)/ open_clip/ mmdet/models/ mmseg/models/
-        mmpretrain/models/ lmdeploy/pytorch/models/ fla/(?:models|layers)/ flax/linen/ flax/nnx/ haiku/ maxtext/layers/
-        nemo/collections/ torchtune/(?:models|modules)/ torchtitan/models/ nanogpt/ speechbrain/(?:nnet|lobes)/"""),
-    (Code.plumbing, r"""torch/ triton/ torch_xla/ torchgen/ torch_guard\.py nvtx/ wrapt/ decorator\.py _pytest/ pluggy/
-        cuda/bindings/ pybind11/ typing_extensions\.py numba/core/ IPython/ ipykernel/ torch_tb_profiler/ libkineto/"""),
-    (Code.library, r"""transformers/ torchvision/ torchaudio/ timm/ diffusers/ vllm/ sglang/ megatron/ detectron2/
-        ultralytics/ fairseq/ mmdet/ mmseg/ mmpretrain/ mmengine/ mmcv/ lmdeploy/ flax/ jax/ jaxlib/ optax/ chex/ orbax/
-        accelerate/ lightning/ pytorch_lightning/ lightning_fabric/ deepspeed/ fairscale/ colossalai/ composer/ ignite/
-        fastai/ peft/ trl/ datasets/ tokenizers/ huggingface_hub/ safetensors/ evaluate/ ray/ torchdata/ torchtext/
-        torchmetrics/ torchrec/ fbgemm_gpu/ webdataset/ flashinfer/ flash_attn/ aiter/ sgl_kernel/ triton_kernels/
-        xformers/ transformer_engine/ apex/ bitsandbytes/ torchao/ csrc/cpp_itfs/ deep_gemm/ deep_ep/ liger_kernel/
-        numpy/ scipy/ pandas/ pyarrow/ PIL/ cv2/ albumentations/ nvidia/ skimage/ sklearn/ librosa/ soundfile/ h5py/
-        pydantic/ zmq/ tqdm/ wandb/ tensorboard/ mlflow/ packaging/ keras/ tensorflow/ torch_geometric/ dgl/ monai/
-        einops/ fsspec/ aiohttp/ uvloop/ uvicorn/ fastapi/ starlette/ hydra/ omegaconf/ click/ fire/ requests/ psutil/
-        (?:site|dist)-packages/"""),
+    (Code.passed_on, r"""torch/_functorch/ torch/_inductor/ torch/_dynamo/ functorch/ triton/backends/
+        torch/_ops\.py torch/_tensor\.py torch/distributed/c10d_logger\.py torch/functional\.py
+        torch/nn/functional\.py torch/nn/modules/module\.py torch/overrides\.py torch/utils/_contextlib\.py
+        torch/utils/_device\.py"""),
+    (Code.user, r"""transformers/models/ torchvision/models/ torchaudio/models/ timm/(?:models|layers)/
+        diffusers/models/ vllm/model_executor/(?:models|layers)/ sglang/srt/(?:models|layers)/
+        megatron/core/(?:models|transformer)/ detectron2/modeling/ ultralytics/nn/ fairseq/(?:models|modules)/
+        open_clip/ mmdet/models/ mmseg/models/ mmpretrain/models/ lmdeploy/pytorch/models/ fla/(?:models|layers)/
+        flax/linen/ flax/nnx/ haiku/ maxtext/layers/ nemo/collections/ torchtune/(?:models|modules)/
+        torchtitan/models/ speechbrain/(?:nnet|lobes)/"""),
+    (Code.plumbing, r"""torch/ triton/ torch_xla/ torchgen/ torch_guard\.py nvtx/ wrapt/ decorator\.py
+        _pytest/ pluggy/ cuda/bindings/ pybind11/ typing_extensions\.py numba/core/ IPython/ ipykernel/
+        torch_tb_profiler/"""),
+    (Code.library, r"""transformers/ torchvision/ torchaudio/ timm/ diffusers/ vllm/ sglang/ megatron/
+        detectron2/ ultralytics/ fairseq/ mmdet/ mmseg/ mmpretrain/ mmengine/ mmcv/ lmdeploy/ flax/ jax/ jaxlib/
+        optax/ chex/ orbax/ accelerate/ lightning/ pytorch_lightning/ lightning_fabric/ deepspeed/ fairscale/
+        colossalai/ composer/ ignite/ fastai/ peft/ trl/ datasets/ tokenizers/ huggingface_hub/ safetensors/ evaluate/
+        ray/ torchdata/ torchtext/ torchmetrics/ torchrec/ fbgemm_gpu/ webdataset/ flashinfer/ flash_attn/ aiter/
+        sgl_kernel/ triton_kernels/ xformers/ transformer_engine/ apex/ bitsandbytes/ torchao/ csrc/cpp_itfs/
+        deep_gemm/ deep_ep/ liger_kernel/ numpy/ scipy/ pandas/ pyarrow/ PIL/ cv2/ albumentations/ nvidia/ skimage/
+        sklearn/ librosa/ soundfile/ h5py/ pydantic/ zmq/ tqdm/ wandb/ tensorboard/ mlflow/ packaging/ keras/
+        tensorflow/ torch_geometric/ dgl/ monai/ einops/ fsspec/ aiohttp/ uvloop/ uvicorn/ fastapi/ starlette/ hydra/
+        omegaconf/ click/ fire/ requests/ psutil/ (?:site|dist)-packages/"""),
     (Code.plumbing, r"lib/python\d[.\d]*/ <frozen[^>]*> <string>"),
 )  # fmt: skip
 """Whose the files are whose paths hold such a folder or file: the first that fits counts, and what fits nothing is the
@@ -80,9 +83,10 @@ _BY_FUNCTION = r"_call_impl|_wrapped_call_impl|__torch_function__|decorate_conte
 _EVALUATED = r"<eval_with_key>[.\d]*\("
 """How frames of programs begin that torch.fx wrote."""
 _FRAME = re.compile(r"(?P<path>.*?\.pyx?|<[^>]*>[.\d]*)\(\d+\): (?P<function>.*)", re.DOTALL)
-_RULES = tuple(
-    (code, re.compile(rf"(?:^|/)(?:{'|'.join(parts.split())})")) for code, parts in _PACKAGES
-) + ((Code.plumbing, re.compile(rf"^(?:{'|'.join(_STANDARD.split())})(?:/|\.py$)")),)  # fmt: skip
+_RULES = (
+    *((code, re.compile(rf"(?:^|/)(?:{'|'.join(parts.split())})")) for code, parts in _PACKAGES),
+    (Code.plumbing, re.compile(rf"^(?:{'|'.join(_STANDARD.split())})(?:/|\.py$)")),
+)
 
 
 def code_of(name: str) -> Code:
@@ -160,6 +164,10 @@ def line_names(g: Core | Window, rows: Rows) -> list[str]:
     core = g.core if isinstance(g, Window) else g
     frames = user_lines(g, np.asarray(rows, np.int64))
     return [core.names[core.columns.name[frame]] if frame >= 0 else "" for frame in frames.tolist()]
+
+
+def _themselves(core: Core, rows: Rows) -> Rows:
+    return rows.astype(np.int64)
 
 
 def origins(core: Core, rows: Rows) -> Rows:
