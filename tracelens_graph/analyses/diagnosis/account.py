@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -167,7 +167,7 @@ def time_spent(g: Core | Window) -> Table:
         return Table("time_spent", {name: [] for name in TIME_SPENT}, TIME_SPENT, "Where the time went")
     account = account_of(w)
     parts = sorted(((ns, part) for part, ns in account.parts().items() if ns), reverse=True)
-    columns = {
+    columns: dict[str, Sequence[Any]] = {
         "part": [PARTS[part] for _, part in parts], "ms": [ns / 1e6 for ns, _ in parts],
         "percent": [percent(ns, account.window_ns) for ns, _ in parts],
     }  # fmt: skip

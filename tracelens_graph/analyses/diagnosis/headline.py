@@ -243,8 +243,8 @@ def start_up(account: Account) -> Finding | None:
     of_span = percent(in_span["host"] + in_span["unexplained"], account.span_ns)
     evidence: dict[str, int | float | str] = {
         "kind": "host.init", "percent": idle_share, "percent_of": account.whole, "percent_of_span": of_span,
-        "ms": within / 1e6, "start_up_percent": share, "calls": count, "uid": uid, "name": name, "longest_ms": took / 1e6,
-        **_shares(account),
+        "ms": within / 1e6, "start_up_percent": share, "calls": count, "uid": uid, "name": name,
+        "longest_ms": took / 1e6, **_shares(account),
     }  # fmt: skip
     return Finding("headline", text, evidence, "major", ("warm_up",), f"tracelens-graph tree TRACE --uid {uid} --up")
 
