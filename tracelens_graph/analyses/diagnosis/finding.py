@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Literal
 
 from tracelens_graph.tables.names import fitted
+from tracelens_graph.utils.texts import printable
 
 Severity = Literal["fact", "minor", "major"]
 Numbers = Mapping[str, int | float | str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """One line of a verdict.
 
@@ -21,10 +23,12 @@ class Finding:
         text: the line, for people; long names are cut.
         evidence: the numbers behind it, with names in full; keys end in the unit. Where there is `percent`,
             `percent_of` says of what: `steps`, `gpu_span` (from the first to the last GPU event), `judged_span` (that
-            without what is left out at its start), `gpu_time` and the like. The headline's has `kind`, one of KINDS.
+            without what is left out at its start), `own_time` (of a part that owns no span: its GPU work and the gaps
+            that end with it), `gpu_time` and the like. The headline's has `kind`, one of KINDS.
         severity: "fact", or for what costs time "minor", and "major" from MAJOR_PERCENT of the window on.
         advice: what to try, names of ADVICE.
         ask_next: the command line that shows more; TRACE stands for the trace.
+        where: what separates it from others of its topic in every run of the program, such as a family of kernels.
     """
 
     topic: str
@@ -33,11 +37,40 @@ class Finding:
     severity: Severity = "fact"
     advice: tuple[str, ...] = ()
     ask_next: str = ""
+    where: str = ""
+
+    @property
+    def id(self) -> str:
+        """What it is called in every run of the program: `data-loader`, `kernels@compute.gemm`."""
+        return "@".join(filter(None, (self.topic.replace("_", "-"), self.where)))
 
     @property
     def suggestions(self) -> tuple[str, ...]:
         """What to try, in words."""
         return tuple(ADVICE[name] for name in self.advice)
+
+    @property
+    def _lines(self) -> list[str]:
+        """What it says, what to try, and the command that shows more."""
+        more = ("try: ", "; ".join(self.suggestions)), ("ask next: ", self.ask_next)
+        return [printable(line) for line in (self.text, *(f"{what}{text}" for what, text in more if text))]
+
+    def __repr__(self) -> str:
+        return "\n  ".join(self._lines)
+
+    def _repr_html_(self) -> str:
+        first, *others = map(escape, self._lines)
+        return "<br>".join((f"<b>{first}</b>" if self.topic == "headline" else first, *others))
+
+
+class Verdict(list[Finding]):
+    """Findings, the headline first, as `verdict` gives them."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"* {one!r}" for one in self)
+
+    def _repr_html_(self) -> str:
+        return f"<ul>{''.join(f'<li>{one._repr_html_()}</li>' for one in self)}</ul>"
 
 
 KINDS: Mapping[str, str] = {
@@ -82,7 +115,7 @@ TOPICS: Mapping[str, str] = {
     "profiler": "idle: the host was in the profiler's own code",
     "exposed_communication": "communication with no computation beside it",
     "kernels": "GPU time of one family of kernels",
-    "unexplained": "idle for no reason that the trace tells",
+    "unexplained": "idle, and the trace shows no reason",
     "outside": "the GPU ran work that is not in the window",
     "unknown_kernels": "a large family of unknown kernels that may be communication, and counts as computation",
     "unlinked": "GPU time whose launch is not in the trace",
@@ -114,6 +147,10 @@ ADVICE: Mapping[str, str] = {
     "more_tiles": "more pieces of work at a time: split the depth (split-K, stream-K), a larger batch, smaller tiles",
     "more_rows": "do more in one call: a larger batch, several calls as one, grouped or batched kernels",
     "pad_sizes": "pad sizes to whole tiles, multiples of 8 or better 64 elements",
+    "tensor_cores": 'TF32, torch.set_float32_matmul_precision("high"), or mixed precision, torch.autocast in bfloat16',
+    "mixed_precision": "mixed precision: torch.autocast in bfloat16",
+    "newer_kernels": "a newer PyTorch, CUDA or ROCm, with kernels for this device; sizes that these take",
+    "occupancy": "smaller blocks, or fewer registers and less shared memory for each: launch bounds, another tile",
     "kernel_tuning": "see how far these kernels are below the roofline",
     "channels_last": "channels_last memory format, to get rid of layout changes around convolutions",
     "compile_before": "run the program once before recording; keep shapes equal, so that nothing is compiled anew",

@@ -1,0 +1,120 @@
+"""The rules that find opportunities, as a table: what each says, its thresholds and their source, and what finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.opportunities.efficiency import (
+    below_roof,
+    mixed_precision,
+    no_roof,
+    older_kernels,
+    tensor_cores,
+)
+from tracelens_graph.analyses.opportunities.losses import loss
+from tracelens_graph.analyses.opportunities.opportunity import Opportunity
+from tracelens_graph.graph.window import Window
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.devices import Architecture
+
+Find = Callable[[Window, "Architecture | None"], Iterator[Opportunity]]
+"""What finds the opportunities of a rule in a window; the device is None where it is not known."""
+
+
+Part = Literal["computation", "communication", "copies", "host"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule.
+
+    Attributes:
+        says: what it is about, in one sentence.
+        part: which part of the time it would shorten, one of `account.PARTS`.
+        find: what finds its opportunities.
+        source: where its thresholds and its reasoning come from.
+        thresholds: the numbers by which it decides.
+    """
+
+    says: str
+    part: Part
+    find: Find
+    source: str
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+
+
+_TUNING_GUIDE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
+_OVERLAP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
+_GRAPHS = "https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs/"
+_TF32 = "https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices"
+_LOSS = {"WORTH_REPORTING_PERCENT": limits.WORTH_REPORTING_PERCENT}
+"""What the rules decide by that have their losses from the verdict."""
+
+
+def _loss(topic: str, says: str, part: Part, assumption: str, source: str) -> Rule:
+    return Rule(says, part, loss(topic, says, assumption), source, _LOSS)
+
+
+RULES: Mapping[str, Rule] = {
+    "data-loader": _loss(
+        "data_loader", "the GPU waits for the next batch", "host", "batches are ready before they are needed",
+        _TUNING_GUIDE,
+    ),
+    "synchronization": _loss(
+        "synchronization", "the GPU waits because the host had waited for it", "host",
+        "the host never waits for the GPU", _TUNING_GUIDE,
+    ),
+    "python": _loss(
+        "python", "the GPU waits for Python between ops", "host", "Python is done before the GPU is", _TUNING_GUIDE
+    ),
+    "launches": _loss(
+        "launches", "the GPU waits for ops and launch calls", "host", "work is always launched ahead", _GRAPHS
+    ),
+    "allocation": _loss(
+        "allocation", "the GPU waits while the driver allocates or releases memory", "host",
+        "memory is allocated once", "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
+    ),
+    "compilation": _loss(
+        "compilation", "the GPU waits while a program is traced or compiled", "host", "all is compiled before",
+        "https://docs.jax.dev/en/latest/jit-compilation.html",
+    ),
+    "host-to-device-copy": _loss(
+        "host_to_device_copy", "copies to the device with nothing beside them", "copies",
+        "copies run beside computation", _TUNING_GUIDE,
+    ),
+    "other-copies": _loss(
+        "other_copies", "other copies with nothing beside them", "copies", "copies run beside computation",
+        _TUNING_GUIDE,
+    ),
+    "exposed-communication": _loss(
+        "exposed_communication", "communication with no computation beside it", "communication",
+        "all communication runs beside computation", _OVERLAP,
+    ),
+    "below-roof": Rule(
+        "an operation takes longer than at its roof", "computation", below_roof,
+        "https://doi.org/10.1145/1498765.1498785",
+        {"MUCH_PERCENT": limits.MUCH_PERCENT, "NEAR_ROOF_PERCENT": limits.NEAR_ROOF_PERCENT},
+    ),
+    "no-roof": Rule(
+        "an operation takes much of the time, and how far below its roof it is cannot be known", "computation", no_roof,
+        "https://doi.org/10.1145/1498765.1498785", {"WORTH_REPORTING_PERCENT": limits.WORTH_REPORTING_PERCENT},
+    ),
+    "tensor-cores": Rule(
+        "products in float32 run on vector units, though tensor cores take them as TF32", "computation", tensor_cores,
+        _TF32, {"MUCH_PERCENT": limits.MUCH_PERCENT},
+    ),
+    "mixed-precision": Rule(
+        "products run in float32 or TF32, though the device is faster in bfloat16", "computation", mixed_precision,
+        "https://docs.pytorch.org/docs/stable/amp.html", {"MUCH_PERCENT": limits.MUCH_PERCENT},
+    ),
+    "older-kernels": Rule(
+        "kernels were written for an older architecture than the device", "computation", older_kernels,
+        "https://docs.nvidia.com/cuda/hopper-tuning-guide/",
+        {"MUCH_PERCENT": limits.MUCH_PERCENT, "NEAR_ROOF_PERCENT": limits.NEAR_ROOF_PERCENT},
+    ),
+}  # fmt: skip
+"""Every rule by name."""
