@@ -168,7 +168,27 @@ export const drawTimeline = (t, sheet) => {
   for (const { y, height } of regions) if (height) context.fillRect(0, y - 0.5, t.width, 1);
   context.fillRect(0, bottom - 1, t.width, 1);
   arrows(t, sheet);
+  band(t, sheet);
   outline(t, sheet);
+};
+
+/** Over all lanes: the range, or the idle gap that is selected. @param {Timeline} t @param {Sheet} sheet */
+const band = (t, { context, palette }) => {
+  const { app, range, trace, lanes } = t,
+    e = app.selection,
+    gap = e >= trace.first.idle ? { from: trace.start[e], to: trace.end(e) } : null;
+  for (const span of [range, gap]) {
+    if (!span) continue;
+    const x = Math.max(t.x(span.from), 0),
+      width = Math.max(Math.min(t.x(span.to), t.width) - x, 1);
+    if (x > t.width || t.x(span.to) < 0) continue;
+    context.fillStyle = palette.accentCss;
+    context.globalAlpha = 0.12;
+    context.fillRect(x, 0, width, lanes.bottom);
+    context.globalAlpha = 0.8;
+    for (const edge of [x, x + width]) context.fillRect(edge - 0.5, 0, 1, lanes.bottom);
+    context.globalAlpha = 1;
+  }
 };
 
 // The pixels of all tracks in sight: what is wide enough for a label, and the top of its row.

@@ -26,6 +26,9 @@ export class Trace {
     this.level = events.level;
     this.lane = events.lane;
     this.args = events.args;
+    this.culprit = events.culprit;
+    this.blamed = events.blamed;
+    this.rest = events.rest;
     this.depth = events.depth;
     this.lanes = events.lanes;
     this.low = events.low;
@@ -89,6 +92,22 @@ export class Trace {
       for (let e = this.first.idle - 1; e >= 0; e--) this.uids.set(this.uid[e], e);
     }
     return this.uids.get(uid) ?? -1;
+  }
+
+  /** The idle gap that ends with a GPU event; -1 without one. @param {number} uid */
+  gapOf(uid) {
+    const at = this.uid.indexOf(uid, this.first.idle);
+    return at >= this.first.idle ? at : -1;
+  }
+
+  // What an idle gap is due to: the call that is most of it, if known, and the calls of the host over it, the innermost
+  // first: those around that call, else around the launch that ends the gap.
+  /** @param {number} e */
+  overGap(e) {
+    const call = this.culprit[e - this.first.idle] - 1,
+      launch = this.parent[this.ofUid(this.uid[e])],
+      at = call >= 0 ? call : launch;
+    return { call, launch, frames: at < 0 ? [] : [...this.above(at).reverse()] };
   }
 
   /** The calls around an event, the outermost first. @param {number} e */
@@ -229,7 +248,9 @@ export class Trace {
     ];
     const lane = this.laneOf(e).title;
     if (e >= this.first.idle) {
-      const { meaning } = this.body.causes[this.name[e]];
+      const { meaning } = this.body.causes[this.name[e]],
+        rest = this.rest[e - this.first.idle];
+      if (rest) lines.push(["", `${Show.span(this.dur[e] - rest)} of it for this cause, the rest for others`]);
       return [...lines, ["dim", meaning], ["dim", `${lane}; ends with uid ${this.uid[e]}`]];
     }
     if (this.arguments(e)) lines.push(["", this.arguments(e)]);

@@ -41,6 +41,19 @@ interface View {
   print?(): void;
   // Whether it knows a key.
   key?(key: string): boolean;
+  // How it is, for an address, by names; nothing of what is as at first.
+  readonly address?: Record<string, string>;
+  // Be as an address says.
+  restore?(asked: Asked): void;
+  // Called when its address is another.
+  changed?(): void;
+}
+
+interface Asked {
+  view: string | null;
+  text(name: string): string | null;
+  number(name: string): number | null;
+  span(name: string): Span | null;
 }
 
 interface Span {
@@ -148,6 +161,10 @@ interface Events {
   lane: Int32Array;
   args: Numbers;
   depth: Int32Array;
+  // Of idle gaps one more than the number of the call that is most of one, 0 for none; its ns; ns of other causes.
+  culprit: Numbers;
+  blamed: Numbers;
+  rest: Numbers;
   lanes: Lane[];
   low: number;
   high: number;
