@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Literal
 
+from tracelens_graph.categories.kernel_names import title
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.utils.texts import printable
 
@@ -169,8 +170,8 @@ NAME_WIDTH = 60
 
 
 def brief(name: str) -> str:
-    """A name for a line of text; of a kernel's the templates and namespaces go first."""
-    return fitted(name, NAME_WIDTH)
+    """A name for a line of text: a kernel by library and tile, or without templates and namespaces."""
+    return title(name) or fitted(name, NAME_WIDTH)
 
 
 def percent(part: float, whole: float) -> float:
