@@ -101,7 +101,7 @@ def fitted(name: str, width: int) -> str:
     return _around_tile(name, width) or cut_middle(name, width)
 
 
-_TILE = re.compile(r"(?:MT|tilesize|(?<=_)bt|(?<=_))(\d{2,3}x\d{2,3}(?:x\d{1,3})?)(?:_\d{2,3}x\d{1,2})?(?![\dx])")
+_TILE = re.compile(r"(?:MT|tilesize|(?<=_)bt|(?<=_))(\d{2,3}x\d{1,3}(?:x\d{1,3})?)(?:_\d{2,3}x\d{1,2})?(?![\dx])")
 """The tile in a kernel's name, with the depth and the stages behind it, as Tensile, cuBLAS, MIOpen and CUTLASS write it."""
 
 
