@@ -27,7 +27,7 @@ def parse_name(name: str) -> ParsedName | None:
 
 
 def title(name: str) -> str:
-    """A kernel by library, operation and tile, as `Tensile gemm 128x256x32`; empty where its name does not show them."""
+    """A kernel by library, operation and tile, as `Tensile gemm 128x256x32`; empty where its name shows none."""
     parsed = parse_name(name)
     if parsed is None or not (parsed.tile or (parsed.operation or "").startswith("attention")):
         return ""

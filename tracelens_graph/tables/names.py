@@ -102,7 +102,7 @@ def fitted(name: str, width: int) -> str:
 
 
 _TILE = re.compile(r"(?:MT|tilesize|(?<=_)bt|(?<=_))(\d{2,3}x\d{1,3}(?:x\d{1,3})?)(?:_\d{2,3}x\d{1,2})?(?![\dx])")
-"""The tile in a kernel's name, with the depth and the stages behind it, as Tensile, cuBLAS, MIOpen and CUTLASS write it."""
+"""The tile in a kernel's name, with depth and stages behind it, as Tensile, cuBLAS, MIOpen and CUTLASS write it."""
 
 
 def _around_tile(name: str, width: int) -> str:
