@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.analyses.opportunities.attention import in_attention
 from tracelens_graph.analyses.opportunities.copies_around import copied_for
-from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, module_classes
+from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, modules_around
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import chains_in, traffic_of
 from tracelens_graph.analyses.places.attribution import of_optimizer
@@ -66,7 +67,7 @@ def fusible_chains(w: Window, arch: Architecture | None) -> Iterator[Opportunity
     """
     work, c = launched(w), w.core.columns
     least = CHAIN_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
-    for one in _chains(work, copied_for(w)):
+    for one in _chains(work, np.concatenate((copied_for(w), in_attention(w)))):
         if one.won_ns >= least:
             yield _opportunity(work, one)
 
@@ -92,12 +93,12 @@ def _size(count: float) -> str:
     return f"{count / 1e6:,.3g} MB" if count >= 1e5 else f"{count / 1e3:,.3g} kB"
 
 
-def _chains(work: Launched, copied: Rows) -> Iterator[_Chain]:
+def _chains(work: Launched, taken: Rows) -> Iterator[_Chain]:
     found: dict[tuple[str, bool, tuple[str, ...]], _Chain] = {}
-    places, starts, ends = _runs(work, copied)
+    places, starts, ends = _runs(work, taken)
     signature = work.signature[places].tolist()
     runs: dict[tuple[str, bool, tuple[int, ...]], list[int]] = defaultdict(list)
-    where = zip(starts.tolist(), ends.tolist(), _modules(work, places, starts, ends), strict=True)
+    where = zip(starts.tolist(), ends.tolist(), modules_around(work, places, starts, ends), strict=True)
     for start, end, module in where:
         runs[module, bool(work.backward[places[start]]), tuple(signature[start:end])].append(start)
     for (module, backward, of_run), begins in runs.items():
@@ -116,14 +117,14 @@ def _chains(work: Launched, copied: Rows) -> Iterator[_Chain]:
     yield from found.values()
 
 
-def _runs(work: Launched, copied: Rows) -> tuple[Rows, Rows, Rows]:
+def _runs(work: Launched, taken: Rows) -> tuple[Rows, Rows, Rows]:
     """Places of fusible ops; where runs of them start and end that are of one scope, with nothing else between them.
 
-    Fills count as nothing, and copies for the sake of a product or attention have a rule of their own. A run has one
+    Fills count as nothing, and the ops `taken` have rules of their own. A run has one
     normalisation at most: each needs sums over what comes before it.
     """
     is_fusible = np.isin(work.does, _FUSIBLE)
-    is_fusible[copied] = False
+    is_fusible[taken] = False
     optimizer = np.zeros(len(work), bool)
     optimizer[is_fusible] = of_optimizer(work.core, work.kernel[is_fusible])
     places = np.flatnonzero(is_fusible & ~optimizer)
@@ -141,11 +142,3 @@ def _runs(work: Launched, copied: Rows) -> tuple[Rows, Rows, Rows]:
     ends = np.append(starts[1:], len(places))
     long = ends - starts >= CHAIN_OPS
     return places, starts[long], ends[long]
-
-
-def _modules(work: Launched, places: Rows, starts: Rows, ends: Rows) -> list[str]:
-    """Class of the module of each run: that which all of its ops are of, else the one around them."""
-    module = work.module[places]
-    changes = np.cumsum(np.append(False, module[1:] != module[:-1]))
-    alike = changes[ends - 1] == changes[starts] if len(starts) else starts
-    return module_classes(work.core, np.where(alike, module[starts], work.scope[places][starts]))

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, module_classes
+from tracelens_graph.analyses.opportunities.attention import in_attention
+from tracelens_graph.analyses.opportunities.launched import Does, Launched, beside, launched, module_classes
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import traffic_of
 from tracelens_graph.analyses.performance.unified import arguments_of
@@ -19,7 +20,7 @@ from tracelens_graph.errors import CannotModel
 from tracelens_graph.graph.arrays import fitting
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.arguments import Arguments
-from tracelens_graph.utils.arrays import Mask, Rows
+from tracelens_graph.utils.arrays import Rows
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -101,27 +102,21 @@ def copied_for(w: Window) -> Rows:
 def _around(w: Window) -> tuple[Rows, Rows, list[str]]:
     """Places of copies right before or behind an op, the place of that op, and what the copy does."""
     work = launched(w)
-    shown = np.flatnonzero(work.does != Does.FILL)
+    does = work.does.copy()
+    does[in_attention(w)] = Does.OTHER
+    shown = np.flatnonzero(does != Does.FILL)
     anchors = np.flatnonzero(np.isin(work.does[shown], _ANCHORS))
+    is_copy = np.append(does[shown] == Does.COPY, [False] * _REACH)
     found: dict[int, tuple[int, str]] = {}
     reached = anchors
     for step in range(-1, -_REACH - 1, -1):
-        reached = reached[_beside(work, shown, reached, step)]
+        reached = reached[beside(work, shown, reached, step) & is_copy[reached + step]]
         found = _of_pairs(work, shown[reached + step], shown[reached], True) | found
-    behind = anchors[_beside(work, shown, anchors, 1)]
+    behind = anchors[beside(work, shown, anchors, 1) & is_copy[anchors + 1]]
     found = _of_pairs(work, shown[behind + 1], shown[behind], False) | found
     places = np.array(sorted(found), np.int64)
     kept = [found[place] for place in places.tolist()]
     return places, np.array([anchor for anchor, _ in kept], np.int64), [kind for _, kind in kept]
-
-
-def _beside(work: Launched, shown: Rows, anchors: Rows, step: int) -> Mask:
-    """Which ops have a copy of their stream, scope and pass so many places away."""
-    at = anchors + step
-    inside = (at >= 0) & (at < len(shown))
-    one, other = shown[np.where(inside, at, 0)], shown[anchors]
-    alike = [key[one] == key[other] for key in (work.stream, work.scope, work.backward)]
-    return np.logical_and.reduce([inside, work.does[one] == Does.COPY, *alike])
 
 
 def _of_pairs(work: Launched, copies: Rows, anchors: Rows, before: bool) -> dict[int, tuple[int, str]]:

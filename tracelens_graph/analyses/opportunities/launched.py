@@ -113,6 +113,36 @@ def module_classes(core: Core, modules: Rows) -> list[str]:
     return [names[i] for i in of.tolist()]
 
 
+def modules_around(work: Launched, places: Rows, starts: Rows, ends: Rows) -> list[str]:
+    """Class of the module of each run of launched ops: that which all of them are of, else the one around them.
+
+    Args:
+        work: the launched ops.
+        places: places of ops, run by run.
+        starts, ends: where in `places` each run starts and ends.
+    """
+    module = work.module[places]
+    changes = np.cumsum(np.append(False, module[1:] != module[:-1]))
+    alike = changes[ends - 1] == changes[starts] if len(starts) else starts
+    return module_classes(work.core, np.where(alike, module[starts], work.scope[places][starts]))
+
+
+def beside(work: Launched, shown: Rows, of: Rows, step: int) -> Mask:
+    """Which ops have another one of their stream, scope and pass so many places away.
+
+    Args:
+        work: the launched ops.
+        shown: places of those that count.
+        of: positions in `shown` of the ops in question.
+        step: how many places away, negative for before.
+    """
+    at = of + step
+    inside = (at >= 0) & (at < len(shown))
+    one, other = shown[np.where(inside, at, 0)], shown[of]
+    keys = (work.stream, work.scope, work.backward)
+    return np.logical_and.reduce([inside, *(key[one] == key[other] for key in keys)])
+
+
 def _launched(w: Window) -> Launched:
     core, c = w.core, w.core.columns
     gpu = w.gpu_rows
