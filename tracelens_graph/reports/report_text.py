@@ -123,8 +123,9 @@ def first_screen(
         columns = {name: cells for name, cells in largest.columns.items() if name not in empty}
         shown = Table(largest.name, columns, largest.about, largest.title, largest.notes)
         blocks.append(shown.text(width, color) + "".join(f"{line}\n" for line in hints))
-    left_out = f"Left out: {', '.join(others)}. --all prints all tables, --table NAME one."
-    blocks.append(_block(wrapped(left_out, width)))
+    if others:
+        left_out = f"Left out: {', '.join(others)}. --all prints all tables, --table NAME one."
+        blocks.append(_block(wrapped(left_out, width)))
     return "\n".join(block for block in blocks if block)
 
 

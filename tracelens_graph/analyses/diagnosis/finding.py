@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Literal
 
 from tracelens_graph.tables.names import fitted
+from tracelens_graph.utils.texts import printable
 
 Severity = Literal["fact", "minor", "major"]
 Numbers = Mapping[str, int | float | str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """One line of a verdict.
 
@@ -45,6 +47,29 @@ class Finding:
     def suggestions(self) -> tuple[str, ...]:
         """What to try, in words."""
         return tuple(ADVICE[name] for name in self.advice)
+
+    @property
+    def _lines(self) -> list[str]:
+        """What it says, what to try, and the command that shows more."""
+        more = ("try: ", "; ".join(self.suggestions)), ("ask next: ", self.ask_next)
+        return [printable(line) for line in (self.text, *(f"{what}{text}" for what, text in more if text))]
+
+    def __repr__(self) -> str:
+        return "\n  ".join(self._lines)
+
+    def _repr_html_(self) -> str:
+        first, *others = map(escape, self._lines)
+        return "<br>".join((f"<b>{first}</b>" if self.topic == "headline" else first, *others))
+
+
+class Verdict(list[Finding]):
+    """Findings, the headline first, as `verdict` gives them."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"* {one!r}" for one in self)
+
+    def _repr_html_(self) -> str:
+        return f"<ul>{''.join(f'<li>{one._repr_html_()}</li>' for one in self)}</ul>"
 
 
 KINDS: Mapping[str, str] = {
