@@ -13,6 +13,7 @@ from tracelens_graph.analyses.opportunities.launched import Does, Launched, besi
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import Traffic, traffic_of
 from tracelens_graph.analyses.shared.gpu_work import fitting_names
+from tracelens_graph.analyses.shared.user_code import line_names
 from tracelens_graph.graph.arrays import expanded
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.window import Window
@@ -88,7 +89,7 @@ def eager_attention(w: Window, arch: Architecture | None) -> Iterator[Opportunit
             one.won_ns += shares[key] * int(work.ns[place])
     for module, one in found.items():
         if one.won_ns >= least and one.won_ns > 0:
-            yield _opportunity(work, module, one)
+            yield _opportunity(w, work, module, one)
 
 
 def in_attention(w: Window) -> Rows:
@@ -97,7 +98,7 @@ def in_attention(w: Window) -> Rows:
     return expanded(blocks.before + 1, blocks.behind)[0]
 
 
-def _opportunity(work: Launched, module: str, one: _Found) -> Opportunity:
+def _opportunity(w: Window, work: Launched, module: str, one: _Found) -> Opportunity:
     calls = f"{one.forward:,} times" + (f" and {one.backward:,} times backward" if one.backward else "")
     where = module or "(no module)"
     scores = f"; scores are {one.score_bytes / 1e6:,.3g} MB each time" if one.score_bytes else ""
@@ -106,8 +107,8 @@ def _opportunity(work: Launched, module: str, one: _Found) -> Opportunity:
         "eager-attention", f"{where}: attention as {how}, {calls}{scores}, which a fused kernel never writes",
         one.ns, round(one.won_ns), "the two products take as long inside of a fused kernel, and no scores are moved",
         ("attention_backend" if one.is_math else "flash_attention",), int(work.core.columns.uid[work.row[one.place]]),
-        where, one.forward + one.backward, module,
-        evidence={"forward": one.forward, "backward": one.backward, "score_bytes": one.score_bytes},
+        where, one.forward + one.backward, module, line_names(w, work.row[[one.place]])[0],
+        {"forward": one.forward, "backward": one.backward, "score_bytes": one.score_bytes},
     )  # fmt: skip
 
 
@@ -170,5 +171,6 @@ def _fits(work: Launched, known: dict[tuple[int, ...], bool], softmax: int, befo
 def _in_math(work: Launched, places: Rows) -> Mask:
     """Which launched ops are of the math backend of PyTorch's own attention."""
     c, named = work.core.columns, fitting_names(work.core, _MATH.search)
-    rows = work.row[places]
-    return np.asarray(climb(c.parent, rows, named[c.name]) >= 0) if len(rows) and named.any() else np.zeros(len(rows), bool)
+    if not len(places) or not named.any():
+        return np.zeros(len(places), bool)
+    return np.asarray(climb(c.parent, work.row[places], named[c.name]) >= 0)

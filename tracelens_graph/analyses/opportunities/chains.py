@@ -15,6 +15,7 @@ from tracelens_graph.analyses.opportunities.launched import Does, Launched, laun
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import chains_in, traffic_of
 from tracelens_graph.analyses.places.attribution import of_optimizer
+from tracelens_graph.analyses.shared.user_code import line_names
 from tracelens_graph.graph.window import Window
 from tracelens_graph.utils.arrays import Rows
 
@@ -69,10 +70,10 @@ def fusible_chains(w: Window, arch: Architecture | None) -> Iterator[Opportunity
     least = CHAIN_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
     for one in _chains(work, np.concatenate((copied_for(w), in_attention(w)))):
         if one.won_ns >= least:
-            yield _opportunity(work, one)
+            yield _opportunity(w, work, one)
 
 
-def _opportunity(work: Launched, one: _Chain) -> Opportunity:
+def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
     plain = [name.removeprefix("aten::") for name in one.ops]
     more = f" and {len(plain) - _NAMED} more" if len(plain) > _NAMED else ""
     where = f"{one.module or '(no module)'}{'.backward' if one.backward else ''}"
@@ -85,7 +86,8 @@ def _opportunity(work: Launched, one: _Chain) -> Opportunity:
         "fusible-chain", what, one.ns, round(one.won_ns),
         "no other op reads the results in between, and the fused kernel moves data at the rate of these",
         ("fusion",), int(work.core.columns.uid[work.row[one.first]]), f"{where}:{plain[0]}..{plain[-1]}x{len(plain)}",
-        one.calls, one.module, evidence={"ops": ", ".join(plain), "kernels": one.kernels, "saved_bytes": one.saved},
+        one.calls, one.module, line_names(w, work.row[[one.first]])[0],
+        {"ops": ", ".join(plain), "kernels": one.kernels, "saved_bytes": one.saved},
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tracelens_graph.analyses.opportunities.traffic import traffic_of
 from tracelens_graph.analyses.performance.unified import arguments_of
 from tracelens_graph.analyses.shared.gpu_work import modules_of
 from tracelens_graph.analyses.shared.grouping import group_by
+from tracelens_graph.analyses.shared.user_code import line_names
 from tracelens_graph.errors import CannotModel
 from tracelens_graph.graph.arrays import fitting
 from tracelens_graph.graph.window import Window
@@ -34,6 +35,7 @@ _LAYOUT = re.compile(
     r"nchw_?(?:to|2)_?nhwc|nhwc_?(?:to|2)_?nchw|batched_transpose|(?:NCHW2CNHW|CNHW2NCHW)", re.IGNORECASE
 )
 """Kernels by which a library changes the order of the dimensions around a convolution of its own."""
+_MIOPEN = re.compile(r"batched_transpose|CNHW")
 
 
 class _Kind(NamedTuple):
@@ -49,7 +51,8 @@ _KINDS = {
     "repeat": _Kind("write out repetitions of", "it reads repeated heads in place", ("grouped_queries",)),
     "layout": _Kind("change the layout of", "the op before writes the layout that is read", ("keep_layout",)),
     "transpose": _Kind(
-        "change the order of dimensions inside", "weights and activations are channels_last throughout", ("channels_last",)
+        "change the order of dimensions inside", "weights and activations are channels_last throughout",
+        ("channels_last",),
     ),
 }  # fmt: skip
 
@@ -61,6 +64,7 @@ class _Copies:
     first: int
     calls: int = 0
     ns: int = 0
+    by_miopen: bool = False
 
 
 def copies_around(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
@@ -83,13 +87,15 @@ def copies_around(w: Window, arch: Architecture | None) -> Iterator[Opportunity]
 
 def _opportunity(w: Window, where: str, op: str, kind: str, one: _Copies) -> Opportunity:
     about, plain = _KINDS[kind], op.removeprefix("aten::")
-    advice = about.advice + (("miopen_nhwc",) if kind == "transpose" and "miopen" in op else ())
+    advice = about.advice + (("miopen_nhwc",) if one.by_miopen else ())
     what = f"{where}: {one.calls:,} copies {about.says} what {plain} reads or makes"
     if kind == "transpose":
         what = f"{where}: {one.calls:,} kernels {about.says} {plain}"
     return Opportunity(
         "copies-around", what, one.ns, one.ns, about.assumption, advice, int(w.core.columns.uid[one.first]),
-        f"{where}:{plain}.{kind}", one.calls, where.removesuffix(".backward"), evidence={"op": op, "kind": kind},
+        f"{where}:{plain}.{kind}", one.calls,
+        where.removesuffix(".backward").replace("(no module)", ""), line_names(w, np.array([one.first]))[0],
+        {"op": op, "kind": kind},
     )  # fmt: skip
 
 
@@ -120,7 +126,7 @@ def _around(w: Window) -> tuple[Rows, Rows, list[str]]:
 
 
 def _of_pairs(work: Launched, copies: Rows, anchors: Rows, before: bool) -> dict[int, tuple[int, str]]:
-    """Of pairs of a copy and an op those that fit by sizes and types: the copy's place, that of the op, and the kind."""
+    """Of pairs of a copy and an op those that fit by sizes and types: place of the copy, of the op, and the kind."""
     pair, first = group_by(work.signature[copies], work.signature[anchors])
     kinds = [_kind(work, int(copies[at]), int(anchors[at]), before) for at in first.tolist()]
     return {
@@ -165,6 +171,7 @@ def _inside(w: Window) -> dict[tuple[str, str, str], _Copies]:
             one = found.setdefault((where, core.names[c.name[op]], "transpose"), _Copies(op))
             one.calls += 1
             one.ns += int(c.dur_ns[kernel])
+            one.by_miopen |= bool(_MIOPEN.search(core.names[c.name[kernel]]))
     return found
 
 

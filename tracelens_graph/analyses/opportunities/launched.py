@@ -170,9 +170,7 @@ def _does(w: Window, gpu: Rows, owner: Rows, item: Codes) -> Codes:
     if not len(gpu):
         return np.zeros(0, np.int8)
     pair, at = group_by(np.where(owner >= 0, c.name[owner], -1), c.name[gpu])
-    named = [
-        (core.names[c.name[gpu[i]]], core.names[c.name[owner[i]]] if owner[i] >= 0 else "") for i in at.tolist()
-    ]
+    named = [(core.names[c.name[gpu[i]]], core.names[c.name[owner[i]]] if owner[i] >= 0 else "") for i in at.tolist()]
     found = np.array(
         [_of_kernel(op, category) for (_, op), category in zip(named, categories_of(w, named), strict=True)], np.int8
     )[pair]

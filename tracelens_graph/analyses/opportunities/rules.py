@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.opportunities.attention import ATTENTION_PERCENT, eager_attention
+from tracelens_graph.analyses.opportunities.chains import CHAIN_OPS, CHAIN_PERCENT, fusible_chains
+from tracelens_graph.analyses.opportunities.copies_around import COPIES_PERCENT, copies_around
 from tracelens_graph.analyses.opportunities.losses import loss
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
+from tracelens_graph.analyses.opportunities.overlap import HIDDEN_PERCENT, overlappable
 from tracelens_graph.graph.window import Window
 
 if TYPE_CHECKING:
@@ -39,6 +43,9 @@ class Rule:
 
 _TUNING_GUIDE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 _OVERLAP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
+_ATTENTION = "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"
+_LAYOUTS = "https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html"
+_COLLECTIVES = "https://docs.pytorch.org/docs/stable/distributed.html"
 _LOSS = {"WORTH_REPORTING_PERCENT": limits.WORTH_REPORTING_PERCENT}
 """What the rules decide by that have their losses from the verdict."""
 
@@ -79,6 +86,22 @@ RULES: Mapping[str, Rule] = {
     "exposed-communication": Rule(
         "communication with no computation beside it", "communication",
         loss("exposed_communication", "all communication runs beside computation"), _OVERLAP, _LOSS,
+    ),
+    "fusible-chain": Rule(
+        "elementwise, normalising and reducing ops in a row, each of which reads what another wrote", "computation",
+        fusible_chains, _TUNING_GUIDE, {"CHAIN_OPS": CHAIN_OPS, "CHAIN_PERCENT": CHAIN_PERCENT},
+    ),
+    "eager-attention": Rule(
+        "attention as two products and a softmax, which moves scores", "computation", eager_attention, _ATTENTION,
+        {"ATTENTION_PERCENT": ATTENTION_PERCENT},
+    ),
+    "copies-around": Rule(
+        "copies between layouts or types around a product, convolution or attention", "computation", copies_around,
+        _LAYOUTS, {"COPIES_PERCENT": COPIES_PERCENT},
+    ),
+    "overlappable-collective": Rule(
+        "a collective behind which work waits that does not read its result", "communication", overlappable,
+        _COLLECTIVES, {"HIDDEN_PERCENT": HIDDEN_PERCENT},
     ),
 }  # fmt: skip
 """Every rule by name."""
