@@ -148,7 +148,7 @@ ADVICE: Mapping[str, str] = {
     "pad_sizes": "pad sizes to whole tiles, multiples of 8 or better 64 elements",
     "kernel_tuning": "see how far these kernels are below the roofline",
     "channels_last": "channels_last memory format, to get rid of layout changes around convolutions",
-    "flash_attention": "F.scaled_dot_product_attention in place of products and softmax: fused, it never writes the scores",
+    "flash_attention": "F.scaled_dot_product_attention in place of products and softmax; fused, it writes no scores",
     "attention_backend": "see why scaled_dot_product_attention took its math backend: type, mask, size of heads; "
     "torch.nn.attention.sdpa_kernel names the reason",
     "keep_dtype": "keep weights and activations in the type that products compute in, or cast once per step",

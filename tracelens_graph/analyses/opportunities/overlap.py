@@ -14,7 +14,7 @@ from tracelens_graph.analyses.opportunities.traffic import traffic_of
 from tracelens_graph.analyses.performance.unified import arguments_of
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes, modules_of
 from tracelens_graph.analyses.shared.user_code import line_names
-from tracelens_graph.analyses.timeline.collectives import argument_cell, communication_kernels
+from tracelens_graph.analyses.timeline.collectives import communication_kernels
 from tracelens_graph.graph.intervals import Intervals, length, merge, overlapping
 from tracelens_graph.graph.window import Window
 from tracelens_graph.utils.arrays import Rows
@@ -61,7 +61,7 @@ def overlappable(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
     held = _HeldUp(launched(w), w)
     for kernel, at, module in zip(kernels.tolist(), c.uid[source].tolist(), classes, strict=True):
         given = core.collective_args[at]
-        elements, kind = argument_cell("out_elements", given.get("out_elements")), str(given.get("kind") or "")
+        elements, kind = given.get("out_elements"), str(given.get("kind") or "")
         if not isinstance(elements, int) or elements < _FEWEST_ELEMENTS:
             continue
         independent, reader = held.by(kernel, elements)

@@ -1,0 +1,259 @@
+"""Rules over several ops: each has traces in which it finds its opportunity, and ones in which it must not."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+from handmade import call, gpu, span
+
+from tracelens_graph.analyses.diagnosis.finding import ADVICE
+from tracelens_graph.analyses.opportunities.opportunities import found_in
+from tracelens_graph.analyses.opportunities.opportunity import Opportunity
+from tracelens_graph.graph.window import window_of
+from tracelens_graph.loading.one import load_core
+
+POINTWISE = "void at::native::vectorized_elementwise_kernel<4, f>(int)"
+REDUCE = "void at::native::reduce_kernel<512, 1, f>(int)"
+NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<f>(int)"
+SOFTMAX = "void (anonymous namespace)::softmax_warp_forward<f>(int)"
+GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64"
+CONVOLUTION = "cutlass_tensorop_s1688fprop_optimized_tf32_128x128_16x4_nhwc"
+FLASH = "void pytorch_flash::flash_fwd_kernel<f>(int)"
+X = [64, 512, 1024]
+Q, KT, SCORES, V = [128, 512, 64], [128, 64, 512], [128, 512, 512], [128, 512, 64]
+
+
+class Op(NamedTuple):
+    """An op of one kernel; several kernels for an op are a list of names."""
+
+    name: str
+    dims: list[Any]
+    kernel: str | list[str] = POINTWISE
+    us: float = 100
+    types: list[str] | None = None
+    strides: list[Any] | None = None
+    module: str = ""
+    stream: int = 7
+    arguments: dict[str, Any] = {}
+
+
+def trace(*ops: Op, times: int = 4, module: str = "Block") -> list[dict[str, Any]]:
+    """The ops in a module, as often as that; all are launched ahead, and run one after another."""
+    found: list[dict[str, Any]] = []
+    launch, run = 0.0, 10_000.0
+    correlation = 0
+    for n in range(times):
+        begin = launch
+        for op in ops:
+            kernels = [op.kernel] if isinstance(op.kernel, str) else op.kernel
+            if op.module:
+                found.append(span("python_function", f"nn.Module: {op.module}_{n}", launch, 9))
+            types = op.types or [("c10::BFloat16" if one else "Scalar") for one in op.dims]
+            recorded = {"Input_Dims": op.dims, "Input_type": types}
+            found.append(
+                span(
+                    "cpu_op",
+                    op.name,
+                    launch + 1,
+                    8,
+                    **recorded,
+                    **({"Input_Strides": op.strides} if op.strides else {}),
+                )
+            )
+            for at, kernel in enumerate(kernels):
+                correlation += 1
+                found.append(call(launch + 1.5 + at, correlation, dur=0.5))
+                found.append(gpu(run, op.us, correlation, kernel, stream=op.stream, **op.arguments))
+                run += op.us
+            launch += 10
+        found.append(span("python_function", f"nn.Module: {module}_{n}", begin, launch - begin - 0.5))
+        found.append(span("python_function", "nn.Module: Linear_0", begin + 0.1, 0.2))
+        found.append(span("python_function", f"model.py({10}): forward", begin, launch - begin - 0.4))
+    return found
+
+
+def found(rule: str, *ops: Op, **how: Any) -> list[Opportunity]:
+    return [one for one in found_in(window_of(load_core(trace(*ops, **how)))) if one.rule == rule]
+
+
+MM = Op("aten::mm", [[32768, 1024], [1024, 1024]], GEMM)
+ADD = Op("aten::add", [X, X, []])
+GELU = Op("aten::gelu", [X, []])
+DROPOUT = Op("aten::native_dropout", [X, [], []])
+LAYER_NORM = Op("aten::native_layer_norm", [X, [], [1024], [1024], []], NORM)
+
+SCALE = Op("aten::div", [SCORES, []])
+MASK = Op("aten::add", [SCORES, [1, 512, 512], []])
+PROBABILITIES = Op("aten::_softmax", [SCORES, [], []], SOFTMAX)
+PRODUCT_1 = Op("aten::bmm", [Q, KT], GEMM)
+PRODUCT_2 = Op("aten::bmm", [SCORES, V], GEMM)
+ATTENTION = (PRODUCT_1, SCALE, MASK, PROBABILITIES, PRODUCT_2)
+
+CAST = Op("aten::copy_", [[1024, 1024], [1024, 1024], []], types=["c10::BFloat16", "float", "Scalar"])
+CONTIGUOUS = Op("aten::copy_", [[16, 16, 512, 64], [16, 16, 512, 64], []])
+FUSED = Op("aten::_flash_attention_forward", [[16, 512, 16, 64]] * 3, FLASH)
+IMAGE = [32, 256, 56, 56]
+CONV = Op(
+    "aten::cudnn_convolution", [IMAGE, [256, 256, 3, 3]],
+    ["void cudnn::ops::nchwToNhwcKernel<float>(int)", CONVOLUTION], types=["float", "float"],
+)  # fmt: skip
+CHANNELS_LAST = [[802816, 1, 14336, 256], [2304, 1, 768, 256]]
+
+NCCL = {"Collective name": "all_reduce", "Process Group Name": "0", "Out msg nelems": 3 * 2**20, "In msg nelems": 3 * 2**20,
+        "dtype": "BFloat16"}  # fmt: skip
+REDUCED = [3072, 1024]
+COLLECTIVE = Op("c10d::allreduce_", [REDUCED], "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", stream=20,
+                arguments={name.replace(" ", "_"): value for name, value in NCCL.items()})  # fmt: skip
+OTHER = Op("aten::mm", [[5000, 700], [700, 300]], GEMM)
+READER = Op("aten::add_", [REDUCED, REDUCED, []])
+
+
+def test_a_chain_is_what_one_kernel_could_do() -> None:
+    (one,) = found("fusible-chain", MM, ADD, GELU, LAYER_NORM)
+    assert one.calls == 4
+    assert one.ns == 4 * 300_000
+    tensor, weights = 2 * 64 * 512 * 1024, 2 * 2 * 1024
+    moved, needed = 7 * tensor + weights, 3 * tensor + weights
+    assert one.won_ns == pytest.approx(one.ns * (1 - needed / moved), abs=2)
+    assert one.id == "fusible-chain@Block:add..native_layer_normx3"
+    assert one.line == "model.py(10): forward"
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        pytest.param((ADD, MM, GELU, MM, LAYER_NORM), id="products between"),
+        pytest.param((MM, ADD, GELU), id="two ops"),
+        pytest.param(
+            [one._replace(dims=[[n, 512, 1024]] * len(one.dims)) for n, one in enumerate((ADD, GELU, DROPOUT), 3)],
+            id="other sizes",
+        ),
+        pytest.param(
+            [MM, *[one._replace(kernel="triton_poi_fused_add_gelu_0") for one in (ADD, GELU, DROPOUT)]], id="compiled"
+        ),
+        pytest.param((MM, ADD, ADD._replace(name="mylib::add"), GELU), id="another library"),
+        pytest.param((LAYER_NORM, LAYER_NORM, LAYER_NORM), id="normalisations"),
+        pytest.param([one._replace(us=0.3) for one in (ADD, GELU, DROPOUT)] + [MM], id="little time"),
+    ],
+)
+def test_no_chain(ops: list[Op]) -> None:
+    assert not found("fusible-chain", *ops)
+
+
+def test_chains_of_queries_and_of_keys_are_two() -> None:
+    rotate = (
+        Op("aten::mul", [Q, [1, 512, 64]]), Op("aten::neg", [[128, 512, 32]]),
+        Op("aten::cat", [[[128, 512, 32], [128, 512, 32]], []], types=["TensorList", "Scalar"]),
+        Op("aten::mul", [Q, [1, 512, 64]]), Op("aten::add", [Q, Q, []]),
+    )  # fmt: skip
+    (one,) = found("fusible-chain", MM, *rotate, *rotate)
+    assert one.calls == 8
+    assert len(one.evidence["ops"].split(", ")) == 5
+
+
+def test_eager_attention() -> None:
+    (one,) = found("eager-attention", MM, *ATTENTION, MM)
+    assert one.id == "eager-attention@Block"
+    assert one.calls == 4
+    assert one.ns == 4 * 500_000
+    # All that the scaling and the softmax move are scores, and of the masking all but the mask.
+    assert one.won_ns == pytest.approx(4 * 100_000 * (2 + 256 / 257), rel=1e-6)
+    assert one.advice == ("flash_attention",)
+    assert one.evidence["score_bytes"] == 2 * 128 * 512 * 512
+    assert one.line == "model.py(10): forward"
+
+
+def test_eager_attention_is_no_chain_and_no_copy_beside() -> None:
+    upcast = Op("aten::copy_", [SCORES, SCORES, []], types=["float", "c10::BFloat16", "Scalar"])
+    ops = (PRODUCT_1, SCALE, MASK, upcast, PROBABILITIES, CONTIGUOUS._replace(dims=[SCORES, SCORES, []]), PRODUCT_2)
+    rules = {one.rule for one in found_in(window_of(load_core(trace(*ops))))}
+    assert "eager-attention" in rules
+    assert not rules & {"fusible-chain", "copies-around"}
+
+
+def test_the_gradient_of_attention_counts_with_it() -> None:
+    gradient = (
+        Op("aten::bmm", [KT, Q], GEMM), Op("aten::bmm", [Q, KT], GEMM),
+        Op("aten::_softmax_backward_data", [SCORES, SCORES, [], []], SOFTMAX.replace("forward", "backward")), SCALE,
+        PRODUCT_2, Op("aten::bmm", [KT, SCORES], GEMM),
+    )  # fmt: skip
+    (one,) = found("eager-attention", MM, *ATTENTION, MM, *gradient, MM)
+    assert (one.evidence["forward"], one.evidence["backward"]) == (4, 4)
+    assert one.ns == 4 * 1_100_000
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        pytest.param((FUSED,), id="fused"),
+        pytest.param((MM, PROBABILITIES, MM), id="products of matrices, such as a router"),
+        pytest.param((PRODUCT_1, PROBABILITIES._replace(name="aten::_log_softmax"), PRODUCT_2), id="a loss"),
+        pytest.param((PRODUCT_1, PROBABILITIES, MM, PRODUCT_2), id="another product between"),
+        pytest.param((PRODUCT_1, PROBABILITIES._replace(dims=[[128, 100, 10], [], []]), PRODUCT_2), id="other sizes"),
+    ],
+)
+def test_no_eager_attention(ops: tuple[Op, ...]) -> None:
+    assert not found("eager-attention", *ops)
+
+
+@pytest.mark.parametrize(
+    ("ops", "name", "advice"),
+    [
+        pytest.param((CAST, MM), "mm.cast", "keep_dtype", id="weights cast in each call"),
+        pytest.param((CONTIGUOUS, CONTIGUOUS, FUSED), "_flash_attention_forward.layout", "keep_layout", id="layout"),
+        pytest.param(
+            (CONTIGUOUS._replace(strides=[[524288, 32768, 64, 1], [131072, 0, 64, 1], []]), FUSED),
+            "_flash_attention_forward.repeat", "grouped_queries", id="repeated keys",
+        ),
+        pytest.param((FUSED, CONTIGUOUS), "_flash_attention_forward.layout", "keep_layout", id="behind it"),
+        pytest.param((CONV,), "cudnn_convolution.transpose", "channels_last", id="convolution"),
+    ],
+)  # fmt: skip
+def test_copies_around_an_op(ops: tuple[Op, ...], name: str, advice: str) -> None:
+    (one,) = found("copies-around", *ops)
+    assert one.id == f"copies-around@Block:{name}"
+    assert one.advice == (advice,)
+    assert one.ns == one.won_ns == 4 * 100_000 * max(1, len(ops) - 1)
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        pytest.param((CAST, GELU, MM), id="not right before"),
+        pytest.param((CAST._replace(dims=[[10, 10], [10, 10], []]), MM), id="other sizes"),
+        pytest.param((CAST._replace(module="Other"), ADD, MM), id="for another op"),
+        pytest.param((CONV._replace(strides=CHANNELS_LAST),), id="channels_last already"),
+        pytest.param((CONV._replace(kernel=CONVOLUTION),), id="no change of layout"),
+    ],
+)
+def test_no_copies_around_an_op(ops: tuple[Op, ...]) -> None:
+    assert not found("copies-around", *ops)
+
+
+def test_a_collective_holds_up_work_that_does_not_read_its_result() -> None:
+    (one,) = found("overlappable-collective", COLLECTIVE._replace(us=250), OTHER, OTHER, READER)
+    assert one.id == "overlappable-collective@Block:all_reduce"
+    assert one.won_ns == 4 * 200_000  # the work behind it, which is shorter than the collective
+    assert one.advice == ("async_collective",)
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        pytest.param((COLLECTIVE, READER, OTHER), id="read at once"),
+        pytest.param((COLLECTIVE, OTHER, OTHER), id="nobody is seen to read it"),
+        pytest.param((COLLECTIVE, OTHER._replace(dims=[[1024, 1024], [1024, 300]]), READER), id="may read a part"),
+        pytest.param((COLLECTIVE, OTHER._replace(dims=[]), READER), id="sizes not recorded"),
+        pytest.param((COLLECTIVE, OTHER._replace(dims=[[[10, 10], [10, 10]]]), READER), id="reads lists"),
+    ],
+)
+def test_a_collective_that_cannot_overlap(ops: tuple[Op, ...]) -> None:
+    assert not found("overlappable-collective", *ops)
+
+
+def test_all_advice_is_known() -> None:
+    cases = ((MM, ADD, GELU, LAYER_NORM), (MM, *ATTENTION), (CONTIGUOUS, FUSED), (COLLECTIVE, OTHER, READER))
+    for ops in cases:
+        for one in found_in(window_of(load_core(trace(*ops)))):
+            assert set(one.advice) <= set(ADVICE)
