@@ -254,6 +254,7 @@ class Report(Answer):
         return every + self._on_pipes() + self.changed(of.width)
 
     def _first_screen(self, of: Screen) -> str:
+        from tracelens_graph.analyses.diagnosis.account import time_spent
         from tracelens_graph.analyses.ops.top_ops import top_ops
         from tracelens_graph.reports.report_text import first_screen
 
@@ -263,15 +264,14 @@ class Report(Answer):
         call = self._call
         worth = [name for name, percent in zip(largest["name"], largest["percent"], strict=True) if percent >= _WORTH]
         hints = [*call.to_replay(worth, f"--top {len(largest)}"), *call.to_open(largest)]
-        timeline = self.chosen["gpu_timeline"]
         return first_screen(
-            self.about, self.findings, timeline, largest, self._left_out(), call.complete, hints, *of
+            self.about, self.findings, time_spent(self.w), largest, self._left_out(), call.complete, hints, *of
         )  # fmt: skip
 
     def _left_out(self) -> list[str]:
         """What there is beside the first screen. Which ops have models is not asked: that would cost time."""
         every = self._every
-        names = [name for name in (*every.built_in, *every.of_extension) if name != "gpu_timeline"]
+        names = [*every.built_in, *every.of_extension]
         return [*names, "a table for each family of ops"] if every.options.models else names
 
     def _on_comparison(self, of: Screen) -> str:
