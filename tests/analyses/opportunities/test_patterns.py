@@ -18,6 +18,7 @@ from op_patterns import (
     FUSED,
     GELU,
     GEMM,
+    KT,
     LAYER_NORM,
     MASK,
     MM,
@@ -27,8 +28,10 @@ from op_patterns import (
     PRODUCT_2,
     READER,
     SCALE,
+    SCORES,
     SOFTMAX,
     Op,
+    Q,
     trace,
 )
 
