@@ -43,6 +43,7 @@ _QUESTIONS = {
     "analyses.performance.perf_tables": "unified_perf_summary",
     "analyses.performance.roofline_summary": "unmodelled",
     "analyses.places.attribution": "attribution",
+    "analyses.places.host_times": "host_times",
     "analyses.places.modules": "modules=module_times",
     "analyses.places.python_lines": "gpu_time_under python_lines",
     "analyses.structure.structure": (
