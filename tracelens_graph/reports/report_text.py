@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tracelens_graph.graph.core import Core
@@ -90,7 +91,7 @@ def first_screen(
     about: Facts,
     findings: Sequence[Finding],
     timeline: Table,
-    largest: Table,
+    largest: Sequence[Table],
     others: Sequence[str],
     hint: Hint,
     hints: Sequence[str],
@@ -103,7 +104,7 @@ def first_screen(
         about: what the report is on.
         findings: the verdict.
         timeline: the table `gpu_timeline`.
-        largest: the table `top_ops`.
+        largest: the table `top_ops`; without GPU events those of host time.
         others: what was left out.
         hint: completes commands of findings.
         hints: commands for the operations.
@@ -118,14 +119,17 @@ def first_screen(
     if len(timeline):
         left_out_ms = float(findings[0].evidence.get("left_out_ms", 0)) if findings else 0.0
         blocks.append(_block(_timeline(timeline, left_out_ms, width, color)))
-    if len(largest):
-        empty = [name for name, cells in largest.columns.items() if not any(cell not in ("", None) for cell in cells)]
-        columns = {name: cells for name, cells in largest.columns.items() if name not in empty}
-        shown = Table(largest.name, columns, largest.about, largest.title, largest.notes)
-        blocks.append(shown.text(width, color) + "".join(f"{line}\n" for line in hints))
+    blocks += [_without_empty_columns(table).text(width, color) for table in largest if len(table)]
+    if hints:
+        blocks[-1] += _block(hints)
     left_out = f"Left out: {', '.join(others)}. --all prints all tables, --table NAME one."
     blocks.append(_block(wrapped(left_out, width)))
     return "\n".join(block for block in blocks if block)
+
+
+def _without_empty_columns(table: Table) -> Table:
+    columns = {name: cells for name, cells in table.columns.items() if any(cell not in ("", None) for cell in cells)}
+    return replace(table, columns=columns)
 
 
 def _block(lines: Iterable[str]) -> str:

@@ -31,28 +31,36 @@ from tracelens_graph.utils.arrays import Codes, Mask, Ns, Numbering, Rows
 
 By = Literal["op", "function", "line", "module", "thread"]
 
-_NUMBER = re.compile(r"#\d+$")
+_NUMBER, _ADDRESS = re.compile(r"#\d+$"), re.compile(r" at 0x[0-9a-fA-F]+")
 
-_FIGURES: About = {
+_COLUMNS: About = {
+    "name": Column.key("name of the calls", "name"),
+    "kind": Column.key("by op: Op, RuntimeCall, Annotation or Step", "kind", drop_priority=4),
     "calls": Column.count("calls, those in another call of the name included", "calls"),
     "self_ms": Column.total(
         "time in them without the calls inside that have a row of their own", "ms", "self ms", compared="main"
     ),
     "total_ms": Column.total("time in them with all that they call; what nests counts once", "ms", "total ms"),
     "percent": Column.share(
-        "their own time within the steps, as share of these; without steps, of the time from the first to the last call"
+        "their own time within the steps, as share of these; without steps, of the time from the first to the last call",
+        "self %",
     ),
     "idle_ms": Column.total("the part of their own time during which no GPU event ran", "ms", "GPU idle ms"),
     "sum_ms": Column.total("sum of the durations of all calls, of those inside another of the name again", "ms"),
     "longest_ms": Column("the longest call", "ms", heading="longest ms", drop_priority=2),
-    "uid": Column.uid("the longest call"),
+    "uid": Column.uid("the longest call", heading="uid"),
 }
+
 
 HOST_TIMES = TableSchema(
     "host_times",
     "Where the host's time went: by op, function of Python, line, module or thread.",
-    {"kind": Column.key("kind of the calls", "kind"), "name": Column.key("name of the calls", "name"), **_FIGURES},
+    _COLUMNS,
 )
+HOST_FUNCTIONS = TableSchema("host_functions", "Host time by function of Python, built-in ones, too.", _COLUMNS)
+HOST_LINES = TableSchema("host_lines", "Host time by line of Python that calls.", _COLUMNS)
+HOST_MODULES = TableSchema("host_modules", "Host time by module, on the thread that calls it.", _COLUMNS)
+HOST_THREADS = TableSchema("host_threads", "Host time by thread.", _COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,8 @@ def _kinds(*kinds: Kind) -> Callable[[Core], Mask]:
 
 
 def _outermost_calls(core: Core) -> Mask:
-    found: Mask = (core.columns.parent < 0) & is_kind(core.columns.kind, HOST_KINDS)
+    c = core.columns
+    found: Mask = is_kind(c.kind, (Kind.Annotation, Kind.Step)) | ((c.parent < 0) & is_kind(c.kind, HOST_KINDS))
     return found
 
 
@@ -182,8 +191,7 @@ def host_times(g: Core | Window, by: By = "op") -> Table:
     rows = found.rows[inside]
     names, name = _names(core, by, found.rows)
     again = found.alone_in(name)[inside] if by == "op" else np.zeros(len(inside), bool)
-    kind = np.full(len(rows), -1) if by == "thread" else c.kind[rows]
-    group, first = group_by(kind, name[inside])
+    group, first = group_by(c.kind[rows] if by == "op" else np.zeros(len(rows), np.uint8), name[inside])
     groups = len(first)
     span, whole = host_span(w)
     whole_ns = length(span)
@@ -196,8 +204,8 @@ def host_times(g: Core | Window, by: By = "op") -> Table:
     own_ns, longest = own(), np.lexsort((rows, -took, group))[np.searchsorted(np.sort(group), np.arange(groups))]
     idle = idle_clock(w)
     columns: dict[str, Cells] = {
-        "kind": ["thread" if one < 0 else Kind(one).name for one in kind[first].tolist()],
         "name": [names[code] for code in name[inside[first]].tolist()],
+        **({"kind": [Kind(one).name for one in c.kind[rows[first]].tolist()]} if by == "op" else {}),
         "calls": np.bincount(group[~again], minlength=groups),
         "self_ms": own_ns / 1e6,
         "total_ms": sum_by_group(group[outer], took[outer], groups) / 1e6,
@@ -207,9 +215,21 @@ def host_times(g: Core | Window, by: By = "op") -> Table:
         "longest_ms": took[longest] / 1e6,
         "uid": c.uid[rows[longest]],
     }
-    notes = [f"percent: of {whole_ns / 1e6:,.3f} ms, the {whole}"] if len(rows) else [_none(w, by)]
+    together = "; threads side by side add up" if len(np.unique(c.thread[rows])) > 1 else ""
+    notes = [f"percent: of {whole_ns / 1e6:,.3f} ms, the {whole}{together}"] if len(rows) else [_none(w, by)]
     table = HOST_TIMES.table(columns, w.titled(f"Host time by {by}"), notes)
     return table.take(np.lexsort((columns["uid"], -own_ns)))
+
+
+def _named(schema: TableSchema, by: By, g: Core | Window) -> Table:
+    table = host_times(g, by)
+    return schema.table(table.columns, table.title, table.notes)
+
+
+host_functions = partial(_named, HOST_FUNCTIONS, "function")
+host_lines = partial(_named, HOST_LINES, "line")
+host_modules = partial(_named, HOST_MODULES, "module")
+host_threads = partial(_named, HOST_THREADS, "thread")
 
 
 def _none(w: Window, by: By) -> str:
@@ -218,14 +238,14 @@ def _none(w: Window, by: By) -> str:
 
 
 def _names(core: Core, by: By, rows: Rows) -> tuple[list[str], Codes]:
-    """Names, and which one each call has: of a step without its number; by thread those of threads."""
+    """Names, and which one each call has: steps share one, addresses are left out."""
     c = core.columns
     if by == "thread":
         given = {(str(pid), str(tid)): f" {name}" for pid, tid, name in core.info.threads if name}
         return [f"{pid}/{tid}{given.get((str(pid), str(tid)), '')}" for pid, tid in core.threads], c.thread[rows]
     codes, name = distinct(c.name[rows])
-    number = Numbering()
+    numbering = Numbering()
     steps = {*c.name[rows[c.kind[rows] == Kind.Step]].tolist()}
-    texts = [_NUMBER.sub("*", core.names[code]) if code in steps else core.names[code] for code in codes.tolist()]
-    place = np.array([number[text] for text in texts], np.int64)
-    return list(number), place[name]
+    texts = ((core.names[code], code in steps) for code in codes.tolist())
+    place = [numbering[_NUMBER.sub("*", text) if is_step else _ADDRESS.sub("", text)] for text, is_step in texts]
+    return list(numbering), np.array(place, np.int64)[name]
