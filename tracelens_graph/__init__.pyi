@@ -34,6 +34,7 @@ from tracelens_graph.analyses.memory.peak import allocations_by_module as alloca
 from tracelens_graph.analyses.memory.peak import memory_over_time as memory_over_time
 from tracelens_graph.analyses.memory.peak import memory_peak as memory_peak
 from tracelens_graph.analyses.memory.peak import memory_summary as memory_summary
+from tracelens_graph.analyses.opportunities.opportunities import opportunities as opportunities
 from tracelens_graph.analyses.ops.instruction_costs import instruction_costs as instruction_costs
 from tracelens_graph.analyses.ops.op_times import op_times as op_times
 from tracelens_graph.analyses.ops.ops import ops_summary as ops_summary

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from corpus import kineto_traces, loaded, parametrize
-from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
 from tracelens_graph.loading.one import load_core
@@ -69,6 +69,8 @@ def uids(nodes: Any) -> list[int]:
         ({"kind": "gpu"}, [7, 8, 20, 21, 11, 12]),
         ({"name": re.compile("^aten::")}, [4, 5]),
         ({"pattern": "Linear|Net"}, [2, 3]),
+        ({"name": "/Linear|Net/"}, [2, 3]),
+        ({"kind": "op", "name": "/linear$/"}, [4]),
         ({"external_id": 4}, [5, 6, 7]),
         ({"external_id": 4, "pid": 1, "tid": 1}, [5, 6]),
         ({"external_id": 4, "pid": 0, "tid": 7}, [7]),
@@ -84,6 +86,30 @@ def uids(nodes: Any) -> list[int]:
 )
 def test_finding(core: Core, question: dict[str, Any], answer: list[int]) -> None:
     assert uids(core.find(**question)) == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        ({"kind": "op", "name": "aten::lineer"}, "did you mean aten::linear"),
+        ({"name": "LINEAR"}, "did you mean"),
+        ({"name": "no such thing"}, "Kernel"),
+        ({"name": "/no such thing/"}, "/no such thing/"),
+        ({"kind": "MemoryEvent"}, "Kernel"),
+        ({"name": "gemm", "tid": 999}, "2 do not"),
+    ],
+)
+def test_finding_nothing_has_a_reason(core: Core, question: dict[str, Any], why: str) -> None:
+    found = core.find(**question)
+    assert found == []
+    assert why in found.why
+    assert found.why in repr(found)
+
+
+def test_expressions_that_are_none_are_refused(core: Core) -> None:
+    for question in ({"name": "/(/"}, {"pattern": "("}):
+        with pytest.raises(AnalysisError, match="no regular expression"):
+            core.find(**question)
 
 
 def test_unknown_kinds_and_uids_are_said(core: Core) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +23,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.window import Window, narrow, window_of
-from tracelens_graph.registry import HOMES, RENAMED, Home, Renamed, current, schema_of
+from tracelens_graph.registry import HOMES, RENAMED, THEMES, Home, Renamed, current, schema_of
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
 from tracelens_graph.utils.texts import whole_number
@@ -100,7 +101,7 @@ class Parameter:
         return " or ".join(words.get(kind, str(kind)) for kind in kinds)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Question:
     """A question and what answers it.
 
@@ -203,6 +204,10 @@ class Question:
         if not (len(table) or table.notes) and (note := _why_empty(current(self.name), traces, given)):
             yield note
 
+    def __repr__(self) -> str:
+        given = ", ".join(f"{one.name}={one.default!r}" for one in self.parameters.values())
+        return f"<Question {self.name}({given}): {self.answers}>"
+
     def _under_its_name(self, table: Table) -> Table:
         return self.renamed.as_before(self.name, table) if self.renamed else replace(table, name=self.name)
 
@@ -262,6 +267,20 @@ class _Questions(Mapping[str, Question]):
 
     def __len__(self) -> int:
         return len(self._current)
+
+    @property
+    def _by_theme(self) -> Iterator[Table]:
+        """Of each theme a table of its questions and what they answer."""
+        for theme, title in THEMES.items():
+            own = [one for one in self._current.values() if one.theme == theme]
+            columns = {"question": [one.name for one in own], "answers": [one.answers for one in own]}
+            yield Table("questions", columns, title=f"{title} ({theme})")
+
+    def __repr__(self) -> str:
+        return "\n".join(one.text(shutil.get_terminal_size((100, 0)).columns) for one in self._by_theme)
+
+    def _repr_html_(self) -> str:
+        return "".join(one._repr_html_() for one in self._by_theme)
 
 
 QUESTIONS: Mapping[str, Question] = _Questions()

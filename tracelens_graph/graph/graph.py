@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracelens_graph.errors import NodeNotFoundError
+from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph import traversals
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
@@ -17,7 +17,7 @@ from tracelens_graph.graph.flows import Flows
 from tracelens_graph.graph.window import Threads, Window, narrow, whole_window
 from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, HOST_KINDS, PYTHON_KINDS, Kind
 from tracelens_graph.utils.arrays import Mask
-from tracelens_graph.utils.suggest import hint
+from tracelens_graph.utils.suggest import did_you_mean, hint, there_are
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.autograd import Autograd
@@ -27,6 +27,26 @@ if TYPE_CHECKING:
 
 PARTS = tuple(field.name for field in fields(Core))
 """What a graph is made of."""
+
+
+class Found(list["Node"]):
+    """Nodes that were found.
+
+    Attributes:
+        why: why there are none; empty where there are.
+    """
+
+    why = ""
+
+    def __repr__(self) -> str:
+        return f"[]  # {self.why}" if self.why else super().__repr__()
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise AnalysisError(f"{pattern!r} is no regular expression: {error}") from error
 
 
 class Graph(Core):
@@ -59,12 +79,14 @@ class Graph(Core):
         tid: int | str | None = None,
         after_ns: int | None = None,
         before_ns: int | None = None,
-    ) -> list[Node]:
+    ) -> Found:
         """Nodes that meet all conditions, in row order (a parent before its children).
+
+        Where none does, the list is empty, and shows why: `found.why`.
 
         Args:
             kind: one or more of `schema.Kind`, as such or by name; "gpu" and "host" stand for their groups.
-            name: the exact name, or a compiled regular expression.
+            name: the exact name, or a regular expression, compiled or between slashes: `/gemm|conv/`.
             pattern: a regular expression searched in the name.
             external_id: External id, as Perfetto UI shows it among the arguments.
             pid, tid: process and thread as the file gives them; for device events also device and stream.
@@ -72,15 +94,20 @@ class Graph(Core):
 
         Raises:
             NodeNotFoundError: `kind` is no kind of node.
+            AnalysisError: `name` or `pattern` is no regular expression.
         """
         c = self.columns
         keep = np.ones(len(c), bool)
         if kind is not None:
             keep &= is_kind(c.kind, kinds_named(kind))
-        tests = [name, None if pattern is None else re.compile(pattern)]
+        if isinstance(name, str) and len(name) > 2 and name[0] == name[-1] == "/":
+            name = _compiled(name[1:-1])
+        of_kind = keep.copy()
+        tests = [name, None if pattern is None else _compiled(pattern)]
         for test in tests:
             if test is not None and len(c):
                 keep &= self._names_like(test)[c.name]
+        named = keep.copy()
         if external_id is not None:
             keep &= c.external_id == external_id
         if pid is not None or tid is not None:
@@ -89,7 +116,26 @@ class Graph(Core):
             keep &= (c.end_ns > after_ns) | (c.start_ns >= after_ns)
         if before_ns is not None:
             keep &= c.start_ns < before_ns
-        return self.nodes_at(np.flatnonzero(keep).tolist())
+        found = Found(self.nodes_at(np.flatnonzero(keep).tolist()))
+        if not found:
+            found.why = self._why_none(of_kind, named, name, kind)
+        return found
+
+    def _why_none(self, of_kind: Mask, named: Mask, name: object, kind: object) -> str:
+        """Why no node meets all conditions: none is of the kind, none of these is called so, or none is there then."""
+        c = self.columns
+        kinds = there_are(Kind(code).name for code in np.unique(c.kind).tolist())
+        what = "node" if kind is None else f"node of kind {getattr(kind, 'name', kind)}"
+        if not of_kind.any():
+            return f"the trace has no {what}; of kinds {kinds}"
+        if named.any():
+            return f"no {what} of this name meets the other conditions; {named.sum():,} do not"
+        if not isinstance(name, str):
+            fits = f" /{name.pattern}/" if isinstance(name, re.Pattern) else ""
+            return f"no {what} has a name that fits{fits}; of kinds {kinds}"
+        others = [self.names[code] for code in np.unique(c.name[of_kind]).tolist()]
+        meant = did_you_mean(name, others, aliases={one.rpartition("::")[2]: one for one in others})
+        return f"no {what} is called {name!r}; {meant or f'/.../ takes a regular expression; of kinds {kinds}'}"
 
     def _names_like(self, test: str | re.Pattern[str]) -> Mask:
         if isinstance(test, str):

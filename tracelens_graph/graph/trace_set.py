@@ -20,6 +20,7 @@ from tracelens_graph.errors import AnalysisError, NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
 from tracelens_graph.utils.texts import file_name, stem, whole_number
 
@@ -158,6 +159,16 @@ class TraceSet(Sequence[TraceMember]):
         names = [member.name for member in self._members]
         shown = ", ".join(names[:4]) + (f" and {len(names) - 4:,} more" if len(names) > 4 else "")
         return f"<TraceSet of {len(names):,}: {shown}>"
+
+    def _repr_html_(self) -> str:
+        own = self._members
+        columns: dict[str, list[Any]] = {
+            "run": [one.run for one in own], "trace": [one.name for one in own], "rank": [one.rank for one in own],
+            "labels": [", ".join(one.labels) for one in own], "nodes": [len(one.core.columns) for one in own],
+            "GPU events": [len(one.window.gpu_rows) for one in own],
+        }  # fmt: skip
+        shown = {name: cells for name, cells in columns.items() if any(cell not in ("", None) for cell in cells)}
+        return Table("traces", shown, title=f"{len(own):,} traces", notes=self.notes)._repr_html_()
 
     @property
     def graphs(self) -> list[Core | Window]:

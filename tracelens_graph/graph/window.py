@@ -37,15 +37,22 @@ class Window(Memo):
         title: what was asked for, for the titles of tables; empty for the whole trace.
         extension: what a user adds to the rules of analyses, None for nothing. The graph knows nothing of it;
             `tracelens_graph.extensions.extension.extension_of(window)` gives it its type.
+        all_frames: whether lines of Python, flame graphs and ways up show the frames of frameworks, too.
     """
 
     def __init__(
-        self, core: Core, mask: Mask | None = None, title: str = "", extension: Hashable | None = None
+        self,
+        core: Core,
+        mask: Mask | None = None,
+        title: str = "",
+        extension: Hashable | None = None,
+        all_frames: bool = False,
     ) -> None:
         super().__init__()
         self.core = core
         self.title = title
         self.extension = extension
+        self.all_frames = all_frames
         self._mask = mask
 
     @property
@@ -62,6 +69,8 @@ class Window(Memo):
     def whole(self) -> Window:
         """The window that holds the whole trace, under the same extension."""
         everything = whole_window(self.core)
+        if self.all_frames:
+            everything = everything.once(Window.with_all_frames)
         return everything if self.extension is None else everything.once(Window.extended, self.extension)
 
     @cached_property
@@ -94,19 +103,24 @@ class Window(Memo):
     def narrowed(self, mask: Mask, title: str) -> Window:
         """The nodes of this window that a mask over all rows keeps."""
         both = mask if self._mask is None else self._mask & mask
-        return type(self)(self.core, both, "; ".join(filter(None, (self.title, title))), self.extension)
+        both_titles = "; ".join(filter(None, (self.title, title)))
+        return type(self)(self.core, both, both_titles, self.extension, self.all_frames)
 
     def retitled(self, title: str) -> Window:
         """The same nodes under another title."""
-        return type(self)(self.core, self._mask, title, self.extension)
+        return type(self)(self.core, self._mask, title, self.extension, self.all_frames)
 
     def extended(self, extension: Hashable) -> Window:
         """The same nodes for analyses that go by an extension."""
-        return type(self)(self.core, self._mask, self.title, extension)
+        return type(self)(self.core, self._mask, self.title, extension, self.all_frames)
+
+    def with_all_frames(self) -> Window:
+        """The same nodes for screens that show the frames of frameworks, too."""
+        return type(self)(self.core, self._mask, self.title, self.extension, True)
 
     def moved_to(self, core: Core) -> Window:
         """The same rows of another graph, such as a copy with other names."""
-        return type(self)(core, self._mask, self.title, self.extension)
+        return type(self)(core, self._mask, self.title, self.extension, self.all_frames)
 
     def titled(self, text: str) -> str:
         """A table's title, with what the table was restricted to."""

@@ -1,10 +1,18 @@
-"""Graphs and windows draw the views of a report's page in notebooks."""
+"""Graphs and windows show the first screen of their report, and draw the views of its page in notebooks."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal
+
+from tracelens_graph.analyses.diagnosis.finding import Verdict
+from tracelens_graph.reports.document import Facts, facts
+from tracelens_graph.reports.report_text import first_screen, heading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,8 +24,64 @@ if TYPE_CHECKING:
 By = Literal["module", "op", "line", "kernel"]
 
 
+@dataclass(frozen=True, repr=False)
+class FirstScreen:
+    """What `tracelens-graph report` begins with: it shows itself, as text and in notebooks.
+
+    Attributes:
+        about: the trace and the part of it.
+        verdict: what kind of run it is, what its time went to, and what to try.
+        timeline: the table `gpu_timeline`.
+        largest: the table `top_ops`: the operations that take most of the GPU time.
+        source: path of the trace, for the commands below findings.
+    """
+
+    about: Facts
+    verdict: Verdict
+    timeline: Table
+    largest: Table
+    source: str
+
+    def __repr__(self) -> str:
+        width = shutil.get_terminal_size((100, 0)).columns
+        return first_screen(self.about, self.verdict, self.timeline, self.largest, (), self._complete, (), width, False)
+
+    def _repr_html_(self) -> str:
+        tables = self.timeline._repr_html_() + self.largest._repr_html_()
+        return f"<p><b>{escape(heading(self.about))}</b></p>{self.verdict._repr_html_()}{tables}"
+
+    def _complete(self, command: str) -> str:
+        return command.replace("TRACE", shlex.quote(self.source))
+
+
 class Drawing:
-    """What a graph, and a window of it, draw of themselves. The code of pages is imported when one is asked for."""
+    """What a graph, and a window of it, show of themselves. The code of pages is imported when one is asked for."""
+
+    def verdict(self, arch: Architecture | None = None) -> Verdict:
+        """What kind of run this is, what its time went to, and what to try; see `analyses.diagnosis.verdict.verdict`.
+
+        Args:
+            arch: the device that rates are compared with (`architecture`); None for the one that the trace describes.
+        """
+        from tracelens_graph.analyses.diagnosis.verdict import verdict
+
+        return verdict(self, arch)  # type: ignore[arg-type]
+
+    def report(self, arch: Architecture | None = None, *, top: int = 5) -> FirstScreen:
+        """The first screen of a report: verdict, timeline, and the operations that take most of the GPU time.
+
+        `tables` has all tables of a report, `report_tables` those with other options.
+
+        Args:
+            arch: as `verdict` takes it.
+            top: operations that are listed.
+        """
+        from tracelens_graph.analyses.ops.top_ops import top_ops
+        from tracelens_graph.analyses.timeline.timeline import gpu_timeline
+        from tracelens_graph.graph.window import window_of
+
+        w = window_of(self)  # type: ignore[arg-type]
+        return FirstScreen(facts(w), self.verdict(arch), gpu_timeline(w), top_ops(w, False, top), w.core.info.source)
 
     def flame(self, by: By = "module", *, step: int | Iterable[int] | None = None, height: int = 420) -> Inline:
         """GPU time as a flame graph that a notebook shows inline.

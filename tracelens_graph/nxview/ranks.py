@@ -17,6 +17,7 @@ from tracelens_graph.errors import NodeNotFoundError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.trace_set import NODES_PER_TRACE, TraceSet
 from tracelens_graph.nxview.lazy import FrozenDict, Index, JoinedIndex, KeyIndex, OnDemandDict, ShiftedIndex, whole
+from tracelens_graph.nxview.questions import OfSet
 from tracelens_graph.nxview.trace_graph import TraceGraph
 from tracelens_graph.nxview.views import NOTHING, ReadOnly
 
@@ -137,7 +138,7 @@ class RanksGraph(ReadOnly, nx.MultiDiGraph):
     __str__ = __repr__
 
 
-class TraceGraphSet(TraceSet):
+class TraceGraphSet(TraceSet, OfSet):
     """A set of traces as `load_set()` gives it: its graphs are networkx graphs, and so are all of them together."""
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from html import escape
 from typing import Any
 
 import networkx as nx
@@ -109,14 +110,23 @@ class TraceDiff(Diff, views.ReadOnly, nx.MultiDiGraph):
         return TraceDiff, (self.a, self.b, self.names)
 
     def __repr__(self) -> str:
+        return f"{self}\n{self.points()!r}"
+
+    def __str__(self) -> str:
+        return f"<{self._one_line}>"
+
+    def _repr_html_(self) -> str:
+        totals, points = self._tables["diff_totals"], self.points()
+        return f"<p>{escape(self._one_line)}</p>{totals._repr_html_()}{points._repr_html_()}"
+
+    @property
+    def _one_line(self) -> str:
         first, second = (ns / 1e6 for ns in self.ns)
         percent = f" ({100 * (second / first - 1):+.1f} %)" if first and math.isfinite(second / first) else ""
         return (
-            f"<TraceDiff {self.names[0]} -> {self.names[1]}: GPU time {first:,.3f} -> {second:,.3f} ms{percent}, "
-            f"{len(self.matches):,} matches>"
+            f"TraceDiff {self.names[0]} -> {self.names[1]}: GPU time {first:,.3f} -> {second:,.3f} ms{percent}, "
+            f"{len(self.matches):,} matches"
         )
-
-    __str__ = __repr__
 
 
 def _forest_rows(window: Window, aligned: np.ndarray) -> np.ndarray:

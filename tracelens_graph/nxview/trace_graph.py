@@ -7,7 +7,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, cast
 
 import networkx as nx
 import numpy as np
@@ -20,6 +20,7 @@ from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.nxview import views
 from tracelens_graph.nxview.inline import Drawing
 from tracelens_graph.nxview.lazy import refuse
+from tracelens_graph.nxview.questions import OfTrace
 from tracelens_graph.schema import DERIVED, STORED, Kind
 from tracelens_graph.stores.frames import PLACES, Frame, Texts, edge_columns, node_columns, place_columns
 
@@ -53,7 +54,7 @@ class Frames(Mapping[str, "pd.DataFrame"]):
         return f"<tables {', '.join(self)}>"
 
 
-class GraphWindow(Window, Drawing):
+class GraphWindow(Window, Drawing, OfTrace):
     """A part of a `TraceGraph`, with the tables of the report and the views of its page."""
 
     @cached_property
@@ -62,11 +63,19 @@ class GraphWindow(Window, Drawing):
         return Frames(report_tables(self))
 
 
+P = ParamSpec("P")
+
+
+def _of_its_own(method: Callable[Concatenate[Any, P], Window]) -> Callable[Concatenate[Any, P], GraphWindow]:
+    """A method of graphs, for type checkers: the windows of a `TraceGraph` are `GraphWindow`s."""
+    return cast("Callable[Concatenate[Any, P], GraphWindow]", method)
+
+
 _WRITERS = {name for name in dir(nx.MultiDiGraph) if getattr(views.ReadOnly, name, None) is refuse}
 """Methods that only raise: nothing that completion should offer."""
 
 
-class TraceGraph(Graph, Drawing, views.ReadOnly, nx.MultiDiGraph):
+class TraceGraph(Graph, Drawing, OfTrace, views.ReadOnly, nx.MultiDiGraph):
     """A trace as a property graph that is a `networkx.MultiDiGraph`, read-only.
 
     Nodes are events, named by their uid (position in the file's event list), with the attributes of
@@ -115,8 +124,7 @@ class TraceGraph(Graph, Drawing, views.ReadOnly, nx.MultiDiGraph):
         """The window that holds the whole trace."""
         return cast(GraphWindow, whole_window(self))
 
-    if TYPE_CHECKING:
-        window: Callable[..., GraphWindow]
+    window = _of_its_own(Graph.window)
 
     @property
     def tensors(self) -> GraphTensors | None:

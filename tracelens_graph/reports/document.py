@@ -23,11 +23,15 @@ SCHEMA_VERSION = 1
 """Grows when a key of the JSON document vanishes or changes its meaning; new keys may come at any time."""
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-_FINDING = ("topic", "severity", "text", "evidence", "advice", "suggestions", "ask_next")
+_FINDING = ("id", "topic", "severity", "text", "evidence", "advice", "suggestions", "ask_next")
 
 
 class Finding(Protocol):
     """A line of the verdict."""
+
+    @property
+    def id(self) -> str:
+        """What it is called in every run of the program."""
 
     @property
     def topic(self) -> str:

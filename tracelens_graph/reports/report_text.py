@@ -122,8 +122,9 @@ def first_screen(
     blocks += [_without_empty_columns(table).text(width, color) for table in largest if len(table)]
     if hints:
         blocks[-1] += _block(hints)
-    left_out = f"Left out: {', '.join(others)}. --all prints all tables, --table NAME one."
-    blocks.append(_block(wrapped(left_out, width)))
+    if others:
+        left_out = f"Left out: {', '.join(others)}. --all prints all tables, --table NAME one."
+        blocks.append(_block(wrapped(left_out, width)))
     return "\n".join(block for block in blocks if block)
 
 

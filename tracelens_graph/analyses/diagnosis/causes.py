@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
-from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, Account
-from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families
-from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
+from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, Account, account_of
+from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families, families_of
+from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief, percent, shown_ms
+from tracelens_graph.analyses.diagnosis.headline import leading_parts
 from tracelens_graph.analyses.diagnosis.operation import products_below_roof
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
 from tracelens_graph.analyses.idle.idle import Cause, culprit
@@ -43,25 +44,34 @@ _WAITS: Mapping[str, tuple[tuple[Cause, ...], str, tuple[str, ...]]] = {
 """Topic -> causes of idle time, how it is called, what to try."""
 
 
-def causes_of(
-    account: Account, families: Families, leads: Sequence[str], arch: Architecture | None = None
-) -> list[Finding]:
+def causes_of(w: Window, leads: Sequence[str], arch: Architecture | None = None) -> list[Finding]:
     """The causes that take enough time to be reported, the most expensive first.
 
     Args:
-        account: the account of the window.
-        families: what its computation is made of.
+        w: the window; causes are those of its account.
         leads: the parts that the headline names; only for these kernels are worth tuning.
         arch: the device; None for the one that the trace describes.
     """
-    found = [
-        *(finding for topic, how in _WAITS.items() for finding in _waits(account, families, topic, *how)),
-        *_copies(account, families),
-        *_communication(account, "communication" in leads),
-        *_kernels(account, families, "computation" in leads, arch),
-    ]
+    account = account_of(w)
+    minor = [replace(one, advice=()) if one.severity == "minor" else one for one in losses_of(w)]
+    found = [*minor, *_kernels(account, families_of(account.window), "computation" in leads, arch)]
     found.sort(key=lambda finding: -float(finding.evidence["ms"]))
     return list(_without_repetition(found))
+
+
+def losses_of(w: Window) -> list[Finding]:
+    """Idle time by cause, exposed copies and exposed communication, as far as they are reported; computed once."""
+    return w.once(_losses)
+
+
+def _losses(w: Window) -> list[Finding]:
+    account = account_of(w)
+    families = families_of(account.window)
+    return [
+        *(finding for topic, how in _WAITS.items() for finding in _waits(account, families, topic, *how)),
+        *_copies(account, families),
+        *_communication(account, "communication" in leading_parts(account, families)),
+    ]
 
 
 def _without_repetition(findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -320,7 +330,8 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
             else:
                 text += f"; they reach {share:.1f} % of their roof"
                 evidence["percent_of_roof"] = share
-        yield Finding("kernels", text, evidence, "fact", advice, f"tracelens-graph tree TRACE --uid {uid} --up")
+        ask = f"tracelens-graph tree TRACE --uid {uid} --up"
+        yield Finding("kernels", text, evidence, "fact", advice, ask, where=kind)
 
 
 def _distinct_name(core: Core, rows: np.ndarray, kernel: int) -> str:
@@ -378,6 +389,5 @@ def _share(account: Account, ns: int) -> str:
 
 
 def _loss(topic: str, text: str, evidence: dict[str, Any], advice: tuple[str, ...], ask_next: str) -> Finding:
-    if evidence["percent"] < limits.MAJOR_PERCENT:
-        return Finding(topic, text, evidence, "minor", (), ask_next)
-    return Finding(topic, text, evidence, "major", advice, ask_next)
+    severity: Severity = "minor" if evidence["percent"] < limits.MAJOR_PERCENT else "major"
+    return Finding(topic, text, evidence, severity, advice, ask_next)

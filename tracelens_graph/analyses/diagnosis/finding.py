@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Literal
 
 from tracelens_graph.tables.names import fitted
+from tracelens_graph.utils.texts import printable
 
 Severity = Literal["fact", "minor", "major"]
 Numbers = Mapping[str, int | float | str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """One line of a verdict.
 
@@ -25,6 +27,7 @@ class Finding:
         severity: "fact", or for what costs time "minor", and "major" from MAJOR_PERCENT of the window on.
         advice: what to try, names of ADVICE.
         ask_next: the command line that shows more; TRACE stands for the trace.
+        where: what separates it from others of its topic in every run of the program, such as a family of kernels.
     """
 
     topic: str
@@ -33,11 +36,40 @@ class Finding:
     severity: Severity = "fact"
     advice: tuple[str, ...] = ()
     ask_next: str = ""
+    where: str = ""
+
+    @property
+    def id(self) -> str:
+        """What it is called in every run of the program: `data-loader`, `kernels@compute.gemm`."""
+        return "@".join(filter(None, (self.topic.replace("_", "-"), self.where)))
 
     @property
     def suggestions(self) -> tuple[str, ...]:
         """What to try, in words."""
         return tuple(ADVICE[name] for name in self.advice)
+
+    @property
+    def _lines(self) -> list[str]:
+        """What it says, what to try, and the command that shows more."""
+        more = ("try: ", "; ".join(self.suggestions)), ("ask next: ", self.ask_next)
+        return [printable(line) for line in (self.text, *(f"{what}{text}" for what, text in more if text))]
+
+    def __repr__(self) -> str:
+        return "\n  ".join(self._lines)
+
+    def _repr_html_(self) -> str:
+        first, *others = map(escape, self._lines)
+        return "<br>".join((f"<b>{first}</b>" if self.topic == "headline" else first, *others))
+
+
+class Verdict(list[Finding]):
+    """Findings, the headline first, as `verdict` gives them."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"* {one!r}" for one in self)
+
+    def _repr_html_(self) -> str:
+        return f"<ul>{''.join(f'<li>{one._repr_html_()}</li>' for one in self)}</ul>"
 
 
 KINDS: Mapping[str, str] = {

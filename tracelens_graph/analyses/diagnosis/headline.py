@@ -228,17 +228,24 @@ def headline(account: Account, families: Families, arch: Architecture | None = N
         families: of the kernels.
         arch: the device that says whether memory bounds products; None for the one that the trace describes.
     """
+    leads = leading_parts(account, families)
+    if leads == ("unexplained",):
+        return Headline(_unexplained(account), leads)
+    if len(leads) == 1:
+        return Headline(_clear(account, families, leads[0], arch), leads)
+    return Headline(_mixture(account, families, leads), leads)
+
+
+def leading_parts(account: Account, families: Families) -> tuple[str, ...]:
+    """The part of PARTS that bounds the run, or the two that do together; `unexplained` is never one of two."""
     parts = account.parts()
     first, second = sorted(parts, key=lambda part: -parts[part])[:2]
     leading = parts[first] * (families.leading_share if first == "computation" else 1)
     is_clear = (
         leading >= limits.DOMINANT_PERCENT / 100 * account.window_ns or leading >= limits.DOMINANT_RATIO * parts[second]
     )
-    if "unexplained" in ((first,) if is_clear else (first, second)):
-        return Headline(_unexplained(account), ("unexplained",))
-    if is_clear:
-        return Headline(_clear(account, families, first, arch), (first,))
-    return Headline(_mixture(account, families, (first, second)), (first, second))
+    leads = (first,) if is_clear else (first, second)
+    return ("unexplained",) if "unexplained" in leads else leads
 
 
 def start_up(account: Account) -> Finding | None:
@@ -366,7 +373,7 @@ def _made_of(families: Families) -> str:
     return f"{LABELS[kind]} {take} {families.percent(kind):.1f} % of the GPU time"
 
 
-def _mixture(account: Account, families: Families, leads: tuple[str, str]) -> Finding:
+def _mixture(account: Account, families: Families, leads: tuple[str, ...]) -> Finding:
     named = []
     for part in leads:
         what = _OF_PART[part]

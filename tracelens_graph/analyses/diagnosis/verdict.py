@@ -12,7 +12,7 @@ from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.causes import causes_of
 from tracelens_graph.analyses.diagnosis.families import families_of, unknown_families
-from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
+from tracelens_graph.analyses.diagnosis.finding import Finding, Verdict, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.headline import (
     capture,
     headline,
@@ -96,7 +96,7 @@ def compiled(w: Window) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def verdict(g: Core | Window, arch: Architecture | None = None) -> list[Finding]:
+def verdict(g: Core | Window, arch: Architecture | None = None) -> Verdict:
     """What kind of run this is, what its time went to, and what to try.
 
     The first finding is the headline. Then the most expensive causes, CAUSES at most, each of WORTH_REPORTING_PERCENT
@@ -112,12 +112,12 @@ def verdict(g: Core | Window, arch: Architecture | None = None) -> list[Finding]
     """
     w = window_of(g)
     if not len(w.gpu_rows):
-        return [no_gpu(w), *(([*on_host(w), *compiled(w)]) if w.framework.compiles_programs else ())]
+        return Verdict([no_gpu(w), *(([*on_host(w), *compiled(w)]) if w.framework.compiles_programs else ())])
     first, *others = _of_gpu_work(w, arch)
     found = [first, *_cut_short(w), *others]
     own = w.framework.advice
     advised = [replace(one, advice=tuple(own.get(name, name) for name in one.advice)) for one in found]
-    return [*advised, *(compiled(w) if w.framework.compiles_programs else ())]
+    return Verdict([*advised, *(compiled(w) if w.framework.compiles_programs else ())])
 
 
 def _of_gpu_work(w: Window, arch: Architecture | None) -> list[Finding]:
@@ -137,7 +137,7 @@ def _of_gpu_work(w: Window, arch: Architecture | None) -> list[Finding]:
     if first.leads == ("unexplained",):
         return [first.finding, *_unknown(w), *_unlinked(w)]
     unknown = list(_unknown(w))
-    causes = [one for one in causes_of(account, families, first.leads, arch) if not _is_named_by(one, unknown)]
+    causes = [one for one in causes_of(w, first.leads, arch) if not _is_named_by(one, unknown)]
     found = operations(judged, arch) if is_one else ()
     return [first.finding, *found, *causes[: limits.CAUSES], *unknown, *_unlinked(w), *_long_step(w)]
 

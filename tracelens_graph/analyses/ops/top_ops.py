@@ -6,13 +6,13 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, OpCalls, launchers
 from tracelens_graph.analyses.ops.ops import IN_CALL, OPS_SUMMARY
-from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points, parent_modules
+from tracelens_graph.analyses.shared.call_stacks import parent_modules
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
+from tracelens_graph.analyses.shared.user_code import is_python, line_names, origins
 from tracelens_graph.graph.arrays import distinct
-from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import climb, nearest_above
+from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
@@ -69,7 +69,7 @@ def top_ops(g: Core | Window, linked_only: bool = False, top: int = 5) -> Table:
         "percent": [100 * float(time[op]) / whole if whole else 0.0 for op in shown],
         "count": [int(count) for count in np.bincount(group, minlength=len(first))[shown]],
         "mostly_in": [
-            _place(found, np.flatnonzero(group == op), call) for op, call in zip(shown, longest, strict=True)
+            _place(w, found, np.flatnonzero(group == op), call) for op, call in zip(shown, longest, strict=True)
         ],
         "uid": [int(c.uid[found.rows[call]]) for call in longest],
     }
@@ -80,23 +80,17 @@ def top_ops(g: Core | Window, linked_only: bool = False, top: int = 5) -> Table:
             assert isinstance(values, list)
             values.insert(at, cell)
             del values[top:]
-    notes = [] if _has_python(core) or not shown else [core.framework.no_place]
+    notes = [] if is_python(core) or not shown else [core.framework.no_place]
     return TOP_OPS.table(columns, w.titled("Operations with most GPU time"), notes)
 
 
-def _has_python(core: Core) -> bool:
-    """Whether a trace has modules or functions of Python."""
-    kind = core.columns.kind
-    return bool(((kind == Kind.Module) | (kind == Kind.PythonFunction)).any())
-
-
-def _place(found: OpCalls, calls: np.ndarray, longest: int) -> str:
+def _place(w: Window, found: OpCalls, calls: np.ndarray, longest: int) -> str:
     """Where calls of an op stand; empty if the trace does not tell."""
     core = found.core
-    if not _has_python(core):
+    if not is_python(core):
         return ""
     rows, time = found.rows[calls], found.direct_ns[calls]
-    origin = _origins(core, rows)
+    origin = origins(core, rows)
     inner = nearest_above(core.columns, origin, (Kind.Module,))
     inside = inner >= 0
     if time[inside].sum() > _MOST * time.sum():
@@ -112,28 +106,8 @@ def _place(found: OpCalls, calls: np.ndarray, longest: int) -> str:
         share = 100 * float(spent.max()) / float(time.sum())
         return list(places)[int(spent.argmax())] + (f" ({share:.0f} %)" if share < 99.5 else "")
     row = origin[np.flatnonzero(calls == longest)]
-    line = entry_points(core, row)[0]
-    return "" if line == NOT_FOUND else line
+    return line_names(w, row)[0]
 
 
 def _classes(core: Core, modules: np.ndarray) -> list[str]:
     return [name.removeprefix("nn.Module: ") for name in parent_modules(core, modules)]
-
-
-def _origins(core: Core, rows: np.ndarray) -> np.ndarray:
-    """The calls, and for those of the backward pass the forward ops that they are there for."""
-    c = core.columns
-    alone = nearest_above(c, rows, (Kind.Module, Kind.PythonFunction)) < 0
-    if not alone.any():
-        return rows
-    links = autograd_of(core)
-    backward, at = np.unique(links.backward, return_index=True)
-    if not len(backward):
-        return rows
-    is_backward = np.zeros(len(c), bool)
-    is_backward[backward] = is_backward[links.engine[0]] = True
-    own = links.run_by(climb(c.parent, rows, is_backward))
-    linked = alone & (own >= 0)
-    found = rows.copy()
-    found[linked] = links.forward[at[np.searchsorted(backward, own[linked])]]
-    return found

@@ -15,8 +15,8 @@ from typing import Literal
 
 import numpy as np
 
-from tracelens_graph.analyses.places.python_lines import frames_with_line
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
+from tracelens_graph.analyses.shared.user_code import shown_frames
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.forest import build_forest
@@ -117,33 +117,33 @@ def calls_among(core: Core, wanted: Mask) -> HostCalls:
     return HostCalls(core, rows, forest.parent, forest.last, start, end)
 
 
-def _kinds(*kinds: Kind) -> Callable[[Core], Mask]:
-    return lambda core: is_kind(core.columns.kind, kinds)
+def _kinds(*kinds: Kind) -> Callable[[Window], Mask]:
+    return lambda w: is_kind(w.core.columns.kind, kinds)
 
 
-def _outermost_calls(core: Core) -> Mask:
-    c = core.columns
+def _outermost_calls(w: Window) -> Mask:
+    c = w.core.columns
     found: Mask = is_kind(c.kind, (Kind.Annotation, Kind.Step)) | ((c.parent < 0) & is_kind(c.kind, HOST_KINDS))
     return found
 
 
-LEVELS: Mapping[By, Callable[[Core], Mask]] = {
+LEVELS: Mapping[By, Callable[[Window], Mask]] = {
     "op": _kinds(Kind.Op, Kind.RuntimeCall, Kind.Annotation, Kind.Step),
     "function": _kinds(Kind.PythonFunction),
-    "line": frames_with_line,
+    "line": shown_frames,
     "module": _kinds(Kind.Module),
     "thread": _outermost_calls,
 }
 """Level -> for each row of a graph whether it is one of its calls."""
 
 
-def host_calls(core: Core, by: By) -> HostCalls:
-    """The calls of a level of a whole graph; kept with it."""
-    return core.once(_host_calls, by)
+def host_calls(w: Window, by: By) -> HostCalls:
+    """The calls of a level, those outside of the window, too; kept with the window."""
+    return w.once(_host_calls, by)
 
 
-def _host_calls(core: Core, by: By) -> HostCalls:
-    return calls_among(core, LEVELS[by](core))
+def _host_calls(w: Window, by: By) -> HostCalls:
+    return calls_among(w.core, LEVELS[by](w))
 
 
 def idle_clock(w: Window) -> Callable[[Ns], Ns] | None:
@@ -176,8 +176,8 @@ def host_times(g: Core | Window, by: By = "op") -> Table:
     `prof.key_averages()` of PyTorch shows as number of calls, self CPU and CPU total: there `ProfilerStep#3` is a
     `ProfilerStep*`, and a call that is the only one inside another of its name is one with it. Versions of PyTorch up
     to 2.3 round times once more in files; the newest, given stacks, takes frames of Python for calls inside ranges.
-    By `function` a frame of Python is one of its file, line and name; by `line`, frames of built-in functions count
-    with the line that calls them; by `module`, with what it runs on its own thread. A thread's time is that of its
+    By `function` a frame of Python is one of its file, line and name; by `line`, what
+    the user's line calls of the framework and of built-in functions counts with it (see `user_code`); by `module`, with what it runs on its own thread. A thread's time is that of its
     outermost calls.
 
     Args:
@@ -186,7 +186,7 @@ def host_times(g: Core | Window, by: By = "op") -> Table:
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
-    found = host_calls(core, by)
+    found = host_calls(w, by)
     inside = np.flatnonzero(w.holds(found.rows))
     rows = found.rows[inside]
     names, name = _names(core, by, found.rows)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import fitting_names
+from tracelens_graph.analyses.shared.user_code import Code, codes_of
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb
@@ -16,18 +17,6 @@ from tracelens_graph.schema import PYTHON_KINDS, Kind
 from tracelens_graph.utils.arrays import Rows
 
 _INSTANCE = re.compile(r"_\d+$")
-_PASSED_ON_IN = (
-    "torch/_functorch/", "torch/_inductor/", "triton/backends/", "torch/_ops.py(", "torch/_tensor.py(",
-    "torch/distributed/c10d_logger.py(", "torch/functional.py(", "torch/nn/functional.py(",
-    "torch/nn/modules/module.py(", "torch/overrides.py(", "torch/utils/_contextlib.py(",
-)  # fmt: skip
-_PASSED_ON_BY = ("_call_impl", "__torch_function__", "decorate_context", "wrapper_custom", "dispatch_wrapper")
-_WRAPPER = re.compile(
-    rf"(?:^|/)(?:{'|'.join(map(re.escape, _PASSED_ON_IN))})|: (?:{'|'.join(map(re.escape, _PASSED_ON_BY))})$"
-)
-"""Frames that only pass a call on: files and functions of PyTorch and Triton that stand between a user's line and an
-op, and say nothing about either."""
-
 NOT_FOUND = "Not found"
 
 DEEPEST = 200
@@ -92,9 +81,8 @@ def _frames(w: Window) -> tuple[np.ndarray, np.ndarray]:
     """Rows of frames of Python files, ascending, and for each row of the graph whether it is one that does work."""
     core, c = w.core, w.core.columns
     in_file = fitting_names(core, lambda name: ".py(" in name)
-    own = fitting_names(core, lambda name: ".py(" in name and not _WRAPPER.search(name))
     is_python = is_kind(c.kind, PYTHON_KINDS)
-    return np.flatnonzero(is_python & in_file[c.name]), is_python & own[c.name]
+    return np.flatnonzero(is_python & in_file[c.name]), codes_of(core) > Code.compiled
 
 
 def call_stacks(core: Core, rows: Sequence[np.ndarray], python_frames: bool = True) -> list[Stack]:

@@ -1,0 +1,79 @@
+"""Whose code a frame runs, and the line of the user that work comes from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from handmade import call, gpu, span
+
+from tracelens_graph.analyses.shared.user_code import Code, code_of, line_names, shown_name
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading.one import load_core
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        (Code.user, "train.py(48): step|moca/library/pipeline.py(3): run|profile.py(3): main|C:\\me\\train.py(3): f|"
+         "transformers/models/bert/modeling_bert.py(411): forward|torchvision/models/resnet.py(89): forward|"
+         "/opt/site-packages/timm/models/vit.py(5): forward|my_torch/_tensor.py(1): f|mine/threading.py(2): go"),
+        (Code.library, "transformers/trainer.py(2): train|vllm/v1/worker/gpu_model_runner.py(3380): execute_model|"
+         "/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py(9): run|numpy/_core/numeric.py(1): f|"
+         "/opt/lib/python3.12/site-packages/unheard_of/it.py(3): f|PIL/Image.py(2): open"),
+        (Code.plumbing, "torch/optim/adam.py(3): step|threading.py(355): wait|contextlib.py(78): inner|<string>(2): f|"
+         "<frozen importlib._bootstrap>(1390): _handle_fromlist|/usr/lib/python3.12/threading.py(3): wait|"
+         "/w/triton-custom/python/triton/runtime/jit.py(3): run|"
+         "C:\\py\\Lib\\site-packages\\torch\\cuda\\graphs.py(1): f"),
+        (Code.compiled, "/tmp/torchinductor_root/ob/cobhw.py(123): call|<eval_with_key>.10(4): forward"),
+        (Code.passed_on, "torch/nn/modules/module.py(1751): _call_impl|mine/x.py(3): decorate_context|"
+         "torch/_dynamo/eval_frame.py(700): _fn"),
+        (Code.no_line, "<built-in method run_backward of torch._C._EngineBase object at 0x7f>|aten::add"),
+    ],
+)  # fmt: skip
+def test_whose_code_a_frame_runs(code: Code, names: str) -> None:
+    assert {name: code_of(name) for name in names.split("|")} == dict.fromkeys(names.split("|"), code)
+
+
+def frames(*names: str, start: float = 0, dur: float = 100) -> list[dict[str, object]]:
+    """Frames, each within the one before."""
+    return [span("python_function", name, start + at, dur - 2 * at) for at, name in enumerate(names)]
+
+
+def op(name: str, ts: float, dur: float) -> dict[str, object]:
+    return span("cpu_op", name, ts, dur)
+
+
+def lines(core: Core) -> list[str]:
+    return line_names(core, core.gpu_rows)
+
+
+PLUMBING = ("torch/nn/modules/module.py(3): _call_impl", "torch/nn/modules/linear.py(134): forward")
+
+
+def test_the_nearest_line_of_the_user_counts_and_a_librarys_where_there_is_none() -> None:
+    loop = "vllm/v1/worker/gpu_model_runner.py(3): run"
+    work = [op("aten::mm", 10, 20), call(12, 1), gpu(30, 5, 1)]
+    assert lines(load_core([*frames("train.py(1): main", loop, *PLUMBING), *work])) == ["train.py(1): main"]
+    assert lines(load_core([*frames(loop, *PLUMBING), *work])) == [loop]
+    assert lines(load_core([*frames(*PLUMBING), *work])) == [""]
+    everything = load_core([*frames("train.py(1): main", *PLUMBING), *work]).everything.with_all_frames()
+    assert line_names(everything, everything.gpu_rows) == [PLUMBING[-1]]
+
+
+def test_work_of_the_backward_pass_comes_from_the_line_that_called_it() -> None:
+    run = "<built-in method run_backward of torch._C._EngineBase object at 0x7f>"
+    core = load_core([
+        *frames("train.py(9): main", "train.py(48): step", run), call(20, 1, tid=200), gpu(30, 5, 1),
+        call(150, 2, tid=200), gpu(160, 5, 2),
+    ])  # fmt: skip
+    assert lines(core) == ["train.py(48): step", ""]
+
+
+def test_generated_code_is_the_compiled_region_of_its_module() -> None:
+    names = ("train.py(9): main", "nn.Module: Net_0", "/tmp/torchinductor_me/ob/cobhw.py(123): call")
+    core = load_core([*frames(*names), call(20, 1), gpu(30, 5, 1)])
+    row = int(np.flatnonzero(core.columns.dur_ns == 96_000)[0])
+    assert shown_name(core, row) == "compiled region of Net"
+    core = load_core([*frames(names[0], names[2]), call(20, 1), gpu(30, 5, 1)])
+    row = int(np.flatnonzero(core.columns.dur_ns == 98_000)[0])
+    assert shown_name(core, row) == "compiled region of train.py(9): main"

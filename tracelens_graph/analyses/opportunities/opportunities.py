@@ -1,0 +1,117 @@
+"""Everything that the rules find in a window, ranked by the time that could be won."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+from tracelens_graph.analyses.diagnosis.account import PARTS, account_of
+from tracelens_graph.analyses.diagnosis.finding import ADVICE, percent
+from tracelens_graph.analyses.diagnosis.operation import device_of
+from tracelens_graph.analyses.opportunities.opportunity import Opportunity
+from tracelens_graph.analyses.opportunities.rules import RULES
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.devices import Architecture
+
+OPPORTUNITIES = TableSchema(
+    "opportunities",
+    "Where time could be won, and by what change, the most first.",
+    {
+        "id": Column.key("the rule and, behind @, what it found; the same in every run of the program"),
+        "what": Column.text("the facts in words", wraps=True),
+        "module": Column.text("the module that it is in"),
+        "line": Column.text("the line of Python that it comes from"),
+        "calls": Column.count("calls, kernels or gaps that it is made of"),
+        "time_ms": Column.total("time that it takes now, devices added up", "ms", compared="main"),
+        "could_win_ms": Column.total("what of it could be won under the assumption; absent where not known", "ms"),
+        "percent": Column(
+            "could_win_ms, where it is not known time_ms, as share of the steps, without steps of the GPU span;"
+            " opportunities may overlap",
+            "%",
+        ),
+        "bound": Column.text("what bounds it at the roof: compute, memory or link; empty for what has no roof"),
+        "percent_of_roof": Column("time at the roof as share of the time", "%"),
+        "assumption": Column.text("the condition under which that much could be won"),
+        "advice": Column.text("what to try", wraps=True),
+        "uid": Column.instance("the node that stands for it"),
+    },
+    ordered=True,
+    counts="call",
+)
+
+
+def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> Table:
+    """Where time could be won, by every rule of `rules.RULES`, the most first.
+
+    Args:
+        g: the graph, or a window of it.
+        arch: the device, or its name; None for the one that the trace describes. Without a device rules that need its
+            rates find nothing.
+
+    Returns:
+        One row per opportunity. They may overlap: time that two of them could win is won once.
+    """
+    w = window_of(g)
+    device = _named(arch) if isinstance(arch, str) else arch
+    found = found_in(w, device)
+    whole = account_of(w).window_ns if len(w.gpu_rows) else 0
+    own = w.framework.advice
+    return OPPORTUNITIES.of_records(
+        [
+            {
+                "id": one.id,
+                "what": one.what,
+                "module": one.module,
+                "line": one.line,
+                "calls": one.calls,
+                "time_ms": one.ns / 1e6,
+                "could_win_ms": None if one.won_ns is None else one.won_ns / 1e6,
+                "percent": percent(one.gain_ns, whole),
+                "bound": one.evidence.get("bound", ""),
+                "percent_of_roof": one.evidence.get("percent_of_roof"),
+                "assumption": one.assumption,
+                "advice": "; ".join(ADVICE[own.get(name, name)] for name in one.advice),
+                "uid": one.uid,
+            }
+            for one in found
+        ],
+        w.titled("Opportunities"),
+        _notes(w, device),
+    )
+
+
+def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str] = PARTS) -> list[Opportunity]:
+    """What the rules find, the most first.
+
+    Args:
+        w: the window.
+        arch: the device; None for the one that the trace describes.
+        parts: the parts of the time that rules may shorten; others are not asked.
+    """
+    if not len(w.gpu_rows):
+        return []
+    device, _ = device_of(w, arch)
+    found = [one for rule in RULES.values() if rule.part in parts for one in rule.find(w, device)]
+    return sorted(found, key=lambda one: (-one.gain_ns, one.id))
+
+
+def _notes(w: Window, arch: Architecture | None) -> Iterator[str]:
+    """Why rules could not find anything."""
+    if not len(w.gpu_rows):
+        yield "no GPU events were recorded"
+        return
+    _, missing = device_of(w, arch)
+    if missing:
+        yield f"rules that compare with a roof found nothing: {missing}"
+
+
+def _named(name: str) -> Architecture:
+    from tracelens_graph.perf.devices import architecture
+
+    return architecture(name)

@@ -1,0 +1,43 @@
+"""The questions as methods: of a trace and of parts of it those about one trace, of a set those about several.
+
+`docs/make_stub.py` writes their signatures into `questions.pyi`, for type checkers and editors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from types import MethodType
+from typing import Any
+
+from tracelens_graph.graph.core import Core
+from tracelens_graph.registry import HOMES, Home
+
+SEVERAL = frozenset(("across", "ranks", "critical_path"))
+"""Themes whose questions are asked of several traces; a test holds this against their functions."""
+
+
+class _Asked:
+    """A question as a method: what it is asked of takes the place of the function's first argument."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def __get__(self, asked: object | None, owner: type | None = None) -> Any:
+        """The function that answers, whose module is imported now."""
+        function = getattr(self._home.load(), self._home.function)
+        return function if asked is None else MethodType(function, asked)
+
+
+class OfTrace:
+    """The questions about one trace, but for those whose names are parts of a graph: these are functions alone."""
+
+
+class OfSet:
+    """The questions about several traces."""
+
+
+_PARTS = {field.name for field in fields(Core)}
+
+for _name, _home in HOMES.items():
+    if _home.is_question and _name not in _PARTS:
+        setattr(OfSet if _home.theme in SEVERAL else OfTrace, _name, _Asked(_home))

@@ -1,0 +1,213 @@
+# Made by docs/make_stub.py of the functions that answer questions.
+# fmt: off
+# ruff: noqa: E501, I001
+
+import re
+from typing import Literal
+
+from tracelens_graph.perf.devices import Architecture
+from tracelens_graph.tables.table import Table
+
+
+class OfTrace:
+    """The questions about one trace, but for those whose names are parts of a graph: these are functions alone."""
+
+    def gpu_timeline(self, linked_only: bool = False, micro_idle_us: float | None = None, by_recompute: bool = False) -> Table:
+        """Where the GPU's time went, all devices and streams pooled."""
+
+    def step_summary(self, top_ops: int = 3) -> Table:
+        """One row per step (`ProfilerStep#n`) of every process, in the order of their starts."""
+
+    def step_breakdown(self) -> Table:
+        """What each step's time went to, every moment of it once, and the mean over steps."""
+
+    def exposed_communication(self) -> Table:
+        """How long collectives ran, and for how long no computation ran beside them, the longest first."""
+
+    def stream_overlap(self, device: int | None = None, stream_a: int | None = None, stream_b: int | None = None) -> Table:
+        """How long two streams of a device work at once; times are lengths of unions of intervals."""
+
+    def coll_analysis(self) -> Table:
+        """Communication kernels by process group, collective, type, size and stream, the greatest sum first."""
+
+    def idle_gaps(self, device: int | None = None, min_us: float = 1, top: int = 20) -> Table:
+        """The longest gaps in which a device did nothing, and what the launching thread did meanwhile."""
+
+    def idle_causes(self) -> Table:
+        """Idle time of the GPU by cause; the causes add up to it exactly."""
+
+    def ops_summary_by_category(self, linked_only: bool = False, *, recompute: bool = False, by_module: bool = False, call_stack: bool = False) -> Table:
+        """GPU time per category of operation, the greatest first."""
+
+    def ops_summary(self, linked_only: bool = False, *, recompute: bool = False, by_module: bool = False, call_stack: bool = False) -> Table:
+        """GPU time per name of operation, the greatest first."""
+
+    def ops_unique_args(self, linked_only: bool = False, *, first_occurrence: bool = False, call_stack: bool = False, overlapping: bool = False, recompute: bool = False, by_kernel_count: bool = False, by_module: bool = False, as_recorded: bool = False) -> Table:
+        """GPU time per operation, thread and set of arguments, the greatest first."""
+
+    def op_times(self) -> Table:
+        """Time of ops by name, those with most GPU time of their own first, then those with most host time of their own."""
+
+    def op_signatures(self, op: str | None = None) -> Table:
+        """Cost, rates and share of the roofline for each set of arguments of an op, the greatest time first."""
+
+    def modules_of_signature(self, op: str | None = None, input_dims: str | None = None) -> Table:
+        """The modules that hold the GPU work of an op with certain sizes of inputs, the greatest time first."""
+
+    def forward_backward(self) -> Table:
+        """GPU time of ops in the forward pass against that of their backward passes."""
+
+    def instruction_costs(self) -> Table:
+        """What instructions that ran cost for each run, by our rules and by XLA's, those with the most FLOPs first."""
+
+    def kernel_summary(self, kernel_categories: bool = False) -> Table:
+        """Durations of kernels per launching op, kernel name and stream, the greatest sum first."""
+
+    def kernel_category_summary(self) -> Table:
+        """Time by launching op and category of its kernels, and the share of the category in the op's kernel time."""
+
+    def kernel_category_detail(self) -> Table:
+        """Kernels by launching op, category and name; ops, categories and names with most time first."""
+
+    def category_shares(self) -> Table:
+        """GPU time by kind of kernel, the greatest first; copies and fills in rows of their own."""
+
+    def kernels_by_tile(self, dtype: str | None = None, tile_m: int | None = None, tile_n: int | None = None) -> Table:
+        """Kernels whose names hold a tile or a type, by these, the greatest time first."""
+
+    def copies(self) -> Table:
+        """Copies and fills by name and size, the greatest time first."""
+
+    def graph_launches(self) -> Table:
+        """Launches of captured graphs by what they replay, the greatest time first."""
+
+    def kernel_occupancy(self) -> Table:
+        """Kernels by name with how well they fill the device, the greatest time first."""
+
+    def device_use(self) -> Table:
+        """How well each device is used, over the time of the steps."""
+
+    def short_kernels_summary(self, threshold_us: float = 10, linked_only: bool = False, by_arguments: bool = True) -> Table:
+        """Short kernels by name, parent and the parent's arguments, the greatest sum first."""
+
+    def runtime_summary(self) -> Table:
+        """Host time, GPU work and launch delay per name of runtime or driver call, the longest on the host first."""
+
+    def launch_delay(self, by: Literal['op', 'call'] = 'op') -> Table:
+        """From a launch call to the start of its first GPU event, by op or by launch call."""
+
+    def unlaunched_gpu_time(self) -> Table:
+        """GPU work whose launch is not in the trace, by name."""
+
+    def unlinked(self) -> Table:
+        """How much of each stream's time is charged to nobody, its launch not being in the trace; the most first."""
+
+    def unified_perf_summary(self, linked_only: bool = False, *, arch: Architecture | None = None, recompute: bool = False, call_stack: bool = False, python_frames: bool = True, as_recorded: bool = False) -> Table:
+        """Cost and rates per op and arguments, each GPU event in one row, the greatest time first."""
+
+    def unmodelled(self) -> Table:
+        """GPU time that no performance model covers, by operation and reason, the greatest first."""
+
+    def opportunities(self, arch: Architecture | str | None = None) -> Table:
+        """Where time could be won, by every rule of `rules.RULES`, the most first."""
+
+    def attribution(self, level: str = 'op', name: str | re.Pattern[str] | None = None) -> Table:
+        """GPU time per name at one level of the graph."""
+
+    def modules(self) -> Table:
+        """GPU time of every nn.Module, one row per module in the order of the module tree, with its own part of it."""
+
+    def gpu_time_under(self, under: int | str | None = None) -> Table:
+        """GPU time below a node by what is right below it: one step on the way down."""
+
+    def python_lines(self, without: str | None = None) -> Table:
+        """Lines of Python and the GPU time that they launch: of each GPU event the innermost frame above its launch."""
+
+    def repeated_subtrees(self, kind: str | None = None, min_count: int = 2) -> Table:
+        """Parts of the call tree that run again and again, the greatest time first."""
+
+    def path_to_python(self, uid: int | None = None) -> Table:
+        """The calls that lead from a GPU event up to the line of Python it comes from."""
+
+    def unusual_kernels(self, min_calls: int = 5) -> Table:
+        """Kernels that a single call of an op runs, and no other call of that op, the greatest time first."""
+
+    def recomputed_share(self) -> Table:
+        """GPU time of recomputation of activations by op and module, the greatest first."""
+
+    def outliving_events(self) -> Table:
+        """Calls that end after the call that they started in, by kind and name, the most frequent first."""
+
+    def odd_layers(self, min_layers: int = 3, kernels: bool = True) -> Table:
+        """Layers that are not as most of those beside them are, the rarest kind first, and where they depart."""
+
+    def storage_kernels(self, storage: str | None = None) -> Table:
+        """Kernels, copies and fills of ops that made, read or wrote tensors of a storage, in the order of their starts."""
+
+    def bytes_alive(self, points: int = 20) -> Table:
+        """Bytes of storages that are alive at moments in equal distances, by device."""
+
+    def peak_bytes_by_module(self) -> Table:
+        """What is alive when most bytes are, by the module and the outermost op that allocated it, the most bytes first."""
+
+    def shared_reads(self, top: int = 20) -> Table:
+        """Storages that kernels on several streams of a device read, the most streams first, then the most time."""
+
+    def tensor_makers(self, uid: int | None = None) -> Table:
+        """For each tensor that an op reads, who made it, who allocated its memory, and who wrote there last."""
+
+    def copy_chains(self, min_copies: int = 2, top: int = 20) -> Table:
+        """Copies and casts of what had been copied or cast already, the longest chains first, then the most bytes."""
+
+    def memory_summary(self) -> Table:
+        """How much memory of each device is in use at the beginning, at most, and at the end."""
+
+    def memory_peak(self) -> Table:
+        """What is in use when most bytes of a device are, by the module and the outermost op that allocated it."""
+
+    def allocations_by_module(self) -> Table:
+        """What modules allocate, forward and backward, for how long, and what they leave: the most bytes first."""
+
+
+
+class OfSet:
+    """The questions about several traces."""
+
+    def common_signatures(self, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
+        """Ops with the same arguments that two traces ran: how often, and how long the GPU worked for them."""
+
+    def kernel_choices(self, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
+        """Where two traces launched different kernels for an op with the same arguments, and what that cost."""
+
+    def ops_only_in_one(self, a: str | None = None, b: str | None = None) -> Table:
+        """Names of ops that only one of two traces has, those with the most GPU time first."""
+
+    def diff_places(self, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
+        """Where the GPU work of two traces differs by structure, the largest change first, and why."""
+
+    def kernel_replacements(self, a: str | None = None, b: str | None = None, kernel: str = '', top: int = 100) -> Table:
+        """Which GPU events of one trace took the place of which of another, call by call; the largest change first."""
+
+    def layer_differences(self, a: str | None = None, b: str | None = None, top: int = 100) -> Table:
+        """Layers of two traces side by side that are not the same, the largest change first."""
+
+    def run_history(self, label: str | None = None, run: str | None = None, named: str | None = None) -> Table:
+        """How long the GPU took in each of many traces, in the order of a label's values or of pushing."""
+
+    def incomplete_traces(self, run: str | None = None) -> Table:
+        """Traces that lack something: those of files that were damaged."""
+
+    def rank_collectives(self, run: str | None = None, kind: str | None = None, top: int = 20) -> Table:
+        """What each collective of a run cost: waiting, communication, bandwidth, and who came last."""
+
+    def collective_kinds(self, run: str | None = None, kind: str | None = None, by: Literal['size', 'group'] = 'size') -> Table:
+        """What collectives cost that have something in common, and how long the ranks waited for one another in them."""
+
+    def rank_balance(self, run: str | None = None, kind: str | None = None, late_first: bool = False) -> Table:
+        """How evenly the ranks of a run work, wait and communicate, and whom the others waited for."""
+
+    def critical_path(self, run: str | None = None, step: int | None = None) -> Table:
+        """What bounded a step of a run over all of its ranks, segment by segment: the segments of `critical_path`."""
+
+
+SEVERAL: frozenset[str]
