@@ -44,7 +44,9 @@ class FirstScreen:
 
     def __repr__(self) -> str:
         width = shutil.get_terminal_size((100, 0)).columns
-        return first_screen(self.about, self.verdict, self.timeline, self.largest, (), self._complete, (), width, False)
+        return first_screen(
+            self.about, self.verdict, self.timeline, [self.largest], (), self._complete, (), width, False
+        )
 
     def _repr_html_(self) -> str:
         tables = self.timeline._repr_html_() + self.largest._repr_html_()

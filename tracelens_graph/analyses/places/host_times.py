@@ -42,7 +42,7 @@ _COLUMNS: About = {
     ),
     "total_ms": Column.total("time in them with all that they call; what nests counts once", "ms", "total ms"),
     "percent": Column.share(
-        "their own time within the steps, as share of these; without steps, of the time from the first to the last call",
+        "their own time within the steps, as share of these; without steps, of the time from first to last call",
         "self %",
     ),
     "idle_ms": Column.total("the part of their own time during which no GPU event ran", "ms", "GPU idle ms"),
@@ -176,9 +176,9 @@ def host_times(g: Core | Window, by: By = "op") -> Table:
     `prof.key_averages()` of PyTorch shows as number of calls, self CPU and CPU total: there `ProfilerStep#3` is a
     `ProfilerStep*`, and a call that is the only one inside another of its name is one with it. Versions of PyTorch up
     to 2.3 round times once more in files; the newest, given stacks, takes frames of Python for calls inside ranges.
-    By `function` a frame of Python is one of its file, line and name; by `line`, what
-    the user's line calls of the framework and of built-in functions counts with it (see `user_code`); by `module`, with what it runs on its own thread. A thread's time is that of its
-    outermost calls.
+    By `function` a frame of Python is one of its file, line and name. By `line`, what the user's line calls of the
+    framework and of built-in functions counts with it (see `user_code`); by `module`, what it calls on its own thread.
+    A thread's time is that of its outermost calls and of annotations.
 
     Args:
         g: the graph, or a window of it: the calls that begin in it, each with all its time.
