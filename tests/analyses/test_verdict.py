@@ -258,8 +258,8 @@ def test_gpu_work_outside_of_the_steps_is_part_of_what_shares_are_of() -> None:
     def shares(events: list[dict[str, Any]]) -> str:
         return verdict(load_core(events))[0].text
 
-    assert shares([*inside, *copy]).endswith("of the GPU span of 7.50 ms (40.0 % of the 10.0 ms of the steps)")
-    assert "of the 10.0 ms of the steps and GPU work outside of them)" in shares([*inside, *copy, gpu(9_000, 400, 9)])
+    assert "40.0 % of the 10.0 ms of the steps;" in shares([*inside, *copy]) + ";"
+    assert "of the 10.0 ms of the steps and GPU work outside of them" in shares([*inside, *copy, gpu(9_000, 400, 9)])
 
 
 def test_a_long_step_is_named_with_the_report_of_it() -> None:
@@ -270,6 +270,31 @@ def test_a_long_step_is_named_with_the_report_of_it() -> None:
     assert found.text == "ProfilerStep#3 took 20.0 ms, the median of 4 steps 10.5 ms"
     assert found.ask_next == "tracelens-graph report TRACE --step 3"
     assert "long_step" not in [found.topic for found in verdict(load_core([*steps[:3], *work]))]
+
+
+def layers_of_a_step() -> list[dict[str, Any]]:
+    """A step of 1 ms: layer 0 launches the first and the third of four kernels, layer 1 the second, nobody the last."""
+    return [
+        span("user_annotation", "ProfilerStep#1", 0, 1000),
+        span("python_function", "nn.Module: Layer_0", 10, 200), call(20, 1), call(150, 3),
+        span("python_function", "nn.Module: Layer_1", 300, 100), call(310, 2), call(500, 4),
+        gpu(50, 50, 1), gpu(170, 80, 3), gpu(330, 100, 2), gpu(520, 10, 4),
+    ]  # fmt: skip
+
+
+def test_parts_below_modules_own_what_adds_up_to_no_more_than_the_whole() -> None:
+    core = load_core(layers_of_a_step())
+    parts = [account_of(core.window(under=under)) for under in ("Layer_0", "Layer_1")]
+    assert [one.whole for one in parts] == ["own_time"] * 2
+    # Gaps count where they end with a kernel of the part: 100..170 of the first layer, 250..330 of the second.
+    assert [one.window_ns for one in parts] == [200_000, 180_000]
+    both = account_of(core.window(under="Layer"))
+    assert both.window_ns == 380_000
+    assert sum(both.parts().values()) == both.window_ns
+    for under in ("Layer_0", "Layer"):
+        for found in verdict(core.window(under=under)):
+            assert 0 <= float(found.evidence.get("percent", 0)) <= 100
+            assert found.evidence.get("percent_of") != "steps"
 
 
 def test_a_window_is_judged_alone() -> None:

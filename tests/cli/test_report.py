@@ -46,7 +46,7 @@ def test_for_people(run: Run, trace_file: Path) -> None:
     lines = out.splitlines()
     assert lines[0] == "small.json, rank 3 of 8, GPU of tests, 3 GPU events"
     assert any(line.startswith("* ") for line in lines)
-    assert "GPU timeline: GPU span of 0.159 ms" in lines
+    assert any(line.startswith("Where ") for line in lines)
     assert "(no launch in trace)" in out
     assert "\x1b" not in out
     code, out, err = run("report", trace_file, "--all")

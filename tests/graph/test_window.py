@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade import small_trace, span
+from handmade import call, gpu, small_trace, span
 from hypothesis import given
 from hypothesis import strategies as st
 from made_traces import traces
@@ -96,6 +96,25 @@ def test_modules_may_be_named_without_their_prefix() -> None:
     core = load_core(small_trace())
     assert gpu_names(core.window(under="Linear_0")) == gpu_names(core.window(under="nn.Module: Linear_0"))
     assert len(core.window(under="Linear_0").gpu_rows) == 2
+
+
+def test_modules_may_be_named_by_class_and_by_path() -> None:
+    module = "nn.Module: "
+    events = [
+        span("python_function", f"{module}Net_0", 0, 500), span("python_function", f"{module}Layer_0", 10, 100),
+        span("python_function", f"{module}Linear_0", 20, 50), call(30, 1), gpu(40, 5, 1, "first"),
+        span("python_function", f"{module}Layer_1", 200, 100), span("python_function", f"{module}Linear_1", 210, 50),
+        call(220, 2), gpu(230, 5, 2, "second"), call(400, 3), gpu(410, 5, 3, "rest"),
+    ]  # fmt: skip
+    core = load_core(events)
+    for under in ("Layer", "Linear", "Layer/Linear", "Net_0/Layer", "Net/Layer/Linear"):
+        assert gpu_names(core.window(under=under)) == ["first", "second"], under
+    assert gpu_names(core.window(under="Layer_1/Linear")) == ["second"]
+    assert gpu_names(core.window(under="Net")) == ["first", "rest", "second"]
+    assert core.window(under="Linear").around is core.everything
+    for wrong, meant in (("Layr", "Layer"), ("Net/Linear", "Linear"), ("layer", "Layer")):
+        with pytest.raises(AnalysisError, match=f"{re.escape(repr(wrong))}; .*{re.escape(meant)}"):
+            core.window(under=wrong)
 
 
 def test_nodes_may_be_named_by_a_pattern() -> None:

@@ -254,6 +254,7 @@ class Report(Answer):
         return every + self._on_pipes() + self.changed(of.width)
 
     def _first_screen(self, of: Screen) -> str:
+        from tracelens_graph.analyses.diagnosis.account import time_spent
         from tracelens_graph.reports.report_text import first_screen
 
         top, call = self._asked.top, self._call
@@ -268,9 +269,8 @@ class Report(Answer):
         else:
             largest = self._host_tables(most)
             hints = [line for table in largest[:1] for line in call.to_open(table)]
-        timeline = self.chosen["gpu_timeline"]
         return first_screen(
-            self.about, self.findings, timeline, largest, self._left_out(), call.complete, hints, *of
+            self.about, self.findings, time_spent(self.w), largest, self._left_out(), call.complete, hints, *of
         )  # fmt: skip
 
     def _host_tables(self, most: int) -> list[Table]:
@@ -283,7 +283,7 @@ class Report(Answer):
     def _left_out(self) -> list[str]:
         """What there is beside the first screen. Which ops have models is not asked: that would cost time."""
         every = self._every
-        names = [name for name in (*every.built_in, *every.of_extension) if name != "gpu_timeline"]
+        names = [*every.built_in, *every.of_extension]
         return [*names, "a table for each family of ops"] if every.options.models else names
 
     def _on_comparison(self, of: Screen) -> str:

@@ -98,7 +98,8 @@ def _chosen(
         str | None,
         option(
             metavar="UID|NAME",
-            help="Only what is below this node, or nodes: modules, ops, frames; /.../: an expression.",
+            help="Only what is below this node, or nodes: modules, by instance, class or path, ops, frames; /.../: an "
+            "expression.",
         ),
     ] = None,
     device: Annotated[

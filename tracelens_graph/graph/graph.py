@@ -191,8 +191,8 @@ class Graph(Core):
             annotation: name of record_function ranges, or a compiled pattern: what starts inside one of them.
             threads: of an annotation: "own" for its thread, "all" for the threads of its process.
             after_ns, before_ns: nodes that start in [after_ns, before_ns), in ns from the trace's start.
-            under: uid of a node, or the name of modules (`nn.Module: ` may be left out), functions, ops, or
-                runtime calls, or a compiled pattern for names: their subtrees.
+            under: uid of a node, or the name of modules (`nn.Module: ` may be left out; also of a class or a path of
+                modules), functions, ops, or runtime calls, or a compiled pattern for names: their subtrees.
             device, stream: GPU events on these, and the calls that lead to them.
 
         Raises:

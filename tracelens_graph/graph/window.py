@@ -20,6 +20,7 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core, Memo
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
+from tracelens_graph.utils.suggest import did_you_mean
 
 _STEP_DIGITS = 18
 
@@ -38,6 +39,7 @@ class Window(Memo):
         extension: what a user adds to the rules of analyses, None for nothing. The graph knows nothing of it;
             `tracelens_graph.extensions.extension.extension_of(window)` gives it its type.
         all_frames: whether lines of Python, flame graphs and ways up show the frames of frameworks, too.
+        around: what the calls were chosen from, if the window is only what is below some: it owns no step and no span.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class Window(Memo):
         title: str = "",
         extension: Hashable | None = None,
         all_frames: bool = False,
+        around: Window | None = None,
     ) -> None:
         super().__init__()
         self.core = core
         self.title = title
         self.extension = extension
         self.all_frames = all_frames
+        self.around = around
         self._mask = mask
 
     @property
@@ -100,27 +104,28 @@ class Window(Memo):
         """Whether each row is in the window."""
         return np.ones(len(rows), bool) if self._mask is None else self._mask[rows]
 
-    def narrowed(self, mask: Mask, title: str) -> Window:
+    def narrowed(self, mask: Mask, title: str, around: Window | None = None) -> Window:
         """The nodes of this window that a mask over all rows keeps."""
         both = mask if self._mask is None else self._mask & mask
         both_titles = "; ".join(filter(None, (self.title, title)))
-        return type(self)(self.core, both, both_titles, self.extension, self.all_frames)
+        return type(self)(self.core, both, both_titles, self.extension, self.all_frames, around or self.around)
 
     def retitled(self, title: str) -> Window:
         """The same nodes under another title."""
-        return type(self)(self.core, self._mask, title, self.extension, self.all_frames)
+        return type(self)(self.core, self._mask, title, self.extension, self.all_frames, self.around)
 
     def extended(self, extension: Hashable) -> Window:
         """The same nodes for analyses that go by an extension."""
-        return type(self)(self.core, self._mask, self.title, extension, self.all_frames)
+        return type(self)(self.core, self._mask, self.title, extension, self.all_frames, self.around)
 
     def with_all_frames(self) -> Window:
         """The same nodes for screens that show the frames of frameworks, too."""
-        return type(self)(self.core, self._mask, self.title, self.extension, True)
+        return type(self)(self.core, self._mask, self.title, self.extension, True, self.around)
 
     def moved_to(self, core: Core) -> Window:
         """The same rows of another graph, such as a copy with other names."""
-        return type(self)(core, self._mask, self.title, self.extension, self.all_frames)
+        around = self.around and self.around.moved_to(core)
+        return type(self)(core, self._mask, self.title, self.extension, self.all_frames, around)
 
     def titled(self, text: str) -> str:
         """A table's title, with what the table was restricted to."""
@@ -279,10 +284,7 @@ def _under(window: Window, under: int | str | re.Pattern[str]) -> Window:
         rows = np.array([core.row(under)])
         label = f"under {core.names[c.name[rows[0]]]}, uid {under}"
     else:
-        fits = _fit(core, under, f"nn.Module: {under}")
-        rows = np.flatnonzero(fits[c.name] & is_kind(c.kind, HOST_KINDS)) if len(c) else np.zeros(0, np.int64)
-        if not len(rows):
-            raise AnalysisError(f"the trace has no module, function, op or runtime call {_label(under)!r}")
+        rows = _called(core, under)
         label = f"under {_label(under)}"
     change = np.zeros(len(c) + 1, np.int64)
     np.add.at(change, rows, 1)
@@ -292,7 +294,56 @@ def _under(window: Window, under: int | str | re.Pattern[str]) -> Window:
     if len(instants):  # they stand beside the call forest, but belong to the call that they happen in
         call = membership.calls_at(c, instants)
         keep[instants] = (call >= 0) & keep[call]
-    return window.narrowed(keep, label)
+    return window.narrowed(keep, label, around=window.around or window)
+
+
+def _called(core: Core, under: str | re.Pattern[str]) -> Rows:
+    """Rows of the calls of a name or a pattern; modules go by instance, class or path, as tables show them.
+
+    Raises:
+        AnalysisError: there are none.
+    """
+    c = core.columns
+    on_host = np.flatnonzero(is_kind(c.kind, HOST_KINDS))
+    rows = on_host[_fit(core, under, f"{_MODULE}{under}")[c.name[on_host]]]
+    if not len(rows) and isinstance(under, str):
+        rows = _modules_of(core, under)
+    if len(rows):
+        return rows
+    text = f"the trace has no module, function, op or runtime call {_label(under)!r}"
+    if isinstance(under, re.Pattern):
+        raise AnalysisError(text)
+    there = [core.names[code] for code in np.unique(c.name[on_host]).tolist()]
+    modules = [name.removeprefix(_MODULE) for name in there if name.startswith(_MODULE)]
+    known = {**dict.fromkeys(map(_class_of, modules)), **dict.fromkeys(modules), **dict.fromkeys(there)}
+    meant = did_you_mean(under, known, aliases={name.rpartition("::")[2]: name for name in there if "::" in name})
+    raise AnalysisError(f"{text}; {meant or '/.../ is an expression; ask modules lists modules, ask op_times ops'}")
+
+
+_MODULE = "nn.Module: "
+
+
+def _class_of(module: str) -> str:
+    return module.rpartition("_")[0] if module.rpartition("_")[2].isdecimal() else module
+
+
+def _modules_of(core: Core, under: str) -> Rows:
+    """Rows of modules of a class, or of a path of instances or classes, the outermost first: `Encoder/Layer_0`."""
+    *outer, last = under.split("/")
+    names = [name.removeprefix(_MODULE) for name in core.names]
+    rows = traversals.rows_of_kind(core.columns, (Kind.Module,))
+
+    def fitting(rows: Rows, part: str) -> Mask:
+        fits = np.array([part in (name, _class_of(name)) for name in names], bool)
+        return fits[core.columns.name[rows]]
+
+    rows = rows[fitting(rows, last)]
+    above = rows
+    for part in reversed(outer):
+        above = traversals.climb(core.columns.parent, core.columns.parent[above], core.columns.kind == Kind.Module)
+        keep = (above >= 0) & fitting(above, part)
+        rows, above = rows[keep], above[keep]
+    return rows
 
 
 def _on(window: Window, what: Literal["device", "stream"], wanted: list[int]) -> Window:

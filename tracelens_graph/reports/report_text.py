@@ -24,16 +24,6 @@ _WIDEST = 110
 """Lines of prose are not longer, however wide the terminal."""
 
 _BAR = 30
-_LABELS = {
-    "computation_time": "computation",
-    "exposed_comm_time": "exposed communication",
-    "exposed_memcpy_time": "exposed copies",
-    "idle_time": "idle",
-    "micro_idle_time": "idle, short gaps",
-    "macro_idle_time": "idle, long gaps",
-}
-"""Rows of the timeline that add up to the whole -> what they are called."""
-
 Hint = Callable[[str], str]
 """Makes a command of a finding, with TRACE for the trace, one that can be pasted into a shell."""
 
@@ -90,7 +80,7 @@ def _sentence(text: str, width: int, indent: str) -> list[str]:
 def first_screen(
     about: Facts,
     findings: Sequence[Finding],
-    timeline: Table,
+    spent: Table,
     largest: Sequence[Table],
     others: Sequence[str],
     hint: Hint,
@@ -103,7 +93,7 @@ def first_screen(
     Args:
         about: what the report is on.
         findings: the verdict.
-        timeline: the table `gpu_timeline`.
+        spent: the table `time_spent`.
         largest: the table `top_ops`; without GPU events those of host time.
         others: what was left out.
         hint: completes commands of findings.
@@ -116,9 +106,8 @@ def first_screen(
     if about.linked:
         title += "\n" + "\n".join(wrapped(printable(about.linked), min(width, _WIDEST), "  "))
     blocks = [title + "\n", _block(verdict_lines(findings, hint, width, VERDICT_LINES, repeated))]
-    if len(timeline):
-        left_out_ms = float(findings[0].evidence.get("left_out_ms", 0)) if findings else 0.0
-        blocks.append(_block(_timeline(timeline, left_out_ms, width, color)))
+    if len(spent):
+        blocks.append(_block(_bars(spent, width, color)))
     blocks += [_without_empty_columns(table).text(width, color) for table in largest if len(table)]
     if hints:
         blocks[-1] += _block(hints)
@@ -137,34 +126,14 @@ def _block(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _timeline(table: Table, left_out_ms: float, width: int, color: bool) -> Iterator[str]:
-    """The parts of the time, a line each with a bar; as a table where it has several blocks.
-
-    Args:
-        table: `gpu_timeline`.
-        left_out_ms: time at the start of the GPU span that the verdict leaves out.
-        width, color: of the screen.
-    """
-    if "is_recompute" in table.columns:
-        yield from table.text(width, color).splitlines()
-        return
-    rows = {row["type"]: row for row in table.records()}
-    parts = [(label, rows[kind]) for kind, label in _LABELS.items() if kind in rows and not _is_split(kind, rows)]
-    parts = [(label, row) for label, row in parts if row["time ms"]]
-    total = rows["total_time"]["time ms"]
-    size = max((width_of(label) for label, _ in parts), default=0)
-    number = len(f"{total:,.3f}")
-    span = f"GPU span of {total:,.3f} ms"
-    if left_out_ms:
-        span += f", with the {left_out_ms:,.3f} ms at its start that the verdict leaves out"
-    yield from (bold(line, color) for line in wrapped(printable(f"{table.title}: {span}"), width))
-    for label, row in parts:
-        bar = "#" * round(row["percent"] * min(_BAR, max(width - size - number - 22, 0)) / 100)
-        yield f"  {label:{size}}  {row['time ms']:{number},.3f} ms  {row['percent']:5.1f} %  {bar}".rstrip()
-
-
-def _is_split(kind: str, rows: Mapping[str, object]) -> bool:
-    return kind == "idle_time" and "micro_idle_time" in rows
+def _bars(table: Table, width: int, color: bool) -> Iterator[str]:
+    """The parts of the time, a line each with a bar."""
+    parts, ms, percent = (list(table[name]) for name in ("part", "ms", "percent"))
+    size, number = max(map(width_of, parts)), len(f"{max(ms):,.3f}")
+    yield from (bold(line, color) for line in wrapped(printable(table.title), width, "  "))
+    for part, time, share in zip(parts, ms, percent, strict=True):
+        bar = "#" * round(share * min(_BAR, max(width - size - number - 22, 0)) / 100)
+        yield f"  {part:{size}}  {time:{number},.3f} ms  {share:5.1f} %  {bar}".rstrip()
 
 
 def all_tables(

@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
 from tracelens_graph.analyses.idle.host_states import ends
 from tracelens_graph.analyses.idle.idle import Cause, Idle, edge_parts, idle_parts, joined
 from tracelens_graph.analyses.timeline.timeline import times_by_group
-from tracelens_graph.graph.window import Window, narrow
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window, narrow, window_of
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.table import Table
 
 UNEXPLAINED = (Cause.unknown_no_launch, Cause.unknown_late_start)
 """Idle time that a trace gives no reason for."""
 HOST = tuple(cause for cause in Cause if cause not in (*UNEXPLAINED, Cause.outside))
 """Idle time in which the GPU waited for the host, or for its next piece of work to begin."""
 
-Whole = Literal["steps", "gpu_span", "judged_span"]
+Whole = Literal["steps", "gpu_span", "judged_span", "own_time"]
 WHOLES: Mapping[Whole, str] = {
-    "gpu_span": "GPU span", "judged_span": "last part of the GPU span", "steps": "steps"
+    "gpu_span": "GPU span", "judged_span": "last part of the GPU span", "steps": "steps",
+    "own_time": "time of its own work",
 }  # fmt: skip
-"""What a share is of, as evidence has it -> in words. The judged span is the GPU span without what is left out."""
+"""What a share is of, as evidence has it -> in words. The judged span is the GPU span without what is left out; what is
+below some calls alone (`Window.around`) is judged by its own time, so that parts add up to no more than the whole."""
 
-PARTS = ("computation", "communication", "copies", "host", "unexplained")
-"""What a window's time is divided into; communication and copies as far as they are exposed."""
+PARTS: Mapping[str, str] = {
+    "computation": "computation", "communication": "exposed communication", "copies": "exposed copies",
+    "host": "waiting for the host", "unexplained": "idle, and the trace shows no reason",
+}  # fmt: skip
+"""What a window's time is divided into, and how that is called; communication and copies as far as they are exposed."""
+
+TIME_SPENT = {
+    "part": Column.key("what the time went to; the parts add up to the whole", "part"),
+    "ms": Column.total("time of it, over all devices", "ms", "ms"),
+    "percent": Column.share("share of the whole, which the title names", "%"),
+}
+"""Columns of `time_spent`."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +52,8 @@ class Account:
 
     The *GPU span* reaches from the first start to the last end of a GPU event. The *span* is that, or its last part
     where the recording cut off the work before; the *window* also holds what of the steps lies before and behind it,
-    in which the host works and the GPU waits.
+    in which the host works and the GPU waits. Of what is below some calls alone, both are its GPU work and the gaps
+    that end with it.
 
     Attributes:
         window: the part of the trace that is judged.
@@ -80,11 +97,13 @@ class Account:
     @property
     def whole(self) -> Whole:
         """What shares of the window are shares of: the steps where these reach beyond the span, else the span."""
-        return self.span if self.window_ns == self.span_ns else "steps"
+        return "steps" if self.at_edges.any() else self.span
 
     @property
     def span(self) -> Whole:
         """What shares of the span are shares of."""
+        if self.window.around is not None:
+            return "own_time"
         return "judged_span" if self.cut_off_ns else "gpu_span"
 
     @cached_property
@@ -104,15 +123,32 @@ class Account:
         return strays * 100 >= limits.WORTH_REPORTING_PERCENT * int(took.sum()) > 0
 
     @property
-    def span_text(self) -> str:
-        """The same of the span alone."""
-        return self._of_devices(WHOLES[self.span])
+    def base_text(self) -> str:
+        """What every share is of; of several devices their times together.
+
+        Such as `the 4.42 ms of the steps`, `the GPU span of 661 ms`, `the last 10.5 ms of the GPU span of 474 ms`.
+        """
+        length, all_of_it = shown_ms(self.window_ns), shown_ms(self.gpu_span_ns)
+        if self.whole == "own_time":
+            return f"its own {length} (GPU work and the gaps before it)"
+        if self.whole == "steps":
+            until = " up to its last event" if self.window.core.info.gpu_ends_early else ""
+            together = " together" if self.devices > 1 else ""
+            return f"the {length} of the {self.whole_text}{together}{until}"
+        if self.devices > 1:
+            of_all = f" of {all_of_it}" if self.cut_off_ns else ""
+            return f"the {self.whole_text} ({length}{of_all} together)"
+        return f"the last {length} of the GPU span of {all_of_it}" if self.cut_off_ns else f"the GPU span of {length}"
 
     def _of_devices(self, whole: str) -> str:
-        return whole if self.devices < 2 else f"{whole.removesuffix('s')}s of {self.devices:,} GPUs"
+        return (
+            whole
+            if self.devices < 2 or self.whole == "own_time"
+            else f"{whole.removesuffix('s')}s of {self.devices:,} GPUs"
+        )
 
     def parts(self, in_span: bool = False) -> dict[str, int]:
-        """PARTS -> ns of the window, or of the span."""
+        """Names of PARTS -> ns of the window, or of the span."""
         causes = self.causes_in_span if in_span else self.causes
         times = (self.times[name] for name in ("computation_time", "exposed_comm_time", "exposed_memcpy_time"))
         host = int(causes[[*HOST]].sum())
@@ -124,19 +160,52 @@ def account_of(w: Window) -> Account:
     return w.once(_account)
 
 
+def time_spent(g: Core | Window) -> Table:
+    """What the time of a trace, or of a part of it, went to: the parts that the verdict goes by, the largest first."""
+    w = window_of(g)
+    if not len(w.gpu_rows):
+        return Table("time_spent", {name: [] for name in TIME_SPENT}, TIME_SPENT, "Where the time went")
+    account = account_of(w)
+    parts = sorted(((ns, part) for part, ns in account.parts().items() if ns), reverse=True)
+    columns: dict[str, Sequence[Any]] = {
+        "part": [PARTS[part] for _, part in parts], "ms": [ns / 1e6 for ns, _ in parts],
+        "percent": [percent(ns, account.window_ns) for ns, _ in parts],
+    }  # fmt: skip
+    return Table("time_spent", columns, TIME_SPENT, w.titled(f"Where {account.base_text} went"))
+
+
 def _account(w: Window) -> Account:
+    if w.around is not None:
+        return _own_account(w, w.around)
     start = _behind_cut_off_work(w)
     judged = narrow(w, after_ns=start) if start is not None else w
     c = w.core.columns
     cut_off = 0 if start is None else start - int(c.start_ns[w.gpu_rows].min())
-    devices, device = np.unique(c.device[judged.gpu_rows], return_inverse=True)
-    by_device = times_by_group(judged.core, judged.gpu_rows, device, len(devices))
-    times = {name: int(ns.sum()) for name, ns in by_device.items()}
+    times, devices = _times(judged)
     inner = idle_parts(judged)
     edges = joined([]) if start is not None else edge_parts(judged)
     at_edges = np.arange(len(inner.row) + len(edges.row)) >= len(inner.row)
     idle = joined([inner, edges])
-    return Account(judged, cut_off, len(devices), idle_parts(w).total_ns, times["total_time"], times, idle, at_edges)
+    return Account(judged, cut_off, devices, idle_parts(w).total_ns, times["total_time"], times, idle, at_edges)
+
+
+def _own_account(w: Window, around: Window) -> Account:
+    """What is below some calls: its GPU work, and of the gaps around it those that end with it."""
+    times, devices = _times(w)
+    idle = idle_parts(around)
+    own = w.holds(idle.row)
+    columns = {part.name: getattr(idle, part.name)[..., own] for part in fields(Idle) if part.name != "total_ns"}
+    columns["parts"][Cause.outside] = 0
+    span_ns = times["busy_time"] + int(columns["parts"].sum())
+    gaps = Idle(**columns, total_ns=span_ns)
+    return Account(w, 0, devices, span_ns, span_ns, times, gaps, np.zeros(len(gaps.row), bool))
+
+
+def _times(w: Window) -> tuple[dict[str, int], int]:
+    """Rows of the timeline -> ns, added up over devices, and how many these are."""
+    devices, device = np.unique(w.core.columns.device[w.gpu_rows], return_inverse=True)
+    by_device = times_by_group(w.core, w.gpu_rows, device, len(devices))
+    return {name: int(ns.sum()) for name, ns in by_device.items()}, len(devices)
 
 
 def _behind_cut_off_work(w: Window) -> int | None:

@@ -38,7 +38,7 @@ _WAITS: Mapping[str, tuple[tuple[Cause, ...], str, tuple[str, ...]]] = {
     "python": ((Cause.python,), "Python between ops", ("python_tuning", "cuda_graphs")),
     "launches": ((Cause.launches, Cause.queued), "Ops and launches", ("cuda_graphs", "fewer_launches")),
     "unrecorded": ((Cause.unknown_not_recorded,), "Host code that was not recorded", ()),
-    "unexplained": (UNEXPLAINED, "Idle for no reason that the trace tells", ()),
+    "unexplained": (UNEXPLAINED, "Idle, and the trace shows no reason", ()),
     "outside": ((Cause.outside,), "Work that is not in the window", ()),
 }
 """Topic -> causes of idle time, how it is called, what to try."""

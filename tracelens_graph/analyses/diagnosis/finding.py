@@ -23,7 +23,8 @@ class Finding:
         text: the line, for people; long names are cut.
         evidence: the numbers behind it, with names in full; keys end in the unit. Where there is `percent`,
             `percent_of` says of what: `steps`, `gpu_span` (from the first to the last GPU event), `judged_span` (that
-            without what is left out at its start), `gpu_time` and the like. The headline's has `kind`, one of KINDS.
+            without what is left out at its start), `own_time` (of a part that owns no span: its GPU work and the gaps
+            that end with it), `gpu_time` and the like. The headline's has `kind`, one of KINDS.
         severity: "fact", or for what costs time "minor", and "major" from MAJOR_PERCENT of the window on.
         advice: what to try, names of ADVICE.
         ask_next: the command line that shows more; TRACE stands for the trace.
@@ -114,7 +115,7 @@ TOPICS: Mapping[str, str] = {
     "profiler": "idle: the host was in the profiler's own code",
     "exposed_communication": "communication with no computation beside it",
     "kernels": "GPU time of one family of kernels",
-    "unexplained": "idle for no reason that the trace tells",
+    "unexplained": "idle, and the trace shows no reason",
     "outside": "the GPU ran work that is not in the window",
     "unknown_kernels": "a large family of unknown kernels that may be communication, and counts as computation",
     "unlinked": "GPU time whose launch is not in the trace",

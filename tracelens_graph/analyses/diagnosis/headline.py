@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
-from tracelens_graph.analyses.diagnosis.account import HOST, Account
+from tracelens_graph.analyses.diagnosis.account import HOST, PARTS, Account
 from tracelens_graph.analyses.diagnosis.families import ALL_OF_IT, LABELS, MATRIX, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.idle.host_states import Clock, ends
@@ -19,9 +19,8 @@ from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.analyses.places.host_times import By, host_span, host_times
 from tracelens_graph.analyses.shared.gpu_work import calls_named
-from tracelens_graph.graph.intervals import length, merge, union_length
+from tracelens_graph.graph.intervals import length, merge
 from tracelens_graph.graph.window import Window
-from tracelens_graph.schema import Kind
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -104,19 +103,14 @@ def too_little(account: Account) -> Finding | None:
     c, rows = w.core.columns, w.gpu_rows
     busy, gpu = account.times["busy_time"], int(c.dur_ns[rows].sum())
     lone = int(c.dur_ns[rows[c.parent[rows] < 0]].sum())
-    busy_percent = percent(busy, account.span_ns)
-    share, whole = 100 - busy_percent, str(account.span)
-    advice: tuple[str, ...] = ("record_longer",)
-    steps = w.rows_of_kind(Kind.Step)
-    of_steps = union_length(c.start_ns[steps], c.end_ns[steps])
-    of_step = f", {percent(busy, of_steps):.1f} % of the step" if of_steps else ""
+    is_part = account.whole == "own_time"
+    share, whole = 100 - percent(busy, account.window_ns), str(account.whole)
+    advice: tuple[str, ...] = () if is_part else ("record_longer",)
     if len(rows) < limits.FEW_GPU_EVENTS and busy < limits.SHORT_BUSY_MS * 1e6:
         events = "1 GPU event" if len(rows) == 1 else f"{len(rows):,} GPU events"
         why = f"{events}, {shown_ms(busy)} of work"
-        if len(rows) > 1:
-            why += f" in {shown_ms(account.span_ns)} (idle {share:.1f} %{of_step.replace(',', '; busy', 1)})"
-        elif of_step:
-            why += f" in a step of {shown_ms(of_steps)}"
+        if len(rows) > 1 or account.whole == "steps":
+            why += f"; the GPU was idle for {share:.1f} % of {account.base_text}"
     elif lone > limits.UNLINKED_PERCENT / 100 * gpu:
         share, whole = percent(lone, gpu), "gpu_time"
         why = f"the launches of {share:.1f} % of the GPU time are not in the trace"
@@ -125,16 +119,18 @@ def too_little(account: Account) -> Finding | None:
         why = f"{runs.text}, so that time without any need not be idle time"
         advice = ()
     elif is_thinned(w):
-        why = f"most events were left out of the file; in {share:.1f} % of {_span(account)} no GPU work is recorded"
+        why = f"most events were left out of the file; in {share:.1f} % of {account.base_text} no GPU work is recorded"
     else:
         return None
     why += _left_out(account)
     evidence: dict[str, int | float | str] = {
         "kind": "too_little", "percent": share, "percent_of": whole, "gpu_events": len(rows),
-        "busy_ms": busy / 1e6, "busy_percent": busy_percent, "unlinked_percent": percent(lone, gpu),
+        **({} if whole == "gpu_time" else {"percent_of_span": 100 - percent(busy, account.span_ns)}),
+        "busy_ms": busy / 1e6, "busy_percent": percent(busy, account.span_ns), "unlinked_percent": percent(lone, gpu),
     }  # fmt: skip
     ask = "tracelens-graph info TRACE"
-    return Finding("headline", f"Too little recorded to judge the run: {why}", evidence, advice=advice, ask_next=ask)
+    text = f"Too little {'work to judge it as a run' if is_part else 'recorded to judge the run'}: {why}"
+    return Finding("headline", text, evidence, advice=advice, ask_next=ask)
 
 
 def is_thinned(w: Window) -> bool:
@@ -193,13 +189,6 @@ _NAMES: Mapping[str, str] = {
     "memory.elementwise_norm": "Memory-bandwidth-bound",
     "mixture": "Compute- and memory-bandwidth-bound",
     "gpu_bound": "GPU-bound",
-}
-_OF_PART = {
-    "computation": "computation",
-    "communication": "exposed communication",
-    "copies": "exposed copies",
-    "host": "waiting for the host",
-    "unexplained": "idle for no reason that the trace tells",
 }
 
 
@@ -260,41 +249,35 @@ def start_up(account: Account) -> Finding | None:
     slow = launches[c.dur_ns[launches] >= limits.INITIAL_LAUNCH_RATIO * median]
     rows = np.union1d(slow, others)
     rows = rows[c.dur_ns[rows] >= limits.INITIAL_CALL_NS]
-    waited, within = _waited(account, rows, np.ones_like(account.at_edges))
+    waited, within = _waited(account, rows)
     if not within or within < limits.INITIAL_PERCENT / 100 * host:
         return None
-    # What lies before the first GPU event is part of the steps alone.
-    in_span = _waited(account, rows, ~account.at_edges)[1] == within
-    whole_ns, whole, text = (
-        (account.span_ns, account.span, _span(account))
-        if in_span
-        else (account.window_ns, account.whole, _window(account))
-    )
-    parts = account.parts(in_span)
+    parts, in_span = account.parts(), account.parts(in_span=True)
     idle_ns = parts["host"] + parts["unexplained"]
-    idle_share, share = percent(idle_ns, whole_ns), percent(within, whole_ns)
+    idle_share, share = percent(idle_ns, account.window_ns), percent(within, account.window_ns)
     most, count = int(waited.argmax()), int((waited > 0).sum())
     longest, took = int(rows[most]), int(waited[most])
     uid, name = int(c.uid[longest]), core.names[c.name[longest]]
     calls = f"{count:,} calls, up to {shown_ms(took)} in {brief(name)}, that load code or make contexts"
     if count == 1:
         calls = f"one call of {brief(name)}, which loads code or makes a context"
-    idle = f"the GPU was idle for {idle_share:.1f} % of {text}"
+    idle = f"the GPU was idle for {idle_share:.1f} % of {account.base_text}"
     text = f"Start-up: {idle}, {percent(within, idle_ns):.1f} % of that in {calls} [uid {uid}]"
+    of_span = percent(in_span["host"] + in_span["unexplained"], account.span_ns)
     evidence: dict[str, int | float | str] = {
-        "kind": "host.init", "percent": idle_share, "percent_of": whole, "ms": within / 1e6,
-        "start_up_percent": share, "calls": count, "uid": uid, "name": name, "longest_ms": took / 1e6,
-        **_shares(account),
+        "kind": "host.init", "percent": idle_share, "percent_of": account.whole, "percent_of_span": of_span,
+        "ms": within / 1e6, "start_up_percent": share, "calls": count, "uid": uid, "name": name,
+        "longest_ms": took / 1e6, **_shares(account),
     }  # fmt: skip
     return Finding("headline", text, evidence, "major", ("warm_up",), f"tracelens-graph tree TRACE --uid {uid} --up")
 
 
-def _waited(account: Account, rows: np.ndarray, gaps: np.ndarray) -> tuple[np.ndarray, int]:
-    """How long the GPU was idle, in some of its gaps, during each of some calls, and during any of them; ns."""
+def _waited(account: Account, rows: np.ndarray) -> tuple[np.ndarray, int]:
+    """How long the GPU was idle during each of some calls, and during any of them; ns."""
     core, idle = account.window.core, account.idle
     start = core.columns.start_ns[rows]
     # A clock that stands still in the gaps: what it does not count of a call lies in them.
-    clock = Clock(merge(idle.start[gaps], idle.end[gaps]))
+    clock = Clock(merge(idle.start, idle.end))
 
     def inside(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
         return (end - begin) - (clock(end) - clock(begin))
@@ -321,7 +304,7 @@ def _clear(account: Account, families: Families, part: str, arch: Architecture |
         return _waiting(account)
     kind = {"communication": "comm.exposed", "copies": "host.copies"}[part]
     others = _others(account, part)
-    text = f"{_NAMES[kind]}: {_share(account, part)} was {_OF_PART[part]}; {others}"
+    text = f"{_NAMES[kind]}: {_share(account, part)} was {PARTS[part]}; {others}"
     return _headline(account, part, kind, text)
 
 
@@ -376,13 +359,13 @@ def _made_of(families: Families) -> str:
 def _mixture(account: Account, families: Families, leads: tuple[str, ...]) -> Finding:
     named = []
     for part in leads:
-        what = _OF_PART[part]
+        what = PARTS[part]
         if part == "host":
             what += f", mostly {' and '.join(_DOING[cause] for cause in host_causes(account))},"
         if part == "computation":
             what += f" ({_made_of(families)})"
         named.append(f"{what} {percent(account.parts()[part], account.window_ns):.1f} %")
-    text = f"A mixture: {' and '.join(named)} of {_window(account)}"
+    text = f"A mixture: {' and '.join(named)} of {account.base_text}"
     kinds = [_kind_of(part, account, families) for part in leads]
     share = percent(account.parts()[leads[0]], account.window_ns)
     return _headline(
@@ -409,8 +392,11 @@ def _unexplained(account: Account) -> Finding:
 
 
 def _headline(account: Account, part: str, kind: str, text: str, **more: float | str) -> Finding:
+    share = percent(account.parts()[part], account.window_ns)
     of_span = percent(account.parts(in_span=True)[part], account.span_ns)
-    evidence: dict[str, int | float | str] = {"kind": kind, "percent": of_span, "percent_of": account.span}
+    evidence: dict[str, int | float | str] = {
+        "kind": kind, "percent": share, "percent_of": account.whole, "percent_of_span": of_span,
+    }  # fmt: skip
     evidence |= {**_shares(account), **more}
     return Finding("headline", text + _left_out(account), evidence, ask_next="tracelens-graph timeline TRACE")
 
@@ -437,38 +423,15 @@ def _shares(account: Account) -> dict[str, int | float | str]:
 
 
 def _share(account: Account, part: str) -> str:
-    """`76.2 % of the GPU span of 661 ms`, and its share of the steps where that is another one."""
-    of_span = percent(account.parts(in_span=True)[part], account.span_ns)
-    of_window = percent(account.parts()[part], account.window_ns)
-    text = f"{of_span:.1f} % of {_span(account)}"
-    if abs(of_window - of_span) >= 1:
-        text += f" ({of_window:.1f} % of the {_steps(account)})"
-    return text
-
-
-def _window(account: Account) -> str:
-    return f"the {_steps(account)}" if account.whole == "steps" else _span(account)
-
-
-def _span(account: Account) -> str:
-    """`the GPU span of 661 ms`, `the last 10.5 ms of the GPU span of 474 ms`; those of several devices added up."""
-    length, all_of_it = shown_ms(account.span_ns), shown_ms(account.gpu_span_ns)
-    if account.devices > 1:
-        of_all = f" of {all_of_it}" if account.cut_off_ns else ""
-        return f"the {account.span_text} ({length}{of_all} together)"
-    return f"the last {length} of the GPU span of {all_of_it}" if account.cut_off_ns else f"the GPU span of {length}"
-
-
-def _steps(account: Account) -> str:
-    until = " up to its last event" if account.window.core.info.gpu_ends_early else ""
-    together = " together" if account.devices > 1 else ""
-    return f"{shown_ms(account.window_ns)} of the {account.whole_text}{together}{until}"
+    """`76.2 % of the GPU span of 661 ms`, `91.3 % of the 4.42 ms of the steps`."""
+    return f"{percent(account.parts()[part], account.window_ns):.1f} % of {account.base_text}"
 
 
 def _others(account: Account, part: str) -> str:
-    """What else took time, in a few words; shares are of the span."""
-    parts = account.parts(in_span=True)
+    """What else took time, in a few words; shares are of the same."""
+    parts = account.parts()
     others = sorted((one for one in parts if one != part), key=lambda one: -parts[one])
-    shown = [f"{_OF_PART[one]} {percent(parts[one], account.span_ns):.1f} %" for one in others
-             if percent(parts[one], account.span_ns) >= 1]  # fmt: skip
-    return f"{', '.join(shown)} of the {account.span_text}" if shown else "nothing else took 1 %"
+    shares = {one: percent(parts[one], account.window_ns) for one in others}
+    return ", ".join(f"{PARTS[one]} {share:.1f} %" for one, share in shares.items() if share >= 1) or (
+        "nothing else took 1 %"
+    )
