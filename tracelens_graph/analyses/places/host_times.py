@@ -169,7 +169,7 @@ def host_span(w: Window) -> tuple[Intervals, str]:
     return merge(start, end), "time from the first to the last call" if w.is_whole else "time in calls of the window"
 
 
-def host_times(g: Core | Window, by: By = "op") -> Table:
+def host_times(g: Core | Window, by: Literal["op", "function", "line", "module", "thread"] = "op") -> Table:
     """Host time by name at a level, the greatest time of its own first.
 
     By `op`, runtime calls and annotations have rows, too, and `calls`, `self_ms` and `sum_ms` are what
