@@ -31,6 +31,10 @@ class Line:
     advice: tuple[str, ...] = ()
     suggestions: tuple[str, ...] = ()
 
+    @property
+    def id(self) -> str:
+        return self.topic
+
 
 MODELS = traces_named("tracelens/h100/qwen1.5-0.5b", "tracelens/h100/vit-nsfw", "tracelens/h100/bert-small")
 

@@ -20,7 +20,9 @@ import tracelens_graph as tlg
 from corpus import CHECKOUT
 from tracelens_graph.analyses.diagnosis import thresholds
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, KINDS
+from tracelens_graph.analyses.opportunities.rules import RULES
 from tracelens_graph.cli.app import app
+from tracelens_graph.perf import shortfalls
 from tracelens_graph.perf.devices import architecture
 from tracelens_graph.registry import HOMES, REPORT, schemas
 from tracelens_graph.simulate import PROBLEMS, write
@@ -153,6 +155,10 @@ def test_thresholds_are_those_of_the_code() -> None:
 def test_kinds_and_suggestions_are_those_of_the_code() -> None:
     assert {row[0].strip("`"): row[1] for row in rows("The first line")} == KINDS
     assert {row[0].strip("`"): row[1] for row in rows("What to try")} == ADVICE
+    assert {row[0].strip("`"): row[1] for row in rows("Opportunities")} == {
+        name: one.says for name, one in RULES.items()
+    }
+    assert {row[0].strip("`") for row in rows("One operation")} == shortfalls.RULES.keys()
 
 
 SECTION = re.compile(r"^### (\S+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)

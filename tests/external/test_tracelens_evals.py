@@ -126,6 +126,7 @@ def test_findings_are_found(case: Eval, run: Run, tmp_path: Path) -> None:
     report = rows(run, "report", case.trace, "--arch", device, "--table", "unified_perf_summary")
     below = rows(run, "roofline", case.trace, "--arch", device, "--table", "below_roof")
     without = rows(run, "roofline", case.trace, "--arch", device, "--table", "unmodelled")
+    ranked = rows(run, "report", case.trace, "--arch", device, "--table", "opportunities")
     span = {row["type"]: float(row["time ms"]) for row in rows(run, "report", case.trace, "--table", "gpu_timeline")}
     for finding in listed:
         row = row_of(finding, report, "name", "Input Dims")
@@ -133,12 +134,18 @@ def test_findings_are_found(case: Eval, run: Run, tmp_path: Path) -> None:
         assert near(time_ms, finding.time_ms)
         assert near(100 * time_ms / span["total_time"], finding.percent_of_span)
         assert int(row["operation_count"]) == finding.calls
+        (place,) = [one for one in ranked if one["uid"] == row["ex_UID"] and "roof" in one["id"]]
+        assert near(place["time_ms"], finding.time_ms)
+        assert int(place["calls"]) == finding.calls
+        assert place["bound"] == finding.bound
         if not finding.bound:
             assert [one["op"] for one in without] == [finding.op]
             assert near(without[0]["gpu_sum_ms"], finding.time_ms)
             continue
         assert near(row["FLOPS/Byte"], finding.intensity)
         assert near(row["Pct Roofline_mean"], finding.percent_of_roof)
+        assert near(place["mean_percent_of_roof"], finding.percent_of_roof)
+        assert float(place["could_win_ms"]) < float(place["time_ms"])
         roofed = row_of(finding, below, "op", "input_dims")
         assert (roofed["bound"], int(roofed["calls"])) == (finding.bound, finding.calls)
         assert near(roofed["time_ms"], finding.time_ms)

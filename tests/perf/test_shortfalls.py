@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracelens_graph.perf.occupancy import Occupancy, theoretical_occupancy
 from tracelens_graph.perf.shortfalls import RULES, Work, reasons
+from tracelens_graph.simulate.kernels import DEVICE_PROPERTIES
 
 BF16, FP32 = "c10::BFloat16", "float"
 
 
 def mm(m: int, n: int, k: int, batch: int = 1, tile: tuple[int, int] = (128, 128), **more: Any) -> Work:
     params = {"M": m, "N": n, "K": k, "B": batch}
-    return Work("aten::mm", "GEMM", [[m, k], [k, n]], [BF16, BF16], params=params, tile=tile, **{"units": 304} | more)
+    types = [more.pop("dtype", BF16)] * 2
+    return Work("aten::mm", "GEMM", [[m, k], [k, n]], types, params=params, tile=tile, **{"units": 304} | more)
 
 
 def conv(x: list[int], w: list[int], dtype: str = BF16, **settings: Any) -> Work:
@@ -37,6 +40,17 @@ def moe(tokens: int, experts: int, topk: int) -> Work:
 
 def add(first: list[int], second: list[int], size: int = 8192, **more: Any) -> Work:
     return Work("aten::add", "elementwise", [[size, size]] * 2, [FP32] * 2, [first, second], us=400, bytes=8e8, **more)
+
+
+AMPERE = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
+SIMT = "ampere_sgemm_128x64_tn"
+TF32 = "ampere_tf32_s1688gemm_fp32_128x128_ldg4_stages_32x3_tn"
+
+
+def fits(registers: int, blocks: int = 100_000) -> Occupancy:
+    found = theoretical_occupancy(DEVICE_PROPERTIES, 512, registers, 0, blocks)
+    assert not isinstance(found, str)
+    return found
 
 
 CASES: dict[str, tuple[Work, set[str]]] = {
@@ -100,6 +114,32 @@ CASES: dict[str, tuple[Work, set[str]]] = {
     "few thread blocks": (add([8192, 1], [8192, 1], units=304, blocks=64), {"few_blocks"}),
     "a small call": (Work("aten::mul_", "elementwise", [[256, 1024]], [FP32], us=30, bytes=3e6), {"small_call"}),
     "a short call of unknown size": (Work("aten::x", "other", [], [], us=4), {"small_call"}),
+    "float32 without tensor cores": (
+        mm(8192, 8192, 8192, dtype=FP32, kernel=SIMT, made_for="ampere", capability="sm90", units=128),
+        {"no_tensor_cores"},
+    ),
+    "float32 in TF32": (mm(8192, 8192, 8192, dtype=FP32, kernel=TF32, capability="sm80", units=128), set()),
+    "float32 on a device without TF32": (
+        mm(8192, 8192, 8192, dtype=FP32, kernel="volta_sgemm_128x64_tn", capability="sm70", units=128), set()
+    ),
+    "a kernel of the generation before": (
+        mm(8192, 8192, 8192, kernel=AMPERE, made_for="ampere", capability="sm90", units=128), {"older_kernel"}
+    ),
+    "the same on its own generation": (
+        mm(8192, 8192, 8192, kernel=AMPERE, made_for="ampere", capability="sm86", units=128), set()
+    ),
+    "the same where its instructions are the device's": (
+        mm(8192, 8192, 8192, kernel=AMPERE, made_for="ampere", capability="sm120", units=128), set()
+    ),
+    "a kernel for any device of AMD": (
+        mm(8192, 8192, 8192, made_for="gfx000", capability="gfx94", units=128), {"older_kernel"}
+    ),
+    "a kernel for this device of AMD": (mm(8192, 8192, 8192, made_for="gfx942", capability="gfx94", units=128), set()),
+    "many registers": (add([8192, 1], [8192, 1], occupancy=fits(registers=128), memory_bound=True), {"low_occupancy"}),
+    "few registers": (add([8192, 1], [8192, 1], occupancy=fits(registers=32), memory_bound=True), set()),
+    "many registers of a grid that fills no device": (
+        add([8192, 1], [8192, 1], occupancy=fits(registers=128, blocks=100), memory_bound=True), set()
+    ),
     "nothing known": (Work("aten::x", "other", [], []), set()),
     "empty sizes": (mm(0, 0, 0), set()),
 }  # fmt: skip

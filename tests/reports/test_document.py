@@ -77,7 +77,16 @@ def test_json(core: Core) -> None:
     assert report["tool"] == {"name": "tracelens_graph", "version": tracelens_graph.__version__}
     assert report["trace"]["devices"] == ["GPU of tests"]
     assert (report["window"], report["options"]) == ("step 5", {"linked_only": True})
-    assert list(report["verdict"][0]) == ["topic", "severity", "text", "evidence", "advice", "suggestions", "ask_next"]
+    assert list(report["verdict"][0]) == [
+        "id",
+        "topic",
+        "severity",
+        "text",
+        "evidence",
+        "advice",
+        "suggestions",
+        "ask_next",
+    ]
     assert report["verdict"][0]["evidence"] == {"idle_percent": 43.4, "ratio": None}
     assert report["verdict"][1]["text"] == "`gemm` took <most> of it"
     timeline = report["tables"]["gpu_timeline"]

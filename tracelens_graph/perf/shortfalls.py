@@ -6,6 +6,7 @@ the result that multiprocessors take one by one, in rows of 16 bytes, for some t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,7 @@ import numpy as np
 
 from tracelens_graph.perf.cost import CannotModel
 from tracelens_graph.perf.families.convolution import Geometry
+from tracelens_graph.perf.occupancy import Occupancy
 from tracelens_graph.perf.scalar_types import known
 
 USUAL_TILE = (128, 128)
@@ -44,7 +46,8 @@ SHORT_CALL_US = 10.0
 """What a kernel takes however little it does, its way to all units and back; and a launch."""
 SMALL_CALL_BYTES = 8e6
 """Bytes that a device with 3 TB/s moves in less than 3 us, mostly latency."""
-
+LOW_OCCUPANCY_PERCENT = 50.0
+"""Share of a multiprocessor's threads that can be resident, from which on more of them hide no more of the latency."""
 
 _SETTINGS = ("stride", "padding", "dilation", "output_padding")
 """Settings of a convolution, as its model names them."""
@@ -63,6 +66,11 @@ class Work:
         bytes: that a call moves at least; None where not known.
         units: multiprocessors or compute units of the device; None where not known.
         blocks: thread blocks that its longest kernel was launched with; None where not recorded.
+        kernel: name of that kernel.
+        made_for: architecture that the kernel was written for, by its name; empty where that does not tell.
+        occupancy: what of it a multiprocessor can hold at a time; None where not known.
+        capability: architecture of the device, `sm90` or `gfx94`; empty where not known.
+        memory_bound: whether memory bounds it at its roof.
     """
 
     name: str
@@ -76,6 +84,11 @@ class Work:
     bytes: float | None = None
     units: int | None = None
     blocks: int | None = None
+    kernel: str = ""
+    made_for: str = ""
+    occupancy: Occupancy | None = None
+    capability: str = ""
+    memory_bound: bool = False
 
     @cached_property
     def aligned(self) -> int:
@@ -204,9 +217,9 @@ class Reason(NamedTuple):
 
 def reasons(work: Work) -> Iterator[Reason]:
     """What in its sizes keeps an operation below its roof, in the order of the rules."""
-    for name, (rule, advice) in RULES.items():
-        if text := rule(work):
-            yield Reason(name, text, advice)
+    for name, rule in RULES.items():
+        if text := rule.find(work):
+            yield Reason(name, text, rule.advice)
 
 
 def _few_blocks(work: Work) -> str:
@@ -376,22 +389,117 @@ def _small_call(work: Work) -> str:
     return f"{size} a call, which is moved before all units are at work"
 
 
-RULES: Mapping[str, tuple[Callable[[Work], str], str]] = {
-    "few_tokens": (_few_tokens, "more_rows"),
-    "few_blocks": (_few_blocks, "more_tiles"),
-    "last_wave": (_last_wave, "more_tiles"),
-    "skinny": (_skinny, "more_tiles"),
-    "few_rows": (_few_rows, "more_rows"),
-    "small_products": (_small_products, "more_rows"),
-    "misaligned": (_misaligned, "pad_sizes"),
-    "partial_tiles": (_partial_tiles, "pad_sizes"),
-    "small_depth": (_small_depth, ""),
-    "head_size": (_head_size, "pad_sizes"),
-    "short_sequence": (_short_sequence, "more_rows"),
-    "depthwise": (_depthwise, ""),
-    "few_channels": (_few_channels, "pad_sizes"),
-    "odd_filter": (_odd_filter, ""),
-    "strided": (_strided, ""),
-    "small_call": (_small_call, "more_rows"),
+_VECTOR_UNITS = re.compile(r"(?:^|_|::)[sh](?:gemm|cudnn)|simt|ffma|convolve_sgemm|winograd\w{0,20}_fp32")
+"""Names of kernels of products and convolutions that compute without tensor cores: cuBLAS's and cuDNN's, CUTLASS's."""
+_GENERATIONS: Mapping[str, int] = {
+    "maxwell": 5, "pascal": 6, "volta": 7, "turing": 7, "ampere": 8, "ada": 8, "hopper": 9,
+}  # fmt: skip
+_SM = re.compile(r"sm(\d{1,2})\d[a-z]?$")
+_GFX = re.compile(r"gfx(\d{1,2})([0-9a-f])[0-9a-f]?$")
+_WITH_TF32, _WITH_TENSOR_CORES = 8, 7
+"""Generations of NVIDIA's devices from which on tensor cores take float32 rounded to TF32, and half precision."""
+_OLD_INSTRUCTIONS = 12
+"""The generation of NVIDIA's devices whose tensor cores are used by the instructions of generation 8."""
+GENERIC = "gfx000"
+"""What Tensile's kernels are called that are for any device, without its matrix instructions."""
+
+
+def generation(arch: str) -> tuple[int, ...]:
+    """Generation of an architecture in kernels' names: of `sm90` and `hopper` (9,), of `gfx942` (9, 4); () if unknown.
+
+    >>> generation("ampere"), generation("sm100"), generation("gfx90a")
+    ((8,), (10,), (9, 0))
+    """
+    if arch in _GENERATIONS:
+        return (_GENERATIONS[arch],)
+    if found := _SM.match(arch):
+        return (int(found[1]),)
+    found = _GFX.match(arch)
+    return (int(found[1]), int(found[2], 16)) if found else ()
+
+
+def _no_tensor_cores(work: Work) -> str:
+    dtype = next((known(name).precision for name in work.types if name not in ("", "Scalar")), "")
+    is_product = work.product or work.geometry or work.category in ("GEMM", "CONV_fwd", "CONV_bwd")
+    device = generation(work.capability)
+    least = {"fp32": _WITH_TF32, "fp16": _WITH_TENSOR_CORES, "bf16": _WITH_TF32}.get(dtype)
+    if not is_product or work.memory_bound or least is None or len(device) != 1 or device[0] < least:
+        return ""
+    return f"{dtype} on vector units, not on tensor cores" if on_vector_units(work.kernel) else ""
+
+
+def on_vector_units(kernel: str) -> bool:
+    """Whether a kernel of a product or convolution computes without tensor cores, by its name."""
+    return bool(_VECTOR_UNITS.search(kernel))
+
+
+def _older_kernel(work: Work) -> str:
+    if not is_older(work.made_for, work.capability) or on_vector_units(work.kernel):
+        return ""  # vector units did not change
+    if work.made_for == GENERIC:
+        return "a kernel for any device, without its matrix instructions"
+    return f"a kernel for {work.made_for}, on a device of {work.capability}"
+
+
+def is_older(made_for: str, capability: str) -> bool:
+    """Whether an architecture is older than a device's, and not the one whose instructions the device has."""
+    first, device = generation(made_for), generation(capability)
+    has_its_instructions = device == (_OLD_INSTRUCTIONS,) and first == (_WITH_TF32,)
+    return bool(first) and len(first) == len(device) and first < device and not has_its_instructions
+
+
+def _low_occupancy(work: Work) -> str:
+    one = work.occupancy
+    if work.product or work.attention or work.experts:  # their tiles leave room for few blocks, and need no more
+        return ""
+    if one is None or not work.memory_bound or one.percent >= LOW_OCCUPANCY_PERCENT or one.is_filled is False:
+        return ""
+    blocks = "1 block" if one.blocks == 1 else f"{one.blocks} blocks"
+    return f"an occupancy of {one.percent:.0f} % at most: {' and '.join(one.limited_by)} allow {blocks} at a time"
+
+
+class Rule(NamedTuple):
+    """A rule.
+
+    Attributes:
+        find: the reason in words, with the sizes; empty where there is none.
+        advice: what to try; empty for nothing.
+        source: where its reasoning and its threshold come from.
+    """
+
+    find: Callable[[Work], str]
+    advice: str
+    source: str
+
+
+_MATRIX = "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/"
+_CONVOLUTION = "https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/"
+_MEMORY = "https://docs.nvidia.com/deeplearning/performance/dl-performance-memory-limited/"
+_ATTENTION = "https://arxiv.org/abs/2307.08691"
+_OCCUPANCY = "https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#occupancy"
+_TF32 = "https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices"
+_HOPPER = "https://docs.nvidia.com/cuda/hopper-tuning-guide/"
+_MOE = "https://arxiv.org/abs/2211.15841"
+
+RULES: Mapping[str, Rule] = {
+    "no_tensor_cores": Rule(_no_tensor_cores, "tensor_cores", _TF32),
+    "few_tokens": Rule(_few_tokens, "more_rows", _MOE),
+    "few_blocks": Rule(_few_blocks, "more_tiles", _MATRIX),
+    "last_wave": Rule(_last_wave, "more_tiles", _MATRIX),
+    "skinny": Rule(_skinny, "more_tiles", _MATRIX),
+    "few_rows": Rule(_few_rows, "more_rows", _MATRIX),
+    "small_products": Rule(_small_products, "more_rows", _MATRIX),
+    "misaligned": Rule(_misaligned, "pad_sizes", _MATRIX),
+    "partial_tiles": Rule(_partial_tiles, "pad_sizes", _MATRIX),
+    "small_depth": Rule(_small_depth, "", _MATRIX),
+    "head_size": Rule(_head_size, "pad_sizes", _ATTENTION),
+    "short_sequence": Rule(_short_sequence, "more_rows", _ATTENTION),
+    "depthwise": Rule(_depthwise, "", _CONVOLUTION),
+    "few_channels": Rule(_few_channels, "pad_sizes", _CONVOLUTION),
+    "odd_filter": Rule(_odd_filter, "", _CONVOLUTION),
+    "older_kernel": Rule(_older_kernel, "newer_kernels", _HOPPER),
+    "strided": Rule(_strided, "", _MEMORY),
+    "low_occupancy": Rule(_low_occupancy, "occupancy", _OCCUPANCY),
+    "small_call": Rule(_small_call, "more_rows", _MEMORY),
 }
-"""Name of a rule -> what finds it, and what to try."""
+"""Every rule by name, in the order in which reasons are given."""

@@ -13,16 +13,18 @@ from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.loading.one import load_core
-from tracelens_graph.perf.devices import Architecture
+from tracelens_graph.simulate.kernels import DEVICE_PROPERTIES
 
 Events = list[dict[str, Any]]
 
 
 def ops(
-    many: int = 40, us: float = 200, name: str = "aten::add", start: float = 0, first: int = 0, **kernel: Any
+    many: int = 40, us: float = 200, name: str = "aten::add", start: float = 0, first: int = 1, **kernel: Any
 ) -> Events:
     """Ops, each of one kernel, all launched ahead and run back to back."""
     found = []
+    if "kernel" in kernel:
+        kernel["name"] = kernel.pop("kernel")
     for n in range(many):
         at = start + 10 * n
         found += [
@@ -43,33 +45,124 @@ class Case(NamedTuple):
 
     found: Events
     left: Events
-    arch: Architecture | None = None
+    device: dict[str, Any] | None = None
 
+
+def products(kernel: str, us: float, dtype: str, size: int = 8192, name: str = "aten::mm", many: int = 40) -> Events:
+    """Square products, back to back."""
+    named = {"Input_Dims": [[size, size]] * 2, "Input_type": [dtype] * 2}
+    return [one | {"args": one["args"] | _args(one, named)} for one in ops(many, us, name, kernel=kernel)]
+
+
+def _args(event: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+    return {key.replace("_", " "): value for key, value in named.items()} if event["cat"] == "cpu_op" else {}
+
+
+def calls(call_name: str, us: float) -> Events:
+    """Ops, then a call of the driver during which the GPU has nothing to do, then more ops."""
+    return waiting(call_name, us, "cuda_runtime")
+
+
+def beside(cat: str, name: str, us: float, alone: bool, launcher: str = "cudaMemcpyAsync") -> Events:
+    """Ops and, behind them or beside them on another stream, other GPU work."""
+    start = 8_020 if alone else 1_000
+    return [
+        *ops(),
+        call(500, 900, launcher),
+        gpu(start, us, 900, name, cat, stream=9),
+        *ops(start=8_000 + us * alone, first=100),
+    ]
+
+
+H100 = DEVICE_PROPERTIES
+A100 = {
+    **H100, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_049_475_072, "computeMajor": 8, "numSms": 108,
+}  # fmt: skip
+SIMT, TF32 = "ampere_sgemm_128x64_tn", "ampere_tf32_s1688gemm_fp32_128x128_ldg4_stages_32x3_tn"
+AMPERE = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
+HOPPER = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_kernel"
+NEXT = "torch/utils/data/dataloader.py(700): __next__"
+BF16 = "c10::BFloat16"
 
 CASES: dict[str, Case] = {
-    "data-loader": Case(
-        waiting("torch/utils/data/dataloader.py(700): __next__", 5_000),
-        waiting("torch/utils/data/dataloader.py(700): __next__", 100),
-    ),
-    "synchronization": Case(
-        waiting("cudaStreamSynchronize", 5_000, "cuda_runtime"), waiting("cudaStreamSynchronize", 100, "cuda_runtime")
-    ),
+    "data-loader": Case(waiting(NEXT, 5_000), waiting(NEXT, 100)),
+    "synchronization": Case(calls("cudaStreamSynchronize", 5_000), calls("cudaStreamSynchronize", 100)),
     "python": Case(waiting("train.py(3): work", 5_000), waiting("train.py(3): work", 100)),
+    "launches": Case(waiting("aten::sort", 5_000, "cpu_op"), waiting("aten::sort", 100, "cpu_op")),
+    "allocation": Case(calls("cudaMalloc", 5_000), calls("cudaMalloc", 100)),
+    "compilation": Case(
+        waiting("jax/_src/compiler.py(600): compile_or_get_cached", 5_000),
+        waiting("jax/_src/compiler.py(600): compile_or_get_cached", 100),
+    ),
+    "host-to-device-copy": Case(
+        beside("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 3_000, True),
+        beside("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 3_000, False),
+    ),
+    "other-copies": Case(
+        beside("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", 3_000, True),
+        beside("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", 3_000, False),
+    ),
+    "exposed-communication": Case(
+        beside("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", 3_000, True, "cudaLaunchKernel"),
+        beside("kernel", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)", 3_000, False, "cudaLaunchKernel"),
+    ),
+    "below-roof": Case(products(HOPPER, 3_000, BF16), products(HOPPER, 1_300, BF16), H100),
+    "no-roof": Case(ops(name="mine::op"), products(HOPPER, 3_000, BF16), H100),
+    "tensor-cores": Case(products(SIMT, 20_000, "float"), products(TF32, 3_000, "float"), H100),
+    "mixed-precision": Case(products(TF32, 3_000, "float"), products(HOPPER, 1_300, BF16), H100),
+    "older-kernels": Case(products(AMPERE, 3_000, BF16), products(HOPPER, 1_300, BF16), H100),
 }
 
 
-def of_rule(rule: str, events: Events, arch: Architecture | None) -> list[Opportunity]:
-    return [one for one in found_in(window_of(load_core(events)), arch) if one.rule == rule]
+def found_in_trace(events: Events, device: dict[str, Any] | None = None) -> list[Opportunity]:
+    described = {"deviceProperties": [{"id": 0, **device}]} if device else {}
+    return found_in(window_of(load_core({**described, "traceEvents": events})))
+
+
+def of_rule(rule: str, events: Events, device: dict[str, Any] | None) -> list[Opportunity]:
+    return [one for one in found_in_trace(events, device) if one.rule == rule]
 
 
 @pytest.mark.parametrize("rule", CASES)
 def test_a_rule_finds_what_it_should_and_nothing_else(rule: str) -> None:
     case = CASES[rule]
-    (one,) = of_rule(rule, case.found, case.arch)
-    assert 0 < one.gain_ns <= one.ns
-    assert one.advice
-    assert one.advice[0] in ADVICE
-    assert not of_rule(rule, case.left, case.arch)
+    (one,) = of_rule(rule, case.found, case.device)
+    assert one.ns > 0
+    assert one.won_ns is None or 0 < one.won_ns <= one.ns
+    assert bool(one.assumption) == (one.won_ns is not None)
+    assert set(one.advice) <= ADVICE.keys()
+    assert not of_rule(rule, case.left, case.device)
+
+
+def test_every_rule_has_a_case() -> None:
+    assert CASES.keys() == RULES.keys()
+
+
+def test_tf32_is_no_gain_where_the_device_has_none_or_uses_it() -> None:
+    v100 = {**H100, "name": "Tesla V100-SXM2-32GB", "totalGlobalMem": 34_079_637_504, "computeMajor": 7, "numSms": 80}
+    assert not of_rule("tensor-cores", products("volta_sgemm_128x64_tn", 90_000, "float"), v100)
+
+
+def test_what_a_precision_wins_follows_from_the_rates() -> None:
+    (one,) = of_rule("tensor-cores", products(SIMT, 20_000, "float"), H100)
+    # 66.9 TFLOP/s of the vector units become 494.7 of the tensor cores
+    assert one.won_ns == pytest.approx(one.ns * (1 - 66.9 / 494.7), rel=1e-6)
+    assert one.ns == 40 * 20_000_000
+
+
+def test_older_kernels_are_older_than_the_device() -> None:
+    assert not of_rule("older-kernels", products(AMPERE, 3_000, BF16), A100)
+    (one,) = of_rule("older-kernels", products(AMPERE, 3_000, BF16), H100)
+    assert one.id == "older-kernels@ampere"
+
+
+def test_an_operation_has_the_same_id_whatever_its_times_and_uids() -> None:
+    runs = (products(HOPPER, us, BF16, many=many) for us, many in ((3_000, 40), (2_500, 60)))
+    first, second = (of_rule("below-roof", one, H100)[0] for one in runs)
+    assert first.id == second.id == "below-roof@aten::mm[8192x8192,8192x8192,bf16]"
+    assert first.evidence["bound"] == "compute"
+    assert first.evidence["percent_of_roof"] == pytest.approx(100 * 2 * 8192**3 / 989.4e12 / 3e-3)
+    assert first.won_ns == pytest.approx(first.ns - 40 * 1e9 * 2 * 8192**3 / 989.4e12, abs=100)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -89,5 +182,5 @@ def test_the_table_is_ranked_by_gain() -> None:
 
 def test_an_id_is_the_same_in_every_run() -> None:
     slow, slower = (waiting("torch/utils/data/dataloader.py(700): __next__", us) for us in (5_000, 7_000))
-    ids = [[one.id for one in found_in(window_of(load_core(events)))] for events in (slow, slower)]
+    ids = [[one.id for one in found_in_trace(events)] for events in (slow, slower)]
     assert ids[0] == ids[1]

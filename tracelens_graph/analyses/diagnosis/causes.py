@@ -14,14 +14,15 @@ from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.headline import leading_parts
 from tracelens_graph.analyses.diagnosis.operation import products_below_roof
+from tracelens_graph.analyses.idle.blame import Blamed
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
-from tracelens_graph.analyses.idle.idle import Cause, culprit
-from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points
+from tracelens_graph.analyses.idle.idle import Cause, blame
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
+from tracelens_graph.analyses.shared.user_code import line_names, shown_name
 from tracelens_graph.graph.collectives import collectives_of, kernels_of_collectives
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
-from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.graph.traversals import ancestors, rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import short_name
@@ -93,23 +94,17 @@ def _waits(
         return
     part = idle.parts[list(causes)].sum(axis=0)
     longest, gaps = int(part.argmax()), int((part > 0).sum())
-    row, explained = _largest(account, causes, part)
+    found = blame(core, idle, np.arange(len(idle.row)), causes)
+    row = found.row
     uid = int(c.uid[row if row >= 0 else idle.row[longest]])
-    because = core.names[c.name[row]] if row >= 0 else ""
     text = f"{name}: {_cost_text(account, time)}, {gaps:,} gap{'s'[: gaps > 1]} up to {shown_ms(int(part[longest]))}"
-    if because:
-        share = percent(explained, time)
-        text += f", such as in {brief(because)}"
-        if share < limits.DOMINANT_PERCENT:
-            text += f" (at least {share:.{int(share < 1)}f} % of that time)"
     evidence: dict[str, Any] = {
         **_cost(account, time), "percent_of_idle": percent(time, int((idle.end - idle.start).sum())), "gaps": gaps,
         "longest_ms": int(part[longest]) / 1e6, "gap_start_ms": core.info.shown_ms(int(idle.start[longest])),
-        "uid": uid, "because": because, "because_ms": explained / 1e6,
+        "uid": uid, **_culprit(account, found),
     }  # fmt: skip
-    if topic in _CALLS and row >= 0 and (line := entry_points(core, np.array([row]))[0]) != NOT_FOUND:
-        text += f", from {brief(line)}"
-        evidence["python"] = line
+    if row >= 0:
+        text += f", {_culprit_text(core, found, evidence, gaps)}"
     if topic == "launches":
         gpu = account.window.gpu_rows
         short = int((c.dur_ns[gpu] < limits.SHORT_KERNEL_NS).sum())
@@ -145,32 +140,38 @@ def _are_short_launches(account: Account, families: Families, part: np.ndarray) 
     return float(np.median(c.dur_ns[gpu])) < limits.SHORT_LAUNCH_NS and 2 * longest < int(part.sum())
 
 
-def _largest(account: Account, causes: Sequence[Cause], part: np.ndarray) -> tuple[int, int]:
-    """Row of the host event, by name, to which most of the longest gaps is due, and ns of them; -1 for none."""
-    core, idle = account.window.core, account.idle
-    names = core.columns.name
-    sums: dict[int, int] = {}
-    rows: dict[int, int] = {}
-    for gap in np.argsort(-part, kind="stable")[:_EXAMPLES].tolist():
-        if not part[gap]:
-            break
-        cause = causes[int(idle.parts[list(causes), gap].argmax())]
-        row, ns = culprit(core, idle, gap, cause)
-        if row >= 0:
-            name = int(names[row])
-            rows.setdefault(name, row)
-            sums[name] = sums.get(name, 0) + ns
-    if not sums:
-        return -1, 0
-    name = max(sums, key=lambda one: sums[one])
-    return rows[name], sums[name]
+def _culprit(account: Account, found: Blamed) -> dict[str, Any]:
+    """What the gaps are due to: the call, its time in them, how many such calls, the op and the user's line around."""
+    core, row = account.window.core, found.row
+    c = core.columns
+    if row < 0:
+        return {"because": "", "because_ms": 0.0}
+    because = core.names[c.name[row]]
+    evidence = {
+        "because": because, "because_ms": found.ns / 1e6, "because_calls": len(found.rows), "due_ms": found.due_ns / 1e6
+    }  # fmt: skip
+    ops = [above for above in ancestors(c, row) if c.kind[above] == Kind.Op]
+    if c.kind[row] == Kind.RuntimeCall and ops:
+        evidence["op"] = core.names[c.name[ops[-1]]]
+    line = line_names(account.window, np.array([row]))[0]
+    return evidence | ({"python": line} if line not in ("", because) else {})
+
+
+def _culprit_text(core: Core, found: Blamed, evidence: Mapping[str, Any], gaps: int) -> str:
+    """`such as in aten::item, 3.10 ms of the gaps, from train.py(48): step`."""
+    name = brief(shown_name(core, found.row))
+    if op := evidence.get("op"):
+        name = f"{brief(op)} ({name})"
+    whose = f"the gap{'s'[: gaps > 1]}"
+    if found.due_ns > found.ns:  # it cost the host its lead, and the gaps last longer than the call
+        time = f"to which {shown_ms(found.due_ns)} of {whose} are due"
+    else:
+        time = f"{shown_ms(found.ns)} of {whose}"
+    line = evidence.get("python")
+    return f"such as in {name}, {time}{f', from {brief(line)}' if line else ''}"
 
 
 _BY_CAUSE = "tracelens-graph report TRACE --table idle_causes"
-_CALLS = ("synchronization", "allocation")
-"""Topics whose call is shown with the line of Python that it comes from."""
-_EXAMPLES = 50
-"""Gaps, the longest ones, in which the host event is looked for to which most time is due."""
 
 
 def _copies(account: Account, families: Families) -> Iterator[Finding]:

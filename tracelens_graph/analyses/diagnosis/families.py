@@ -11,10 +11,11 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, Finding, percent
-from tracelens_graph.analyses.diagnosis.operation import device_of, products_below_roof
+from tracelens_graph.analyses.diagnosis.operation import products_below_roof
 from tracelens_graph.analyses.idle.host_states import copies_to_device
 from tracelens_graph.analyses.kernels.shares import GRAPH_LAUNCH_CALLS
 from tracelens_graph.analyses.ops.launchers import launchers
+from tracelens_graph.analyses.performance.judged_ops import device_of
 from tracelens_graph.analyses.performance.roofline_summary import memory_bound
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, MEMCPY, fitting_names, gpu_classes
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes

@@ -54,6 +54,10 @@ FAR_BELOW_ROOF_PERCENT = 50.0
 """Share of their roof, by the vendor's rates, below which products are worth tuning; libraries reach 60 to 80."""
 NEAR_ROOF_PERCENT = 70.0
 """Share of its roof from which on nothing holds an operation back."""
+MUCH_PERCENT = 1.0
+"""Share of GPU time from which on an operation is compared with its roof, and its launch is looked at."""
+APART_POINTS = 1.0
+"""Points by which an operation's share of its roof and the mean of its calls' differ where both are shown."""
 ONE_OPERATION_PERCENT = 90.0
 """Share of GPU time of one operation from which a trace is one of that operation, which is judged by itself."""
 OPERATIONS = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -182,6 +182,7 @@ class Calls:
         self._waiting = dict(self._by_thread(self.rows[(state == SYNCHRONIZATION) | (state == COPY_TO_DEVICE)]))
         self._cut = self._cut_ends()
         self._always: Timelines | None = None
+        self._held: dict[tuple[int, int], Intervals] = {}
         self._spans = {state: dict(self._by_thread(rows)) for state, rows in self.spans.items()}
 
     def _by_thread(self, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -190,6 +191,24 @@ class Calls:
     def span_rows(self, state: int, thread: int) -> np.ndarray:
         """Rows of a thread during which a state holds, ascending."""
         return self._spans[state].get(thread, self.rows[:0])
+
+    def span_intervals(self, state: int, thread: int) -> Intervals:
+        """When a state holds on a thread."""
+        if (state, thread) not in self._held:
+            rows = self.span_rows(state, thread)
+            self._held[state, thread] = merge(self._c.start_ns[rows], ends(self.core, rows))
+        return self._held[state, thread]
+
+    @cached_property
+    def loading_threads(self) -> dict[int, tuple[np.ndarray, Intervals]]:
+        """Code of each thread with frames of data loaders -> rows of its calls, and when it is in such a frame."""
+        c = self._c
+        frames = np.flatnonzero((self.state == DATA_LOADER) & (c.kind == Kind.PythonFunction))
+        found = {}
+        for thread, rows in self._by_thread(frames):
+            calls = np.flatnonzero((c.thread == thread) & is_kind(c.kind, HOST_KINDS))
+            found[thread] = calls, merge(c.start_ns[rows], ends(self.core, rows))
+        return found
 
     def waiting_at(self, thread: np.ndarray, at: np.ndarray) -> np.ndarray:
         """Row of the waiting call that each thread is in at each instant, -1 for none."""
@@ -208,20 +227,6 @@ class Calls:
         if self._always is None:
             self._always = Timelines(self, clock)
         return self._always
-
-    def busiest(self, thread: int, start: int, end: int, state: int) -> tuple[int, int]:
-        """The call in a state with the most time of its own on a thread within a span, and that time; -1 without one.
-
-        Of a state that holds for whatever is called, the outermost such call with the most time.
-        """
-        c = self._c
-        rows = self.span_rows(state, thread) if state in self.spans else self.within(thread, start, end)
-        own = np.maximum(np.minimum(self.nested_ends(rows), end) - np.maximum(c.start_ns[rows], start), 0)
-        if state not in self.spans:
-            called = np.flatnonzero(np.isin(c.parent[rows], rows))
-            np.subtract.at(own, np.searchsorted(rows, c.parent[rows[called]]), own[called])
-            own[self.state[rows] != state] = 0
-        return (int(rows[own.argmax()]), int(own.max())) if own.any() else (-1, 0)
 
     @cached_property
     def _starts(self) -> np.ndarray:
@@ -381,6 +386,7 @@ class Timelines:
                 mine = calls.span_rows(held, code)
                 found = found.with_state(held, merge(clock(c.start_ns[mine]), clock(ends(core, mine))))
             self._threads[code] = found
+        self._alone = self._threads
         if dispatcher := self._threads.get(calls.dispatcher):
             self._threads = {code: one.filled(dispatcher) for code, one in self._threads.items()}
 
@@ -393,7 +399,20 @@ class Timelines:
 
     def add_spent(self, thread: np.ndarray, start: np.ndarray, end: np.ndarray, total: np.ndarray) -> None:
         """Add the time that threads spent in each state (row) within spans (columns)."""
+        self._add(self._threads, thread, start, end, total)
+
+    def alone_in(self, state: int, thread: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """The time that threads themselves, without the dispatcher, spent in a state within spans."""
+        total = np.zeros((STATES, len(thread)), np.int64)
+        self._add(self._alone, thread, start, end, total)
+        found: np.ndarray = total[state]
+        return found
+
+    @staticmethod
+    def _add(
+        states: Mapping[int, ThreadStates], thread: np.ndarray, start: np.ndarray, end: np.ndarray, total: np.ndarray
+    ) -> None:
         solid = np.flatnonzero(end > start)
         for code, positions in positions_by(thread[solid]):
             some = solid[positions]
-            self._threads[code].add_spent(start[some], end[some], total, some)
+            states[code].add_spent(start[some], end[some], total, some)

@@ -8,13 +8,14 @@ the causes add up to the idle time exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
+from tracelens_graph.analyses.idle.blame import Blamed, blamed, in_state, in_waits, together
 from tracelens_graph.analyses.idle.host_states import (
     ALLOCATION,
     COMPILATION,
@@ -39,6 +40,7 @@ from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
 IDLE_CAUSES = TableSchema(
     "idle_causes",
@@ -62,8 +64,13 @@ IDLE_CAUSES = TableSchema(
             "where that gap begins, as Perfetto UI shows it", "ms", heading="gap start ms", drop_priority=2
         ),
         "ends_with_uid": Column.uid("the GPU event that ends it", heading="ends with uid"),
-        "because": Column.text("call or frame to which that part is due most", "because", drop_priority=0),
+        "because": Column.text(
+            "call or frame to which that part is due most, found by descending while one holds more than half of it",
+            "because",
+            drop_priority=0,
+        ),
         "because_uid": Column.uid("that call or frame", heading="because uid", drop_priority=0),
+        "because_ms": Column("time of it, and of other calls of its function, in that gap", "ms", drop_priority=0),
         "meaning": Column.text("the cause in words", "meaning"),
     },
     counts="gap",
@@ -404,7 +411,7 @@ def idle_causes(g: Core | Window) -> Table:
     for number in sorted(np.flatnonzero(sums).tolist(), key=lambda n: (n in UNKNOWN, -sums[n])):
         cause, part, time = Cause(number), idle.parts[number], int(sums[number])
         longest = int(part.argmax())
-        because, _ = culprit(w.core, idle, longest, cause)
+        because, because_ns = culprit(w.core, idle, longest, cause)
         records.append({
             "cause": cause.name,
             "gaps": int((part > 0).sum()),
@@ -416,6 +423,7 @@ def idle_causes(g: Core | Window) -> Table:
             "ends_with_uid": int(c.uid[idle.row[longest]]),
             "because": w.core.names[c.name[because]] if because >= 0 else "",
             "because_uid": int(c.uid[because]) if because >= 0 else None,
+            "because_ms": because_ns / 1e6 if because >= 0 else None,
             "meaning": CAUSE_MEANING[cause],
         })  # fmt: skip
     notes = unlinked_notes(w, left_out=False)
@@ -434,18 +442,50 @@ def idle_causes(g: Core | Window) -> Table:
 
 
 def culprit(core: Core, idle: Idle, gap: int, cause: Cause) -> tuple[int, int]:
-    """Row of the host event to which the part of a gap with this cause is due most, and ns of it; -1 for none."""
-    if cause not in _OF_STATE:
-        return -1, 0
-    c, calls, state = core.columns, calls_of(core), _OF_STATE[cause]
-    part, wait = int(idle.parts[cause, gap]), int(idle.waited[gap])
-    if wait >= 0 and calls.state[wait] == state:
-        return wait, part
-    launches = c.parent[[idle.row[gap], idle.before[gap]]].tolist()
-    for thread in (*(int(c.thread[call]) for call in launches if call >= 0), calls.dispatcher):
-        if thread < 0:
-            continue
-        row, own = calls.busiest(thread, int(idle.start[gap]), int(idle.end[gap]), state)
-        if row >= 0:
-            return row, min(own, part)
-    return -1, 0
+    """Row of the host event to which the part of a gap with this cause is due most, and its ns there; -1 for none."""
+    found = blame(core, idle, np.array([gap]), (cause,))
+    return found.row, min(found.ns, int(idle.parts[cause, gap]))
+
+
+def blame(core: Core, idle: Idle, gaps: Rows, causes: Sequence[Cause]) -> Blamed:
+    """The function to which the parts of some gaps with these causes are due most.
+
+    Args:
+        core: the graph.
+        idle: all gaps.
+        gaps: positions of those that count.
+        causes: whose parts count.
+    """
+    calls = calls_of(core)
+    spent = []
+    for cause in causes:
+        if cause in _OF_STATE:
+            state, at = _OF_STATE[cause], gaps[idle.parts[cause, gaps] > 0]
+            wait = idle.waited[at]
+            waits = (wait >= 0) & (calls.state[wait] == state)
+            held = at[waits]
+            spent.append(in_waits(core, wait[waits], idle.parts[cause, held], idle.start[held], idle.end[held]))
+            spent.append(in_state(calls, state, *_stretches(calls, idle, at[~waits], state)))
+    return blamed(core, together(spent))
+
+
+def _stretches(calls: Calls, idle: Idle, gaps: Rows, state: int) -> tuple[Codes, Ns, Ns]:
+    """For each gap the thread that was in a state, and from when to when it is looked at.
+
+    It is the thread that launched what ends the gap, else that which had launched before, else the dispatcher. The
+    first is looked at up to the end of its launch, where that is in the gap.
+    """
+    c = calls.core.columns
+    start, end = idle.start[gaps], idle.end[gaps]
+    call, before = c.parent[idle.row[gaps]], c.parent[idle.before[gaps]]
+    returned = np.where(call >= 0, ends(calls.core, call), end)
+    end = np.where(returned > start, np.minimum(returned, end), end)
+    chosen = np.full(len(gaps), -1, np.int64)
+    always = calls.timelines(Clock((start[:0], start[:0])))
+    for launch in (call, before, None):
+        thread = np.full(len(gaps), calls.dispatcher) if launch is None else np.where(launch >= 0, c.thread[launch], -1)
+        left = np.flatnonzero((chosen < 0) & (thread >= 0))
+        left = left[always.alone_in(state, thread[left], start[left], end[left]) > 0]
+        chosen[left] = thread[left]
+    known = chosen >= 0
+    return chosen[known], start[known], end[known]

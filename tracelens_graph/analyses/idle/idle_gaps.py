@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import ends
-from tracelens_graph.analyses.idle.idle import Idle, calls_of, idle_parts
+from tracelens_graph.analyses.idle.idle import Cause, Idle, calls_of, culprit, idle_parts
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells, first_rows
+from tracelens_graph.analyses.shared.user_code import line_names, shown_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import PYTHON_KINDS, Kind
@@ -43,6 +44,9 @@ IDLE_GAPS = TableSchema(
         "op_us": _PART,
         "frame": Column.text("module or Python function on the launching thread in the gap", drop_priority=0),
         "frame_us": _PART,
+        "because": Column.text("call or frame to which the largest part of the gap is due", drop_priority=0),
+        "because_us": Column("time of it, and of other calls of its function, in the gap", "us", drop_priority=2),
+        "line": Column.text("the user's line that it comes from", drop_priority=1),
     },
     leads="gap_us",
 )
@@ -58,7 +62,8 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
     A gap lies between the first start and the last end of a device, and ends with a GPU event. The call, the op and
     the frame are those of the thread that launched it, with the longest part in the gap; of equals the innermost.
     Where that event had been launched before the gap began, the device waited for no host, and there are none.
-    `idle_causes` of the report splits all gaps by cause.
+    `because` is found by descending from the outermost calls while one function holds more than half of the part of the
+    gap with its largest cause. `idle_causes` of the report splits all gaps by cause.
 
     Args:
         g: the graph, or a window of it.
@@ -91,6 +96,14 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
     for what, (at, part) in host_parts(core, row, start, end).items():
         columns[what] = names_of(core, at)
         columns[f"{what}_us"] = [ns / 1e3 if found >= 0 else None for found, ns in zip(at, part.tolist(), strict=True)]
+    found = [
+        culprit(core, idle, gap, Cause(cause))
+        for gap, cause in zip(shown.tolist(), idle.parts[:, shown].argmax(axis=0).tolist(), strict=True)
+    ]
+    because = np.array([one for one, _ in found], np.int64)
+    columns["because"] = [shown_name(core, one) if one >= 0 else None for one in because.tolist()]
+    columns["because_us"] = [ns / 1e3 if one >= 0 else None for one, ns in found]
+    columns["line"] = [name or None for name in line_names(w, because)]
     return IDLE_GAPS.table(columns, w.titled("The longest gaps in which a device did nothing"), notes)
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tracelens_graph.analyses.diagnosis.account import PARTS, account_of
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, percent
-from tracelens_graph.analyses.diagnosis.operation import device_of
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
+from tracelens_graph.analyses.performance.judged_ops import device_of
+from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF
+from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points, module_stacks
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.column import Column
@@ -30,13 +34,11 @@ OPPORTUNITIES = TableSchema(
         "calls": Column.count("calls, kernels or gaps that it is made of"),
         "time_ms": Column.total("time that it takes now, devices added up", "ms", compared="main"),
         "could_win_ms": Column.total("what of it could be won under the assumption; absent where not known", "ms"),
-        "percent": Column(
-            "could_win_ms, where it is not known time_ms, as share of the steps, without steps of the GPU span;"
-            " opportunities may overlap",
-            "%",
-        ),
+        "percent": Column("time_ms as share of the steps, without steps of the GPU span", "%"),
+        "could_win_percent": Column("could_win_ms as share of the same; opportunities may overlap", "%"),
         "bound": Column.text("what bounds it at the roof: compute, memory or link; empty for what has no roof"),
-        "percent_of_roof": Column("time at the roof as share of the time", "%"),
+        "percent_of_roof": BELOW_ROOF["percent_of_roof"],
+        "mean_percent_of_roof": BELOW_ROOF["mean_percent_of_roof"],
         "assumption": Column.text("the condition under which that much could be won"),
         "advice": Column.text("what to try", wraps=True),
         "uid": Column.instance("the node that stands for it"),
@@ -67,19 +69,21 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
             {
                 "id": one.id,
                 "what": one.what,
-                "module": one.module,
-                "line": one.line,
+                "module": one.module or module,
+                "line": one.line or line,
                 "calls": one.calls,
                 "time_ms": one.ns / 1e6,
                 "could_win_ms": None if one.won_ns is None else one.won_ns / 1e6,
-                "percent": percent(one.gain_ns, whole),
+                "percent": percent(one.ns, whole),
+                "could_win_percent": None if one.won_ns is None else percent(one.won_ns, whole),
                 "bound": one.evidence.get("bound", ""),
                 "percent_of_roof": one.evidence.get("percent_of_roof"),
+                "mean_percent_of_roof": one.evidence.get("mean_percent_of_roof"),
                 "assumption": one.assumption,
                 "advice": "; ".join(ADVICE[own.get(name, name)] for name in one.advice),
                 "uid": one.uid,
             }
-            for one in found
+            for one, (module, line) in zip(found, _places(w.core, [one.uid for one in found]), strict=True)
         ],
         w.titled("Opportunities"),
         _notes(w, device),
@@ -87,7 +91,7 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
 
 
 def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str] = PARTS) -> list[Opportunity]:
-    """What the rules find, the most first.
+    """What the rules find, the most that could be won first; behind it that of which this is not known.
 
     Args:
         w: the window.
@@ -98,7 +102,14 @@ def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str]
         return []
     device, _ = device_of(w, arch)
     found = [one for rule in RULES.values() if rule.part in parts for one in rule.find(w, device)]
-    return sorted(found, key=lambda one: (-one.gain_ns, one.id))
+    return sorted(found, key=lambda one: (-(one.won_ns or 0), -one.ns, one.id))
+
+
+def _places(core: Core, uids: list[int]) -> Iterator[tuple[str, str]]:
+    """The innermost module around nodes, and the line of Python that they come from; empty for none."""
+    rows = np.array([core.row(uid) for uid in uids], np.int64)
+    for modules, line in zip(module_stacks(core, rows), entry_points(core, rows), strict=True):
+        yield modules[-1] if modules else "", "" if line == NOT_FOUND else line
 
 
 def _notes(w: Window, arch: Architecture | None) -> Iterator[str]:

@@ -44,8 +44,3 @@ class Opportunity:
     def id(self) -> str:
         """What it is called in every run of the program: `data-loader`, `eager-attention@MODULE`."""
         return f"{self.rule}@{self.where}" if self.where else self.rule
-
-    @property
-    def gain_ns(self) -> int:
-        """What could be won, and where that is not known the time that it takes."""
-        return self.ns if self.won_ns is None else self.won_ns

@@ -7,6 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.opportunities.efficiency import (
+    below_roof,
+    mixed_precision,
+    no_roof,
+    older_kernels,
+    tensor_cores,
+)
 from tracelens_graph.analyses.opportunities.losses import loss
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.graph.window import Window
@@ -16,6 +23,9 @@ if TYPE_CHECKING:
 
 Find = Callable[[Window, "Architecture | None"], Iterator[Opportunity]]
 """What finds the opportunities of a rule in a window; the device is None where it is not known."""
+
+
+Part = Literal["computation", "communication", "copies", "host"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +41,7 @@ class Rule:
     """
 
     says: str
-    part: Literal["computation", "communication", "copies", "host"]
+    part: Part
     find: Find
     source: str
     thresholds: Mapping[str, float] = field(default_factory=dict)
@@ -39,46 +49,72 @@ class Rule:
 
 _TUNING_GUIDE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 _OVERLAP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
+_GRAPHS = "https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs/"
+_TF32 = "https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices"
 _LOSS = {"WORTH_REPORTING_PERCENT": limits.WORTH_REPORTING_PERCENT}
 """What the rules decide by that have their losses from the verdict."""
 
+
+def _loss(topic: str, says: str, part: Part, assumption: str, source: str) -> Rule:
+    return Rule(says, part, loss(topic, says, assumption), source, _LOSS)
+
+
 RULES: Mapping[str, Rule] = {
-    "data-loader": Rule(
-        "the GPU waits for the next batch", "host",
-        loss("data_loader", "batches are ready before they are needed"), _TUNING_GUIDE, _LOSS,
+    "data-loader": _loss(
+        "data_loader", "the GPU waits for the next batch", "host", "batches are ready before they are needed",
+        _TUNING_GUIDE,
     ),
-    "synchronization": Rule(
-        "the GPU waits because the host had waited for it", "host",
-        loss("synchronization", "the host never waits for the GPU"), _TUNING_GUIDE, _LOSS,
+    "synchronization": _loss(
+        "synchronization", "the GPU waits because the host had waited for it", "host",
+        "the host never waits for the GPU", _TUNING_GUIDE,
     ),
-    "python": Rule(
-        "the GPU waits for Python between ops", "host",
-        loss("python", "Python is done before the GPU is"), _TUNING_GUIDE, _LOSS,
+    "python": _loss(
+        "python", "the GPU waits for Python between ops", "host", "Python is done before the GPU is", _TUNING_GUIDE
     ),
-    "launches": Rule(
-        "the GPU waits for ops and launch calls", "host",
-        loss("launches", "work is always launched ahead"), "https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs/",
-        _LOSS,
+    "launches": _loss(
+        "launches", "the GPU waits for ops and launch calls", "host", "work is always launched ahead", _GRAPHS
     ),
-    "allocation": Rule(
-        "the GPU waits while the driver allocates or releases memory", "host",
-        loss("allocation", "memory is allocated once"), "https://docs.pytorch.org/docs/stable/notes/cuda.html", _LOSS,
+    "allocation": _loss(
+        "allocation", "the GPU waits while the driver allocates or releases memory", "host",
+        "memory is allocated once", "https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management",
     ),
-    "compilation": Rule(
-        "the GPU waits while a program is traced or compiled", "host",
-        loss("compilation", "all is compiled before"), "https://docs.jax.dev/en/latest/jit-compilation.html", _LOSS,
+    "compilation": _loss(
+        "compilation", "the GPU waits while a program is traced or compiled", "host", "all is compiled before",
+        "https://docs.jax.dev/en/latest/jit-compilation.html",
     ),
-    "host-to-device-copy": Rule(
-        "copies to the device with nothing beside them", "copies",
-        loss("host_to_device_copy", "copies run beside computation"), _TUNING_GUIDE, _LOSS,
+    "host-to-device-copy": _loss(
+        "host_to_device_copy", "copies to the device with nothing beside them", "copies",
+        "copies run beside computation", _TUNING_GUIDE,
     ),
-    "other-copies": Rule(
-        "other copies with nothing beside them", "copies",
-        loss("other_copies", "copies run beside computation"), _TUNING_GUIDE, _LOSS,
+    "other-copies": _loss(
+        "other_copies", "other copies with nothing beside them", "copies", "copies run beside computation",
+        _TUNING_GUIDE,
     ),
-    "exposed-communication": Rule(
-        "communication with no computation beside it", "communication",
-        loss("exposed_communication", "all communication runs beside computation"), _OVERLAP, _LOSS,
+    "exposed-communication": _loss(
+        "exposed_communication", "communication with no computation beside it", "communication",
+        "all communication runs beside computation", _OVERLAP,
+    ),
+    "below-roof": Rule(
+        "an operation takes longer than at its roof", "computation", below_roof,
+        "https://doi.org/10.1145/1498765.1498785",
+        {"MUCH_PERCENT": limits.MUCH_PERCENT, "NEAR_ROOF_PERCENT": limits.NEAR_ROOF_PERCENT},
+    ),
+    "no-roof": Rule(
+        "an operation takes much of the time, and how far below its roof it is cannot be known", "computation", no_roof,
+        "https://doi.org/10.1145/1498765.1498785", {"WORTH_REPORTING_PERCENT": limits.WORTH_REPORTING_PERCENT},
+    ),
+    "tensor-cores": Rule(
+        "products in float32 run on vector units, though tensor cores take them as TF32", "computation", tensor_cores,
+        _TF32, {"MUCH_PERCENT": limits.MUCH_PERCENT},
+    ),
+    "mixed-precision": Rule(
+        "products run in float32 or TF32, though the device is faster in bfloat16", "computation", mixed_precision,
+        "https://docs.pytorch.org/docs/stable/amp.html", {"MUCH_PERCENT": limits.MUCH_PERCENT},
+    ),
+    "older-kernels": Rule(
+        "kernels were written for an older architecture than the device", "computation", older_kernels,
+        "https://docs.nvidia.com/cuda/hopper-tuning-guide/",
+        {"MUCH_PERCENT": limits.MUCH_PERCENT, "NEAR_ROOF_PERCENT": limits.NEAR_ROOF_PERCENT},
     ),
 }  # fmt: skip
 """Every rule by name."""

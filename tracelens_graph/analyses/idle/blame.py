@@ -1,0 +1,238 @@
+"""The call that idle time is due to, found by descending from the host's stack while one function holds most of it.
+
+the gaps                     |#######################|
+train.py(9): main            100 %  -> goes on with what it calls
+  train.py(48): step         100 %
+    aten::item               70 %   -> the calls of one function count together
+      cudaMemcpyAsync        30 %   -> no call of it holds more than half of the gaps: aten::item is named
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracelens_graph.analyses.idle.host_states import DATA_LOADER, Calls, ends
+from tracelens_graph.analyses.shared.user_code import Code, codes_of
+from tracelens_graph.graph.arrays import expanded, is_kind, positions_by
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import Intervals, length, length_before, merge, overlapping, sum_by_group
+from tracelens_graph.graph.traversals import ancestors, climb, subtree_sums
+from tracelens_graph.schema import HOST_KINDS, Kind
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
+
+DEEPEST = 200
+"""Levels that are gone down where several calls of one function count together."""
+
+_VARIES = re.compile(r" at 0x[0-9a-fA-F]+|^(nn\.Module: .*)_\d+$")
+"""What differs between calls of one function: addresses of objects, and instances of modules."""
+_PAUSES = re.compile(
+    r"\b(?:acquire|poll|select|epoll|kqueue|sem_wait|futex)\b|: (?:wait|_wait|join|get|_poll|recv\w*|_recv\w*)$|"
+    r"method (?:wait|join|get|recv\w*) "
+)
+"""Functions of Python in which a thread waits for another one."""
+
+
+@dataclass(frozen=True)
+class Blamed:
+    """A function that idle time is due to.
+
+    Attributes:
+        row: its call with most of the time, -1 for none.
+        rows: all its calls that count, ascending.
+        ns: their time in the gaps.
+        due_ns: idle time that is due to them; more than `ns` where a call cost the host its lead.
+    """
+
+    row: int
+    rows: Rows
+    ns: int
+    due_ns: int
+
+
+NOBODY = Blamed(-1, np.zeros(0, np.int64), 0, 0)
+
+Spent = tuple[Rows, Ns, Ns]
+"""Calls, each with those above it; of each its time in gaps outside of the others, and the idle time due to that."""
+
+
+def in_state(calls: Calls, state: int, thread: Codes, start: Ns, end: Ns) -> Spent:
+    """What threads called while they were in a state, within the stretches of gaps.
+
+    Waiting for other threads of a data loader is what these did.
+
+    Args:
+        calls: of the launching threads.
+        state: of the threads; see `host_states`.
+        thread, start, end: the stretches, ns; those of one thread may overlap.
+    """
+    parts = []
+    for code, at in positions_by(thread):
+        gaps = merge(start[at], end[at])
+        if not len(gaps[0]):
+            continue
+        rows = calls.within(code, int(gaps[0][0]), int(gaps[1][-1]))
+        order = list(calls.spans)
+        # States that hold for whatever is called come before the others, and the last of them before the rest.
+        for held in order[order.index(state) + 1 :] if state in order else order:
+            gaps = _common(gaps, calls.span_intervals(held, code), inside=False)
+        if state in order:
+            gaps = _common(gaps, calls.span_intervals(state, code))
+            rows, own = _own(calls, rows, gaps)
+            if 2 * own.sum() < length(gaps):  # marked by annotations, with little recorded below them
+                spans = calls.span_rows(state, code)
+                rows, own = _own(calls, spans[calls.core.columns.kind[spans] == Kind.Annotation], gaps)
+        else:
+            rows, own = _own(calls, rows, gaps)
+            own[calls.state[rows] != state] = 0
+        found = (rows, own, own)
+        parts.append(_of_workers(calls, gaps, found) if state == DATA_LOADER else found)
+    return together(parts)
+
+
+def in_waits(core: Core, rows: Rows, due: Ns, start: Ns, end: Ns) -> Spent:
+    """The waiting calls that cost the host its lead.
+
+    Args:
+        core: the graph.
+        rows: the call in which each gap began.
+        due: idle time that is due to it.
+        start, end: of the gaps.
+    """
+    calls, at = np.unique(rows, return_inverse=True)
+    inside = np.maximum(np.minimum(ends(core, rows), end) - np.maximum(core.columns.start_ns[rows], start), 0)
+    above = _with_callers(core, calls)
+    times = np.zeros((2, len(above)), np.int64)
+    times[:, np.searchsorted(above, calls)] = [sum_by_group(at, time, len(calls)) for time in (inside, due)]
+    return above, times[0], times[1]
+
+
+def together(parts: Sequence[Spent]) -> Spent:
+    """Several times as one, by ascending calls."""
+    if not parts:
+        return (np.zeros(0, np.int64),) * 3
+    every, own, due = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    rows, at = np.unique(every, return_inverse=True)
+    return rows, sum_by_group(at, own, len(rows)), sum_by_group(at, due, len(rows))
+
+
+def blamed(core: Core, spent: Spent) -> Blamed:
+    """The function that holds most of some time: from the outermost calls down, as long as one has more than half."""
+    rows, own, due = spent
+    total = int(due.sum())
+    if not total:
+        return NOBODY
+    c = core.columns
+    reach = np.searchsorted(rows, c.last[rows], "right")
+    own, due = (np.concatenate(([0], np.cumsum(time))) for time in (own, due))
+    own, due = (running[reach] - running[: len(rows)] for running in (own, due))
+    kept = np.flatnonzero(due > 0)
+    rows, own, due = rows[kept], own[kept], due[kept]
+    at = np.searchsorted(rows, c.parent[rows])
+    parent = np.where(np.append(rows, -1)[at] == c.parent[rows], at, -1)
+    chosen = _descent(parent, _functions(core, rows), due, total)
+    does_work = np.append(codes_of(core)[rows] != Code.passed_on, True)
+    outer = np.unique(climb(parent, chosen, does_work))
+    chosen = outer[outer >= 0] if (outer >= 0).any() else chosen
+    return Blamed(int(rows[chosen[due[chosen].argmax()]]), rows[chosen], int(own[chosen].sum()), int(due[chosen].sum()))
+
+
+def _descent(parent: Rows, name: Codes, whole: Ns, total: int) -> Rows:
+    """Positions of the calls of the innermost function that holds more than half, else of the largest root.
+
+    Args:
+        parent: position of the caller of each, -1 for roots.
+        name: number of its function.
+        whole: time in it and below.
+        total: of all roots.
+    """
+    _, group = np.unique((parent + 1) * (int(name.max()) + 1) + name, return_inverse=True)
+    sums = sum_by_group(group, whole, int(group.max()) + 1)
+    # Calls with more than half lie one in the other; down to where several calls count together, no level is visited.
+    heavy = np.flatnonzero(2 * whole > total)
+    shared = heavy[sums[group[heavy]] > whole[heavy]]
+    chosen = np.flatnonzero(group == group[shared[0]]) if len(shared) else heavy[-1:]
+    order = np.argsort(parent, kind="stable")
+    callers = parent[order]
+    for _ in range(DEEPEST):
+        callees, _ = expanded(
+            *(np.searchsorted(callers, chosen if len(chosen) else [-1], side) for side in ("left", "right"))
+        )
+        if not len(called := order[callees]):
+            break
+        names, of = np.unique(name[called], return_inverse=True)
+        sums = sum_by_group(of, whole[called], len(names))
+        most = int(sums.argmax())
+        if 2 * sums[most] <= total and len(chosen):
+            break
+        chosen = called[of == most]
+        if 2 * sums[most] <= total:
+            break
+    return chosen
+
+
+def _functions(core: Core, rows: Rows) -> Codes:
+    """Numbers of functions: names without what differs between their calls."""
+    codes, at = np.unique(core.columns.name[rows], return_inverse=True)
+    _, number = np.unique([_VARIES.sub(r"\1", core.names[code]) for code in codes.tolist()], return_inverse=True)
+    found: Codes = number[at]
+    return found
+
+
+def _own(calls: Calls, rows: Rows, gaps: Intervals) -> tuple[Rows, Ns]:
+    """The calls with time in the gaps, and how much of it lies in no other call."""
+    c = calls.core.columns
+    start = c.start_ns[rows]
+    end = np.maximum(calls.nested_ends(rows), start)
+    inside = length_before(gaps, end) - length_before(gaps, start)
+    solid = np.flatnonzero(inside > 0)
+    rows, own = rows[solid], inside[solid]
+    called = np.flatnonzero(np.isin(c.parent[rows], rows))
+    np.subtract.at(own, np.searchsorted(rows, c.parent[rows[called]]), inside[solid][called])
+    return rows, np.maximum(own, 0)
+
+
+def _of_workers(calls: Calls, gaps: Intervals, found: Spent) -> Spent:
+    """What the threads that a data loader waits for did meanwhile, where waiting is most of what it did itself.
+
+    They are the other threads with frames of data loaders: of pinned memory, or of worker processes in the trace.
+    Where they did little but wait, too, what they wait for is not in the trace.
+    """
+    core, c = calls.core, calls.core.columns
+    rows, own, _ = found
+    pauses = np.fromiter((bool(_PAUSES.search(name)) for name in (*core.names, "")), bool, len(core.names) + 1)
+    waiting = int(own[pauses[c.name[rows]]].sum())
+    if 2 * waiting <= own.sum():
+        return found
+    parts = []
+    for thread, (theirs, loading) in calls.loading_threads.items():
+        if thread not in c.thread[rows]:
+            theirs, spent = _own(calls, theirs, _common(gaps, loading))
+            spent[pauses[c.name[theirs]]] = 0
+            parts.append((theirs, spent, spent))
+    workers = together(parts)
+    return workers if 2 * workers[1].sum() > waiting else found
+
+
+def _common(first: Intervals, second: Intervals, inside: bool = True) -> Intervals:
+    """What lies in both, or in the first alone."""
+    if len(first[0]):
+        second = overlapping(second, int(first[0][0]), int(first[1][-1]))
+    edges = np.unique(np.concatenate((*first, *second)))
+    begin, end = edges[:-1], edges[1:]
+    in_first, in_second = (length_before(one, end) > length_before(one, begin) for one in (first, second))
+    kept = in_first & (in_second == inside)
+    return merge(begin[kept], end[kept])
+
+
+def _with_callers(core: Core, rows: Rows) -> Rows:
+    """Rows and all calls above them, ascending."""
+    c = core.columns
+    if len(rows) == 1:
+        return np.array([*reversed(ancestors(c, int(rows[0]))), int(rows[0])], np.int64)
+    asked = np.zeros(len(c), np.int64)
+    asked[rows] = 1
+    return np.flatnonzero((subtree_sums(c, asked) > 0) & is_kind(c.kind, HOST_KINDS))
