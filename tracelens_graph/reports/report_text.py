@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tracelens_graph.graph.core import Core
@@ -72,7 +73,7 @@ def first_screen(
     about: Facts,
     findings: Sequence[Finding],
     spent: Table,
-    largest: Table,
+    largest: Sequence[Table],
     others: Sequence[str],
     hint: Hint,
     hints: Sequence[str],
@@ -85,7 +86,7 @@ def first_screen(
         about: what the report is on.
         findings: the verdict.
         spent: the table `time_spent`.
-        largest: the table `top_ops`.
+        largest: the table `top_ops`; without GPU events those of host time.
         others: what was left out.
         hint: completes commands of findings.
         hints: commands for the operations.
@@ -99,11 +100,9 @@ def first_screen(
     blocks = [title + "\n", _block(verdict_lines(findings, hint, width, repeated))]
     if len(spent):
         blocks.append(_block(_bars(spent, width, color)))
-    if len(largest):
-        empty = [name for name, cells in largest.columns.items() if not any(cell not in ("", None) for cell in cells)]
-        columns = {name: cells for name, cells in largest.columns.items() if name not in empty}
-        shown = Table(largest.name, columns, largest.about, largest.title, largest.notes)
-        blocks.append(shown.text(width, color) + "".join(f"{line}\n" for line in hints))
+    blocks += [_without_empty_columns(table).text(width, color) for table in largest if len(table)]
+    if hints:
+        blocks[-1] += _block(hints)
     if others:
         left_out = f"Left out: {', '.join(others)}. --all prints all tables, --table NAME one."
         blocks.append(_block(wrapped(left_out, width)))
@@ -117,6 +116,11 @@ def _with_uids_explained(blocks: Sequence[str], hint: Hint) -> str:
         return "\n".join(blocks)
     note = f"event with uid N, and what calls it: {printable(hint('tracelens-graph tree TRACE --uid N --up'))}\n"
     return "\n".join((*blocks[: named[-1]], blocks[named[-1]] + note, *blocks[named[-1] + 1 :]))
+
+
+def _without_empty_columns(table: Table) -> Table:
+    columns = {name: cells for name, cells in table.columns.items() if any(cell not in ("", None) for cell in cells)}
+    return replace(table, columns=columns)
 
 
 def _block(lines: Iterable[str]) -> str:
