@@ -208,7 +208,7 @@ export class App extends Page {
       what,
       el(
         "div.around",
-        this.path("in ", " ‹ ", above, MOST_CALLERS),
+        this.callers(above),
         this.path("launches ", ", ", launched, MOST_LAUNCHED),
       ),
       this.acts(
@@ -243,9 +243,19 @@ export class App extends Page {
       "div.around",
       call >= 0 && el("div.path", el("b", "most of it: "), this.linkTo(call), ` ${own}`),
       call < 0 && launch >= 0 && this.path("its end was launched by ", "", [launch], 1),
-      this.path("in ", " ‹ ", frames, MOST_CALLERS),
+      this.callers(frames),
       end >= 0 && this.path("ends with ", "", [end], 1),
     );
+  }
+
+  /** The calls around one but for those that only pass on what others do. @param {number[]} calls */
+  callers(calls) {
+    const told = calls.filter((one) => !this.trace.isPlumbing(one)),
+      rest = calls.length - told.length;
+    return [
+      this.path("in ", " ‹ ", told, MOST_CALLERS),
+      rest > 0 && el("div.dim", `and ${Show.count(rest)} ${rest === 1 ? "frame" : "frames"} of the framework`),
+    ];
   }
 
   /** @param {number} one */

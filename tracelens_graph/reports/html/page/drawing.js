@@ -17,6 +17,8 @@ export const GUTTER = 168;
 // Pixels from which on an event has a label.
 const LABEL = 34;
 const MOST_ARROWS = 200;
+// Pixels over which lanes fade where more of them are below.
+const FADE = 22;
 const FAINT = 0.16;
 const LEAST = 0.4;
 // Short gaps one beside the other look like what they are: little of the time.
@@ -167,6 +169,14 @@ export const drawTimeline = (t, sheet) => {
   context.fillStyle = palette.lineCss;
   for (const { y, height } of regions) if (height) context.fillRect(0, y - 0.5, t.width, 1);
   context.fillRect(0, bottom - 1, t.width, 1);
+  for (const { y, height, scroll, total } of regions) {
+    if (scroll + height >= total - 1) continue;
+    const faded = context.createLinearGradient(0, y + height - FADE, 0, y + height); // more lanes are below
+    faded.addColorStop(0, `${palette.backCss}00`);
+    faded.addColorStop(1, palette.backCss);
+    context.fillStyle = faded;
+    context.fillRect(0, y + height - FADE, t.width, FADE - 1);
+  }
   arrows(t, sheet);
   band(t, sheet);
   outline(t, sheet);

@@ -3,6 +3,8 @@
 import { el, key } from "./dom.js";
 import { Show } from "./show.js";
 
+// Whose code a frame runs: plumbing of the framework, a library's, the user's or a model's.
+const [PLUMBING, LIBRARY, USER] = [3, 4, 5];
 // Classes of GPU work, which come first.
 const GPU_CLASSES = 9;
 
@@ -37,6 +39,7 @@ export class Trace {
     this.columns = columns;
     this.body = body;
     this.classOf = columns["name.class"];
+    this.codeOf = columns["name.code"];
   }
 
   /** @param {number} e */
@@ -108,6 +111,11 @@ export class Trace {
       launch = this.parent[this.ofUid(this.uid[e])],
       at = call >= 0 ? call : launch;
     return { call, launch, frames: at < 0 ? [] : [...this.above(at).reverse()] };
+  }
+
+  /** Whether a call is a frame that only passes on what others do. @param {number} e */
+  isPlumbing(e) {
+    return this.className(e) === "python" && this.codeOf[this.name[e]] <= PLUMBING;
   }
 
   /** The calls around an event, the outermost first. @param {number} e */
@@ -278,8 +286,10 @@ export class Trace {
       frames = above.filter((one) => this.className(one) === "python" && this.text(one).includes("): "));
     /** @type {Lines} */
     const found = [];
-    // The innermost line that is not PyTorch's own: the one that can be changed.
-    const line = frames.findLast((one) => !/(^|\/)torch\//.test(this.text(one))) ?? frames.at(-1);
+    // The innermost line of the user or of a model: the one that can be changed.
+    /** @param {number} code */
+    const innermost = (code) => frames.findLast((one) => this.codeOf[this.name[one]] === code);
+    const line = innermost(USER) ?? innermost(LIBRARY) ?? frames.at(-1);
     if (line !== undefined && !["python", "module"].includes(this.className(e)))
       found.push(["", `at ${this.short(line)}`]);
     if (!frames.length && this.hasPython && [e, ...above].some((one) => this.text(one).startsWith("autograd::engine")))
@@ -290,7 +300,7 @@ export class Trace {
   /** The path of modules among calls. @param {number[]} calls @returns {Lines} */
   modulesAround(calls) {
     const modules = calls.filter((one) => this.className(one) === "module").map((one) => this.short(one));
-    return modules.length ? [["dim", Show.cut(modules.join(" › "), 200)]] : [];
+    return modules.length ? [["dim", Show.cut(modules.join(" › "), 400)]] : [];
   }
 
   // Whether the trace has frames of Python at all.

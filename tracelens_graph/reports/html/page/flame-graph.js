@@ -1,7 +1,7 @@
 // @ts-check
 // A flame graph, drawn from the top down, with the way to the frame that is zoomed to and the frames in it as a table.
 import { clipped, cssColor, fit } from "./canvas.js";
-import { Tip, button, el, put, refill } from "./dom.js";
+import { Tip, button, el, fading, put, refill } from "./dom.js";
 import { Grid } from "./grid.js";
 import { Show } from "./show.js";
 
@@ -53,7 +53,7 @@ export class FlameGraph {
       role: "img",
       "aria-label": `${root.getAttribute("aria-label")}. The table below it says the same.`,
     });
-    this.box = el("div.frames", this.canvas);
+    this.box = fading(el("div.frames", this.canvas));
     this.list = el("div.twin");
     put(root, this.controls, this.crumbs, this.none, this.box, this.list);
     this.grid = new Grid(this.list, "Frames");

@@ -1,6 +1,6 @@
 // @ts-check
 // All tables of a page: a list of them, and the one that is chosen.
-import { el, put } from "./dom.js";
+import { el, fading, put } from "./dom.js";
 import { Grid } from "./grid.js";
 import { Show } from "./show.js";
 
@@ -41,7 +41,7 @@ export class Tables {
     );
     this.title = el("h2");
     const place = el("div.twin");
-    put(root, this.list, el("div.one", this.title, place));
+    put(root, fading(this.list), el("div.one", this.title, place));
     this.grid = new Grid(place, "Table");
     const opened =
       tables.find(({ name, rows }) => name === first && rows) ?? tables.find(({ rows }) => rows) ?? tables[0];

@@ -208,10 +208,10 @@ interface Finding {
   ask: string;
 }
 
-interface TopOp {
+interface Largest {
   name: string;
   mostly_in: string;
-  total_ms: number;
+  ms: number;
   percent: number;
   count: number;
   uid: number | null;
@@ -224,7 +224,8 @@ interface ReportOverview {
   findings: Finding[];
   parts: Part[];
   memory: string[];
-  top_ops: { title: string; rows: TopOp[]; notes: string[] };
+  // What took most time: operations on the GPU, or what the host did.
+  largest: { title: string; time: string; rows: Largest[]; notes: string[] }[];
   steps: BarRow[];
   facts: [string, string][];
   of_window: [string, string][];
