@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Frame, Page
 
 QWEN = traces_named("tracelens/h100/qwen1.5-0.5b")
-PAGES = {"module": "modules", "op": "ops", "line": "python", "kernel": "kernels"}
+PAGES = {"module": "classes", "op": "ops", "line": "python", "kernel": "kernels"}
 AROUND = "script-src 'unsafe-inline'; style-src 'unsafe-inline'; worker-src 'none'; img-src data:"
 """What a page around may forbid without harm."""
 

@@ -24,7 +24,8 @@ const further = (finding) => [
 /** @param {Finding} finding */
 const headlineOf = (finding) => {
   const [, name, line] = /^(.{1,60}?): (.*)$/s.exec(finding.text) ?? [null, finding.text, ""];
-  return el("div.headline", el("h2", name), line && el("p.dim", line), further(finding));
+  const begun = line.charAt(0).toUpperCase() + line.slice(1);
+  return el("div.headline", el("h2", name), line && el("p.dim", begun), further(finding));
 };
 
 // What took most time, and the module or line that calls it.
