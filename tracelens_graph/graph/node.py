@@ -220,8 +220,8 @@ class Node:
     def python_line(self) -> str:
         """The user's or the model's line that it comes from, `file(line): function`.
 
-        Of backward work it is the line of the forward op. Frames of frameworks are passed over (`graph.user_code`). Empty
-        where the trace has none.
+        Of backward work it is the line of the forward op. Frames of frameworks are passed over (`graph.user_code`).
+        It is empty where the trace has none.
         """
         from tracelens_graph.graph.user_code import line_names
 
