@@ -244,14 +244,19 @@ class Report(Answer):
         if self._asked.tables:
             return super().text(of)
         if not self._asked.everything:
-            return "".join((self._first_screen(of), self.changed(of.width), self._on_comparison(of), self._on_pipes()))
+            parts = self._first_screen(of), self.changed(of.width), self._on_comparison(of), self._on_pipes()
+            return "".join((*parts, self._to_see_it()))
         from tracelens_graph.reports.report_text import all_tables
 
         call, rows = self._call, self._asked.rows
         every = all_tables(
             self.w.core, self.about, self.findings, self.chosen, call.complete, call.to_open, rows, *of
         )  # fmt: skip
-        return every + self._on_pipes() + self.changed(of.width)
+        return every + self._on_pipes() + self.changed(of.width) + self._to_see_it()
+
+    def _to_see_it(self) -> str:
+        """The last line of a report on the screen: the command that makes its page."""
+        return f"see it: {self._call.complete('tracelens-graph report TRACE --html report.html')}\n"
 
     def _first_screen(self, of: Screen) -> str:
         from tracelens_graph.analyses.diagnosis.account import time_spent
