@@ -106,7 +106,7 @@ def tree(
     times = None
     if host_time:
         from tracelens_graph.analyses.places.host_times import times_of_calls
-        from tracelens_graph.analyses.shared.user_code import shown_frames
+        from tracelens_graph.graph.user_code import shown_frames
 
         drawn &= (core.columns.kind != Kind.PythonFunction) | shown_frames(w)
         times = times_of_calls(w, drawn)

@@ -41,7 +41,7 @@ Place = tuple[int, str]
 DEEPEST = 200
 """Levels that are drawn below the top of a tree, and callers above a node; a line says how many more there are."""
 
-_HOST_TIMES = ("host time", "self", "GPU idle")
+_HOST_TIMES = ("host us", "self", "GPU idle")
 _BATCH = 512
 _BRANCHES = "│├└─ "
 _TEXT = 40
@@ -307,7 +307,7 @@ class Labels:
         if self.host_time is not None:
             is_host = is_kind(c.kind[asked], HOST_KINDS).tolist()
             for i, times in enumerate(zip(*(ns[asked].tolist() for ns in self.host_time), strict=True)):
-                shown = (f"{what}: {ns / 1000:.3f} us" for what, ns in zip(_HOST_TIMES, times, strict=False))
+                shown = (f"{what} {ns / 1000:.1f}" for what, ns in zip(_HOST_TIMES, times, strict=False))
                 found[i] += f", {', '.join(shown)}" if is_host[i] else ""
         return found
 
