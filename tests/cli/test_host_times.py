@@ -47,7 +47,7 @@ def test_a_tree_of_host_time(run: Run, trace: Path) -> None:
     _, out, _ = run("tree", trace, "--host-time", "--name", "/: train/", "--max-lines", 0)
     first, *lines = out.splitlines()
     assert "train, host us " in first
-    beside = [float(line.split("host us ")[1].split()[0]) for line in lines if line[4:].startswith(("├── ", "└── "))]
+    beside = [float(line.split("host us ")[1].split(",")[0]) for line in lines if line[4:].startswith(("├── ", "└── "))]
     assert beside == sorted(beside, reverse=True)
     assert not any("torch/nn/modules" in line for line in lines)
     _, pruned, _ = run("tree", trace, "--host-time", "--prune", "--max-lines", 0)
