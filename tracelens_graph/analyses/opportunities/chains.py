@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,16 +76,17 @@ def fusible_chains(w: Window, arch: Architecture | None) -> Iterator[Opportunity
 
 def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
     plain = [name.removeprefix("aten::") for name in one.ops]
-    more = f" and {len(plain) - _NAMED} more" if len(plain) > _NAMED else ""
+    named = [f"{name} x{len(list(same))}" for name, same in groupby(plain)]
+    names = ", ".join(name.removesuffix(" x1") for name in named[:_NAMED]) + ", ..." * (len(named) > _NAMED)
     where = f"{one.module or '(no module)'}{'.backward' if one.backward else ''}"
-    saved = one.saved / one.calls
     what = (
-        f"{where}: {one.calls:,} times {len(plain)} elementwise ops in a row, {one.kernels:,} kernels"
-        f" ({', '.join(plain[:_NAMED])}{more}); fused, each time {len(plain) - 1} fewer kernels and {_size(saved)} less to move"
+        f"{where}: {f'{one.calls:,} times ' if one.calls > 1 else ''}{len(plain)} elementwise ops in a row,"
+        f" {one.kernels:,} kernels ({names}); fused, each time {len(plain) - 1} fewer kernels and"
+        f" {_size(one.saved / one.calls)} less to move"
     )
     return Opportunity(
         "fusible-chain", what, one.ns, round(one.won_ns),
-        "no other op reads the results in between, and the fused kernel moves data at the rate of these",
+        "each op reads the result of the one before, no other does, and the fused kernel moves data at the same rate",
         ("fused_optimizer" if one.module == OPTIMIZER else "fusion",), int(work.core.columns.uid[work.row[one.first]]),
         f"{where}:{plain[0]}..{plain[-1]}x{len(plain)}", one.calls, one.module,
         line_names(w, work.row[[one.first]])[0],
@@ -93,7 +95,8 @@ def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
 
 
 def _size(count: float) -> str:
-    return f"{count / 1e6:,.3g} MB" if count >= 1e5 else f"{count / 1e3:,.3g} kB"
+    unit, factor = next((one for one in (("GB", 1e9), ("MB", 1e6)) if count >= one[1] / 10), ("kB", 1e3))
+    return f"{count / factor:,.3g} {unit}"
 
 
 def _chains(work: Launched, taken: Rows) -> Iterator[_Chain]:
