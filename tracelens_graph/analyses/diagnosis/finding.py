@@ -165,6 +165,7 @@ ADVICE: Mapping[str, str] = {
     "keep_dtype": "keep weights and activations in the type that products compute in, or cast once per step",
     "grouped_queries": "scaled_dot_product_attention(..., enable_gqa=True) in place of repeated keys and values",
     "keep_layout": "no .contiguous(), permute or reshape before it that copies: products and attention read strides",
+    "fused_optimizer": "fused=True of the optimizer, or foreach=True: one kernel for many parameters",
     "miopen_nhwc": "PYTORCH_MIOPEN_SUGGEST_NHWC=1, so that MIOpen takes channels_last as it is",
     "async_collective": "start it with async_op=True, and wait() right before its result is read",
     "compile_before": "run the program once before recording; keep shapes equal, so that nothing is compiled anew",
