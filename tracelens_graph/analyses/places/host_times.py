@@ -16,12 +16,12 @@ from typing import Literal
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
-from tracelens_graph.analyses.shared.user_code import shown_frames
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge, sum_by_group
 from tracelens_graph.graph.traversals import least_above, outermost
+from tracelens_graph.graph.user_code import shown_frames
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import HOST_KINDS, NESTING_RANK, Kind
 from tracelens_graph.tables.column import About, Column
@@ -154,6 +154,24 @@ def idle_clock(w: Window) -> Callable[[Ns], Ns] | None:
     gpu = gpu[np.isin(c.device[gpu], np.unique(c.device[w.gpu_rows]))]
     busy = merge(c.start_ns[gpu], c.start_ns[gpu] + c.dur_ns[gpu])
     return lambda at: at - length_before(busy, at)
+
+
+def times_of_calls(w: Window, drawn: Mask) -> tuple[Ns, ...]:
+    """For each row of the graph its host time, its own, and for how long of the first the GPU was idle, ns.
+
+    The last one is missing where there are no GPU events.
+
+    Args:
+        w: the window, for its GPU events.
+        drawn: which calls have a line; the own time of one is that without those of them inside.
+    """
+    c = w.core.columns
+    is_host = is_kind(c.kind, HOST_KINDS)
+    calls = calls_among(w.core, is_host & drawn)
+    whole, own = np.where(is_host, c.dur_ns, 0), np.zeros(len(c), np.int64)
+    own[calls.rows] = calls.own()
+    clock = idle_clock(w)
+    return (whole, own) if clock is None else (whole, own, clock(c.start_ns + whole) - clock(c.start_ns))
 
 
 def host_span(w: Window) -> tuple[Intervals, str]:
