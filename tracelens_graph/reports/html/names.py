@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import categories_of
-from tracelens_graph.analyses.shared.user_code import Code, code_of
 from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.user_code import Code, code_of
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.shell import Packed
 from tracelens_graph.schema import GPU_KINDS, Kind
