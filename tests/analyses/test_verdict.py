@@ -217,7 +217,7 @@ def test_products_are_tuned_only_where_they_are_far_below_their_roof() -> None:
     assert advice(5_000, FAST) == (("gemm_tuning",), pytest.approx(100 * 137.4 / 5_000, abs=0.1))
     assert advice(3_000, None) == ((), None), "no device is known, so no roof"
     slow_device = replace(FAST, figures={**FAST.figures, "matrix_bf16": FAST.figures["matrix_bf16"]._replace(value=40)})
-    assert advice(5_000, slow_device) == ((), None), "69 % of its roof"
+    assert advice(5_000, slow_device) == ((), pytest.approx(69, abs=1)), "near its roof"
 
 
 def test_graphs_are_suggested_for_many_short_launches_only() -> None:
@@ -355,7 +355,7 @@ def test_one_empty_kernel() -> None:
 def check(g: Core) -> None:
     """Topics are known, evidence is finite and can be written as JSON, causes are sorted and those of the tables."""
     found = verdict(g)
-    topics = [one.topic for one in found if one.topic != "kernels"]
+    topics = [one.topic for one in found if one.topic not in ("kernels", "opportunity")]
     assert topics[0] == "headline"
     assert len(topics) == len(set(topics))
     assert set(topics) <= TOPICS.keys()
@@ -365,7 +365,9 @@ def check(g: Core) -> None:
         assert one.ask_next.startswith("tracelens-graph ")
         assert all(0 <= float(value) <= 100.000001 for key, value in one.evidence.items() if "percent" in key
                    and key != "percent_of")  # fmt: skip
-    costs = [float(one.evidence["ms"]) for one in found[1:] if one.topic not in ("unlinked", "long_step")]
+    costs = [
+        float(one.evidence["ms"]) for one in found[1:] if one.topic not in ("unlinked", "long_step", "opportunity")
+    ]
     assert costs == sorted(costs, reverse=True)
     assert len(costs) <= 4
     if len(window_of(g).gpu_rows):

@@ -10,10 +10,9 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, Account, account_of
-from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families, families_of
+from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families, families_of, far_below_roof
 from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.headline import leading_parts
-from tracelens_graph.analyses.diagnosis.operation import products_below_roof
 from tracelens_graph.analyses.idle.blame import Blamed
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
 from tracelens_graph.analyses.idle.idle import Cause, blame
@@ -322,14 +321,14 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         advice = _tuning(account, families, kind) if leads else ()
         if owned < time / 2:
             advice = tuple(name for name in advice if not name.endswith("_tuning"))
-        if "gemm_tuning" in advice:
-            if (share := products_below_roof(account.window, arch)) is None:
-                advice = ()
-            else:
-                text += f"; they reach {share:.1f} % of their roof"
-                evidence["percent_of_roof"] = share
+        roof = families.roof(account.window, arch, kind) if leads else None
+        if "gemm_tuning" in advice and not far_below_roof(roof):
+            advice = ()
+        if roof:
+            text += f"; they reach {roof[0]:.1f} % of their roof, {shown_ms(roof[1])} could be won"
+            evidence |= {"percent_of_roof": roof[0], "could_win_ms": roof[1] / 1e6}
         ask = f"tracelens-graph tree TRACE --uid {uid} --up"
-        yield Finding("kernels", text, evidence, "fact", advice, ask, where=kind)
+        yield Finding("kernels", text, evidence, "fact", advice, ask, f"kernels@{kind}")
 
 
 def _distinct_name(core: Core, rows: np.ndarray, kernel: int) -> str:
