@@ -101,7 +101,9 @@ def in_attention(w: Window) -> Rows:
 
 
 def _opportunity(w: Window, work: Launched, module: str, one: _Found) -> Opportunity:
-    calls = f"{one.forward:,} times" + (f" and {one.backward:,} times backward" if one.backward else "")
+    calls = f"{one.forward:,} time{'s'[: one.forward > 1]}" + (
+        f" and {one.backward:,} backward" if one.backward else ""
+    )
     scores = f"; scores are {one.score_bytes / 1e6:,.3g} MB each time" if one.score_bytes else ""
     how = "the math backend of scaled_dot_product_attention" if one.is_math else "products and a softmax"
     return Opportunity(

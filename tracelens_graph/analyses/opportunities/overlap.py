@@ -81,8 +81,8 @@ def overlappable(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
 def _opportunity(w: Window, module: str, kind: str, one: _Found) -> Opportunity:
     c = w.core.columns
     what = (
-        f"{placed(module)}work of {one.independent / 1e6:,.3g} ms waits for {one.calls:,} {kind}, though {one.reader} behind"
-        " it is the first to read what it gives"
+        f"{placed(module)}work of {one.independent / 1e6:,.3g} ms waits for {one.calls:,} {kind}, though {one.reader}"
+        " behind it is the first to read what it gives"
     )
     return Opportunity(
         "overlappable-collective", what, one.ns, one.won_ns,
