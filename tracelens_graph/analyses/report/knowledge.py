@@ -17,6 +17,7 @@ from tracelens_graph.analyses.performance.unified import Modelled, modelled, uni
 from tracelens_graph.analyses.places.attribution import OPTIMIZER, charged, optimizer_step
 from tracelens_graph.analyses.places.modules import PASSES, PlaceTree, class_of, paths_of, place_tree
 from tracelens_graph.analyses.shared.gpu_work import CLASS_NAMES, gpu_classes
+from tracelens_graph.analyses.shared.user_code import Code, codes_of, user_lines
 from tracelens_graph.analyses.structure.layers import Departure, departures, layer_groups
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.categories.kernels import kernel_category
@@ -63,6 +64,11 @@ def add_knowledge(
     core, chosen = w.core, unified(w)
     gpu = core.gpu_rows
     context.of_events["gpu_class"] = EventProperty(gpu, gpu_classes(core, gpu), CLASS_NAMES)
+    codes, asked = codes_of(core), np.union1d(gpu, whose_work(core).call)
+    line = user_lines(core, asked)
+    frames, known = np.flatnonzero(codes > Code.no_line), line >= 0
+    context.of_events["code"] = EventProperty(frames, codes[frames].astype(np.int64), [code.name for code in Code])
+    context.of_events["line_pre"] = EventProperty(asked[known], line[known])
     _kernel_names(context, w)
     _signatures(context, modelled(w))
     _categories(context, w)
