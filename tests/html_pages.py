@@ -182,6 +182,12 @@ def show(page: Page, view: str) -> None:
     assert page.get_attribute(f"#tab-{view}", "aria-selected") == "true"
 
 
+def tabs(page: Page) -> list[str]:
+    """The views that a page has."""
+    found: list[str] = page.evaluate("[...document.querySelectorAll('[role=tab]')].map((tab) => tab.id.slice(4))")
+    return found
+
+
 COLORS = """(() => {
   const canvas = document.querySelector("canvas");
   const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });

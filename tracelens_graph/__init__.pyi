@@ -49,6 +49,7 @@ from tracelens_graph.analyses.performance.perf_tables import unified_perf_summar
 from tracelens_graph.analyses.performance.roofline_summary import roofline_summary as roofline_summary
 from tracelens_graph.analyses.performance.roofline_summary import unmodelled as unmodelled
 from tracelens_graph.analyses.places.attribution import attribution as attribution
+from tracelens_graph.analyses.places.host_times import host_times as host_times
 from tracelens_graph.analyses.places.modules import modules as modules
 from tracelens_graph.analyses.places.python_lines import gpu_time_under as gpu_time_under
 from tracelens_graph.analyses.places.python_lines import python_lines as python_lines

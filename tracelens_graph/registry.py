@@ -44,6 +44,7 @@ _QUESTIONS = {
     "analyses.performance.roofline_summary": "unmodelled",
     "analyses.opportunities.opportunities": "opportunities",
     "analyses.places.attribution": "attribution",
+    "analyses.places.host_times": "host_times",
     "analyses.places.modules": "modules=module_times",
     "analyses.places.python_lines": "gpu_time_under python_lines",
     "analyses.structure.structure": (
@@ -80,6 +81,7 @@ _OTHERS = {
     "analyses.performance.perf_sheets": "perf_sheet",
     "analyses.performance.roofline_summary": "roofline_summary",
     "analyses.performance.work_summary": "work_summary",
+    "analyses.places.host_times": "host_functions host_lines host_modules host_threads",
     "analyses.places.modules": "module_tree",
     "analyses.ranks.collective_tables": "unmatched_collectives",
     "analyses.ranks.rank_tables": "rank_times rank_steps",
@@ -132,6 +134,11 @@ REPORT: Mapping[str, str] = {
     "step_summary": "always",
     "programs": "programs",
     "short_kernel_histogram": "short_kernels_us",
+    "host_times": "host",
+    "host_functions": "host",
+    "host_lines": "host",
+    "host_modules": "host",
+    "host_threads": "host",
     "idle_causes": "by name",
     "short_kernels_summary": "short_kernels_us",
     "opportunities": "by name",
@@ -142,7 +149,7 @@ REPORT: Mapping[str, str] = {
     "allocations_by_module": "by name",
 }
 """The tables of a report, in its order, and when they are in it: always, with an option of `ReportOptions`, if there
-are compiled programs, in comparisons of runs, or only when someone asks by name."""
+are compiled programs, where there is no GPU event, in comparisons of runs, or only when someone asks by name."""
 
 
 @dataclass(frozen=True)

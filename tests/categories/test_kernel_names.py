@@ -10,7 +10,7 @@ from growth import assert_growth, calls, cost
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracelens_graph.categories.kernel_names import parse_name, properties
+from tracelens_graph.categories.kernel_names import parse_name, properties, title
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.tables.names import LONGEST, fitted, short_name
 
@@ -290,3 +290,20 @@ def test_names_that_the_same_rules_fit_share_the_list_of_them() -> None:
     kernels = [(f"{number}", "") for number in range(count)]
     kernel_categories(kernels[:1])
     assert cost(lambda: kernel_categories(kernels)).peak < 150 * count
+
+
+@pytest.mark.parametrize("width", [16, 24, 40, 60])
+def test_names_that_are_cut_keep_their_tile(width: int) -> None:
+    families = ("Tensile", "CUTLASS", "cuBLAS", "cuDNN", "MIOpen", "nvjet")
+    tiled = [name for name, known in KNOWN.items() if known.get("family") in families and "tile_m" in known]
+    tiled = [name for name in tiled if f"{KNOWN[name]['tile_m']}x{KNOWN[name]['tile_n']}" in short_name(name)]
+    assert len(tiled) > 8
+    for name in tiled:
+        shown = fitted(name, width)
+        assert len(shown) <= width
+        assert f"{KNOWN[name]['tile_m']}x{KNOWN[name]['tile_n']}" in shown, (name, shown)
+
+
+def test_titles_are_library_operation_and_tile() -> None:
+    assert title("Cijk_Ailk_Bjlk_HHS_BH_MT128x256x32_MI32x32x8x1_SN_1LDSB0_ISA90a_") == "Tensile gemm 128x256x32"
+    assert title("elementwise_kernel") == title("aten::mm") == ""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
-from handmade import Run
+from handmade import Run, small_trace
 
-from corpus import CORPUS, needs_corpus
+from corpus import CORPUS, loaded, needs_corpus
+from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.utils.texts import width_of
 
@@ -24,7 +26,7 @@ COMMANDS = (
     "ask steps T", "replay T", "replay T --op /./ --top 5", "model architectures", "model architectures h100-sxm",
     "model gemm m=4096 n=4096 k=4096 --arch h100-sxm --arch mi300x",
 )  # fmt: skip
-HINTS = ("open in Perfetto UI: ", "ask next: ")
+HINTS = ("open in Perfetto UI: ", "ask next: ", "see it: ", "event with uid N")
 TRACES = (
     "tracelens/h100/qwen1.5-0.5b", "tracelens/mi300/resnet-ddp-checkpointing",
     "tracelens/inference/vllm-decode/graph-replay", "dlrm-8-ranks/kineto/rank0",
@@ -87,5 +89,33 @@ def test_the_first_screen_is_one_screen(run: Run, name: str, monkeypatch: pytest
     monkeypatch.chdir(CORPUS)
     code, out, _ = run("report", f"{name}.json.gz")
     assert code == 0
-    assert out.count("\n") <= 40
+    assert out.count("\n") <= 45
     assert out.count("--all prints all tables") == 1
+
+
+@needs_corpus
+@pytest.mark.parametrize("width", [80, 120, 200])
+@pytest.mark.parametrize("name", TRACES)
+def test_a_report_ends_with_its_page_behind_all_findings(
+    run: Run, name: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert CORPUS
+    monkeypatch.chdir(CORPUS)
+    monkeypatch.setenv("COLUMNS", str(width))
+    findings = [line.text for line in verdict(loaded(CORPUS / f"{name}.json.gz"))]
+    for options in ((), ("--all",)):
+        code, out, _ = run("report", f"{name}.json.gz", *options)
+        assert code == 0
+        lines = out.splitlines()
+        assert lines[-1] == f"see it: tracelens-graph report {name}.json.gz --html report.html"
+        assert sum(line.startswith("* ") for line in lines) == len(findings)
+        assert sum("uid N" in line for line in lines) == ("uid" in out.replace("uid N", "").replace("--uid", ""))
+        left_out = next((at for at, line in enumerate(lines) if line.startswith("Left out:")), len(lines))
+        assert not any(line.startswith("* ") for line in lines[left_out:])
+
+
+def test_the_last_line_can_be_pasted_into_a_shell(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my trace.json").write_text(json.dumps(small_trace()))
+    monkeypatch.chdir(tmp_path)
+    last = run("report", "my trace.json", "--step", "5")[1].splitlines()[-1]
+    assert last.removeprefix("see it: ") == "tracelens-graph report 'my trace.json' --html report.html --step 5"

@@ -175,6 +175,9 @@ def test_kernels_by_tile() -> None:
     assert rows(kernels_by_tile(nested(), dtype="bf16", tile_m=64, tile_n=128), *tiles) == [small]
     assert rows(kernels_by_tile(nested(), step=2), "tile_m", "gpu_time_us") == [(128, 60.0), (64, 3.0)]
     assert not len(kernels_by_tile(nested(), dtype="fp16"))
+    asked = kernels_by_tile(nested(), tile_m=64)
+    kernels = sum(1 for _ in nested().find("Kernel"))
+    assert [int(note.split()[0]) for note in asked.notes] == [kernels - sum(asked["count"])]
     assert not len(kernels_by_tile(moving()))
 
 

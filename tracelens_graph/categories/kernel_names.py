@@ -26,6 +26,14 @@ def parse_name(name: str) -> ParsedName | None:
     return next((parsed for match, read in found if match and (parsed := read(match))), None)
 
 
+def title(name: str) -> str:
+    """A kernel by library, operation and tile, as `Tensile gemm 128x256x32`; empty where its name shows none."""
+    parsed = parse_name(name)
+    if parsed is None or not (parsed.tile or (parsed.operation or "").startswith("attention")):
+        return ""
+    return " ".join(filter(None, (parsed.family, parsed.operation, "x".join(map(str, parsed.tile or ())))))
+
+
 def properties(name: str) -> dict[str, Any]:
     """What a kernel's name says as properties of a node: numbers, texts and truth values; {} if nothing.
 

@@ -244,29 +244,46 @@ class Report(Answer):
         if self._asked.tables:
             return super().text(of)
         if not self._asked.everything:
-            return "".join((self._first_screen(of), self.changed(of.width), self._on_comparison(of), self._on_pipes()))
+            parts = self._first_screen(of), self.changed(of.width), self._on_comparison(of), self._on_pipes()
+            return "".join((*parts, self._to_see_it()))
         from tracelens_graph.reports.report_text import all_tables
 
         call, rows = self._call, self._asked.rows
         every = all_tables(
             self.w.core, self.about, self.findings, self.chosen, call.complete, call.to_open, rows, *of
         )  # fmt: skip
-        return every + self._on_pipes() + self.changed(of.width)
+        return every + self._on_pipes() + self.changed(of.width) + self._to_see_it()
+
+    def _to_see_it(self) -> str:
+        """The last line of a report on the screen: the command that makes its page."""
+        return f"see it: {self._call.complete('tracelens-graph report TRACE --html report.html')}\n"
 
     def _first_screen(self, of: Screen) -> str:
         from tracelens_graph.analyses.diagnosis.account import time_spent
-        from tracelens_graph.analyses.ops.top_ops import top_ops
         from tracelens_graph.reports.report_text import first_screen
 
-        top = self._asked.top
+        top, call = self._asked.top, self._call
         most = _TOP_OPS if top is None else top or len(self.w.core.names)
-        largest = top_ops(self.w, self._asked.options.linked_only, most)
-        call = self._call
-        worth = [name for name, percent in zip(largest["name"], largest["percent"], strict=True) if percent >= _WORTH]
-        hints = [*call.to_replay(worth, f"--top {len(largest)}"), *call.to_open(largest)]
+        if len(self.w.gpu_rows):
+            from tracelens_graph.analyses.ops.top_ops import top_ops
+
+            found = top_ops(self.w, self._asked.options.linked_only, most)
+            largest = [found]
+            worth = [name for name, percent in zip(found["name"], found["percent"], strict=True) if percent >= _WORTH]
+            hints = [*call.to_replay(worth, f"--top {len(found)}"), *call.to_open(found)]
+        else:
+            largest = self._host_tables(most)
+            hints = [line for table in largest[:1] for line in call.to_open(table)]
         return first_screen(
             self.about, self.findings, time_spent(self.w), largest, self._left_out(), call.complete, hints, *of
         )  # fmt: skip
+
+    def _host_tables(self, most: int) -> list[Table]:
+        """The most expensive ops and lines of a trace without GPU events."""
+        from tracelens_graph.reports.views import top, view
+
+        tables = (self._every[name] for name in ("host_times", "host_lines"))
+        return [view(top(table, most), self.w.core) for table in tables if len(table)]
 
     def _left_out(self) -> list[str]:
         """What there is beside the first screen. Which ops have models is not asked: that would cost time."""

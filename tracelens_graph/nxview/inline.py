@@ -32,7 +32,7 @@ class FirstScreen:
         about: the trace and the part of it.
         verdict: what kind of run it is, what its time went to, and what to try.
         spent: what the time went to: the parts that the verdict goes by.
-        largest: the table `top_ops`: the operations that take most of the GPU time.
+        largest: the table `top_ops`: the operations that take most of the GPU time; without any, `host_times`.
         source: path of the trace, for the commands below findings.
     """
 
@@ -44,7 +44,7 @@ class FirstScreen:
 
     def __repr__(self) -> str:
         width = shutil.get_terminal_size((100, 0)).columns
-        return first_screen(self.about, self.verdict, self.spent, self.largest, (), self._complete, (), width, False)
+        return first_screen(self.about, self.verdict, self.spent, [self.largest], (), self._complete, (), width, False)
 
     def _repr_html_(self) -> str:
         tables = self.spent._repr_html_() + self.largest._repr_html_()
@@ -78,10 +78,13 @@ class Drawing:
         """
         from tracelens_graph.analyses.diagnosis.account import time_spent
         from tracelens_graph.analyses.ops.top_ops import top_ops
+        from tracelens_graph.analyses.places.host_times import host_times
         from tracelens_graph.graph.window import window_of
+        from tracelens_graph.reports import views
 
         w = window_of(self)  # type: ignore[arg-type]
-        return FirstScreen(facts(w), self.verdict(arch), time_spent(w), top_ops(w, False, top), w.core.info.source)
+        largest = top_ops(w, False, top) if len(w.gpu_rows) else views.view(views.top(host_times(w), top))
+        return FirstScreen(facts(w), self.verdict(arch), time_spent(w), largest, w.core.info.source)
 
     def flame(self, by: By = "module", *, step: int | Iterable[int] | None = None, height: int = 420) -> Inline:
         """GPU time as a flame graph that a notebook shows inline.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tracelens_graph.graph.core import Core
@@ -13,11 +14,9 @@ from tracelens_graph.tables.table import Table
 from tracelens_graph.tables.terminal import bold
 from tracelens_graph.utils.texts import printable, width_of, wrapped
 
-VERDICT_LINES = 17
-"""Lines of a screen that the verdict takes at most."""
-
 _NEXT = "ask next: "
 _TRY = "try: "
+_UID = re.compile(r"\[uid \d|\buid$", re.MULTILINE)
 _UNIT = re.compile(r"(\d|\[uid) (%|ms\b|us\b|s\b|GB/s|MB\b|\d)")
 _WIDEST = 110
 """Lines of prose are not longer, however wide the terminal."""
@@ -42,7 +41,7 @@ def heading(about: Facts) -> str:
 
 
 def verdict_lines(
-    findings: Sequence[Finding], hint: Hint, width: int | None, most: int = 0, shown: Iterable[str] = ()
+    findings: Sequence[Finding], hint: Hint, width: int | None, shown: Iterable[str] = ()
 ) -> Iterator[str]:
     """The findings as paragraphs with a bullet, each with the command that tells more below it.
 
@@ -50,23 +49,17 @@ def verdict_lines(
         findings: the verdict.
         hint: completes their commands.
         width: characters of a line; None for no limit. Commands may be longer.
-        most: lines; what has no room is counted. 0 for no limit.
         shown: commands, with TRACE for the trace, that would only repeat what is on the screen.
     """
-    printed, taken = set(shown), 0
+    printed = set(shown)
     narrow = min(width or _WIDEST, _WIDEST)
-    for number, finding in enumerate(findings):
+    for finding in findings:
         lines = _sentence(f"* {printable(finding.text)}", narrow, "  ")
         if finding.suggestions:
             lines += _sentence(f"  {_TRY}{'; '.join(finding.suggestions)}", narrow, "    ")
         if finding.ask_next and finding.ask_next not in printed:
             lines.append(f"  {_NEXT}{printable(hint(finding.ask_next))}")
             printed.add(finding.ask_next)
-        is_last = number == len(findings) - 1
-        if most and taken + len(lines) + (not is_last) > most:
-            yield f"* {len(findings) - number:,} more (--all)"
-            return
-        taken += len(lines)
         yield from lines
 
 
@@ -80,7 +73,7 @@ def first_screen(
     about: Facts,
     findings: Sequence[Finding],
     spent: Table,
-    largest: Table,
+    largest: Sequence[Table],
     others: Sequence[str],
     hint: Hint,
     hints: Sequence[str],
@@ -93,7 +86,7 @@ def first_screen(
         about: what the report is on.
         findings: the verdict.
         spent: the table `time_spent`.
-        largest: the table `top_ops`.
+        largest: the table `top_ops`; without GPU events those of host time.
         others: what was left out.
         hint: completes commands of findings.
         hints: commands for the operations.
@@ -104,18 +97,30 @@ def first_screen(
     repeated = ["tracelens-graph timeline TRACE"]
     if about.linked:
         title += "\n" + "\n".join(wrapped(printable(about.linked), min(width, _WIDEST), "  "))
-    blocks = [title + "\n", _block(verdict_lines(findings, hint, width, VERDICT_LINES, repeated))]
+    blocks = [title + "\n", _block(verdict_lines(findings, hint, width, repeated))]
     if len(spent):
         blocks.append(_block(_bars(spent, width, color)))
-    if len(largest):
-        empty = [name for name, cells in largest.columns.items() if not any(cell not in ("", None) for cell in cells)]
-        columns = {name: cells for name, cells in largest.columns.items() if name not in empty}
-        shown = Table(largest.name, columns, largest.about, largest.title, largest.notes)
-        blocks.append(shown.text(width, color) + "".join(f"{line}\n" for line in hints))
+    blocks += [_without_empty_columns(table).text(width, color) for table in largest if len(table)]
+    if hints:
+        blocks[-1] += _block(hints)
     if others:
         left_out = f"Left out: {', '.join(others)}. --all prints all tables, --table NAME one."
         blocks.append(_block(wrapped(left_out, width)))
-    return "\n".join(block for block in blocks if block)
+    return _with_uids_explained([block for block in blocks if block], hint)
+
+
+def _with_uids_explained(blocks: Sequence[str], hint: Hint) -> str:
+    """Blocks of a screen; where they name events by uid, what that is, once, behind the last that does."""
+    named = [at for at, block in enumerate(blocks) if _UID.search(block)]
+    if not named:
+        return "\n".join(blocks)
+    note = f"event with uid N, and what calls it: {printable(hint('tracelens-graph tree TRACE --uid N --up'))}\n"
+    return "\n".join((*blocks[: named[-1]], blocks[named[-1]] + note, *blocks[named[-1] + 1 :]))
+
+
+def _without_empty_columns(table: Table) -> Table:
+    columns = {name: cells for name, cells in table.columns.items() if any(cell not in ("", None) for cell in cells)}
+    return replace(table, columns=columns)
 
 
 def _block(lines: Iterable[str]) -> str:
@@ -171,4 +176,4 @@ def all_tables(
         blocks.append(_block(line for text in silent for line in wrapped(printable(text), width, "  ")))
     if to_open:
         blocks.append(_block(to_open))
-    return "\n".join(blocks)
+    return _with_uids_explained(blocks, hint)

@@ -78,6 +78,8 @@ def fitted(name: str, width: int) -> str:
 
     >>> fitted("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)", 40)
     'vectorized_elementwise_kernel'
+    >>> fitted("sm90_xmma_gemm_bf16bf16_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_kernel__5x_cublas", 40)
+    'sm90_xmma_...tilesize128x128x64...cublas'
     >>> fitted("/usr/lib/python3/site-packages/torch/nn/modules/linear.py(134): forward", 30)
     '.../linear.py(134): forward'
     >>> fitted("aten::convolution_backward", 24)
@@ -94,7 +96,34 @@ def fitted(name: str, width: int) -> str:
         name = "/".join(("...", *folders[1:])) + frame["rest"] if len(folders) > 1 else frame["rest"]
     elif width_of(within := _without_namespaces(name, width - len(_CUT))) <= width - len(_CUT):
         name = _CUT + within
-    return cut_end(name, width) if _FROM_THE_START.match(name) else cut_middle(name, width)
+    if _FROM_THE_START.match(name):
+        return cut_end(name, width)
+    return _around_tile(name, width) or cut_middle(name, width)
+
+
+_TILE = re.compile(r"(?:MT|tilesize|(?<=_)bt|(?<=_))(\d{2,3}x\d{1,3}(?:x\d{1,3})?)(?:_\d{2,3}x\d{1,2})?(?![\dx])")
+"""The tile in a kernel's name, with depth and stages behind it, as Tensile, cuBLAS, MIOpen and CUTLASS write it."""
+
+
+def _around_tile(name: str, width: int) -> str:
+    """A name cut before and behind its tile; empty where it has none, or there is no room for it, or no need."""
+    found = _TILE.search(name) if width_of(name) > width else None
+    if found is None:
+        return ""
+    for tile in (found[0], found[1]):
+        behind = name[found.end() :]
+        room = width - len(tile) - len(_CUT) - _LEAST_BESIDE
+        if len(behind) > room:
+            tail = max(0, room - len(_CUT)) // 2
+            behind = _CUT + behind[len(behind) - tail :] * (tail > _LEAST_BESIDE)
+        behind = behind if len(behind) <= room else ""
+        if room >= 0:
+            return f"{name[: room + _LEAST_BESIDE - len(behind)]}{_CUT}{tile}{behind}"
+    return ""
+
+
+_LEAST_BESIDE = 2
+"""Characters of a name that stand before its tile at least."""
 
 
 def frame_caption(name: str) -> str:

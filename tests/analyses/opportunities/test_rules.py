@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from handmade import call, gpu, span
+from op_patterns import PATTERNS
 
 from tracelens_graph.analyses.diagnosis.finding import ADVICE
 from tracelens_graph.analyses.opportunities.opportunities import found_in, opportunities
@@ -111,6 +112,7 @@ CASES: dict[str, Case] = {
     "tensor-cores": Case(products(SIMT, 20_000, "float"), products(TF32, 3_000, "float"), H100),
     "mixed-precision": Case(products(TF32, 3_000, "float"), products(HOPPER, 1_300, BF16), H100),
     "older-kernels": Case(products(AMPERE, 3_000, BF16), products(HOPPER, 1_300, BF16), H100),
+    **{rule: Case(*traces) for rule, traces in PATTERNS.items()},
 }
 
 

@@ -11,10 +11,10 @@ from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.categories.kernel_rules import CATEGORIES
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.names import (
-    _OF_CATEGORY,
     CLASSES,
     Names,
     Texts,
+    category_class,
     table_objects,
     used_names,
 )
@@ -53,9 +53,16 @@ def test_further_names_have_one_number_each() -> None:
     assert names.class_of(3) == "module"
 
 
-def test_classes_are_of_categories_that_there_are() -> None:
-    assert set(_OF_CATEGORY) <= set(CATEGORIES)
-    assert set(_OF_CATEGORY.values()) <= set(CLASSES)
+def test_categories_of_kernels_and_of_ops_have_the_same_classes() -> None:
+    assert {category_class(one) for one in CATEGORIES} <= set(CLASSES)
+    for class_, names in {
+        "gemm": ("GEMM", "MoE_fused", "GroupedGEMM_fwd"), "attention": ("Flash Attention Forward", "SDPA_bwd"),
+        "conv": ("Convolution", "CONV_fwd"), "norm": ("Normalization", "NORM_bwd", "Softmax_fwd", "Softmax"),
+        "reduce": ("Reduction", "reduce", "Sort/TopK"), "copy": ("Memory Ops", "Embedding"),
+        "elementwise": ("Elementwise", "elementwise", "triton", "multi_tensor_apply", "RoPE_fwd"),
+        "communication": ("Communication", "record_param_comms", "MoE_comm_fwd"), "other": ("Other", "unlinked"),
+    }.items():  # fmt: skip
+        assert {category_class(name) for name in names} == {class_}
 
 
 @parametrize("path", chosen_traces())

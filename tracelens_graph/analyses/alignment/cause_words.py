@@ -11,7 +11,7 @@ from math import prod
 from typing import NamedTuple
 
 from tracelens_graph.categories.gemm_names import ParsedName
-from tracelens_graph.categories.kernel_names import parse_name
+from tracelens_graph.categories.kernel_names import parse_name, title
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.tables.names import short_name
 
@@ -20,7 +20,6 @@ Kernels = Mapping[str, tuple[int, int]]
 
 _READ = 8192
 _MOST = 3
-_ATTENTION = "attention"
 _LONGEST = 48
 _TOKENS = re.compile(r"\w+|\S")
 _ARGUMENTS = {"vectorized_elementwise_kernel": "elements at a time"}
@@ -74,10 +73,7 @@ def plain_name(name: str) -> str:
 
 def called(name: str) -> str:
     """A kernel by library, operation and tile where its name tells them, else by its short name."""
-    parsed = parse_name(name)
-    if parsed is None or not (parsed.tile or (parsed.operation or "").startswith(_ATTENTION)):
-        return short_name(name)
-    return " ".join(filter(None, (parsed.family, parsed.operation, "x".join(map(str, parsed.tile or ())))))
+    return title(name) or short_name(name)
 
 
 def listed(names: Iterable[str], most: int = _MOST) -> str:

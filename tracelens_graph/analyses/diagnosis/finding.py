@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Literal
 
+from tracelens_graph.categories.kernel_names import title
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.utils.texts import printable
 
@@ -153,6 +154,14 @@ ADVICE: Mapping[str, str] = {
     "occupancy": "smaller blocks, or fewer registers and less shared memory for each: launch bounds, another tile",
     "kernel_tuning": "see how far these kernels are below the roofline",
     "channels_last": "channels_last memory format, to get rid of layout changes around convolutions",
+    "flash_attention": "F.scaled_dot_product_attention in place of products and softmax; fused, it writes no scores",
+    "attention_backend": "see why scaled_dot_product_attention took its math backend: type, mask, size of heads; "
+    "torch.nn.attention.sdpa_kernel names the reason",
+    "keep_dtype": "keep weights and activations in the type that products compute in, or cast once per step",
+    "grouped_queries": "scaled_dot_product_attention(..., enable_gqa=True) in place of repeated keys and values",
+    "keep_layout": "no .contiguous(), permute or reshape before it that copies: products and attention read strides",
+    "miopen_nhwc": "PYTORCH_MIOPEN_SUGGEST_NHWC=1, so that MIOpen takes channels_last as it is",
+    "async_collective": "start it with async_op=True, and wait() right before its result is read",
     "compile_before": "run the program once before recording; keep shapes equal, so that nothing is compiled anew",
     "one_program": "one jax.jit around the whole step, or lax.scan over several; command buffers",
     "larger_programs": "fewer, larger programs and operands: a larger batch per device",
@@ -173,8 +182,8 @@ NAME_WIDTH = 60
 
 
 def brief(name: str) -> str:
-    """A name for a line of text; of a kernel's the templates and namespaces go first."""
-    return fitted(name, NAME_WIDTH)
+    """A name for a line of text: a kernel by library and tile, or without templates and namespaces."""
+    return title(name) or fitted(name, NAME_WIDTH)
 
 
 def percent(part: float, whole: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,12 +17,16 @@ from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, 
 from tracelens_graph.analyses.idle.host_states import Clock, ends
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
+from tracelens_graph.analyses.places.host_times import By, host_span, host_times
 from tracelens_graph.analyses.shared.gpu_work import calls_named
-from tracelens_graph.graph.intervals import merge
+from tracelens_graph.graph.intervals import length, merge
 from tracelens_graph.graph.window import Window
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
+
+_NAMED = 3
+"""Ops that the headline of a trace without GPU events names."""
 
 LAUNCH = re.compile(r"^(?:cuda|hip|cu)\w*Launch")
 """Calls that launch kernels or graphs."""
@@ -30,15 +35,33 @@ _CAPTURE = re.compile(r"^(?:cuda|hip|cu)(?:StreamBeginCapture|StreamEndCapture|G
 
 def no_gpu(w: Window) -> Finding:
     """The headline of a window without GPU events."""
-    text = f"The {'window' if w.title else 'trace'} has no GPU events: nothing can be said about a GPU"
+    text = f"Host only: the {'window' if w.title else 'trace'} has no GPU events"
     if name := w.core.info.accelerator:
         text = f"The trace is of another accelerator ({name}), whose work is not read: the host's side is here"
-    return Finding(
-        "headline",
-        text,
-        {"kind": "no_gpu", "percent": 0.0, "percent_of": "recording", "gpu_events": 0},
-        ask_next=f"tracelens-graph {'ask programs' if w.core.programs else 'tree'} TRACE",
-    )
+    evidence: dict[str, int | float | str] = {
+        "kind": "no_gpu", "percent": 0.0, "percent_of": "recording", "gpu_events": 0
+    }  # fmt: skip
+    took = _most_expensive(w, "op")
+    if took:
+        span, whole = host_span(w)
+        evidence |= {"host_ms": length(span) / 1e6, "host_ms_of": whole, "most_expensive": took[0][0],
+                     "most_expensive_percent": took[0][1]}  # fmt: skip
+        text += f". Of the {shown_ms(length(span))} of the {whole}, most went to {_shares_of(took)}"
+        text += " (threads side by side add up)" if took[0][1] > 100 else ""
+        if lines := _most_expensive(w, "line"):
+            text += f"; of the lines of Python, most to {_shares_of(lines[:1])}"
+    ask_next = "ask programs" if w.core.programs else "ask host_times" if took else "tree"
+    return Finding("headline", text, evidence, ask_next=f"tracelens-graph {ask_next} TRACE")
+
+
+def _most_expensive(w: Window, by: By) -> list[tuple[str, float]]:
+    """The names with most host time of their own, and their shares; steps are not among them."""
+    rows = (row for row in host_times(w, by).records() if row.get("kind") != "Step")
+    return [(row["name"], row["percent"]) for row in islice(rows, _NAMED) if row["percent"] >= 1]
+
+
+def _shares_of(found: list[tuple[str, float]]) -> str:
+    return ", ".join(f"{brief(name)} {share:.1f} %" for name, share in found)
 
 
 def other_accelerator(w: Window) -> Finding | None:

@@ -191,13 +191,16 @@ def kernels_by_tile(
     }
     columns["names"] = np.bincount(code, minlength=len(place))
     columns |= gpu_time_columns(w, kernels[of_kernel >= 0], of_kernel[of_kernel >= 0], len(place))
-    return most_time_first(
-        KERNELS_BY_TILE,
-        columns,
-        ["family", "operation", "dtype", "tile_m", "tile_n", "tile_k"],
-        "Kernels by tile and type",
-        w,
-    )
+    order = ["family", "operation", "dtype", "tile_m", "tile_n", "tile_k"]
+    table = most_time_first(KERNELS_BY_TILE, columns, order, "Kernels by tile and type", w)
+    others = kernels[of_kernel < 0]
+    if len(others):
+        share = 100 * int(c.dur_ns[others].sum()) / int(c.dur_ns[w.gpu_rows].sum() or 1)
+        what = "are others than asked for, or have" if asked else "have"
+        table.notes = [
+            *table.notes, f"{len(others):,} more kernels, {share:.1f} % of the GPU time, {what} neither in their names"
+        ]  # fmt: skip
+    return table
 
 
 COPIES = TableSchema(

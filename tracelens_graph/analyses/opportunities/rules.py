@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.opportunities.attention import ATTENTION_PERCENT, eager_attention
+from tracelens_graph.analyses.opportunities.chains import CHAIN_OPS, CHAIN_PERCENT, fusible_chains
+from tracelens_graph.analyses.opportunities.copies_around import COPIES_PERCENT, copies_around
 from tracelens_graph.analyses.opportunities.efficiency import (
     below_roof,
     mixed_precision,
@@ -16,6 +19,7 @@ from tracelens_graph.analyses.opportunities.efficiency import (
 )
 from tracelens_graph.analyses.opportunities.losses import loss
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
+from tracelens_graph.analyses.opportunities.overlap import HIDDEN_PERCENT, overlappable
 from tracelens_graph.graph.window import Window
 
 if TYPE_CHECKING:
@@ -49,6 +53,9 @@ class Rule:
 
 _TUNING_GUIDE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
 _OVERLAP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
+_ATTENTION = "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"
+_LAYOUTS = "https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html"
+_COLLECTIVES = "https://docs.pytorch.org/docs/stable/distributed.html"
 _GRAPHS = "https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs/"
 _TF32 = "https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices"
 _LOSS = {"WORTH_REPORTING_PERCENT": limits.WORTH_REPORTING_PERCENT}
@@ -115,6 +122,22 @@ RULES: Mapping[str, Rule] = {
         "kernels were written for an older architecture than the device", "computation", older_kernels,
         "https://docs.nvidia.com/cuda/hopper-tuning-guide/",
         {"MUCH_PERCENT": limits.MUCH_PERCENT, "NEAR_ROOF_PERCENT": limits.NEAR_ROOF_PERCENT},
+    ),
+    "fusible-chain": Rule(
+        "elementwise, normalising and reducing ops in a row, each of which reads what another wrote", "computation",
+        fusible_chains, _TUNING_GUIDE, {"CHAIN_OPS": CHAIN_OPS, "CHAIN_PERCENT": CHAIN_PERCENT},
+    ),
+    "eager-attention": Rule(
+        "attention as two products and a softmax, which moves scores", "computation", eager_attention, _ATTENTION,
+        {"ATTENTION_PERCENT": ATTENTION_PERCENT},
+    ),
+    "copies-around": Rule(
+        "copies between layouts or types around a product, convolution or attention", "computation", copies_around,
+        _LAYOUTS, {"COPIES_PERCENT": COPIES_PERCENT},
+    ),
+    "overlappable-collective": Rule(
+        "a collective behind which work waits that does not read its result", "communication", overlappable,
+        _COLLECTIVES, {"HIDDEN_PERCENT": HIDDEN_PERCENT},
     ),
 }  # fmt: skip
 """Every rule by name."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tracelens_graph.analyses.places.host_times import calls_among
 from tracelens_graph.analyses.shared.grouping import Cells
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import outermost
@@ -50,15 +51,15 @@ def op_times(g: Core | Window) -> Table:
     codes, group = distinct(c.name[ops])
     count = len(codes)
     outer = outermost(group, ops, c.last[ops])
-    inner = np.flatnonzero(np.isin(c.kind, (Kind.Op, Kind.RuntimeCall)) & (c.parent >= 0))
-    inside = sum_by_group(c.parent[inner], c.dur_ns[inner], len(c))
     gpu = w.gpu_rows
     owned = gpu[c.owner[gpu] >= 0]
     charged = sum_by_group(c.owner[owned], c.dur_ns[owned], len(c))
     running = np.concatenate(([0], np.cumsum(c.dur_ns[gpu])))
     below = running[np.searchsorted(gpu, c.last[ops[outer]], "right")] - running[np.searchsorted(gpu, ops[outer])]
-    # An op that outlives its parent may take longer than what is around it.
-    own = sum_by_group(group, np.maximum(c.dur_ns[ops] - inside[ops], 0), count)
+    calls = calls_among(w.core, is_kind(c.kind, (Kind.Op, Kind.RuntimeCall)))
+    own_of = np.zeros(len(c), np.int64)
+    own_of[calls.rows] = calls.own()
+    own = sum_by_group(group, own_of[ops], count)
     gpu_self = sum_by_group(group, charged[ops], count)
     columns: dict[str, Cells] = {
         "name": [w.core.names[code] for code in codes.tolist()],

@@ -201,6 +201,8 @@ class Tables(Mapping[str, Table]):
     def _is_shown(self, when: str) -> bool:
         if when in ("always", "programs"):
             return when == "always" or bool(self.window.core.programs)
+        if when == "host":
+            return not len(self.window.gpu_rows)
         value = getattr(self.options, when, None)
         return value is not None and value is not False
 

@@ -223,7 +223,7 @@ def roofline(
     def write(most: int) -> tuple[str, list[str]]:
         texts = Texts()
         found = roofline_body(ops, device, texts, most)
-        more = found["more"] if found else 0
+        more = found.get("more", 0)
         notes = [f"{more:,} operations with less time are not drawn."] if more else []
         return views_page(w, ["roofline"], heading, {"roofline": found, "texts": texts.listed}), notes
 

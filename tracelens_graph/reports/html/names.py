@@ -6,8 +6,10 @@ than there are categories, because nobody tells twenty colours apart.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,22 +39,28 @@ CLASSES = (
 """Classes: of GPU work, then of the host, then of passes; `none` is for what no launch leads to."""
 
 _OF_CATEGORY: Mapping[str, str] = {
-    "GEMM": "gemm", "MoE": "gemm",
-    "Flash Attention Forward": "attention", "Flash Attention Backward": "attention",
-    "Convolution": "conv",
-    "Normalization": "norm", "Softmax": "norm",
-    "Elementwise": "elementwise", "Triton-fused": "elementwise", "RoPE": "elementwise", "Quantisation": "elementwise",
-    "Optimizer": "elementwise",
-    "Reduction": "reduce", "Sampling": "reduce", "Sort/TopK": "reduce",
-    "Memory Ops": "copy", "Embedding": "copy",
-    "Communication": "communication",
-}  # fmt: skip
-"""Category of a kernel -> class; all others are `other`."""
+    "communication": "comm|collective",
+    "attention": "attention|sdpa",
+    "gemm": "gemm|moe",
+    "conv": "conv",
+    "norm": "norm|softmax",
+    "reduce": "reduc|sampling|sort",
+    "copy": "copy|copies|memory ops|embedding",
+    "elementwise": "elementwise|triton|rope|quant|optimizer|multi_tensor",
+}
+"""Class -> what a category of kernels or of ops holds that has its colour; of several the first, of none `other`."""
 
 _OF_KIND: Mapping[int, str] = {
     Kind.Module: "module", Kind.PythonFunction: "python", Kind.Op: "op", Kind.RuntimeCall: "call",
     Kind.Memcpy: "copy", Kind.Memset: "copy", Kind.Annotation: "annotation", Kind.Step: "step",
 }  # fmt: skip
+
+
+@cache
+def category_class(category: str) -> str:
+    """The class of a category of kernels or of ops: its colour, wherever it is shown."""
+    text = category.lower()
+    return next((of for of, pattern in _OF_CATEGORY.items() if re.search(pattern, text)), "other")
 
 
 def clean(text: str, longest: int = LONGEST) -> str:
@@ -88,7 +96,7 @@ class Names:
         kernels = [(name, "") for kind, name in named if kind not in _OF_KIND]
         category = dict(zip(kernels, categories_of(w, kernels), strict=True))
         for kind, name in named:
-            self._append(name, _OF_KIND.get(kind) or _OF_CATEGORY.get(category[name, ""], "other"), kind)
+            self._append(name, _OF_KIND.get(kind) or category_class(category[name, ""]), kind)
 
     def of_rows(self, rows: Rows) -> Codes:
         """Numbers of the names of rows, which must be of the kinds that the names were made of."""
@@ -216,10 +224,12 @@ def _table_object(name: str, table: Table, texts: Texts, most: int, further: str
     for key, cells in table.columns.items():
         about = table.about.get(key, Column(""))
         kind, values = _cells(cells.tolist() if isinstance(cells, np.ndarray) else list(cells), about, texts)
+        of = {"classes": _classes(values, texts)} if "categor" in key.lower() and kind == "text" else {}
         columns.append({
             "name": clean(key), "heading": clean(about.heading or key.replace("_", " ")), "unit": about.unit,
             "about": about.definition, "kind": kind, "cells": values,
             "shown": key not in repeated and (bool(about.heading) or not has_headings or about.is_id),
+            **of,
         })  # fmt: skip
     return {
         "name": name, "title": clean(table.title or name), "rows": len(table), "notes": [clean(one) for one in notes],
@@ -234,6 +244,12 @@ def _cells(values: list[Any], about: Column, texts: Texts) -> tuple[str, list[An
     if all(isinstance(value, int | float | np.number) and not isinstance(value, bool) for value in known):
         return "uid" if about.is_id else "number", [_number(value) for value in values]
     return "text", [None if value is None else texts.number(_text(value)) for value in values]
+
+
+def _classes(cells: Iterable[int | None], texts: Texts) -> dict[int, str]:
+    """Classes of the categories in cells, by the places of their texts."""
+    listed = texts.listed
+    return {cell: category_class(listed[cell]) for cell in dict.fromkeys(cells) if cell is not None}
 
 
 def _number(value: Any) -> int | float | None:

@@ -69,6 +69,7 @@ def overview(
             for row in held["recording"].records()
             if row["missing"] and row["recorded"] is False
         ],
+        "absent": "",
     }  # fmt: skip
 
 

@@ -27,7 +27,16 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.devices import Architecture
 from tracelens_graph.reports.document import Facts, Finding
 from tracelens_graph.reports.html import timeline
-from tracelens_graph.reports.html.names import CLASSES, LONGEST, Names, Texts, clean, table_objects, used_names
+from tracelens_graph.reports.html.names import (
+    CLASSES,
+    LONGEST,
+    Names,
+    Texts,
+    category_class,
+    clean,
+    table_objects,
+    used_names,
+)
 from tracelens_graph.reports.html.overview import heading_of, overview
 from tracelens_graph.reports.html.shell import Code, Packed, page, zigzag
 from tracelens_graph.reports.html.stacks import VIEWS, stacks, steps
@@ -46,11 +55,6 @@ _WITH_MEMORY = Code(
 _LONGEST_INLINE = 200
 """Characters of a name on a page of some views."""
 
-_OF_CATEGORY = {
-    "gemm": "gemm", "conv": "conv", "sdpa": "attention", "attention": "attention", "norm": "norm", "softmax": "norm",
-    "elementwise": "elementwise", "reduce": "reduce", "embedding": "copy", "copy": "copy", "moe": "gemm",
-}  # fmt: skip
-"""What the name of a category of ops may hold -> class."""
 _TEXTS = ("name", "category", "shapes", "types")
 
 
@@ -78,14 +82,22 @@ def report_page(
     d, names, texts = timeline.drawn(w), Names(w, timeline.DRAWN_KINDS), Texts()
     frames = {name: value for view, one in stacks(w, names).items() for name, value in one.columns(view).items()}
     devices, moments = memory(w, d)
+    points = roofline(every.get("unified_perf_summary"), arch, texts)
     body = {
         "flame": flame_body(w),
         "tables": table_objects(every, texts),
-        "roofline": roofline(every.get("unified_perf_summary"), arch, texts),
+        "roofline": points,
         "drawn": _drawn(d, sum(one["n"] for one in devices)),
         "texts": texts.listed,
     }
-    head = {"heading": heading_of(about), "overview": first, "memory": devices}
+    holds = {
+        "overview": True, "timeline": d.events, "flame": len(w.gpu_rows), "tables": any(map(len, every.values())),
+        "roofline": points["points"], "memory": devices,
+    }  # fmt: skip
+    if len(w.gpu_rows) and points["why"]:
+        first["absent"] = f"No roofline: {points['why']}"
+    views = [view for view, held in holds.items() if held]
+    head = {"heading": heading_of(about), "overview": first, "memory": devices, "views": views}
     code = _WITH_MEMORY if devices else _CODE
     return _page(w, first["title"], code, head, body, d, names, {**frames, **moments}, LONGEST)
 
@@ -155,10 +167,8 @@ def flame_body(w: Window, views: Iterable[str] = VIEWS) -> dict[str, Any]:
     return {"views": {view: VIEWS[view] for view in views}, "steps": steps(w)[0]}
 
 
-def roofline(
-    ops: Table | None, arch: Architecture | None, texts: Texts, most: int = MOST_POINTS
-) -> dict[str, Any] | None:
-    """Roofs of the device, and a point for each operation by its arguments; None where either is not known.
+def roofline(ops: Table | None, arch: Architecture | None, texts: Texts, most: int = MOST_POINTS) -> dict[str, Any]:
+    """Roofs of the device, and a point for each operation by its arguments; without any, `why`.
 
     Args:
         ops: `unified_perf_summary`, made for the device.
@@ -167,20 +177,21 @@ def roofline(
         most: points, those with most time.
     """
     if ops is None or arch is None or "Pct Roofline_mean" not in ops.columns:
-        return None
+        why = "the device's rates are not known. report --arch NAME names a device."
+        return {"points": [], "why": why}
     found = RooflinePoints.of(ops, arch, most)
     return {
         "device": clean(found.device), "bandwidth": found.bandwidth, "roofs": [vars(roof) for roof in found.roofs],
         "points": [_point(point, texts) for point in found.points], "more": found.more, "unplaced": found.unplaced,
+        "why": "" if found.points else "no operation with a model computes anything. Models need shapes "
+        "(record_shapes=True).",
     }  # fmt: skip
 
 
 def _point(point: Point, texts: Texts) -> dict[str, Any]:
     """A point as JSON, with texts as places in the texts of the page."""
     numbers = {key: texts.number(getattr(point, key)) for key in _TEXTS}
-    category = point.category.lower()
-    of = next((of for part, of in _OF_CATEGORY.items() if part in category), "other")
-    return {**vars(point), **numbers, "class": of}
+    return {**vars(point), **numbers, "class": category_class(point.category)}
 
 
 def _drawn(d: timeline.Drawn, instants: int) -> dict[str, Any]:

@@ -64,10 +64,12 @@ const eventsOf = ({ columns, lanes, call }) => {
   });
 };
 
-/** Draw a page of some views and show the first. @param {Kinds} kinds */
-export const openReport = (kinds) => {
+/** Draw a page of some views, but of empty ones, and show the first. @param {Kinds} every */
+export const openReport = (every) => {
   /** @type {ReportHead} */
-  const head = JSON.parse(textOf("head"));
+  const head = JSON.parse(textOf("head")),
+    /** @type {Kinds} */
+    kinds = Object.fromEntries(Object.entries(every).filter(([, { NAME }]) => head.views?.includes(NAME) ?? true));
   const shell = new Shell(head.heading, Object.values(kinds), KEYS);
   // Matches to go through are events; tables have a filter of their own.
   for (const id of ["before", "next"]) byId(id).hidden = !kinds.Timeline;

@@ -116,6 +116,11 @@ export class FlameGraph {
 
   showMatched() {}
 
+  /** How many a frame stands for, behind its name. @param {number} _frame */
+  times(_frame) {
+    return "";
+  }
+
   /** The table of frames, each with its depth. @param {[number, number][]} _inside @returns {GridContent} */
   frameTable(_inside) {
     return { columns: [], rows: 0 };
@@ -238,7 +243,7 @@ export class FlameGraph {
   // The name that tells most is that of what is nearest to the kernel.
   /** @param {number[]} chain @param {number} letters */
   cut(chain, letters) {
-    const names = chain.map((frame) => this.trace.shortName(this.made.name[frame])),
+    const names = chain.map((frame) => this.trace.shortName(this.made.name[frame]) + this.times(frame)),
       whole = names.join(" › "),
       { isInverted } = this.options;
     if (whole.length <= letters) return whole;
@@ -252,7 +257,7 @@ export class FlameGraph {
 
   drawCrumbs() {
     const crumbs = this.made.path(this.zoomed).map((frame) => {
-      const name = Show.cut(this.trace.shortName(this.made.name[frame]), 48);
+      const name = Show.cut(this.trace.shortName(this.made.name[frame]), 48) + this.times(frame);
       return [el("span", "›"), button(`${name} ${this.shareSays(frame)}`, () => this.zoomTo(frame))];
     });
     refill(
@@ -274,7 +279,7 @@ export class FlameGraph {
   /** Names of a chain, of a long one those at both ends. @param {number[]} chain @returns {Lines} */
   names(chain) {
     const few = chain.length > 9 ? [...chain.slice(0, 3), -1, ...chain.slice(-5)] : chain;
-    return few.map((one) => ["name", one < 0 ? "…" : this.trace.body.names[this.made.name[one]]]);
+    return few.map((one) => ["name", one < 0 ? "…" : this.trace.body.names[this.made.name[one]] + this.times(one)]);
   }
 
   // The frames below the one that is zoomed to, as a table.

@@ -13,18 +13,24 @@ import { Stack } from "./stacks.js";
 
 // Classes of frames that stay apart from those below them.
 const PASSES = ["forward", "backward", "optimizer", "none"];
+// Views that say something only where the trace has frames of this class.
+/** @type {Record<string, string>} */
+const NEEDS = { modules: "module", python: "python" };
 
 export class Flame extends FlameGraph {
   static LABEL = "Flame graph of GPU time";
 
   /** @param {App} app @param {HTMLElement} root @param {Trace} trace */
   constructor(app, root, trace) {
-    const { steps } = trace.body.flame;
-    let { views } = trace.body.flame;
-    if (views.modules) {
+    const { steps } = trace.body.flame,
+      every = Object.entries(trace.body.flame.views);
+    /** @param {string} view */
+    const says = (view) =>
+      every.length < 2 || !NEEDS[view] || trace.classesOf(trace.columns[`${view}.name`]).has(NEEDS[view]);
+    let views = Object.fromEntries(every.filter(([view]) => says(view)));
+    if (views.modules && says("modules")) {
       Stack.merge(trace.columns, "modules", "classes", trace.moduleClasses());
-      const { modules, ...others } = views;
-      views = { modules, classes: "class of module, op, kernel", ...others };
+      views = { classes: "class of module, op, kernel", ...views };
     }
     const [view] = Object.keys(views);
     super(root, trace, Stack.of(trace.columns, view, 0, false));
@@ -33,8 +39,8 @@ export class Flame extends FlameGraph {
     this.options = { view, step: 0, byTime: false, isInverted: false, collapsed: true };
     this.views = choice("Frames", Object.entries(views), (name) => this.set({ view: name }));
     /** @type {[number, string][]} */
-    const every = ["all steps", ...steps].map((name, k) => [k, name]);
-    this.step = choice("Step", every, (number) => this.set({ step: Number(number) }));
+    const some = ["all steps", ...steps].map((name, k) => [k, name]);
+    this.step = choice("Step", some, (number) => this.set({ step: Number(number) }));
     this.palette = new Palette(trace.body.classes);
     this.matchedNs = 0;
     const used = Object.keys(views).map((one) => trace.classesOf(trace.columns[`${one}.name`]));
@@ -86,6 +92,13 @@ export class Flame extends FlameGraph {
     return this.palette.ink[of];
   }
 
+  /** @param {number} frame */
+  times(frame) {
+    const count = this.made.times?.[frame] ?? 1,
+      isModule = this.trace.body.classes[this.classOf(frame)] === "module";
+    return count > 1 && isModule ? ` x ${Show.count(count)}` : "";
+  }
+
   wholeSays() {
     return `GPU time ${Show.span(this.made.sum)}`;
   }
@@ -123,7 +136,7 @@ export class Flame extends FlameGraph {
     /** @param {number} frame */
     const called = (frame) => trace.shortName(made.name[frame]);
     return gridOf(inside, [
-      ["frame", "text", ([frame]) => trace.body.names[made.name[frame]]],
+      ["frame", "text", ([frame]) => trace.body.names[made.name[frame]] + this.times(frame)],
       ["total", "number", ([frame]) => made.total[frame] / 1e6, "ms", 3],
       ["own", "number", ([frame]) => made.own[frame] / 1e6, "ms", 3],
       ["%", "number", ([frame]) => (100 * made.total[frame]) / (made.sum || 1), "", 2],
@@ -137,6 +150,7 @@ export class Flame extends FlameGraph {
   // Zoom to the frame of a node, else of the nearest of its callers that has one; where this view has none, in another.
   /** @param {number} e */
   zoomToNode(e) {
+    if (this.options.view === "classes") this.set({ view: "modules" }); // a node is in one module, not in all of a class
     const views = new Set([String(this.options.view), ...Array.from(this.views.options, ({ value }) => value)]);
     for (const node of [e, ...this.trace.above(e).reverse()])
       for (const view of views) {

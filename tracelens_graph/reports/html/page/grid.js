@@ -241,7 +241,8 @@ export class Grid {
             button(text, () => click(row, text), { class: "link", title: text }),
           );
         else {
-          put(cell, Show.cut(text, 300));
+          const fill = column.classes?.[String(column.cells[row])];
+          put(cell, fill && el("i.swatch", { fill }), Show.cut(text, 300));
           if (text.length > 24) cell.title = text;
         }
         return cell;

@@ -20,6 +20,13 @@ const further = (finding) => [
     ),
 ];
 
+// The class of the trace, and in one line below what it follows from.
+/** @param {Finding} finding */
+const headlineOf = (finding) => {
+  const [, name, line] = /^(.{1,60}?): (.*)$/s.exec(finding.text) ?? [null, finding.text, ""];
+  return el("div.headline", el("h2", name), line && el("p.dim", line), further(finding));
+};
+
 // The operations with most GPU time, and the module or line that calls them.
 /** @param {ReportOverview["top_ops"]} table */
 const topOps = ({ title, rows, notes }) => {
@@ -91,7 +98,7 @@ export const Overview = {
           " Figures, views and tables are of this part of the trace, except where they say that they are of the whole.",
         ),
       head.damage && el("p.warning", `The file is damaged: ${head.damage}`),
-      headline && el("div.headline", el("h2", headline.text), further(headline)),
+      headline && headlineOf(headline),
       causes.length > 0 &&
         el(
           "ol.causes",
@@ -117,6 +124,7 @@ export const Overview = {
         ),
         missingOf(head.window ? "Not recorded, of the whole trace" : "Not recorded", head.missing),
       ),
+      head.absent && el("p.dim", head.absent),
       el("p.dim.unpacking", "Unpacking the events…"),
     );
   },

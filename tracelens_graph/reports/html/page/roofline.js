@@ -1,6 +1,6 @@
 // @ts-check
 // The roofline: operations by their arguments, below what the device could do.
-import { Tip, el, key, put, svg } from "./dom.js";
+import { Tip, el, key, put, refill, svg } from "./dom.js";
 import { Grid, gridOf } from "./grid.js";
 import { Plot } from "./plot.js";
 import { Show } from "./show.js";
@@ -8,11 +8,16 @@ import { Show } from "./show.js";
 /** @typedef {import("./app.js").App} App */
 /** @typedef {import("./events.js").Trace} Trace */
 
-// Width of a letter of a label, at most.
+// Width of a letter of a label, at most, and height of a line of it.
 const LETTER = 6.8;
+const LINE = 15;
 // By which factor the axes go beyond points and roofs.
 const MARGIN = 2.5;
 const LARGEST = 22;
+const LABELLED = 5;
+// Percent of the GPU time from which on an operation is a mark in the picture.
+const LEAST = 0.1;
+const HEIGHT = 520;
 
 /** @param {RooflineData["roofs"][0]} roof */
 const nameOf = ({ label, tflops, ridge }) =>
@@ -24,31 +29,46 @@ export class Roofline {
 
   /** @type {Grid | undefined} */
   grid = undefined;
+  place = el("div");
+  width = 0;
 
   /** @param {App} app @param {HTMLElement} root @param {Trace} trace */
   constructor(app, root, { body: { roofline, texts } }) {
     this.app = app;
     this.texts = texts;
-    if (!roofline?.points.length) {
-      const why = roofline
-        ? "no operation with a model computes anything. Models need shapes (record_shapes=True)."
-        : "the trace does not tell a device whose rates are known. report --arch NAME names one.";
-      put(root, el("p.dim", `No roofline: ${why}`));
+    this.data = roofline;
+    if (!roofline.points.length) {
+      put(root, el("p.dim", `No roofline: ${roofline.why}`));
       return;
     }
     const list = el("div.twin");
-    put(root, el("h2", `Operations under the roofline of ${roofline.device}`), this.picture(roofline), list);
+    put(root, el("h2", `Operations under the roofline of ${roofline.device}`), this.place, list);
     this.grid = new Grid(list, "Operations", this.table(roofline));
+    new ResizeObserver(() => this.shown()).observe(this.place);
   }
 
-  /** @param {RooflineData} data */
-  picture(data) {
-    const { points, roofs } = data;
+  // The picture has the width of the page.
+  shown() {
+    const width = this.place.clientWidth;
+    if (!width || width === this.width) return;
+    this.width = width;
+    refill(this.place, this.picture(this.data, width));
+  }
+
+  print() {
+    this.shown();
+  }
+
+  /** @param {RooflineData} data @param {number} width */
+  picture(data, width) {
+    const { roofs } = data,
+      points = data.points.filter((one) => one.percent >= LEAST);
+    if (!points.length) points.push(data.points[0]);
     const plot = new Plot(
       "Roofline",
       {
-        width: 1120,
-        height: 520,
+        width,
+        height: HEIGHT,
         left: 64,
         right: LETTER * Math.max(...roofs.map((one) => nameOf(one).length), 20) + 12,
         top: 16,
@@ -58,16 +78,35 @@ export class Roofline {
       [...points.map((one) => one.y), ...roofs.map((one) => one.tflops)],
       MARGIN,
     );
-    plot.svg.setAttribute("preserveAspectRatio", "xMinYMid meet");
     plot.grid(Plot.power, Plot.power);
     plot.below("FLOPs per byte");
     plot.text("TFLOP/s", plot.edges.left + 6, plot.edges.top + 10);
     Roofline.roofs(plot, data);
     const greatest = Math.max(...points.map((one) => one.us));
-    for (const one of [...points].sort((a, b) => b.us - a.us))
-      put(plot.svg, this.point(one, plot.x(one.x), plot.y(one.y), Math.max(3, LARGEST * Math.sqrt(one.us / greatest))));
-    put(plot.box, Roofline.legend(data));
+    /** @param {RooflinePoint} one */
+    const radius = (one) => Math.max(3, LARGEST * Math.sqrt(one.us / greatest)),
+      largest = [...points].sort((a, b) => b.us - a.us);
+    for (const one of largest) put(plot.svg, this.point(one, plot.x(one.x), plot.y(one.y), radius(one)));
+    this.label(plot, largest.slice(0, LABELLED), radius);
+    put(plot.box, Roofline.legend(data, points));
     return plot.box;
+  }
+
+  /** Names beside marks, none on another. @param {Plot} plot @param {RooflinePoint[]} some @param {(one: RooflinePoint) => number} radius */
+  label(plot, some, radius) {
+    /** @type {[number, number, number][]} */
+    const taken = [];
+    for (const one of some) {
+      const text = `${Show.cut(Show.label(this.texts[one.name], 32), 32)} ${one.percent.toFixed(1)} %`,
+        size = text.length * LETTER,
+        isLeft = plot.x(one.x) + radius(one) + size > plot.edges.right,
+        x = plot.x(one.x) + (isLeft ? -1 : 1) * (radius(one) + 4),
+        low = isLeft ? x - size : x;
+      let y = plot.y(one.y) + 4;
+      while (taken.some(([from, to, at]) => from < low + size && to > low && Math.abs(at - y) < LINE)) y += LINE / 3;
+      taken.push([low, low + size, y]);
+      plot.text(text, x, y, { class: "label", "text-anchor": isLeft ? "end" : "start" });
+    }
   }
 
   /** What memory and arithmetic allow at most. @param {Plot} plot @param {RooflineData} data */
@@ -94,8 +133,9 @@ export class Roofline {
     }
   }
 
-  /** @param {RooflineData} data */
-  static legend({ points, more, unplaced }) {
+  /** @param {RooflineData} data @param {RooflinePoint[]} points what is drawn */
+  static legend({ points: { length }, more, unplaced }, points) {
+    const small = length - points.length;
     const used = [...new Set(points.map((one) => one.class))];
     return [
       el(
@@ -105,6 +145,8 @@ export class Roofline {
       ),
       el(
         "p.dim",
+        small > 0 &&
+          `${Show.count(small)} below ${LEAST} % of the GPU time ${small === 1 ? "is" : "are"} in the table only. `,
         more > 0 && `${Show.count(more)} more operations are not drawn. `,
         unplaced > 0 &&
           `${Show.count(unplaced)} with a model compute nothing, or their bytes or time are not known: they are in the table unified_perf_summary.`,
@@ -151,7 +193,8 @@ export class Roofline {
 
   /** @param {RooflineData} data */
   table({ points }) {
-    const { texts } = this;
+    const { texts } = this,
+      classes = Object.fromEntries(points.map((one) => [texts[one.category], one.class]));
     return gridOf(
       points,
       [
@@ -164,7 +207,7 @@ export class Roofline {
         ["TFLOP/s", "number", (one) => one.y, "", 3],
         ["calls", "number", (one) => one.calls, "", 0],
         ["uid", "uid", (one) => one.uid],
-        ["category", "text", (one) => texts[one.category]],
+        ["category", "text", (one) => texts[one.category], "", 0, { classes }],
         ["shapes", "text", (one) => texts[one.shapes]],
         ["types", "text", (one) => texts[one.types]],
       ],

@@ -24,6 +24,8 @@ export class Stack {
   events = 0;
   /** @type {Int32Array | undefined} */
   outermost = undefined;
+  /** @type {Numbers | undefined} of merged frames how many are in each */
+  times = undefined;
 
   // parent: of each frame the one that it is in, -1 for none. first: where it stands in the order of time.
   /** @param {Numbers} parent @param {Numbers} name @param {Numbers} first */
@@ -79,6 +81,7 @@ export class Stack {
     const read = viewOf(columns, view);
     if (isInverted) return Stack.inverted(read, step);
     const made = new Stack(read.parent, read.name, read.first);
+    made.times = columns[`${view}.times`];
     for (let i = 0; i < read.frame.length; i++)
       if (!step || read.step[i] === step) made.add(read.frame[i], read.ns[i], read.count[i], read.uid[i]);
     return made.summed();
@@ -122,7 +125,7 @@ export class Stack {
     const known = new Map(),
       number = new Int32Array(parent.length);
     /** @type {Record<string, number[]>} */
-    const made = { parent: [], name: [], first: [] };
+    const made = { parent: [], name: [], first: [], times: [] };
     for (let at = 0; at < parent.length; at++) {
       const above = parent[at] < 0 ? 0 : number[parent[at]] + 1,
         called = standsFor[name[at]],
@@ -133,7 +136,9 @@ export class Stack {
         made.parent.push(above);
         made.name.push(called);
         made.first.push(first[at]);
+        made.times.push(0);
       } else if (first[at] < made.first[into]) made.first[into] = first[at];
+      made.times[into]++;
       number[at] = into;
     }
     for (const [part, values] of Object.entries(parts)) columns[`${merged}.${part}`] = values;

@@ -16,6 +16,8 @@ export class Tables {
    * @param {(table: TableData) => GridContent} [content]
    */
   constructor(root, tables, first, content = (table) => table) {
+    // An empty table is listed only where it is the one that was asked for.
+    tables = tables.filter(({ rows }) => rows || tables.length < 2);
     this.tables = tables;
     this.content = content;
     this.name = "";
@@ -27,7 +29,6 @@ export class Tables {
           "button",
           {
             type: "button",
-            class: rows ? "" : "empty",
             title,
             onclick: () => this.open(name),
             "data-table": name,

@@ -71,6 +71,8 @@ interface GridColumn {
   cells: ArrayLike<Cell>;
   // Cells of texts are places in these.
   texts?: string[];
+  // Of categories the class of each, by its cell: its colour.
+  classes?: Record<string, string>;
   digits?: number;
   shown?: boolean;
   isShown?: boolean;
@@ -211,6 +213,8 @@ interface ReportOverview {
   of_window: [string, string][];
   options: [string, string][];
   missing: { what: string; poorer: string; how: string }[];
+  // Why there is no roofline.
+  absent: string;
 }
 
 interface MemoryTitle {
@@ -222,6 +226,8 @@ interface MemoryTitle {
 
 interface ReportHead {
   heading: string;
+  // Views that hold something; all where it is left out.
+  views?: string[];
   overview?: ReportOverview;
   columns: Described[];
   lanes: LaneTitles;
@@ -253,13 +259,15 @@ interface RooflineData {
   points: RooflinePoint[];
   more: number;
   unplaced: number;
+  // Why there are no points.
+  why: string;
 }
 
 interface ReportBody extends TablesBody {
   causes: Cause[];
   arguments: string[];
   flame: { views: Record<string, string>; steps: string[] };
-  roofline: RooflineData | null;
+  roofline: RooflineData;
   drawn: { events: number; instants: number; left_out: Record<string, number> };
   lead_ns: number;
   classes: string[];

@@ -1,0 +1,188 @@
+"""Rules over several ops: each has traces in which it finds its opportunity, and ones in which it must not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from op_patterns import (
+    ADD,
+    ATTENTION,
+    CAST,
+    CHANNELS_LAST,
+    COLLECTIVE,
+    CONTIGUOUS,
+    CONV,
+    CONVOLUTION,
+    DROPOUT,
+    FUSED,
+    GELU,
+    GEMM,
+    KT,
+    LAYER_NORM,
+    MASK,
+    MM,
+    OTHER,
+    PROBABILITIES,
+    PRODUCT_1,
+    PRODUCT_2,
+    READER,
+    SCALE,
+    SCORES,
+    SOFTMAX,
+    Op,
+    Q,
+    trace,
+)
+
+from tracelens_graph.analyses.opportunities.opportunities import found_in
+from tracelens_graph.analyses.opportunities.opportunity import Opportunity
+from tracelens_graph.graph.window import window_of
+from tracelens_graph.loading.one import load_core
+
+
+def found(rule: str, *ops: Op, **how: Any) -> list[Opportunity]:
+    return [one for one in found_in(window_of(load_core(trace(*ops, **how)))) if one.rule == rule]
+
+
+def test_a_chain_is_what_one_kernel_could_do() -> None:
+    (one,) = found("fusible-chain", MM, ADD, GELU, LAYER_NORM)
+    assert one.calls == 4
+    assert one.ns == 4 * 300_000
+    tensor, weights = 2 * 64 * 512 * 1024, 2 * 2 * 1024
+    moved, needed = 7 * tensor + weights, 3 * tensor + weights
+    assert one.won_ns == pytest.approx(one.ns * (1 - needed / moved), abs=2)
+    assert one.id == "fusible-chain@Block:add..native_layer_normx3"
+    assert one.line == "model.py(10): forward"
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        pytest.param((ADD, MM, GELU, MM, LAYER_NORM), id="products between"),
+        pytest.param((MM, ADD, GELU), id="two ops"),
+        pytest.param(
+            [one._replace(dims=[[n, 512, 1024]] * len(one.dims)) for n, one in enumerate((ADD, GELU, DROPOUT), 3)],
+            id="other sizes",
+        ),
+        pytest.param(
+            [MM, *[one._replace(kernel="triton_poi_fused_add_gelu_0") for one in (ADD, GELU, DROPOUT)]], id="compiled"
+        ),
+        pytest.param((MM, ADD, ADD._replace(name="mylib::add"), GELU), id="another library"),
+        pytest.param((LAYER_NORM, LAYER_NORM, LAYER_NORM), id="normalisations"),
+        pytest.param([one._replace(us=0.3) for one in (ADD, GELU, DROPOUT)] + [MM], id="little time"),
+    ],
+)
+def test_no_chain(ops: list[Op]) -> None:
+    assert not found("fusible-chain", *ops)
+
+
+def test_chains_of_queries_and_of_keys_are_two() -> None:
+    rotate = (
+        Op("aten::mul", [Q, [1, 512, 64]]), Op("aten::neg", [[128, 512, 32]]),
+        Op("aten::cat", [[[128, 512, 32], [128, 512, 32]], []], types=["TensorList", "Scalar"]),
+        Op("aten::mul", [Q, [1, 512, 64]]), Op("aten::add", [Q, Q, []]),
+    )  # fmt: skip
+    (one,) = found("fusible-chain", MM, *rotate, *rotate)
+    assert one.calls == 8
+    assert len(one.evidence["ops"].split(", ")) == 5
+
+
+def test_eager_attention() -> None:
+    (one,) = found("eager-attention", MM, *ATTENTION, MM)
+    assert one.id == "eager-attention@Block"
+    assert one.calls == 4
+    assert one.ns == 4 * 500_000
+    # All that the scaling and the softmax move are scores, and of the masking all but the mask.
+    assert one.won_ns == pytest.approx(4 * 100_000 * (2 + 256 / 257), rel=1e-6)
+    assert one.advice == ("flash_attention",)
+    assert one.evidence["score_bytes"] == 2 * 128 * 512 * 512
+    assert one.line == "model.py(10): forward"
+
+
+def test_eager_attention_is_no_chain_and_no_copy_beside() -> None:
+    upcast = Op("aten::copy_", [SCORES, SCORES, []], types=["float", "c10::BFloat16", "Scalar"])
+    ops = (PRODUCT_1, SCALE, MASK, upcast, PROBABILITIES, CONTIGUOUS._replace(dims=[SCORES, SCORES, []]), PRODUCT_2)
+    rules = {one.rule for one in found_in(window_of(load_core(trace(*ops))))}
+    assert "eager-attention" in rules
+    assert not rules & {"fusible-chain", "copies-around"}
+
+
+def test_the_gradient_of_attention_counts_with_it() -> None:
+    gradient = (
+        Op("aten::bmm", [KT, Q], GEMM), Op("aten::bmm", [Q, KT], GEMM),
+        Op("aten::_softmax_backward_data", [SCORES, SCORES, [], []], SOFTMAX.replace("forward", "backward")), SCALE,
+        PRODUCT_2, Op("aten::bmm", [KT, SCORES], GEMM),
+    )  # fmt: skip
+    (one,) = found("eager-attention", MM, *ATTENTION, MM, *gradient, MM)
+    assert (one.evidence["forward"], one.evidence["backward"]) == (4, 4)
+    assert one.ns == 4 * 1_100_000
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        pytest.param((FUSED,), id="fused"),
+        pytest.param((MM, PROBABILITIES, MM), id="products of matrices, such as a router"),
+        pytest.param((PRODUCT_1, PROBABILITIES._replace(name="aten::_log_softmax"), PRODUCT_2), id="a loss"),
+        pytest.param((PRODUCT_1, PROBABILITIES, MM, PRODUCT_2), id="another product between"),
+        pytest.param((PRODUCT_1, PROBABILITIES._replace(dims=[[128, 100, 10], [], []]), PRODUCT_2), id="other sizes"),
+    ],
+)
+def test_no_eager_attention(ops: tuple[Op, ...]) -> None:
+    assert not found("eager-attention", *ops)
+
+
+@pytest.mark.parametrize(
+    ("ops", "name", "advice"),
+    [
+        pytest.param((CAST, MM), "mm.cast", "keep_dtype", id="weights cast in each call"),
+        pytest.param((CONTIGUOUS, CONTIGUOUS, FUSED), "_flash_attention_forward.layout", "keep_layout", id="layout"),
+        pytest.param(
+            (CONTIGUOUS._replace(strides=[[524288, 32768, 64, 1], [131072, 0, 64, 1], []]), FUSED),
+            "_flash_attention_forward.repeat", "grouped_queries", id="repeated keys",
+        ),
+        pytest.param((FUSED, CONTIGUOUS), "_flash_attention_forward.layout", "keep_layout", id="behind it"),
+        pytest.param((CONV,), "cudnn_convolution.transpose", "channels_last", id="convolution"),
+    ],
+)  # fmt: skip
+def test_copies_around_an_op(ops: tuple[Op, ...], name: str, advice: str) -> None:
+    (one,) = found("copies-around", *ops)
+    assert one.id == f"copies-around@Block:{name}"
+    assert one.advice == (advice,)
+    assert one.ns == one.won_ns == 4 * 100_000 * max(1, len(ops) - 1)
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        pytest.param((CAST, GELU, MM), id="not right before"),
+        pytest.param((CAST._replace(dims=[[10, 10], [10, 10], []]), MM), id="other sizes"),
+        pytest.param((CAST._replace(module="Other"), ADD, MM), id="for another op"),
+        pytest.param((CONV._replace(strides=CHANNELS_LAST),), id="channels_last already"),
+        pytest.param((CONV._replace(kernel=CONVOLUTION),), id="no change of layout"),
+    ],
+)
+def test_no_copies_around_an_op(ops: tuple[Op, ...]) -> None:
+    assert not found("copies-around", *ops)
+
+
+def test_a_collective_holds_up_work_that_does_not_read_its_result() -> None:
+    (one,) = found("overlappable-collective", COLLECTIVE._replace(us=250), OTHER, OTHER, READER)
+    assert one.id == "overlappable-collective@Block:all_reduce"
+    assert one.won_ns == 4 * 200_000  # the work behind it, which is shorter than the collective
+    assert one.advice == ("async_collective",)
+
+
+@pytest.mark.parametrize(
+    "ops",
+    [
+        pytest.param((COLLECTIVE, READER, OTHER), id="read at once"),
+        pytest.param((COLLECTIVE, OTHER, OTHER), id="nobody is seen to read it"),
+        pytest.param((COLLECTIVE, OTHER._replace(dims=[[1024, 1024], [1024, 300]]), READER), id="may read a part"),
+        pytest.param((COLLECTIVE, OTHER._replace(dims=[]), READER), id="sizes not recorded"),
+        pytest.param((COLLECTIVE, OTHER._replace(dims=[[[10, 10], [10, 10]]]), READER), id="reads lists"),
+    ],
+)
+def test_a_collective_that_cannot_overlap(ops: tuple[Op, ...]) -> None:
+    assert not found("overlappable-collective", *ops)

@@ -1,0 +1,155 @@
+"""Host time by op, function, line, module and thread: against what PyTorch shows of its recording, and by hand."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import call, gpu, span
+from hypothesis import given
+from made_traces import traces
+
+from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.ops.op_times import op_times
+from tracelens_graph.analyses.places.host_times import LEVELS, By, calls_among, host_lines, host_times
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import Window
+from tracelens_graph.loading.one import load_core
+
+RECORDED = Path(__file__).with_name("host_only.zip")
+"""Two steps of a small model on a CPU, with PyTorch 2.15: without and with stacks and modules; and `key_averages()`."""
+US = 1e3
+
+
+def recorded(name: str) -> tuple[Core, dict[str, list[float]]]:
+    with zipfile.ZipFile(RECORDED) as files:
+        truth = json.loads(files.read(f"{name}.key_averages.json"))
+        return load_core(json.loads(files.read(f"{name}.json"))), {row[0]: row[1:] for row in truth["rows"]}
+
+
+def figures(core: Core | Window, by: By = "op") -> dict[str, list[Any]]:
+    """Name -> calls, self us, total us."""
+    return {
+        row["name"]: [row["calls"], *(round(US * row[name], 3) for name in ("self_ms", "total_ms"))]
+        for row in host_times(core, by).records()
+    }
+
+
+def averages(core: Core) -> dict[str, list[float]]:
+    """Name -> calls, self CPU us, CPU total us."""
+    rows = host_times(core).records()
+    return {row["name"]: [row["calls"], *(round(US * row[name], 3) for name in ("self_ms", "sum_ms"))] for row in rows}
+
+
+def test_ops_are_those_of_key_averages() -> None:
+    core, truth = recorded("plain")
+    assert len(truth) > 50
+    assert averages(core) == truth
+
+
+def test_with_stacks_only_what_holds_frames_of_python_differs() -> None:
+    """PyTorch 2.15 takes frames for calls inside ranges, and shows no row for them: its own times do not add up."""
+    core, truth = recorded("stacks")
+    ours = averages(core)
+    assert {name: [row[0], row[2]] for name, row in ours.items()} == {n: [row[0], row[2]] for n, row in truth.items()}
+    differ = {name for name, row in ours.items() if row != truth[name]}
+    assert differ == {
+        "ProfilerStep*", "inner block", "Twice", "TwiceBackward", "Optimizer.step#SGD.step",
+        "Optimizer.zero_grad#SGD.zero_grad", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+    }  # fmt: skip
+    assert all(ours[name][1] > truth[name][1] for name in differ)
+
+
+def work() -> Core:
+    """A step with a loop that calls itself, a model, an op in an op of its name, and a kernel; a thread beside it."""
+    return load_core([
+        span("user_annotation", "ProfilerStep#1", 0, 100),
+        span("python_function", "train.py(1): main", 0, 120),
+        span("python_function", "train.py(9): loop", 10, 80),
+        span("python_function", "torch/nn/modules/module.py(1): _call_impl", 20, 60),
+        span("python_function", "train.py(9): loop", 30, 40),
+        span("python_function", "<built-in method f of T object at 0x7f>", 31, 4),
+        span("python_function", "<built-in method f of T object at 0x8f>", 36, 4),
+        span("python_function", "nn.Module: Net_0", 45, 20),
+        span("cpu_op", "aten::to", 50, 10),
+        span("cpu_op", "aten::to", 51, 8),
+        call(52, 1, dur=4),
+        gpu(55, 30, 1),
+        span("cpu_op", "aten::mul", 40, 30, tid=2),
+    ])  # fmt: skip
+
+
+def test_own_time_and_total() -> None:
+    core = work()
+    assert figures(core) == {
+        "ProfilerStep*": [1, 90, 100], "aten::mul": [1, 30, 30], "aten::to": [1, 6, 10], "cudaLaunchKernel": [1, 4, 4],
+    }  # fmt: skip
+    assert figures(core, "function")["train.py(9): loop"] == [2, 20 + 32, 80]  # what nests counts once
+    assert figures(core, "function")["<built-in method f of T object>"] == [2, 8, 8]
+    assert figures(core, "line") == {"train.py(1): main": [1, 40, 120], "train.py(9): loop": [2, 80, 80]}
+    assert figures(core, "module") == {"nn.Module: Net_0": [1, 20, 20]}
+    assert list(figures(core, "thread").values()) == [[2, 120, 120], [1, 30, 30]]
+
+
+def test_every_frame_is_a_line_where_all_are_asked_for() -> None:
+    every = Window(work()).with_all_frames()
+    assert figures(every, "line")["torch/nn/modules/module.py(1): _call_impl"] == [1, 20, 60]
+
+
+def test_shares_are_of_the_steps_and_idle_time_is_that_of_the_gpu() -> None:
+    rows = {row["name"]: row for row in host_times(work(), "line").records()}
+    main, loop = rows["train.py(1): main"], rows["train.py(9): loop"]
+    assert (main["percent"], loop["percent"]) == (20, 80)  # 20 of 40 us lie behind the step
+    assert US * main["idle_ms"] == pytest.approx(40)
+    assert US * loop["idle_ms"] == pytest.approx(80 - 30)  # the kernel runs from 55 to 85
+    assert (main["uid"], loop["uid"]) == (1, 2)
+
+
+def test_windows_keep_to_their_calls() -> None:
+    core = load_core([
+        span("user_annotation", "ProfilerStep#1", 0, 100), span("user_annotation", "ProfilerStep#2", 100, 50),
+        span("cpu_op", "aten::mm", 10, 40), span("cpu_op", "aten::mm", 110, 10), span("cpu_op", "aten::t", 111, 5),
+    ])  # fmt: skip
+    assert figures(core.window(step=2)) == {"ProfilerStep*": [1, 40, 50], "aten::mm": [1, 5, 10], "aten::t": [1, 5, 5]}
+    (inside,) = host_times(core.window(under="aten::t")).records()
+    assert inside["percent"] == 100
+
+
+@given(trace=traces())
+def test_own_times_add_up(trace: list[dict[str, Any]]) -> None:
+    """At each level to the time of its outermost calls, and no call has more than its duration."""
+    core = load_core(trace)
+    for by, level in LEVELS.items():
+        found = calls_among(core, level(core.everything))
+        own = int(found.own().sum())
+        assert own >= core.columns.dur_ns[found.rows[found.parent < 0]].sum()  # more, where ends cross
+        table = host_times(core, by)
+        assert round(1e6 * np.sum(table["self_ms"])) == own
+        assert (np.asarray(table["self_ms"]) <= np.asarray(table["sum_ms"]) + 1e-9).all()
+
+
+def test_ops_have_the_times_that_the_plugin_shows() -> None:
+    """In a call of Python that stands between two ops the inner one is not the outer one's own time, either."""
+    core = load_core([
+        span("cpu_op", "Twice", 0, 100), span("python_function", "a.py(1): forward", 10, 80),
+        span("cpu_op", "aten::mul", 20, 50),
+    ])  # fmt: skip
+    assert dict(zip(*(op_times(core)[name] for name in ("name", "host_self_us")), strict=True)) == {
+        "Twice": 50, "aten::mul": 50,
+    }  # fmt: skip
+
+
+# -- a trace without GPU events ---------------------------------------------------------------------------------
+
+
+def test_the_headline_names_where_the_time_went() -> None:
+    core, _ = recorded("stacks")
+    (headline,) = verdict(core)
+    assert headline.evidence["kind"] == "no_gpu"
+    assert headline.evidence["host_ms_of"] == "steps"
+    assert headline.evidence["most_expensive"] in headline.text
+    assert host_lines(core)["name"][0] in headline.text

@@ -1,0 +1,176 @@
+"""Attention written as two batched products with a softmax between them, which moves matrices of scores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tracelens_graph.analyses.opportunities.launched import Does, Launched, beside, launched, modules_around
+from tracelens_graph.analyses.opportunities.opportunity import Opportunity
+from tracelens_graph.analyses.opportunities.traffic import Traffic, traffic_of
+from tracelens_graph.analyses.shared.gpu_work import fitting_names
+from tracelens_graph.analyses.shared.user_code import line_names
+from tracelens_graph.graph.arrays import expanded
+from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.window import Window
+from tracelens_graph.utils.arrays import Mask, Rows
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.devices import Architecture
+
+ATTENTION_PERCENT = 1.0
+"""Share of the GPU time that moving scores has to take."""
+_REACH = 16
+"""Ops between a product and the softmax, at most: masks, scaling, casts, dropout."""
+_BETWEEN = (Does.POINTWISE, Does.COPY, Does.REDUCE)
+_SOFTMAX = re.compile(r"^(?!.*(?:log|loss|cross_entropy|topk|gating|router|moe)).*softmax", re.IGNORECASE)
+_BATCHED = re.compile(r"(?:^|:)(?:baddbmm_?|bmm|matmul|einsum)(?:_out|\.out)?$")
+_MATH = re.compile(r"_scaled_dot_product_attention_math")
+
+
+class _Blocks(NamedTuple):
+    """Attention found: places of the softmax, of the product before and behind it, of a further product beside each."""
+
+    softmax: Rows
+    before: Rows
+    behind: Rows
+    first: Rows
+    last: Rows
+
+
+@dataclass
+class _Found:
+    """Attention of one class of modules, forward and backward passes added up."""
+
+    place: int
+    forward: int = 0
+    backward: int = 0
+    ns: int = 0
+    won_ns: float = 0.0
+    score_bytes: int = 0
+    is_math: bool = False
+
+
+def eager_attention(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
+    """Attention of products and a softmax, by class of its module.
+
+    That is a softmax, or its gradient, with a batched product before and one behind it on its stream, and nothing but
+    elementwise ops and copies between them, all in one module. Sizes, where they are recorded, have to agree: the
+    softmax is over what the first product makes, or the second one reads it. A fused kernel computes the same
+    products and keeps the scores on the chip, so what it saves is the time in which the ops between them move scores.
+    """
+    work, blocks = launched(w), w.once(_blocks)
+    least = ATTENTION_PERCENT / 100 * int(w.core.columns.dur_ns[w.gpu_rows].sum())
+    found: dict[str, _Found] = {}
+    places, of = expanded(blocks.before, blocks.behind + 1)
+    ends = np.cumsum(np.bincount(of, minlength=len(blocks.softmax)))
+    names = modules_around(work, places, ends - (blocks.behind + 1 - blocks.before), ends)
+    math = _in_math(work, blocks.softmax)
+    shares: dict[tuple[int, ...], float] = {}
+    for at, module in enumerate(names):
+        softmax, start, end = (int(one[at]) for one in (blocks.softmax, blocks.before, blocks.behind))
+        one = found.setdefault(module, _Found(softmax))
+        scores = traffic_of(work, softmax)
+        is_gradient = "backward" in work.name(softmax)
+        one.backward += is_gradient
+        one.forward += not is_gradient
+        one.ns += int(work.ns[int(blocks.first[at]) : int(blocks.last[at]) + 1].sum())
+        one.is_math |= bool(math[at])
+        if scores.result and not is_gradient:
+            one.score_bytes = max(one.score_bytes, scores.result.bytes)
+        for place in range(start + 1, end):
+            key = (int(work.signature[place]), int(work.signature[softmax]))
+            if key not in shares:
+                shares[key] = _share_of_scores(traffic_of(work, place), scores)
+            one.won_ns += shares[key] * int(work.ns[place])
+    for module, one in found.items():
+        if one.won_ns >= least and one.won_ns > 0:
+            yield _opportunity(w, work, module, one)
+
+
+def in_attention(w: Window) -> Rows:
+    """Places of the launched ops between the products of such attention."""
+    blocks = w.once(_blocks)
+    return expanded(blocks.before + 1, blocks.behind)[0]
+
+
+def _opportunity(w: Window, work: Launched, module: str, one: _Found) -> Opportunity:
+    calls = f"{one.forward:,} times" + (f" and {one.backward:,} times backward" if one.backward else "")
+    where = module or "(no module)"
+    scores = f"; scores are {one.score_bytes / 1e6:,.3g} MB each time" if one.score_bytes else ""
+    how = "the math backend of scaled_dot_product_attention" if one.is_math else "products and a softmax"
+    return Opportunity(
+        "eager-attention", f"{where}: attention as {how}, {calls}{scores}, which a fused kernel never writes",
+        one.ns, round(one.won_ns), "the two products take as long inside of a fused kernel, and no scores are moved",
+        ("attention_backend" if one.is_math else "flash_attention",), int(work.core.columns.uid[work.row[one.place]]),
+        where, one.forward + one.backward, module, line_names(w, work.row[[one.place]])[0],
+        {"forward": one.forward, "backward": one.backward, "score_bytes": one.score_bytes},
+    )  # fmt: skip
+
+
+def _share_of_scores(one: Traffic, scores: Traffic) -> float:
+    """The share of what an op moves that are scores, by bytes; all of it where sizes are not recorded."""
+    if not scores.result or not one.bytes:
+        return 1.0
+    size = scores.result.elements
+    sides = (*one.reads, *([one.result] if one.result and not one.reduced else []))
+    return sum(side.bytes for side in sides if side.elements == size) / one.bytes
+
+
+def _blocks(w: Window) -> _Blocks:
+    work = launched(w)
+    is_softmax, is_batched = (_named(work, pattern) for pattern in (_SOFTMAX, _BATCHED))
+    shown = np.flatnonzero(work.does != Does.FILL)
+    product = (work.does == Does.PRODUCT) & is_batched
+    softmax = np.flatnonzero((work.does[shown] == Does.SOFTMAX) & is_softmax[shown])
+    before, behind = (_nearest(work, shown, softmax, product, way) for way in (-1, 1))
+    there = np.flatnonzero((before >= 0) & (behind >= 0))
+    softmax, before, behind = softmax[there], before[there], behind[there]
+    first = before - (beside(work, shown, before, -1) & product[shown[np.maximum(before - 1, 0)]])
+    last = behind + (beside(work, shown, behind, 1) & product[shown[np.minimum(behind + 1, len(shown) - 1)]])
+    found = _Blocks(*(shown[one] for one in (softmax, before, behind, first, last)))
+    fits: dict[tuple[int, ...], bool] = {}
+    kept = [_fits(work, fits, *one) for one in zip(*(part.tolist() for part in found[:3]), strict=True)]
+    return _Blocks(*(part[np.array(kept, bool)] for part in found))
+
+
+def _named(work: Launched, pattern: re.Pattern[str]) -> Mask:
+    """Which launched ops have names that fit."""
+    names = fitting_names(work.core, pattern.search)
+    return names[np.where(work.row >= 0, work.core.columns.name[work.row], -1)] if len(work) else np.zeros(0, bool)
+
+
+def _nearest(work: Launched, shown: Rows, softmax: Rows, product: Mask, way: int) -> Rows:
+    """Of each softmax the nearest product on one side of it, with elementwise ops and copies between; -1 for none."""
+    found = np.full(len(softmax), -1, np.int64)
+    going = np.arange(len(softmax))
+    for step in range(way, way * (_REACH + 2), way):
+        going = going[beside(work, shown, softmax[going], step)]
+        at = softmax[going] + step
+        is_product = product[shown[at]]
+        found[going[is_product]] = at[is_product]
+        going = going[np.isin(work.does[shown[at]], _BETWEEN)]
+    return found
+
+
+def _fits(work: Launched, known: dict[tuple[int, ...], bool], softmax: int, before: int, behind: int) -> bool:
+    """Whether sizes allow that the softmax is over what the product before makes, or that the one behind reads it."""
+    key = (int(work.signature[softmax]), int(work.signature[before]), int(work.signature[behind]))
+    if key not in known:
+        over, made, read = (traffic_of(work, place) for place in (softmax, before, behind))
+        ends = {one.shape[-2:] for one in (made.result, *read.reads) if one}
+        sizes = {one.elements for one in (made.result, *read.reads) if one}
+        known[key] = not over.result or not sizes or over.result.elements in sizes or over.result.shape[-2:] in ends
+    return known[key]
+
+
+def _in_math(work: Launched, places: Rows) -> Mask:
+    """Which launched ops are of the math backend of PyTorch's own attention."""
+    c, named = work.core.columns, fitting_names(work.core, _MATH.search)
+    if not len(places) or not named.any():
+        return np.zeros(len(places), bool)
+    return np.asarray(climb(c.parent, work.row[places], named[c.name]) >= 0)

@@ -1,0 +1,146 @@
+"""Elementwise, normalising and reducing kernels in a row that one fused kernel could replace."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracelens_graph.analyses.opportunities.attention import in_attention
+from tracelens_graph.analyses.opportunities.copies_around import copied_for
+from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, modules_around
+from tracelens_graph.analyses.opportunities.opportunity import Opportunity
+from tracelens_graph.analyses.opportunities.traffic import chains_in, traffic_of
+from tracelens_graph.analyses.places.attribution import of_optimizer
+from tracelens_graph.analyses.shared.user_code import line_names
+from tracelens_graph.graph.window import Window
+from tracelens_graph.utils.arrays import Rows
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.devices import Architecture
+
+CHAIN_OPS = 3
+"""So many ops in a row are worth a fused kernel."""
+CHAIN_PERCENT = 1.0
+"""Share of the GPU time that fusing has to save."""
+_LONGEST = 64
+"""Ops of a run that are looked at together; a longer run is several."""
+_NAMED = 12
+"""Ops of a chain that are named."""
+_FUSIBLE = (Does.POINTWISE, Does.REDUCE, Does.NORM, Does.SOFTMAX, Does.COPY)
+
+
+@dataclass
+class _Chain:
+    """Chains of one class of modules and one sequence of ops, added up.
+
+    Attributes:
+        module: class of the module; empty for none.
+        backward: whether they are its backward work.
+        ops: names of the ops.
+        first: place of the first op of the most expensive ones among the launched ops.
+        calls, kernels, ns: how many chains, kernels of them, and their time.
+        won_ns: what fusing saves.
+        saved: bytes that need not be moved.
+    """
+
+    module: str
+    backward: bool
+    ops: tuple[str, ...]
+    first: int
+    calls: int = 0
+    kernels: int = 0
+    ns: int = 0
+    won_ns: float = 0.0
+    saved: int = 0
+
+
+def fusible_chains(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
+    """Chains of ops that move the same elements again and again, by module class and names of ops.
+
+    A chain is of ops whose kernels run one after another on a stream, with no product, copy to elsewhere or kernel of
+    another library between them, in one module or in modules right below it, and each reads what one before it made.
+    What fusing saves is by bytes: those by which results in between are written and read, at the rate that its kernels
+    reach now.
+    """
+    work, c = launched(w), w.core.columns
+    least = CHAIN_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
+    for one in _chains(work, np.concatenate((copied_for(w), in_attention(w)))):
+        if one.won_ns >= least:
+            yield _opportunity(w, work, one)
+
+
+def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
+    plain = [name.removeprefix("aten::") for name in one.ops]
+    more = f" and {len(plain) - _NAMED} more" if len(plain) > _NAMED else ""
+    where = f"{one.module or '(no module)'}{'.backward' if one.backward else ''}"
+    saved = one.saved / one.calls
+    what = (
+        f"{where}: {one.calls:,} times {len(plain)} elementwise ops in a row, {one.kernels:,} kernels"
+        f" ({', '.join(plain[:_NAMED])}{more}); fused, each time {_size(saved)} less would be moved"
+    )
+    return Opportunity(
+        "fusible-chain", what, one.ns, round(one.won_ns),
+        "no other op reads the results in between, and the fused kernel moves data at the rate of these",
+        ("fusion",), int(work.core.columns.uid[work.row[one.first]]), f"{where}:{plain[0]}..{plain[-1]}x{len(plain)}",
+        one.calls, one.module, line_names(w, work.row[[one.first]])[0],
+        {"ops": ", ".join(plain), "kernels": one.kernels, "saved_bytes": one.saved},
+    )  # fmt: skip
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e6:,.3g} MB" if count >= 1e5 else f"{count / 1e3:,.3g} kB"
+
+
+def _chains(work: Launched, taken: Rows) -> Iterator[_Chain]:
+    found: dict[tuple[str, bool, tuple[str, ...]], _Chain] = {}
+    places, starts, ends = _runs(work, taken)
+    signature = work.signature[places].tolist()
+    runs: dict[tuple[str, bool, tuple[int, ...]], list[int]] = defaultdict(list)
+    where = zip(starts.tolist(), ends.tolist(), modules_around(work, places, starts, ends), strict=True)
+    for start, end, module in where:
+        runs[module, bool(work.backward[places[start]]), tuple(signature[start:end])].append(start)
+    for (module, backward, of_run), begins in runs.items():
+        for chain in chains_in([traffic_of(work, int(places[begins[0] + i])) for i in range(len(of_run))]):
+            if len(chain.places) < CHAIN_OPS or chain.needed >= chain.moved:
+                continue
+            inside = places[np.array(begins)[:, None] + np.array(chain.places)]
+            ops = tuple(work.name(at) for at in inside[0].tolist())
+            one = found.setdefault((module, backward, ops), _Chain(module, backward, ops, int(inside[0, 0])))
+            ns = int(work.ns[inside].sum())
+            one.calls += len(inside)
+            one.kernels += int(work.kernels[inside].sum())
+            one.ns += ns
+            one.won_ns += ns * (1 - chain.needed / chain.moved)
+            one.saved += (chain.moved - chain.needed) * len(inside)
+    yield from found.values()
+
+
+def _runs(work: Launched, taken: Rows) -> tuple[Rows, Rows, Rows]:
+    """Places of fusible ops; where runs of them start and end that are of one scope, with nothing else between them.
+
+    Fills count as nothing, and the ops `taken` have rules of their own. A run has one
+    normalisation at most: each needs sums over what comes before it.
+    """
+    is_fusible = np.isin(work.does, _FUSIBLE)
+    is_fusible[taken] = False
+    optimizer = np.zeros(len(work), bool)
+    optimizer[is_fusible] = of_optimizer(work.core, work.kernel[is_fusible])
+    places = np.flatnonzero(is_fusible & ~optimizer)
+    part = np.cumsum(optimizer | ~(is_fusible | (work.does == Does.FILL)))
+    keys = [key[places] for key in (part, work.stream, work.scope, work.backward)]
+    begins = np.ones(len(places), bool)
+    begins[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    whole = np.flatnonzero(begins)
+    length = np.diff(np.append(whole, len(places)))
+    within = np.arange(len(places)) - np.repeat(whole, length)
+    norms = np.cumsum(work.does[places] == Does.NORM)
+    before = norms - np.repeat(norms[whole] - (work.does[places[whole]] == Does.NORM), length)
+    again = (work.does[places] == Does.NORM) & (before > 1)
+    starts = np.flatnonzero((within % _LONGEST == 0) | again)
+    ends = np.append(starts[1:], len(places))
+    long = ends - starts >= CHAIN_OPS
+    return places, starts[long], ends[long]

@@ -1,0 +1,251 @@
+"""Where the host's time went: by op, function of Python, line, module or thread, and the GPU idle meanwhile.
+
+The calls of a level are nested anew by time, without all others between them. A call's *own* time is its duration
+without the calls of its level right inside, so own times of a level add up to the time during which a thread was in any
+of them. Ops stand beside runtime calls and annotations there, as in `prof.key_averages()`, whose figures they equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from tracelens_graph.analyses.shared.grouping import Cells, group_by
+from tracelens_graph.analyses.shared.user_code import shown_frames
+from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.forest import build_forest
+from tracelens_graph.graph.intervals import Intervals, length, length_before, merge, sum_by_group
+from tracelens_graph.graph.traversals import least_above, outermost
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.schema import HOST_KINDS, NESTING_RANK, Kind
+from tracelens_graph.tables.column import About, Column
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Numbering, Rows
+
+By = Literal["op", "function", "line", "module", "thread"]
+
+_NUMBER, _ADDRESS = re.compile(r"#\d+$"), re.compile(r" at 0x[0-9a-fA-F]+")
+
+_COLUMNS: About = {
+    "name": Column.key("name of the calls", "name"),
+    "kind": Column.key("by op: Op, RuntimeCall, Annotation or Step", "kind", drop_priority=4),
+    "calls": Column.count("calls, those in another call of the name included", "calls"),
+    "self_ms": Column.total(
+        "time in them without the calls inside that have a row of their own", "ms", "self ms", compared="main"
+    ),
+    "total_ms": Column.total("time in them with all that they call; what nests counts once", "ms", "total ms"),
+    "percent": Column.share(
+        "their own time within the steps, as share of these; without steps, of the time from first to last call",
+        "self %",
+    ),
+    "idle_ms": Column.total("the part of their own time during which no GPU event ran", "ms", "GPU idle ms"),
+    "sum_ms": Column.total("sum of the durations of all calls, of those inside another of the name again", "ms"),
+    "longest_ms": Column("the longest call", "ms", heading="longest ms", drop_priority=2),
+    "uid": Column.uid("the longest call", heading="uid"),
+}
+
+
+HOST_TIMES = TableSchema(
+    "host_times",
+    "Where the host's time went: by op, function of Python, line, module or thread.",
+    _COLUMNS,
+)
+HOST_FUNCTIONS = TableSchema("host_functions", "Host time by function of Python, built-in ones, too.", _COLUMNS)
+HOST_LINES = TableSchema("host_lines", "Host time by line of Python that calls.", _COLUMNS)
+HOST_MODULES = TableSchema("host_modules", "Host time by module, on the thread that calls it.", _COLUMNS)
+HOST_THREADS = TableSchema("host_threads", "Host time by thread.", _COLUMNS)
+
+
+@dataclass(frozen=True)
+class HostCalls:
+    """The calls of a level, nested by time; arrays have an entry for each.
+
+    Attributes:
+        core: the graph.
+        rows: rows of the calls: by thread, callers before those that they call.
+        parent: position of the call around each, -1 for none.
+        last: position of the last call inside each, its own without one.
+        start, end: bounds, ns. An end is no later than that of the call around it.
+    """
+
+    core: Core
+    rows: Rows
+    parent: Rows
+    last: Rows
+    start: Ns
+    end: Ns
+
+    def own(self, clock: Callable[[Ns], Ns] = lambda at: at) -> Ns:
+        """What a clock counts during each call without the calls inside, ns."""
+        begin = clock(self.start)
+        took = clock(self.start + self.core.columns.dur_ns[self.rows]) - begin
+        inner = np.flatnonzero(self.parent >= 0)
+        inside = sum_by_group(self.parent[inner], (clock(self.end) - begin)[inner], len(self.rows))
+        # Calls that overlap without nesting may take more time than what is around them.
+        return np.maximum(took - inside, 0)
+
+    def alone_in(self, name: Codes) -> Mask:
+        """Which calls are the only one right inside a call of the same name."""
+        called = self.parent >= 0
+        inside = np.bincount(self.parent[called], minlength=len(self.rows))
+        found: Mask = called & (inside[self.parent] == 1) & (name == name[self.parent]) if len(name) else called
+        return found
+
+
+def calls_among(core: Core, wanted: Mask) -> HostCalls:
+    """Some of the calls of a graph, nested by time.
+
+    Args:
+        core: the graph.
+        wanted: for each row whether it is one of them.
+    """
+    c, rows = core.columns, np.flatnonzero(wanted)
+    # What is outside in the call forest is outside here, too; annotations are around calls of the same time.
+    rank = np.array([NESTING_RANK.get(Kind(kind), 0) for kind in range(max(Kind) + 1)], np.uint8)[c.kind[rows]]
+    forest = build_forest(c.thread[rows], c.start_ns[rows], c.dur_ns[rows], rank)
+    rows = rows[forest.order]
+    start, end = c.start_ns[rows], c.start_ns[rows] + c.dur_ns[rows]
+    if forest.outlives.any():
+        end = least_above(forest.parent, np.arange(len(rows)), end)
+    return HostCalls(core, rows, forest.parent, forest.last, start, end)
+
+
+def _kinds(*kinds: Kind) -> Callable[[Window], Mask]:
+    return lambda w: is_kind(w.core.columns.kind, kinds)
+
+
+def _outermost_calls(w: Window) -> Mask:
+    c = w.core.columns
+    found: Mask = is_kind(c.kind, (Kind.Annotation, Kind.Step)) | ((c.parent < 0) & is_kind(c.kind, HOST_KINDS))
+    return found
+
+
+LEVELS: Mapping[By, Callable[[Window], Mask]] = {
+    "op": _kinds(Kind.Op, Kind.RuntimeCall, Kind.Annotation, Kind.Step),
+    "function": _kinds(Kind.PythonFunction),
+    "line": shown_frames,
+    "module": _kinds(Kind.Module),
+    "thread": _outermost_calls,
+}
+"""Level -> for each row of a graph whether it is one of its calls."""
+
+
+def host_calls(w: Window, by: By) -> HostCalls:
+    """The calls of a level, those outside of the window, too; kept with the window."""
+    return w.once(_host_calls, by)
+
+
+def _host_calls(w: Window, by: By) -> HostCalls:
+    return calls_among(w.core, LEVELS[by](w))
+
+
+def idle_clock(w: Window) -> Callable[[Ns], Ns] | None:
+    """What counts the time during which no GPU event of any of the window's devices ran; None without GPU events."""
+    c, gpu = w.core.columns, w.core.gpu_rows
+    if not len(w.gpu_rows):
+        return None
+    gpu = gpu[np.isin(c.device[gpu], np.unique(c.device[w.gpu_rows]))]
+    busy = merge(c.start_ns[gpu], c.start_ns[gpu] + c.dur_ns[gpu])
+    return lambda at: at - length_before(busy, at)
+
+
+def host_span(w: Window) -> tuple[Intervals, str]:
+    """What shares of host time are of: the steps; without any, the time from the first to the last call of the host."""
+    c = w.core.columns
+    steps = w.rows_of_kind(Kind.Step)
+    if len(steps):
+        return merge(c.start_ns[steps], c.start_ns[steps] + c.dur_ns[steps]), "steps"
+    calls = w.rows_of_kind(*HOST_KINDS, Kind.Annotation)
+    start, end = c.start_ns[calls], c.start_ns[calls] + c.dur_ns[calls]
+    if w.is_whole and len(calls):
+        start, end = start.min(keepdims=True), end.max(keepdims=True)
+    return merge(start, end), "time from the first to the last call" if w.is_whole else "time in calls of the window"
+
+
+def host_times(g: Core | Window, by: Literal["op", "function", "line", "module", "thread"] = "op") -> Table:
+    """Host time by name at a level, the greatest time of its own first.
+
+    By `op`, runtime calls and annotations have rows, too, and `calls`, `self_ms` and `sum_ms` are what
+    `prof.key_averages()` of PyTorch shows as number of calls, self CPU and CPU total: there `ProfilerStep#3` is a
+    `ProfilerStep*`, and a call that is the only one inside another of its name is one with it. Versions of PyTorch up
+    to 2.3 round times once more in files; the newest, given stacks, takes frames of Python for calls inside ranges.
+    By `function` a frame of Python is one of its file, line and name. By `line`, what the user's line calls of the
+    framework and of built-in functions counts with it (see `user_code`); by `module`, what it calls on its own thread.
+    A thread's time is that of its outermost calls and of annotations.
+
+    Args:
+        g: the graph, or a window of it: the calls that begin in it, each with all its time.
+        by: the level.
+    """
+    w = window_of(g)
+    core, c = w.core, w.core.columns
+    found = host_calls(w, by)
+    inside = np.flatnonzero(w.holds(found.rows))
+    rows = found.rows[inside]
+    names, name = _names(core, by, found.rows)
+    again = found.alone_in(name)[inside] if by == "op" else np.zeros(len(inside), bool)
+    group, first = group_by(c.kind[rows] if by == "op" else np.zeros(len(rows), np.uint8), name[inside])
+    groups = len(first)
+    span, whole = host_span(w)
+    whole_ns = length(span)
+    outer = outermost(group, inside, found.last[inside])
+    took = c.dur_ns[rows]
+
+    def own(clock: Callable[[Ns], Ns] = lambda at: at) -> Ns:
+        return sum_by_group(group, found.own(clock)[inside], groups)
+
+    own_ns, longest = own(), np.lexsort((rows, -took, group))[np.searchsorted(np.sort(group), np.arange(groups))]
+    idle = idle_clock(w)
+    columns: dict[str, Cells] = {
+        "name": [names[code] for code in name[inside[first]].tolist()],
+        **({"kind": [Kind(one).name for one in c.kind[rows[first]].tolist()]} if by == "op" else {}),
+        "calls": np.bincount(group[~again], minlength=groups),
+        "self_ms": own_ns / 1e6,
+        "total_ms": sum_by_group(group[outer], took[outer], groups) / 1e6,
+        "percent": 100 * own(partial(length_before, span)) / max(whole_ns, 1),
+        **({} if idle is None else {"idle_ms": own(idle) / 1e6}),
+        "sum_ms": sum_by_group(group[~again], took[~again], groups) / 1e6,
+        "longest_ms": took[longest] / 1e6,
+        "uid": c.uid[rows[longest]],
+    }
+    together = "; threads side by side add up" if len(np.unique(c.thread[rows])) > 1 else ""
+    notes = [f"percent: of {whole_ns / 1e6:,.3f} ms, the {whole}{together}"] if len(rows) else [_none(w, by)]
+    table = HOST_TIMES.table(columns, w.titled(f"Host time by {by}"), notes)
+    return table.take(np.lexsort((columns["uid"], -own_ns)))
+
+
+def _named(schema: TableSchema, by: By, g: Core | Window) -> Table:
+    table = host_times(g, by)
+    return schema.table(table.columns, table.title, table.notes)
+
+
+host_functions = partial(_named, HOST_FUNCTIONS, "function")
+host_lines = partial(_named, HOST_LINES, "line")
+host_modules = partial(_named, HOST_MODULES, "module")
+host_threads = partial(_named, HOST_THREADS, "thread")
+
+
+def _none(w: Window, by: By) -> str:
+    what = {"function": "frames of Python", "line": "frames of Python", "module": "modules"}.get(by, "calls")
+    return f"the {'window' if w.title else 'trace'} has no {what} of the host"
+
+
+def _names(core: Core, by: By, rows: Rows) -> tuple[list[str], Codes]:
+    """Names, and which one each call has: steps share one, addresses are left out."""
+    c = core.columns
+    if by == "thread":
+        given = {(str(pid), str(tid)): f" {name}" for pid, tid, name in core.info.threads if name}
+        return [f"{pid}/{tid}{given.get((str(pid), str(tid)), '')}" for pid, tid in core.threads], c.thread[rows]
+    codes, name = distinct(c.name[rows])
+    numbering = Numbering()
+    steps = {*c.name[rows[c.kind[rows] == Kind.Step]].tolist()}
+    texts = ((core.names[code], code in steps) for code in codes.tolist())
+    place = [numbering[_NUMBER.sub("*", text) if is_step else _ADDRESS.sub("", text)] for text, is_step in texts]
+    return list(numbering), np.array(place, np.int64)[name]
