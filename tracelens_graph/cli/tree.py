@@ -16,6 +16,7 @@ from tracelens_graph.cli.shown import print_lines, screen
 from tracelens_graph.cli.traces import extension_of, load
 from tracelens_graph.cli.windows import Window
 from tracelens_graph.utils.suggest import did_you_mean
+from tracelens_graph.utils.texts import wrapped
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -84,11 +85,15 @@ def tree(
     core = w.core
     import numpy as np
 
+    from tracelens_graph.analyses.shared.user_code import shown_frames
     from tracelens_graph.reports import tree_text
+    from tracelens_graph.schema import Kind
 
     drawn = w.holds(np.arange(len(core.columns)))
     if kinds:
         drawn &= np.isin(core.columns.kind, kinds)
+    if up and not w.all_frames:
+        drawn &= (core.columns.kind != Kind.PythonFunction) | shown_frames(w)
     choice = tree_text.Choice(None if drawn.all() else drawn, prune, depth)
     places = _places(w, position, wanted, up, choice)
     if labels is LabelStyle.short:
@@ -97,13 +102,18 @@ def tree(
         from tracelens_graph.reports.tree_text import categories
 
         category = categories(core).__getitem__
-    style = tree_text.Labels(category, short=labels is LabelStyle.short, uid=uids, gpu_time=gpu_time)
+    width, _ = screen()
+    is_short = labels is LabelStyle.short
+    style = tree_text.Labels(category, is_short, uids, gpu_time, width=width if up and is_short else 0)
     limit = (_LINES_FOR_PEOPLE if sys.stdout.isatty() else 0) if max_lines is None else max_lines
     shown = islice(places, limit) if limit else places
     more = max(len(places) - limit, 0) if limit else 0
     draw = tree_text.ladder_lines if up else tree_text.lines
-    width, _ = screen()
-    print_lines(tree_text.fitted_line(line, width) for line in draw(core, shown, style))
+    lines = draw(core, shown, style)
+    if up:
+        print_lines(part for line in lines for part in wrapped(line, width, "    "))
+    else:
+        print_lines(tree_text.fitted_line(line, width) for line in lines)
     if more:
         sys.stdout.write(f"... {more:,} more {'nodes' if up else 'lines'} (--max-lines 0 shows all)\n")
 
@@ -119,6 +129,8 @@ def _kinds(names: list[str] | None) -> list[Kind]:
 
 
 def _places(w: Part, uid: int | None, wanted: dict[str, Any], up: bool, choice: Choice) -> Places:
+    import numpy as np
+
     from tracelens_graph.reports import tree_text
 
     core = w.core
@@ -126,7 +138,9 @@ def _places(w: Part, uid: int | None, wanted: dict[str, Any], up: bool, choice: 
         return tree_text.forest(core, choice)
     rows = _matches(w, uid, wanted)
     if up:
-        return tree_text.ladders(core, rows, choice)
+        from tracelens_graph.analyses.shared.user_code import onward
+
+        return tree_text.ladders(core, rows, choice, onward(core, np.array(rows, np.int64)))
     return tree_text.subtrees(core, list(_outermost(core, rows)), choice)
 
 

@@ -184,19 +184,32 @@ def _themselves(core: Core, rows: Rows) -> Rows:
 
 def origins(core: Core, rows: Rows) -> Rows:
     """The rows, and for those of the backward pass the forward ops that they are there for."""
-    c = core.columns
+    return turns(core, rows)[1]
+
+
+def turns(core: Core, rows: Rows) -> tuple[Rows, Rows]:
+    """The backward op that each row of the backward pass belongs to, -1 for none, and its forward op, else the row."""
+    c, nobody = core.columns, np.full(len(rows), -1, np.int64)
     alone = nearest_above(c, rows, PYTHON_KINDS) < 0
     links = autograd_of(core)
     backward, at = np.unique(links.backward, return_index=True)
     if not alone.any() or not len(backward):
-        return rows
+        return nobody, rows
     is_backward = np.zeros(len(c), bool)
     is_backward[backward] = is_backward[links.engine[0]] = True
-    own = links.run_by(climb(c.parent, rows, is_backward))
-    linked = alone & (own >= 0)
-    found = rows.copy()
+    turn = climb(c.parent, rows, is_backward)
+    linked = alone & (turn >= 0)
+    own, found = links.run_by(turn), rows.copy()
     found[linked] = links.forward[at[np.searchsorted(backward, own[linked])]]
-    return found
+    return np.where(linked, turn, nobody), found
+
+
+def onward(core: Core, rows: Rows) -> tuple[Rows, Rows]:
+    """Where the ways up from rows of the backward pass go on, as `turns`; after the root with the call of the pass."""
+    turn, target = turns(core, rows)
+    call = _backward_calls(core, rows)
+    lost = (turn < 0) & (call >= 0) & (nearest_above(core.columns, rows, PYTHON_KINDS) < 0)
+    return np.where(lost, 0, turn), np.where(lost, call, target)
 
 
 def _backward_calls(core: Core, rows: Rows) -> Rows:
