@@ -85,7 +85,7 @@ def tree(
     core = w.core
     import numpy as np
 
-    from tracelens_graph.analyses.shared.user_code import shown_frames
+    from tracelens_graph.graph.user_code import shown_frames
     from tracelens_graph.reports import tree_text
     from tracelens_graph.schema import Kind
 
@@ -138,7 +138,7 @@ def _places(w: Part, uid: int | None, wanted: dict[str, Any], up: bool, choice: 
         return tree_text.forest(core, choice)
     rows = _matches(w, uid, wanted)
     if up:
-        from tracelens_graph.analyses.shared.user_code import onward
+        from tracelens_graph.graph.user_code import onward
 
         return tree_text.ladders(core, rows, choice, onward(core, np.array(rows, np.int64)))
     return tree_text.subtrees(core, list(_outermost(core, rows)), choice)

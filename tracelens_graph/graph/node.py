@@ -217,6 +217,17 @@ class Node:
         return ""
 
     @property
+    def python_line(self) -> str:
+        """The user's or the model's line that it comes from, `file(line): function`.
+
+        Of backward work it is the line of the forward op. Frames of frameworks are passed over (`graph.user_code`).
+        It is empty where the trace has none.
+        """
+        from tracelens_graph.graph.user_code import line_names
+
+        return line_names(self.graph, np.array([self.row]))[0]
+
+    @property
     def step(self) -> Node | None:
         """The step that holds the event."""
         return self._at(int(self.graph.step[self.row]))

@@ -21,11 +21,11 @@ import msgspec
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.finding import shown_ms
-from tracelens_graph.analyses.shared.user_code import shown_name
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.user_code import shown_name
 from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 from tracelens_graph.tables.names import fitted

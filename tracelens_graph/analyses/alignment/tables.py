@@ -22,11 +22,11 @@ from tracelens_graph.analyses.idle.idle import (
 )
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells
-from tracelens_graph.analyses.shared.user_code import line_names
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, times_by_group, times_of
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import in_no_other
+from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import LAYER_KINDS, Kind
 from tracelens_graph.tables.column import About, Column

@@ -18,11 +18,11 @@ from tracelens_graph.analyses.idle.blame import Blamed
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
 from tracelens_graph.analyses.idle.idle import Cause, blame
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
-from tracelens_graph.analyses.shared.user_code import line_names, shown_name
 from tracelens_graph.graph.collectives import collectives_of, kernels_of_collectives
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import ancestors, rows_of_kind
+from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import short_name

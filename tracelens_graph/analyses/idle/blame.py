@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.analyses.idle.host_states import DATA_LOADER, Calls, ends
-from tracelens_graph.analyses.shared.user_code import Code, codes_of
 from tracelens_graph.graph.arrays import expanded, is_kind, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge, overlapping, sum_by_group
 from tracelens_graph.graph.traversals import ancestors, climb, subtree_sums
+from tracelens_graph.graph.user_code import Code, codes_of
 from tracelens_graph.schema import HOST_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Ns, Rows
 

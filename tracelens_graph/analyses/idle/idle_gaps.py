@@ -8,8 +8,8 @@ from tracelens_graph.analyses.idle.host_states import ends
 from tracelens_graph.analyses.idle.idle import Cause, Idle, calls_of, culprit, idle_parts
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells, first_rows
-from tracelens_graph.analyses.shared.user_code import line_names, shown_name
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 from tracelens_graph.tables.column import Column

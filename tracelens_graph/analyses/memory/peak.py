@@ -13,9 +13,9 @@ from tracelens_graph.analyses.memory.instants import NO_VALUE, instants_of, note
 from tracelens_graph.analyses.places.modules import PASSES
 from tracelens_graph.analyses.shared.gpu_work import names_of, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
-from tracelens_graph.analyses.shared.user_code import user_lines
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.user_code import user_lines
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema

@@ -13,9 +13,9 @@ from tracelens_graph.analyses.opportunities.launched import Does, Launched, besi
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import Traffic, traffic_of
 from tracelens_graph.analyses.shared.gpu_work import fitting_names
-from tracelens_graph.analyses.shared.user_code import line_names
 from tracelens_graph.graph.arrays import expanded
 from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
 from tracelens_graph.utils.arrays import Mask, Rows
 

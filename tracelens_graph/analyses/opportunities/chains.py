@@ -15,7 +15,7 @@ from tracelens_graph.analyses.opportunities.launched import Does, Launched, laun
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import chains_in, traffic_of
 from tracelens_graph.analyses.places.attribution import of_optimizer
-from tracelens_graph.analyses.shared.user_code import line_names
+from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
 from tracelens_graph.utils.arrays import Rows
 

@@ -16,9 +16,9 @@ from tracelens_graph.analyses.opportunities.traffic import traffic_of
 from tracelens_graph.analyses.performance.unified import arguments_of
 from tracelens_graph.analyses.shared.gpu_work import modules_of
 from tracelens_graph.analyses.shared.grouping import group_by
-from tracelens_graph.analyses.shared.user_code import line_names
 from tracelens_graph.errors import CannotModel
 from tracelens_graph.graph.arrays import fitting
+from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.utils.arrays import Rows

@@ -13,9 +13,9 @@ from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import traffic_of
 from tracelens_graph.analyses.performance.unified import arguments_of
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes, modules_of
-from tracelens_graph.analyses.shared.user_code import line_names
 from tracelens_graph.analyses.timeline.collectives import communication_kernels
 from tracelens_graph.graph.intervals import Intervals, length, merge, overlapping
+from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
 from tracelens_graph.utils.arrays import Rows
 

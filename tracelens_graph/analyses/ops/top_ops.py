@@ -8,11 +8,11 @@ from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, OpCalls, launchers
 from tracelens_graph.analyses.ops.ops import IN_CALL, OPS_SUMMARY
 from tracelens_graph.analyses.shared.call_stacks import parent_modules
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
-from tracelens_graph.analyses.shared.user_code import is_python, line_names, origins
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import nearest_above
+from tracelens_graph.graph.user_code import is_python, line_names, origins
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column

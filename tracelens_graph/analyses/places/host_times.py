@@ -16,12 +16,12 @@ from typing import Literal
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
-from tracelens_graph.analyses.shared.user_code import shown_frames
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge, sum_by_group
 from tracelens_graph.graph.traversals import least_above, outermost
+from tracelens_graph.graph.user_code import shown_frames
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import HOST_KINDS, NESTING_RANK, Kind
 from tracelens_graph.tables.column import About, Column

@@ -7,12 +7,12 @@ import numpy as np
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.shared.gpu_work import GPU_BUSY, GPU_SUM, fitting_names
 from tracelens_graph.analyses.shared.grouping import Cells, group_by
-from tracelens_graph.analyses.shared.user_code import user_lines
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.graph.arrays import distinct, expanded, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import in_no_other, rows_of_kind
+from tracelens_graph.graph.user_code import user_lines
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import FOREST_KINDS, HOST_KINDS, Kind
 from tracelens_graph.tables.column import About, Column

@@ -17,7 +17,6 @@ from tracelens_graph.analyses.performance.unified import Modelled, modelled, uni
 from tracelens_graph.analyses.places.attribution import OPTIMIZER, charged, optimizer_step
 from tracelens_graph.analyses.places.modules import PASSES, PlaceTree, class_of, paths_of, place_tree
 from tracelens_graph.analyses.shared.gpu_work import CLASS_NAMES, gpu_classes
-from tracelens_graph.analyses.shared.user_code import Code, codes_of, user_lines
 from tracelens_graph.analyses.structure.layers import Departure, departures, layer_groups
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.categories.kernels import kernel_category
@@ -25,6 +24,7 @@ from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.context import Context, EdgeTexts, EventProperty, content_key
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
+from tracelens_graph.graph.user_code import Code, codes_of, user_lines
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, detect

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import fitting_names
-from tracelens_graph.analyses.shared.user_code import Code, codes_of
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.user_code import Code, codes_of
 from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import PYTHON_KINDS, Kind
 from tracelens_graph.utils.arrays import Rows

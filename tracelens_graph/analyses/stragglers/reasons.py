@@ -17,13 +17,13 @@ from tracelens_graph.analyses.idle.host_states import (
     PYTHON,
     SYNCHRONIZATION,
 )
-from tracelens_graph.analyses.shared.user_code import user_lines
 from tracelens_graph.analyses.stragglers.chains import Share
 from tracelens_graph.analyses.stragglers.rank_work import UNRECORDED, Kernel, Label, Spent
 from tracelens_graph.analyses.stragglers.segments import Arrivals, Late
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
+from tracelens_graph.graph.user_code import user_lines
 from tracelens_graph.schema import Kind
 
 EVEN_NS = 20_000

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from handmade import call, gpu, span
 
-from tracelens_graph.analyses.shared.user_code import Code, code_of, line_names, onward, shown_name
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.node import nodes_at
+from tracelens_graph.graph.user_code import Code, code_of, line_names, onward, shown_name
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.tree_text import Choice, ladders
 
@@ -45,7 +46,9 @@ def op(name: str, ts: float, dur: float) -> dict[str, object]:
 
 
 def lines(core: Core) -> list[str]:
-    return line_names(core, core.gpu_rows)
+    found = line_names(core, core.gpu_rows)
+    assert found == [node.python_line for node in nodes_at(core, core.gpu_rows)]
+    return found
 
 
 PLUMBING = ("torch/nn/modules/module.py(3): _call_impl", "torch/nn/modules/linear.py(134): forward")
