@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tracelens_graph.cli.options import Extensions, Name, Trace, name_wanted, option, to_uid
+from tracelens_graph.cli.options import Extensions, Name, Trace, name_wanted, option, refuse, to_uid
 from tracelens_graph.cli.shown import print_lines, screen
 from tracelens_graph.cli.traces import extension_of, load
 from tracelens_graph.cli.windows import Window
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tracelens_graph.schema import Kind
 
 _LINES_FOR_PEOPLE = 200
+_LEAST = 0.01
+"""Share of the host time of all that is drawn, from which on a call stays with `--host-time --prune`."""
 
 
 class LabelStyle(StrEnum):
@@ -45,6 +47,14 @@ def tree(
     up: Annotated[bool, option("--up", help="From the nodes to their callers, not to what they call.")] = False,
     gpu_time: Annotated[
         bool, option("--gpu-time", help="GPU time per line: sum of durations, and time any of it ran.")
+    ] = False,
+    host_time: Annotated[
+        bool,
+        option(
+            "--host-time",
+            help="Host time per line, with all that is called and its own, the most first; and for how long of it the "
+            "GPU was idle. With --prune only what takes a hundredth of the whole.",
+        ),
     ] = False,
     depth: Annotated[int | None, option(min=0, metavar="N", help="Levels below the nodes.")] = None,
     prune: Annotated[bool, option("--prune", help="Only paths that lead to GPU work.")] = False,
@@ -74,12 +84,15 @@ def tree(
     Example: tracelens-graph tree trace.json.gz --name aten::linear --gpu-time --max-lines 20
 
     Example: tracelens-graph tree trace.json.gz --uid 1234 --up
+
+    Example: tracelens-graph tree trace.json.gz --host-time --prune --step 3
     """
     wanted = {"name": name_wanted(name), "external_id": ext_id, "pid": pid, "tid": tid}
     wanted = {key: value for key, value in wanted.items() if value is not None}
     if up and uid is None and not wanted:
         raise typer.BadParameter("--up needs nodes to start from: --uid, --name, --ext-id, --pid or --tid")
-    kinds, added = _kinds(kind), extension_of(extension)
+    refuse((host_time and gpu_time, "--host-time and --gpu-time are two measures: give one of them"))
+    kinds, added = _kinds(kind or (["host"] if host_time else None)), extension_of(extension)
     position = None if uid is None else to_uid(uid, "--uid")
     w = window.of(load(trace, needs_times=False), added)
     core = w.core
@@ -92,9 +105,17 @@ def tree(
     drawn = w.holds(np.arange(len(core.columns)))
     if kinds:
         drawn &= np.isin(core.columns.kind, kinds)
-    if up and not w.all_frames:
+    if host_time or (up and not w.all_frames):
         drawn &= (core.columns.kind != Kind.PythonFunction) | shown_frames(w)
-    choice = tree_text.Choice(None if drawn.all() else drawn, prune, depth)
+    times = None
+    if host_time:
+        from tracelens_graph.analyses.places.host_times import times_of_calls
+
+        times = times_of_calls(w, drawn)
+        least = _LEAST * float(times[1].sum()) if prune else 0
+        choice = tree_text.Choice(drawn, False, depth, times[0], least)
+    else:
+        choice = tree_text.Choice(None if drawn.all() else drawn, prune, depth)
     places = _places(w, position, wanted, up, choice)
     if labels is LabelStyle.short:
         category = tree_text.short_category(core)
@@ -104,7 +125,7 @@ def tree(
         category = categories(core).__getitem__
     width, _ = screen()
     is_short = labels is LabelStyle.short
-    style = tree_text.Labels(category, is_short, uids, gpu_time, width=width if up and is_short else 0)
+    style = tree_text.Labels(category, is_short, uids, gpu_time, host_time=times, width=width if up and is_short else 0)
     limit = (_LINES_FOR_PEOPLE if sys.stdout.isatty() else 0) if max_lines is None else max_lines
     shown = islice(places, limit) if limit else places
     more = max(len(places) - limit, 0) if limit else 0

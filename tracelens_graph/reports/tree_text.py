@@ -26,10 +26,10 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.user_code import shown_name
-from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, Kind
+from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, HOST_KINDS, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 from tracelens_graph.tables.names import fitted
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 from tracelens_graph.utils.texts import cut_middle, printable, shorten, width_of
 
 NAME_WIDTH = 64
@@ -44,6 +44,7 @@ Place = tuple[int, str]
 DEEPEST = 200
 """Levels that are drawn below the top of a tree, and callers above a node; a line says how many more there are."""
 
+_HOST_TIMES = ("host us", "self", "GPU idle")
 _BATCH = 512
 _BRANCHES = "│├└─ "
 _TEXT = 40
@@ -64,11 +65,16 @@ class Choice:
         only: per row of the graph whether it may be drawn; None for all.
         gpu_only: only nodes with GPU work in their subtree, and the work itself.
         depth: levels below the top ones; None for all.
+        measure: a quantity per row of the graph, by which nodes beside each other are sorted, the greatest first; None
+            for the order of time.
+        least: what nodes have of it at least.
     """
 
     only: np.ndarray | None = None
     gpu_only: bool = False
     depth: int | None = None
+    measure: Ns | None = None
+    least: float = 0
 
     def mask(self, core: Core) -> np.ndarray:
         """For each row of the graph whether it is drawn."""
@@ -76,6 +82,8 @@ class Choice:
         drawn = np.ones(len(c), bool) if self.only is None else self.only.copy()
         if self.gpu_only:
             drawn &= np.searchsorted(gpu, c.last, "right") > np.searchsorted(gpu, np.arange(len(c)))
+        if self.measure is not None:
+            drawn &= self.measure >= self.least
         return drawn
 
     @property
@@ -224,8 +232,11 @@ def _drawing(
     of = stretch[np.searchsorted(tops, shown, "right") - 1] if len(tops) else shown
     # Tops have no parent: those of one stretch share a slot behind all rows, as siblings do.
     slot = np.where(parent >= 0, parent, len(c) + of)
+    if choice.measure is not None:
+        order = _by_measure(np.searchsorted(shown, parent), parent < 0, slot, level, choice.measure[shown])
+        shown, level, hidden, of, slot = (values[order] for values in (shown, level, hidden, of, slot))
     youngest = np.zeros(len(c) + len(tops), np.int64)
-    youngest[slot] = shown  # ascending, so the last of several stays
+    youngest[slot] = shown  # in order, so the last of several stays
     is_last = youngest[slot] == shown
     begins = np.append(True, of[1:] != of[:-1])[: len(of)] if heading else np.zeros(len(of), bool)
 
@@ -244,6 +255,36 @@ def _drawing(
     return Places(len(shown) + int(np.count_nonzero(begins)) + int(np.count_nonzero(hidden)), places())
 
 
+def _by_measure(above: Rows, is_top: Mask, slot: Rows, level: Codes, measure: Ns) -> Rows:
+    """Positions of nodes in pre-order in another pre-order, in which those beside each other are sorted by a measure.
+
+    Args:
+        above: position of the parent of each node; not looked at for tops.
+        is_top: whether it is a top.
+        slot: equal for nodes beside each other.
+        level: number of nodes above it.
+        measure: the greatest comes first.
+    """
+    count = len(slot)
+    size = np.ones(count, np.int64)
+    for one in range(int(level.max(initial=0)), 0, -1):
+        np.add.at(size, above[at := np.flatnonzero(level == one)], size[at])
+    order = np.lexsort((np.arange(count), -measure, slot))
+    before = np.cumsum(size[order]) - size[order]
+    first = np.searchsorted(slot[order], slot[order])
+    place = np.empty(count, np.int64)
+    place[order] = before - before[first]
+    # Tops of one slot stand together, and slots of tops follow each other.
+    slots, begin = np.unique(slot[is_top], return_index=True)
+    place[is_top] += np.flatnonzero(is_top)[begin][np.searchsorted(slots, slot[is_top])]
+    for one in range(1, int(level.max(initial=0)) + 1):
+        at = np.flatnonzero(level == one)
+        place[at] += place[above[at]] + 1
+    found = np.empty(count, np.int64)
+    found[place] = np.arange(count)
+    return found
+
+
 @dataclass(frozen=True)
 class Labels:
     """What the line of a node says.
@@ -253,6 +294,7 @@ class Labels:
         short: `(cpu) aten::add` rather than `Category: cpu_op, Name: aten::add`.
         uid: whether the uid is shown.
         gpu_time: whether sum and busy time of the GPU events in the subtree are shown.
+        host_time: `times_of_calls`, to show host time; None to show none.
         duration: whether GPU events show their duration.
         fields: arguments of ops to show below them: "Input Dims", "Input type", "Input Strides", "Concrete Inputs".
         width: columns of a line with all that is known of a node: name, how long it took, GPU time, shapes and types;
@@ -263,6 +305,7 @@ class Labels:
     short: bool = False
     uid: bool = False
     gpu_time: bool = False
+    host_time: Sequence[Ns] | None = None
     duration: bool = False
     fields: Sequence[str] = ()
     width: int = 0
@@ -297,6 +340,11 @@ class Labels:
             pairs = zip(core.gpu_sum_ns[asked].tolist(), core.gpu_busy_ns(asked).tolist(), strict=True)
             for i, (total, busy) in enumerate(pairs):
                 found[i] += f", GPU time: {total / 1000:.3f} us, busy: {busy / 1000:.3f} us" if total else ""
+        if self.host_time is not None:
+            is_host = is_kind(c.kind[asked], HOST_KINDS).tolist()
+            for i, times in enumerate(zip(*(ns[asked].tolist() for ns in self.host_time), strict=True)):
+                shown = (f"{what} {ns / 1000:.1f}" for what, ns in zip(_HOST_TIMES, times, strict=False))
+                found[i] += f", {', '.join(shown)}" if is_host[i] else ""
         return found
 
     def details(self, core: Core, row: int) -> Iterator[str]:

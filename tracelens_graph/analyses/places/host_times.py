@@ -156,6 +156,24 @@ def idle_clock(w: Window) -> Callable[[Ns], Ns] | None:
     return lambda at: at - length_before(busy, at)
 
 
+def times_of_calls(w: Window, drawn: Mask) -> tuple[Ns, ...]:
+    """For each row of the graph its host time, its own, and for how long of the first the GPU was idle, ns.
+
+    The last one is missing where there are no GPU events.
+
+    Args:
+        w: the window, for its GPU events.
+        drawn: which calls have a line; the own time of one is that without those of them inside.
+    """
+    c = w.core.columns
+    is_host = is_kind(c.kind, HOST_KINDS)
+    calls = calls_among(w.core, is_host & drawn)
+    whole, own = np.where(is_host, c.dur_ns, 0), np.zeros(len(c), np.int64)
+    own[calls.rows] = calls.own()
+    clock = idle_clock(w)
+    return (whole, own) if clock is None else (whole, own, clock(c.start_ns + whole) - clock(c.start_ns))
+
+
 def host_span(w: Window) -> tuple[Intervals, str]:
     """What shares of host time are of: the steps; without any, the time from the first to the last call of the host."""
     c = w.core.columns
