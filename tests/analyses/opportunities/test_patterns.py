@@ -109,12 +109,18 @@ def test_eager_attention_is_no_chain_and_no_copy_beside() -> None:
 
 
 def test_the_gradient_of_attention_counts_with_it() -> None:
+    of_product = {"backward_of": "aten::bmm", "node": "BmmBackward0"}
+    of_softmax = {"backward_of": "aten::_softmax", "node": "SoftmaxBackward0"}
+    of_scale = {"backward_of": "aten::div", "node": "DivBackward0"}
     gradient = (
-        Op("aten::bmm", [KT, Q], GEMM), Op("aten::bmm", [Q, KT], GEMM),
-        Op("aten::_softmax_backward_data", [SCORES, SCORES, [], []], SOFTMAX.replace("forward", "backward")), SCALE,
-        PRODUCT_2, Op("aten::bmm", [KT, SCORES], GEMM),
+        Op("aten::bmm", [KT, Q], GEMM, **of_product), Op("aten::bmm", [Q, KT], GEMM, **of_product),
+        Op("aten::_softmax_backward_data", [SCORES, SCORES, [], []], SOFTMAX.replace("forward", "backward"),
+           **of_softmax),
+        SCALE._replace(**of_scale), PRODUCT_2._replace(**of_product),
+        Op("aten::bmm", [KT, SCORES], GEMM, **of_product),
     )  # fmt: skip
     (one,) = found("eager-attention", MM, *ATTENTION, MM, *gradient, MM)
+    assert one.module == "Block"
     assert (one.evidence["forward"], one.evidence["backward"]) == (4, 4)
     assert one.ns == 4 * 1_100_000
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tracelens_graph.analyses.opportunities.attention import in_attention
 from tracelens_graph.analyses.opportunities.copies_around import copied_for
-from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, modules_around
+from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, modules_around, placed
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import chains_in, traffic_of
 from tracelens_graph.analyses.places.attribution import OPTIMIZER, of_optimizer
@@ -78,9 +78,9 @@ def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
     plain = [name.removeprefix("aten::") for name in one.ops]
     named = [f"{name} x{len(list(same))}" for name, same in groupby(plain)]
     names = ", ".join(name.removesuffix(" x1") for name in named[:_NAMED]) + ", ..." * (len(named) > _NAMED)
-    where = f"{one.module or '(no module)'}{'.backward' if one.backward else ''}"
+    where = placed(one.module, one.backward)
     what = (
-        f"{where}: {f'{one.calls:,} times ' if one.calls > 1 else ''}{len(plain)} elementwise ops in a row,"
+        f"{where}{f'{one.calls:,} times ' if one.calls > 1 else ''}{len(plain)} elementwise ops in a row,"
         f" {one.kernels:,} kernels ({names}); fused, each time {len(plain) - 1} fewer kernels and"
         f" {_size(one.saved / one.calls)} less to move"
     )
@@ -88,7 +88,7 @@ def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
         "fusible-chain", what, one.ns, round(one.won_ns),
         "each op reads the result of the one before, no other does, and the fused kernel moves data at the same rate",
         ("fused_optimizer" if one.module == OPTIMIZER else "fusion",), int(work.core.columns.uid[work.row[one.first]]),
-        f"{where}:{plain[0]}..{plain[-1]}x{len(plain)}", one.calls, one.module,
+        f"{where.replace(': ', ':')}{plain[0]}..{plain[-1]}x{len(plain)}", one.calls, one.module,
         line_names(w, work.row[[one.first]])[0],
         {"ops": ", ".join(plain), "kernels": one.kernels, "saved_bytes": one.saved},
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, module_classes
+from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, module_classes, placed
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import traffic_of
 from tracelens_graph.analyses.performance.unified import arguments_of
@@ -79,15 +79,15 @@ def overlappable(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
 
 
 def _opportunity(w: Window, module: str, kind: str, one: _Found) -> Opportunity:
-    where, c = module or "(no module)", w.core.columns
+    c = w.core.columns
     what = (
-        f"{where}: work of {one.independent / 1e6:,.3g} ms waits for {one.calls:,} {kind}, though {one.reader} behind"
-        " it is the first to read what it gives"
+        f"{placed(module)}work of {one.independent / 1e6:,.3g} ms waits for {one.calls:,} {kind}, though {one.reader}"
+        " behind it is the first to read what it gives"
     )
     return Opportunity(
         "overlappable-collective", what, one.ns, one.won_ns,
         "what reads as many elements as the collective gives is the first to need it, and both can run at once",
-        ("async_collective",), int(c.uid[one.row]), f"{where}:{kind}", one.calls, module,
+        ("async_collective",), int(c.uid[one.row]), f"{module}:{kind}" if module else kind, one.calls, module,
         line_names(w, np.array([one.row]))[0], {"kind": kind, "independent_ms": one.independent / 1e6},
     )  # fmt: skip
 
