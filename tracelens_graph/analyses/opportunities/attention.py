@@ -108,7 +108,7 @@ def _opportunity(w: Window, work: Launched, module: str, one: _Found) -> Opportu
     how = "the math backend of scaled_dot_product_attention" if one.is_math else "products and a softmax"
     return Opportunity(
         "eager-attention", f"{placed(module)}attention as {how}, {calls}{scores}, which a fused kernel never writes",
-        one.ns, round(one.won_ns), "the two products take as long inside of a fused kernel, and no scores are moved",
+        one.ns, round(one.won_ns), "a fused kernel computes the two products as fast",
         ("attention_backend" if one.is_math else "flash_attention",), int(work.core.columns.uid[work.row[one.place]]),
         module, one.forward + one.backward, module, line_names(w, work.row[[one.place]])[0],
         {"forward": one.forward, "backward": one.backward, "score_bytes": one.score_bytes},

@@ -86,7 +86,7 @@ def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
     )
     return Opportunity(
         "fusible-chain", what, one.ns, round(one.won_ns),
-        "each op reads the result of the one before, no other does, and the fused kernel moves data at the same rate",
+        "no other op reads the results in between",
         ("fused_optimizer" if one.module == OPTIMIZER else "fusion",), int(work.core.columns.uid[work.row[one.first]]),
         f"{where.replace(': ', ':')}{plain[0]}..{plain[-1]}x{len(plain)}", one.calls, one.module,
         line_names(w, work.row[[one.first]])[0],
@@ -95,7 +95,7 @@ def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
 
 
 def _size(count: float) -> str:
-    unit, factor = next((one for one in (("GB", 1e9), ("MB", 1e6)) if count >= one[1] / 10), ("kB", 1e3))
+    unit, factor = next((one for one in (("GB", 1e9), ("MB", 1e6)) if count >= one[1]), ("kB", 1e3))
     return f"{count / factor:,.3g} {unit}"
 
 
