@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.opportunities.launched import Does, Launched, beside, launched, modules_around, placed
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import Traffic, traffic_of
@@ -22,8 +23,6 @@ from tracelens_graph.utils.arrays import Mask, Rows
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
 
-ATTENTION_PERCENT = 1.0
-"""Share of the GPU time that moving scores has to take."""
 _REACH = 16
 """Ops between a product and the softmax, at most: masks, scaling, casts, dropout."""
 _BETWEEN = (Does.POINTWISE, Does.COPY, Does.REDUCE)
@@ -66,7 +65,7 @@ def eager_attention(w: Window, arch: Architecture | None) -> Iterator[Opportunit
     products and keeps the scores on the chip, so what it saves is the time in which the ops between them move scores.
     """
     work, blocks = launched(w), w.once(_blocks)
-    least = ATTENTION_PERCENT / 100 * int(w.core.columns.dur_ns[w.gpu_rows].sum())
+    least = limits.MUCH_PERCENT / 100 * int(w.core.columns.dur_ns[w.gpu_rows].sum())
     found: dict[str, _Found] = {}
     places, of = expanded(blocks.before, blocks.behind + 1)
     ends = np.cumsum(np.bincount(of, minlength=len(blocks.softmax)))
