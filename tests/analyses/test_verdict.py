@@ -115,7 +115,7 @@ def test_facts_of_a_small_trace() -> None:
     )
     assert first.evidence["kind"] == "compute.gemm"
     assert (first.evidence["percent"], first.evidence["percent_of"]) == (84, "gpu_time")
-    assert gemm.text == "Matrix products: 84.0 % of the GPU time (8.40 ms), 100 % of it in gemm [uid 2, of aten::mm]"
+    assert gemm.text == "Matrix products took 8.40 ms, 84.0 % of the GPU time; 100 % of it in gemm [uid 2, of aten::mm]"
     assert [(one.topic, one.evidence["kind"], one.evidence["ms"]) for one in others] == [
         ("kernels", "memory.elementwise_norm", 0.9), ("kernels", "gpu_bound", 0.7),
     ]  # fmt: skip
@@ -142,7 +142,7 @@ def test_copies_that_do_not_go_to_the_device() -> None:
     assert found.evidence["ms"] == 2
     assert found.evidence["gb_per_s"] == 10
     assert found.text == (
-        "Copies on and from the device: 20.0 % of the GPU span (2.00 ms), 1 copy of 20.0 MB at 10.0 GB/s"
+        "Copies on and from the device cost 2.00 ms, 20.0 % of the GPU span, in 1 copy of 20.0 MB at 10.0 GB/s"
         f" [uid {found.evidence['uid']}]"
     )
     assert found.advice == ()
@@ -217,7 +217,7 @@ def test_products_are_tuned_only_where_they_are_far_below_their_roof() -> None:
     assert advice(5_000, FAST) == (("gemm_tuning",), pytest.approx(100 * 137.4 / 5_000, abs=0.1))
     assert advice(3_000, None) == ((), None), "no device is known, so no roof"
     slow_device = replace(FAST, figures={**FAST.figures, "matrix_bf16": FAST.figures["matrix_bf16"]._replace(value=40)})
-    assert advice(5_000, slow_device) == ((), None), "69 % of its roof"
+    assert advice(5_000, slow_device) == ((), pytest.approx(69, abs=1)), "near its roof"
 
 
 def test_graphs_are_suggested_for_many_short_launches_only() -> None:
@@ -245,8 +245,8 @@ def test_a_kernel_with_the_short_name_of_others_is_one_of_them() -> None:
     ])  # fmt: skip
     _, memory = verdict(core)
     assert memory.text == (
-        "Memory-bound kernels: 100.0 % of the GPU time (10.0 ms), 60 % of it in one instantiation of elementwise_kernel"
-        " [uid 2, of aten::add]"
+        "Memory-bound kernels took 10.0 ms, 100.0 % of the GPU time; 60 % of it in one instantiation of"
+        " elementwise_kernel [uid 2, of aten::add]"
     )
 
 
@@ -355,7 +355,7 @@ def test_one_empty_kernel() -> None:
 def check(g: Core) -> None:
     """Topics are known, evidence is finite and can be written as JSON, causes are sorted and those of the tables."""
     found = verdict(g)
-    topics = [one.topic for one in found if one.topic != "kernels"]
+    topics = [one.topic for one in found if one.topic not in ("kernels", "opportunity")]
     assert topics[0] == "headline"
     assert len(topics) == len(set(topics))
     assert set(topics) <= TOPICS.keys()
@@ -365,7 +365,9 @@ def check(g: Core) -> None:
         assert one.ask_next.startswith("tracelens-graph ")
         assert all(0 <= float(value) <= 100.000001 for key, value in one.evidence.items() if "percent" in key
                    and key != "percent_of")  # fmt: skip
-    costs = [float(one.evidence["ms"]) for one in found[1:] if one.topic not in ("unlinked", "long_step")]
+    costs = [
+        float(one.evidence["ms"]) for one in found[1:] if one.topic not in ("unlinked", "long_step", "opportunity")
+    ]
     assert costs == sorted(costs, reverse=True)
     assert len(costs) <= 4
     if len(window_of(g).gpu_rows):
@@ -427,7 +429,7 @@ def test_an_example_says_what_part_of_its_cause_it_explains() -> None:
     assert few.evidence["because"] == "train.py(1): slow"
     share = 100 * float(few.evidence["because_ms"]) / float(few.evidence["ms"])
     assert share == pytest.approx(6, abs=2)
-    assert "such as in train.py(1): slow, 800 us of the gaps" in few.text
+    assert "800 us of it in train.py(1): slow" in few.text
     assert float(waiting(40_000).evidence["because_ms"]) == pytest.approx(80)
 
 

@@ -206,7 +206,7 @@ NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = (
         r"(?<![a-z])pad_|padding|unpad|(?<![a-z])roll_|(?<![a-z])flip_",
         r"subtensorop|set_?tensor|zero_?(?:kernel|fill|out|buffer|init)|zeros_?|nonzero|device_?select",
         r"compact|bucketize_sparse|jagged|offsets_range|tri[ul]_",
-        r"broadcast(?:_fusion|[._]\d|$)|clone|contiguous|shuffle_rows|pack_(?:bits|seq|fp|rows)|unpack",
+        r"broadcast(?:_fusion|[._]\d|$)|(?<!\[)clone|contiguous|shuffle_rows|pack_(?:bits|seq|fp|rows)|unpack",
     ),
     _rules(
         "Elementwise",

@@ -105,6 +105,9 @@ class OfTrace:
     def unified_perf_summary(self, linked_only: bool = False, *, arch: Architecture | None = None, recompute: bool = False, call_stack: bool = False, python_frames: bool = True, as_recorded: bool = False) -> Table:
         """Cost and rates per op and arguments, each GPU event in one row, the greatest time first."""
 
+    def model_flops(self, arch: Architecture | str | None = None) -> Table:
+        """Model FLOPs utilisation of each step, and of all together."""
+
     def unmodelled(self) -> Table:
         """GPU time that no performance model covers, by operation and reason, the greatest first."""
 

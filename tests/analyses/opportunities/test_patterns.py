@@ -126,6 +126,7 @@ def test_the_gradient_of_attention_counts_with_it() -> None:
         pytest.param((MM, PROBABILITIES, MM), id="products of matrices, such as a router"),
         pytest.param((PRODUCT_1, PROBABILITIES._replace(name="aten::_log_softmax"), PRODUCT_2), id="a loss"),
         pytest.param((PRODUCT_1, PROBABILITIES, MM, PRODUCT_2), id="another product between"),
+        pytest.param((PRODUCT_1, PRODUCT_1, SCALE, PROBABILITIES, PRODUCT_2), id="scores of two products"),
         pytest.param((PRODUCT_1, PROBABILITIES._replace(dims=[[128, 100, 10], [], []]), PRODUCT_2), id="other sizes"),
     ],
 )
@@ -143,7 +144,7 @@ def test_no_eager_attention(ops: tuple[Op, ...]) -> None:
             "_flash_attention_forward.repeat", "grouped_queries", id="repeated keys",
         ),
         pytest.param((FUSED, CONTIGUOUS), "_flash_attention_forward.layout", "keep_layout", id="behind it"),
-        pytest.param((CONV,), "cudnn_convolution.transpose", "channels_last", id="convolution"),
+        pytest.param((CONV,), "convolution.transpose", "channels_last", id="convolution"),
     ],
 )  # fmt: skip
 def test_copies_around_an_op(ops: tuple[Op, ...], name: str, advice: str) -> None:

@@ -8,10 +8,12 @@ import pytest
 from handmade import call, gpu, span
 from op_patterns import PATTERNS
 
-from tracelens_graph.analyses.diagnosis.finding import ADVICE
+from tracelens_graph.analyses.diagnosis.finding import ADVICE, Finding
+from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.opportunities.opportunities import found_in, opportunities
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
+from tracelens_graph.analyses.performance.model_flops import model_flops
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate.kernels import DEVICE_PROPERTIES
@@ -186,3 +188,64 @@ def test_an_id_is_the_same_in_every_run() -> None:
     slow, slower = (waiting("torch/utils/data/dataloader.py(700): __next__", us) for us in (5_000, 7_000))
     ids = [[one.id for one in found_in_trace(events)] for events in (slow, slower)]
     assert ids[0] == ids[1]
+
+
+# -- what the verdict says ------------------------------------------------------------------------------------------
+
+
+def verdict_of(events: Events, device: dict[str, Any] | None = None) -> list[Finding]:
+    described = {"deviceProperties": [{"id": 0, **device}]} if device else {}
+    return verdict(load_core({**described, "traceEvents": events}))
+
+
+def test_the_verdict_shows_what_could_win_most() -> None:
+    # another op, so that the trace is not one of a single operation
+    events = [*products(HOPPER, 3_000, BF16), *ops(us=1_000, start=121_000, first=500)]
+    found = verdict_of(events, H100)
+    (one,) = [one for one in found if one.topic == "opportunity"]
+    assert one.id == "below-roof@aten::mm[8192x8192,8192x8192,bf16]"
+    assert one.evidence["could_win_ms"] == pytest.approx(40 * (3 - 2 * 8192**3 / 989.4e12 * 1e3), rel=1e-3)
+    (products_found,) = [one for one in found if one.id == "kernels@compute.gemm"]
+    assert products_found.evidence["percent_of_roof"] == pytest.approx(one.evidence["percent_of_roof"])
+    assert len({one.id for one in found}) == len(found)
+
+
+def test_the_verdict_of_a_run_that_waits_for_the_host_asks_no_rule_of_kernels() -> None:
+    slow = [*products(HOPPER, 3_000, BF16, many=20), span("python_function", "train.py(3): work", 400, 400_000)]
+    events = [*slow, *products(HOPPER, 3_000, BF16, many=20)]
+    shifted = [one | {"ts": one["ts"] + 400_400} if n >= len(slow) else one for n, one in enumerate(events)]
+    assert not [one for one in verdict_of(shifted, H100) if one.topic == "opportunity"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "advised"),
+    [("void at::native::vectorized_elementwise_kernel<4, f>", {"fusion"}), ("triton_poi_fused_add_mul_0", set())],
+)
+def test_kernels_that_a_compiler_fused_are_not_to_be_fused(kernel: str, advised: set[str]) -> None:
+    named = {"Input Dims": [[8192, 8192]] * 2, "Input type": [BF16] * 2}
+    events = [one | {"args": one["args"] | (named if one["cat"] == "cpu_op" else {})} for one in ops(kernel=kernel)]
+    given = {name for one in verdict_of(events, H100) for name in one.advice}
+    assert given & {"fusion", "python_tuning"} == advised
+    assert {name for one in found_in_trace(events, H100) for name in one.advice} & {"fusion"} == advised
+
+
+def test_model_flops_utilisation() -> None:
+    events = products(HOPPER, 3_000, BF16)
+    g = load_core({"deviceProperties": [{"id": 0, **H100}], "traceEvents": events})
+    (whole,) = model_flops(g).records()
+    assert (whole["name"], whole["calls"], whole["tflop"]) == ("(all)", 40, pytest.approx(40 * 2 * 8192**3 / 1e12))
+    assert whole["mfu_percent"] == pytest.approx(100 * 2 * 8192**3 / 989.4e12 / 3e-3)
+    assert verdict(g)[0].evidence["mfu_percent"] == pytest.approx(whole["mfu_percent"])
+    assert model_flops(load_core(events)).notes == ["the trace describes no device"]
+    # A mix of precisions is held against the peak of each.
+    mixed = products(TF32, 6_000, "float", name="aten::bmm")
+    later = [one | {"ts": one["ts"] + 120_000, "args": one["args"] | _renumbered(one)} for one in mixed]
+    g = load_core({"deviceProperties": [{"id": 0, **H100}], "traceEvents": [*events, *later]})
+    assert model_flops(g).records()[0]["peak_tflops_s"] < 989.4
+
+
+def _renumbered(event: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a bmm, under another correlation id."""
+    if event["cat"] == "cpu_op":
+        return {"Input Dims": [[1, 8192, 8192]] * 2}
+    return {"correlation": event["args"]["correlation"] + 1_000}

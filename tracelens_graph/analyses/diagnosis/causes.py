@@ -10,10 +10,9 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, Account, account_of
-from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families, families_of
+from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families, families_of, far_below_roof
 from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.headline import leading_parts
-from tracelens_graph.analyses.diagnosis.operation import products_below_roof
 from tracelens_graph.analyses.idle.blame import Blamed
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
 from tracelens_graph.analyses.idle.idle import Cause, blame
@@ -39,7 +38,7 @@ _WAITS: Mapping[str, tuple[tuple[Cause, ...], str, tuple[str, ...]]] = {
     "python": ((Cause.python,), "Python between ops", ("python_tuning", "cuda_graphs")),
     "launches": ((Cause.launches, Cause.queued), "Ops and launches", ("cuda_graphs", "fewer_launches")),
     "unrecorded": ((Cause.unknown_not_recorded,), "Host code that was not recorded", ()),
-    "unexplained": (UNEXPLAINED, "Idle, and the trace shows no reason", ()),
+    "unexplained": (UNEXPLAINED, "Unexplained idle time", ()),
     "outside": ((Cause.outside,), "Work that is not in the window", ()),
 }
 """Topic -> causes of idle time, how it is called, what to try."""
@@ -97,14 +96,15 @@ def _waits(
     found = blame(core, idle, np.arange(len(idle.row)), causes)
     row = found.row
     uid = int(c.uid[row if row >= 0 else idle.row[longest]])
-    text = f"{name}: {_cost_text(account, time)}, {gaps:,} gap{'s'[: gaps > 1]} up to {shown_ms(int(part[longest]))}"
+    in_gaps = f"in {gaps:,} gap{'s'[: gaps > 1]} up to {shown_ms(int(part[longest]))}"
+    text = f"{name} cost {_cost_text(account, time)}, {in_gaps}"
     evidence: dict[str, Any] = {
         **_cost(account, time), "percent_of_idle": percent(time, int((idle.end - idle.start).sum())), "gaps": gaps,
         "longest_ms": int(part[longest]) / 1e6, "gap_start_ms": core.info.shown_ms(int(idle.start[longest])),
         "uid": uid, **_culprit(account, found),
     }  # fmt: skip
     if row >= 0:
-        text += f", {_culprit_text(core, found, evidence, gaps)}"
+        text += f"; {_culprit_text(core, found, evidence)}"
     if topic == "launches":
         gpu = account.window.gpu_rows
         short = int((c.dur_ns[gpu] < limits.SHORT_KERNEL_NS).sum())
@@ -157,18 +157,15 @@ def _culprit(account: Account, found: Blamed) -> dict[str, Any]:
     return evidence | ({"python": line} if line not in ("", because) else {})
 
 
-def _culprit_text(core: Core, found: Blamed, evidence: Mapping[str, Any], gaps: int) -> str:
-    """`such as in aten::item, 3.10 ms of the gaps, from train.py(48): step`."""
+def _culprit_text(core: Core, found: Blamed, evidence: Mapping[str, Any]) -> str:
+    """`3.10 ms of it in aten::item, from train.py(48): step`."""
     name = brief(shown_name(core, found.row))
     if op := evidence.get("op"):
         name = f"{brief(op)} ({name})"
-    whose = f"the gap{'s'[: gaps > 1]}"
-    if found.due_ns > found.ns:  # it cost the host its lead, and the gaps last longer than the call
-        time = f"to which {shown_ms(found.due_ns)} of {whose} are due"
-    else:
-        time = f"{shown_ms(found.ns)} of {whose}"
     line = evidence.get("python")
-    return f"such as in {name}, {time}{f', from {brief(line)}' if line else ''}"
+    # A call that costs the host its lead may end long before the gaps do.
+    time = f"{shown_ms(found.due_ns)} of it due to" if found.due_ns > found.ns else f"{shown_ms(found.ns)} of it in"
+    return f"{time} {name}{f', from {brief(line)}' if line else ''}"
 
 
 _BY_CAUSE = "tracelens-graph report TRACE --table idle_causes"
@@ -197,7 +194,7 @@ def _copies(account: Account, families: Families) -> Iterator[Finding]:
             )
             continue
         evidence = {**_cost(account, time), **_volume(core, rows), "exposed_ms": alone / 1e6, "idle_ms": idle / 1e6}
-        text = f"{name}: {_cost_text(account, time)}, {len(rows):,} cop{'y' if len(rows) == 1 else 'ies'}"
+        text = f"{name} cost {_cost_text(account, time)}, in {len(rows):,} cop{'y' if len(rows) == 1 else 'ies'}"
         if "bytes" in evidence:
             text += f" of {evidence['bytes'] / 1e6:,.1f} MB at {evidence['gb_per_s']:.1f} GB/s"
         advice: tuple[str, ...] = ()
@@ -238,8 +235,7 @@ def _communication(account: Account, leads: bool) -> Iterator[Finding]:
         "longest_ms": int(c.dur_ns[longest]) / 1e6, "uid": uid, "name": name,
     }  # fmt: skip
     text = (
-        f"Exposed communication: {shown_ms(exposed)}, {percent(exposed, account.window_ns):.1f} % of the"
-        f" {shown_ms(account.window_ns)} of the {account.whole_text}; all communication:"
+        f"Exposed communication cost {_cost_text(account, exposed)}; all communication:"
         f" {shown_ms(account.times['total_comm_time'])} in {len(rows):,} kernels, most of it in {brief(name)}"
     )
     if unnamed := _unnamed(core, rows):
@@ -307,12 +303,12 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         longest = int(own[c.dur_ns[own].argmax()])
         owner = int(c.owner[longest])
         op = f", of {core.names[c.name[owner]]}" if owner >= 0 else ""
-        line = _line_of(core, owner)
-        op += f", {line.rpartition('/')[2]}" if line else ""
+        line = _line_of(core, owner) or line_names(account.window, np.array([longest]))[0]
+        op += f", from {brief(line)}" if line else ""
         of_gpu, most = percent(time, families.gpu_ns), percent(int(by_name[kernel]), time)
         uid = int(c.uid[longest])
         text = (
-            f"{LABELS[kind][0].upper()}{LABELS[kind][1:]}: {of_gpu:.1f} % of the GPU time ({shown_ms(time)}),"
+            f"{LABELS[kind][0].upper()}{LABELS[kind][1:]} took {shown_ms(time)}, {of_gpu:.1f} % of the GPU time;"
             f" {most:.0f} % of it in {_distinct_name(core, rows, kernel)} [uid {uid}{op}]"
         )
         evidence: dict[str, Any] = {
@@ -325,14 +321,14 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         advice = _tuning(account, families, kind) if leads else ()
         if owned < time / 2:
             advice = tuple(name for name in advice if not name.endswith("_tuning"))
-        if "gemm_tuning" in advice:
-            if (share := products_below_roof(account.window, arch)) is None:
-                advice = ()
-            else:
-                text += f"; they reach {share:.1f} % of their roof"
-                evidence["percent_of_roof"] = share
+        roof = families.roof(account.window, arch, kind) if leads else None
+        if "gemm_tuning" in advice and not far_below_roof(roof):
+            advice = ()
+        if roof:
+            text += f"; they reach {roof[0]:.1f} % of their roof, {shown_ms(roof[1])} could be won"
+            evidence |= {"percent_of_roof": roof[0], "could_win_ms": roof[1] / 1e6}
         ask = f"tracelens-graph tree TRACE --uid {uid} --up"
-        yield Finding("kernels", text, evidence, "fact", advice, ask, where=kind)
+        yield Finding("kernels", text, evidence, "fact", advice, ask, f"kernels@{kind}")
 
 
 def _distinct_name(core: Core, rows: np.ndarray, kernel: int) -> str:
@@ -380,13 +376,8 @@ def _cost(account: Account, ns: int) -> dict[str, Any]:
 
 
 def _cost_text(account: Account, ns: int) -> str:
-    """`12.3 % of the steps (4.15 ms)`."""
-    return f"{_share(account, ns)} ({shown_ms(ns)})"
-
-
-def _share(account: Account, ns: int) -> str:
-    """`12.3 % of the steps`: a share of the window, with the word for what it is of."""
-    return f"{percent(ns, account.window_ns):.1f} % of the {account.whole_text}"
+    """`4.15 ms, 12.3 % of the steps`."""
+    return f"{shown_ms(ns)}, {percent(ns, account.window_ns):.1f} % of the {account.whole_text}"
 
 
 def _loss(topic: str, text: str, evidence: dict[str, Any], advice: tuple[str, ...], ask_next: str) -> Finding:

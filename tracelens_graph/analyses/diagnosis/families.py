@@ -11,12 +11,11 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, Finding, percent
-from tracelens_graph.analyses.diagnosis.operation import products_below_roof
 from tracelens_graph.analyses.idle.host_states import copies_to_device
 from tracelens_graph.analyses.kernels.shares import GRAPH_LAUNCH_CALLS
 from tracelens_graph.analyses.ops.launchers import launchers
-from tracelens_graph.analyses.performance.judged_ops import device_of
-from tracelens_graph.analyses.performance.roofline_summary import memory_bound
+from tracelens_graph.analyses.performance.judged_ops import device_of, roofed_by
+from tracelens_graph.analyses.performance.roofline_summary import Part
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, MEMCPY, fitting_names, gpu_classes
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes
 from tracelens_graph.analyses.shared.unnamed_communication import may_communicate
@@ -43,6 +42,8 @@ MATRIX: Mapping[str, str] = {
 """Categories of kernels that compute more than they move -> their kind of run. The others move data, as a rule."""
 
 MEMORY = "memory.elementwise_norm"
+_FUSED = re.compile(r"\btriton_\w{0,20}fused_")
+"""Names of kernels that torch.compile wrote for several operations."""
 ALL_OF_IT = ("mixture", "gpu_bound")
 """Kinds of run that are all computation, of whatever family."""
 _CONVOLUTION_OP = re.compile(r"conv(?!ert)", re.IGNORECASE)
@@ -55,6 +56,11 @@ LABELS: Mapping[str, str] = {
 }
 
 
+def is_fused(kernel: str) -> bool:
+    """Whether a compiler made a kernel of several operations, by its name."""
+    return _FUSED.search(kernel) is not None
+
+
 @dataclass(frozen=True)
 class Families:
     """GPU time by family of kernels.
@@ -65,6 +71,7 @@ class Families:
         categories: category of kernels -> sum of durations, the greatest first.
         rows: kind of run -> rows of its GPU events.
         graph_ns: sum of durations of what graph launches replay.
+        fused_ns: sum of durations of kernels that a compiler made of several operations.
     """
 
     gpu_ns: int
@@ -72,6 +79,13 @@ class Families:
     categories: Mapping[str, int]
     rows: Mapping[str, np.ndarray]
     graph_ns: int
+    fused_ns: int = 0
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether a compiler has fused what can be: most memory-bound kernels are its own."""
+        memory = self.times.get(MEMORY, 0)
+        return 0 < memory <= 2 * self.fused_ns
 
     @property
     def kind(self) -> str:
@@ -96,8 +110,32 @@ class Families:
         if device is None or not self.kind.startswith("compute."):
             return 0.0
         rows = np.concatenate([rows for one, rows in self.rows.items() if _is_of(one, self.kind)])
-        took = w.core.columns.dur_ns[rows]
-        return percent(int(took[np.isin(rows, memory_bound(w, device))].sum()), int(took.sum()))
+        found, took = roofed_by(w, device), w.core.columns.dur_ns
+        memory = found.gpu[found.part == Part.memory_bound]
+        return percent(int(took[rows[np.isin(rows, memory)]].sum()), int(took[rows].sum()))
+
+    def roof(self, w: Window, arch: Architecture | None, kind: str) -> tuple[float, int] | None:
+        """What a family's kernels reach of their roof, percent, and what they take above it, ns.
+
+        None where the device is not known, or the roof of half of their time.
+        """
+        device, _ = device_of(w, arch)
+        rows = self.rows.get(kind, w.gpu_rows[:0])
+        if device is None or not len(rows):
+            return None
+        found, took = roofed_by(w, device), w.core.columns.dur_ns[rows]
+        at_roof = found.at_roof[np.searchsorted(found.gpu, rows)]
+        known = ~np.isnan(at_roof)
+        time, least = int(took[known].sum()), float(at_roof[known].sum())
+        return (percent(least, time), round(time - least)) if 2 * time >= int(took.sum()) > 0 else None
+
+    def modelled_percent(self, w: Window, device: Architecture) -> float:
+        """Share of the time of products, convolutions and attention that has a roof; 0 without any."""
+        rows = [rows for kind, rows in self.rows.items() if kind.startswith("compute.")]
+        every = np.sort(np.concatenate([w.gpu_rows[:0], *rows]))
+        found, took = roofed_by(w, device), w.core.columns.dur_ns[every]
+        known = ~np.isnan(found.at_roof[np.searchsorted(found.gpu, every)])
+        return percent(int(took[known].sum()), int(took.sum()))
 
     @property
     def leading_share(self) -> float:
@@ -114,6 +152,11 @@ class Families:
 
 def _is_of(family: str, kind: str) -> bool:
     return family == kind or (kind == "compute.matrix" and family.startswith("compute."))
+
+
+def far_below_roof(roof: tuple[float, int] | None) -> bool:
+    """Whether kernels are far below their roof; not where that is not known."""
+    return roof is not None and roof[0] < limits.FAR_BELOW_ROOF_PERCENT
 
 
 def families_of(w: Window) -> Families:
@@ -144,6 +187,7 @@ def _families(w: Window) -> Families:
         _added(category, ns),
         {one: rows[of_row == one] for one in times},
         _graph_ns(w),
+        int(ns[[is_fused(name) for name in names]].sum()),
     )
 
 
@@ -246,11 +290,23 @@ def op_advice(
         spent = np.bincount(kind[own], weights=c.dur_ns[found.gpu[own]], minlength=len(kinds))
         most = kinds[int(spent.argmax())] if spent.any() else ""
         advice = advice_of.get(most, ())
-        is_slow = most != "compute.gemm" or products_below_roof(w, arch) is not None
+        is_slow = most != "compute.gemm" or far_below_roof(families_of(w).roof(w, arch, most))
         if not advice and most in _TUNING and is_op[own].all() and _is_worth_tuning(findings) and is_slow:
-            advice = (w.framework.advice.get(_TUNING[most], _TUNING[most]),)
+            advice = fitting(w, (_TUNING[most],))
         advised.append(ADVICE[advice[0]] if advice else "")
     return advised
+
+
+_COMPILED: Mapping[str, tuple[str, ...]] = {"fusion": (), "python_tuning": ("graph_breaks",)}
+"""What to try -> what instead, where a compiler has fused the kernels already."""
+
+
+def fitting(w: Window, advice: Iterable[str]) -> tuple[str, ...]:
+    """What to try in the words of the window's framework, without what was done already."""
+    given, own = tuple(advice), w.framework.advice
+    if families_of(w).is_compiled:
+        given = tuple(name for one in given for name in _COMPILED.get(one, (one,)))
+    return tuple(own.get(name, name) for name in given)
 
 
 def _topics(finding: Finding) -> tuple[str, ...]:

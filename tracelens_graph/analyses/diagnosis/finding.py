@@ -29,7 +29,7 @@ class Finding:
         severity: "fact", or for what costs time "minor", and "major" from MAJOR_PERCENT of the window on.
         advice: what to try, names of ADVICE.
         ask_next: the command line that shows more; TRACE stands for the trace.
-        where: what separates it from others of its topic in every run of the program, such as a family of kernels.
+        name: its id, where the topic alone does not separate it from others.
     """
 
     topic: str
@@ -38,12 +38,12 @@ class Finding:
     severity: Severity = "fact"
     advice: tuple[str, ...] = ()
     ask_next: str = ""
-    where: str = ""
+    name: str = ""
 
     @property
     def id(self) -> str:
         """What it is called in every run of the program: `data-loader`, `kernels@compute.gemm`."""
-        return "@".join(filter(None, (self.topic.replace("_", "-"), self.where)))
+        return self.name or self.topic.replace("_", "-")
 
     @property
     def suggestions(self) -> tuple[str, ...]:
@@ -115,6 +115,7 @@ TOPICS: Mapping[str, str] = {
     "allocation": "idle: the host had the driver allocate or release memory",
     "profiler": "idle: the host was in the profiler's own code",
     "exposed_communication": "communication with no computation beside it",
+    "opportunity": "what one change could win, by a rule",
     "kernels": "GPU time of one family of kernels",
     "unexplained": "idle, and the trace shows no reason",
     "outside": "the GPU ran work that is not in the window",
@@ -131,6 +132,7 @@ TOPICS: Mapping[str, str] = {
 ADVICE: Mapping[str, str] = {
     "cuda_graphs": 'CUDA graphs, or torch.compile(mode="reduce-overhead")',
     "fewer_launches": "fewer, larger ops: a larger batch, fused or foreach optimizers",
+    "graph_breaks": "find why Python runs between compiled regions: TORCH_LOGS=graph_breaks,recompiles",
     "python_tuning": "less Python between ops: torch.compile, or move the work out of the loop",
     "data_loader": "more DataLoader workers (num_workers), prefetch_factor, persistent_workers",
     "remove_sync": "read values later or less often: no .item(), .cpu() or print of a tensor in each step",
@@ -152,6 +154,9 @@ ADVICE: Mapping[str, str] = {
     "mixed_precision": "mixed precision: torch.autocast in bfloat16",
     "newer_kernels": "a newer PyTorch, CUDA or ROCm, with kernels for this device; sizes that these take",
     "occupancy": "smaller blocks, or fewer registers and less shared memory for each: launch bounds, another tile",
+    "timed_kernels": 'kernels that are chosen by timing: mode="max-autotune" of the compiler, TunableOp on AMD',
+    "attention_kernels": "another attention kernel: torch.nn.attention.sdpa_kernel chooses; FlashAttention 3, aiter",
+    "convolution_kernels": "torch.backends.cudnn.benchmark = True, and channels_last memory format",
     "kernel_tuning": "see how far these kernels are below the roofline",
     "channels_last": "channels_last memory format, to get rid of layout changes around convolutions",
     "flash_attention": "F.scaled_dot_product_attention in place of products and softmax; fused, it writes no scores",
@@ -160,6 +165,7 @@ ADVICE: Mapping[str, str] = {
     "keep_dtype": "keep weights and activations in the type that products compute in, or cast once per step",
     "grouped_queries": "scaled_dot_product_attention(..., enable_gqa=True) in place of repeated keys and values",
     "keep_layout": "no .contiguous(), permute or reshape before it that copies: products and attention read strides",
+    "fused_optimizer": "fused=True of the optimizer, or foreach=True: one kernel for many parameters",
     "miopen_nhwc": "PYTORCH_MIOPEN_SUGGEST_NHWC=1, so that MIOpen takes channels_last as it is",
     "async_collective": "start it with async_op=True, and wait() right before its result is read",
     "compile_before": "run the program once before recording; keep shapes equal, so that nothing is compiled anew",

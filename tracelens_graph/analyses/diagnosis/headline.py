@@ -17,6 +17,8 @@ from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, 
 from tracelens_graph.analyses.idle.host_states import Clock, ends
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
+from tracelens_graph.analyses.performance.judged_ops import device_of
+from tracelens_graph.analyses.performance.model_flops import model_flops_of
 from tracelens_graph.analyses.places.host_times import By, host_span, host_times
 from tracelens_graph.analyses.shared.gpu_work import calls_named
 from tracelens_graph.graph.intervals import length, merge
@@ -272,6 +274,15 @@ def start_up(account: Account) -> Finding | None:
     return Finding("headline", text, evidence, "major", ("warm_up",), f"tracelens-graph tree TRACE --uid {uid} --up")
 
 
+def _utilisation(account: Account, families: Families, arch: Architecture | None) -> float | None:
+    """Model FLOPs utilisation; None where the device is not known, nor the models of nearly all that counts."""
+    device, _ = device_of(account.window, arch)
+    if device is None or families.modelled_percent(account.window, device) < limits.MODELLED_PERCENT:
+        return None
+    found = model_flops_of(account.window, device).utilisation(account.window_ns)
+    return found if found and found <= 100 else None  # above, the device's rates cannot be right
+
+
 def _waited(account: Account, rows: np.ndarray) -> tuple[np.ndarray, int]:
     """How long the GPU was idle during each of some calls, and during any of them; ns."""
     core, idle = account.window.core, account.idle
@@ -338,6 +349,9 @@ def _computing(account: Account, families: Families, arch: Architecture | None) 
         name, made_of = _NAMES[MEMORY], f"{made_of}; by its sizes, memory bounds {by_memory:.0f} % of that"
         more["memory_bound_percent"] = by_memory
     text = f"{name}: {made_of}; the GPU computed {_share(account, 'computation')}{others}"
+    if used := _utilisation(account, families, arch):
+        more["mfu_percent"] = used
+        text += f"; {used:.1f} % of the device's peak FLOPs are used (MFU)"
     return _headline(account, "computation", kind, text, **more)
 
 

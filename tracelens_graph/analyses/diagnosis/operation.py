@@ -1,4 +1,4 @@
-"""Findings about single operations, and about products together: their time, bound, share of the roof, and reasons."""
+"""Findings about single operations: their time, what bounds them, their share of the roof, and what holds them back."""
 
 from __future__ import annotations
 
@@ -34,15 +34,6 @@ def operations(w: Window, arch: Architecture | None) -> Iterator[Finding]:
     yield from map(_operation, found[: limits.OPERATIONS])
 
 
-def products_below_roof(w: Window, arch: Architecture | None) -> float | None:
-    """Time at the roof of all products as share of their time, %; None where it is not far below, or not known."""
-    ops = [one for one in judged_ops(w, arch) if one.row["op category"] == "GEMM"]
-    known = [(one.us, share) for one in ops if (share := one.rates.percent_of_roof)]
-    time = sum(us for us, _ in known)
-    percent = sum(us * share for us, share in known) / time if time else 100.0
-    return percent if percent < limits.FAR_BELOW_ROOF_PERCENT else None
-
-
 def _operation(op: JudgedOp) -> Finding:
     share, calls, device = op.percent_of_roof, op.calls, op.ops.device
     evidence: dict[str, Any] = {
@@ -65,4 +56,4 @@ def _operation(op: JudgedOp) -> Finding:
     )
     advice = tuple(dict.fromkeys(one.advice for one in op.reasons if one.advice))
     ask = f"tracelens-graph tree TRACE --uid {op.uid} --up"
-    return Finding("operation", f"{text} [uid {op.uid}]", evidence, "fact", advice, ask, where=op.signature)
+    return Finding("operation", f"{text} [uid {op.uid}]", evidence, "fact", advice, ask, f"operation@{op.signature}")

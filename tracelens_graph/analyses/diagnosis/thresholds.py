@@ -13,6 +13,9 @@ MAJOR_PERCENT = 20.0
 CAUSES = 4
 """Causes that are shown, the most expensive first."""
 
+OPPORTUNITIES = 3
+"""Opportunities that a verdict shows, those first that could win most."""
+
 FEW_GPU_EVENTS = 20
 SHORT_BUSY_MS = 5.0
 """Fewer GPU events than that, together shorter than that, show nothing of a run."""
@@ -52,6 +55,8 @@ TUNING_PERCENT = 20.0
 """Share of the window that computation takes at least where its kernels are worth tuning."""
 FAR_BELOW_ROOF_PERCENT = 50.0
 """Share of their roof, by the vendor's rates, below which products are worth tuning; libraries reach 60 to 80."""
+MODELLED_PERCENT = 95.0
+"""Share of the time of products, convolutions and attention with a roof from which on their utilisation is known."""
 NEAR_ROOF_PERCENT = 70.0
 """Share of its roof from which on nothing holds an operation back."""
 MUCH_PERCENT = 1.0

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import account_of
-from tracelens_graph.analyses.diagnosis.causes import causes_of
-from tracelens_graph.analyses.diagnosis.families import families_of, unknown_families
+from tracelens_graph.analyses.diagnosis.causes import causes_of, losses_of
+from tracelens_graph.analyses.diagnosis.families import families_of, fitting, unknown_families
 from tracelens_graph.analyses.diagnosis.finding import Finding, Verdict, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.headline import (
     capture,
@@ -22,6 +23,7 @@ from tracelens_graph.analyses.diagnosis.headline import (
     too_little,
 )
 from tracelens_graph.analyses.diagnosis.operation import leading_operation, operations
+from tracelens_graph.analyses.opportunities.opportunities import found_in
 from tracelens_graph.analyses.ops.programs import compilations, programs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, step_number, window_of
@@ -115,8 +117,7 @@ def verdict(g: Core | Window, arch: Architecture | None = None) -> Verdict:
         return Verdict([no_gpu(w), *(([*on_host(w), *compiled(w)]) if w.framework.compiles_programs else ())])
     first, *others = _of_gpu_work(w, arch)
     found = [first, *_cut_short(w), *others]
-    own = w.framework.advice
-    advised = [replace(one, advice=tuple(own.get(name, name) for name in one.advice)) for one in found]
+    advised = [replace(one, advice=fitting(w, one.advice)) for one in found]
     return Verdict([*advised, *(compiled(w) if w.framework.compiles_programs else ())])
 
 
@@ -139,7 +140,42 @@ def _of_gpu_work(w: Window, arch: Architecture | None) -> list[Finding]:
     unknown = list(_unknown(w))
     causes = [one for one in causes_of(w, first.leads, arch) if not _is_named_by(one, unknown)]
     found = operations(judged, arch) if is_one else ()
-    return [first.finding, *found, *causes[: limits.CAUSES], *unknown, *_unlinked(w), *_long_step(w)]
+    before, behind = [first.finding, *found, *causes[:1]], causes[1 : limits.CAUSES]
+    won = _opportunities(w, arch, first.leads, before)
+    return [*before, *won, *behind, *unknown, *_unlinked(w), *_long_step(w)]
+
+
+def _opportunities(
+    w: Window, arch: Architecture | None, parts: Collection[str], named: list[Finding]
+) -> Iterator[Finding]:
+    """What could win most of the parts that bound the run, as far as the findings have not named it.
+
+    Args:
+        w: the window.
+        arch: the device; None for the one that the trace describes.
+        parts: that bound the run; what shortens others would win nothing.
+        named: the findings.
+    """
+    known = {
+        *(one.id for one in (*named, *losses_of(w))),
+        *(one.evidence.get("uid") for one in named if one.topic == "operation"),
+    }
+    whole = account_of(w)
+    found = (one for one in found_in(w, arch, parts) if one.id not in known and one.uid not in known)
+    for one in islice(found, limits.OPPORTUNITIES):
+        won_ns = one.won_ns or 0
+        share = percent(won_ns, whole.window_ns)
+        if share < limits.WORTH_REPORTING_PERCENT:
+            return
+        text = (
+            f"{one.what}; {shown_ms(won_ns)}, {share:.1f} % of the {whole.whole_text}, could be won if {one.assumption}"
+        )
+        evidence = {
+            "could_win_ms": won_ns / 1e6, "percent": share, "percent_of": whole.whole, "ms": one.ns / 1e6,
+            "calls": one.calls, "uid": one.uid, **one.evidence,
+        }  # fmt: skip
+        ask = "tracelens-graph ask opportunities TRACE"
+        yield Finding("opportunity", f"{text} [uid {one.uid}]", evidence, "fact", one.advice, ask, one.id)
 
 
 def _is_named_by(cause: Finding, unknown: list[Finding]) -> bool:

@@ -28,6 +28,8 @@ _REACH = 16
 """Ops between a product and the softmax, at most: masks, scaling, casts, dropout."""
 _BETWEEN = (Does.POINTWISE, Does.COPY, Does.REDUCE)
 _SOFTMAX = re.compile(r"^(?!.*(?:log|loss|cross_entropy|topk|gating|router|moe)).*softmax", re.IGNORECASE)
+_OF_MASKS = re.compile(r"aten::(?:index|index_select|embedding|arange|full|cumsum|gather|eye)$")
+"""Ops by which masks and biases of positions are made."""
 _BATCHED = re.compile(r"(?:^|:)(?:baddbmm_?|bmm|matmul|einsum)(?:_out|\.out)?$")
 _MATH = re.compile(r"_scaled_dot_product_attention_math")
 
@@ -123,8 +125,8 @@ def _share_of_scores(one: Traffic, scores: Traffic) -> float:
 
 def _blocks(w: Window) -> _Blocks:
     work = launched(w)
-    is_softmax, is_batched = (_named(work, pattern) for pattern in (_SOFTMAX, _BATCHED))
-    shown = np.flatnonzero(work.does != Does.FILL)
+    is_softmax, is_batched, of_masks = (_named(work, pattern) for pattern in (_SOFTMAX, _BATCHED, _OF_MASKS))
+    shown = np.flatnonzero((work.does != Does.FILL) & ~((work.does == Does.OTHER) & of_masks))
     product = (work.does == Does.PRODUCT) & is_batched
     softmax = np.flatnonzero((work.does[shown] == Does.SOFTMAX) & is_softmax[shown])
     before, behind = (_nearest(work, shown, softmax, product, way) for way in (-1, 1))
@@ -132,9 +134,11 @@ def _blocks(w: Window) -> _Blocks:
     softmax, before, behind = softmax[there], before[there], behind[there]
     first = before - (beside(work, shown, before, -1) & product[shown[np.maximum(before - 1, 0)]])
     last = behind + (beside(work, shown, behind, 1) & product[shown[np.minimum(behind + 1, len(shown) - 1)]])
+    further = _nearest(work, shown, before, product, -1)
     found = _Blocks(*(shown[one] for one in (softmax, before, behind, first, last)))
+    further = np.where(further >= 0, shown[further], -1) if len(further) else further
     fits: dict[tuple[int, ...], bool] = {}
-    kept = [_fits(work, fits, *one) for one in zip(*(part.tolist() for part in found[:3]), strict=True)]
+    kept = [_fits(work, fits, *one) for one in zip(*(part.tolist() for part in (*found[:3], further)), strict=True)]
     return _Blocks(*(part[np.array(kept, bool)] for part in found))
 
 
@@ -157,11 +161,21 @@ def _nearest(work: Launched, shown: Rows, softmax: Rows, product: Mask, way: int
     return found
 
 
-def _fits(work: Launched, known: dict[tuple[int, ...], bool], softmax: int, before: int, behind: int) -> bool:
-    """Whether sizes allow that the softmax is over what the product before makes, or that the one behind reads it."""
-    key = (int(work.signature[softmax]), int(work.signature[before]), int(work.signature[behind]))
+def _fits(
+    work: Launched, known: dict[tuple[int, ...], bool], softmax: int, before: int, behind: int, further: int
+) -> bool:
+    """Whether sizes allow that the softmax is over what the product before makes, or that the one behind reads it.
+
+    Scores that are sums of two products, such as those of relative positions, are of no attention that a fused kernel
+    knows.
+    """
+    key = tuple(int(work.signature[place]) if place >= 0 else -1 for place in (softmax, before, behind, further))
     if key not in known:
         over, made, read = (traffic_of(work, place) for place in (softmax, before, behind))
+        added = traffic_of(work, further).result if further >= 0 and "backward" not in work.name(softmax) else None
+        if over.result and added and added.elements == over.result.elements:
+            known[key] = False
+            return False
         ends = {one.shape[-2:] for one in (made.result, *read.reads) if one}
         sizes = {one.elements for one in (made.result, *read.reads) if one}
         known[key] = not over.result or not sizes or over.result.elements in sizes or over.result.shape[-2:] in ends

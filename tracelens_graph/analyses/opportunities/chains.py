@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,10 +15,10 @@ from tracelens_graph.analyses.opportunities.copies_around import copied_for
 from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, modules_around
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import chains_in, traffic_of
-from tracelens_graph.analyses.places.attribution import of_optimizer
+from tracelens_graph.analyses.places.attribution import OPTIMIZER, of_optimizer
 from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.arrays import Mask, Rows
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -75,34 +76,41 @@ def fusible_chains(w: Window, arch: Architecture | None) -> Iterator[Opportunity
 
 def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
     plain = [name.removeprefix("aten::") for name in one.ops]
-    more = f" and {len(plain) - _NAMED} more" if len(plain) > _NAMED else ""
+    named = [f"{name} x{len(list(same))}" for name, same in groupby(plain)]
+    names = ", ".join(name.removesuffix(" x1") for name in named[:_NAMED]) + ", ..." * (len(named) > _NAMED)
     where = f"{one.module or '(no module)'}{'.backward' if one.backward else ''}"
-    saved = one.saved / one.calls
     what = (
-        f"{where}: {one.calls:,} times {len(plain)} elementwise ops in a row, {one.kernels:,} kernels"
-        f" ({', '.join(plain[:_NAMED])}{more}); fused, each time {_size(saved)} less would be moved"
+        f"{where}: {f'{one.calls:,} times ' if one.calls > 1 else ''}{len(plain)} elementwise ops in a row,"
+        f" {one.kernels:,} kernels ({names}); fused, each time {len(plain) - 1} fewer kernels and"
+        f" {_size(one.saved / one.calls)} less to move"
     )
     return Opportunity(
         "fusible-chain", what, one.ns, round(one.won_ns),
-        "no other op reads the results in between, and the fused kernel moves data at the rate of these",
-        ("fusion",), int(work.core.columns.uid[work.row[one.first]]), f"{where}:{plain[0]}..{plain[-1]}x{len(plain)}",
-        one.calls, one.module, line_names(w, work.row[[one.first]])[0],
+        "each op reads the result of the one before, no other does, and the fused kernel moves data at the same rate",
+        ("fused_optimizer" if one.module == OPTIMIZER else "fusion",), int(work.core.columns.uid[work.row[one.first]]),
+        f"{where}:{plain[0]}..{plain[-1]}x{len(plain)}", one.calls, one.module,
+        line_names(w, work.row[[one.first]])[0],
         {"ops": ", ".join(plain), "kernels": one.kernels, "saved_bytes": one.saved},
     )  # fmt: skip
 
 
 def _size(count: float) -> str:
-    return f"{count / 1e6:,.3g} MB" if count >= 1e5 else f"{count / 1e3:,.3g} kB"
+    unit, factor = next((one for one in (("GB", 1e9), ("MB", 1e6)) if count >= one[1] / 10), ("kB", 1e3))
+    return f"{count / factor:,.3g} {unit}"
 
 
 def _chains(work: Launched, taken: Rows) -> Iterator[_Chain]:
     found: dict[tuple[str, bool, tuple[str, ...]], _Chain] = {}
-    places, starts, ends = _runs(work, taken)
+    places, starts, ends, optimizer = _runs(work, taken)
     signature = work.signature[places].tolist()
     runs: dict[tuple[str, bool, tuple[int, ...]], list[int]] = defaultdict(list)
-    where = zip(starts.tolist(), ends.tolist(), modules_around(work, places, starts, ends), strict=True)
-    for start, end, module in where:
-        runs[module, bool(work.backward[places[start]]), tuple(signature[start:end])].append(start)
+    modules = modules_around(work, places, starts, ends)
+    for start, end, module, is_optimizer in zip(
+        starts.tolist(), ends.tolist(), modules, optimizer.tolist(), strict=True
+    ):
+        runs[
+            OPTIMIZER if is_optimizer else module, bool(work.backward[places[start]]), tuple(signature[start:end])
+        ].append(start)
     for (module, backward, of_run), begins in runs.items():
         for chain in chains_in([traffic_of(work, int(places[begins[0] + i])) for i in range(len(of_run))]):
             if len(chain.places) < CHAIN_OPS or chain.needed >= chain.moved:
@@ -119,19 +127,19 @@ def _chains(work: Launched, taken: Rows) -> Iterator[_Chain]:
     yield from found.values()
 
 
-def _runs(work: Launched, taken: Rows) -> tuple[Rows, Rows, Rows]:
-    """Places of fusible ops; where runs of them start and end that are of one scope, with nothing else between them.
+def _runs(work: Launched, taken: Rows) -> tuple[Rows, Rows, Rows, Mask]:
+    """Places of fusible ops; where runs of them start and end that are of one scope, with nothing else between them;
+    and whether each run is of an optimizer.
 
     Fills count as nothing, and the ops `taken` have rules of their own. A run has one
     normalisation at most: each needs sums over what comes before it.
     """
     is_fusible = np.isin(work.does, _FUSIBLE)
     is_fusible[taken] = False
-    optimizer = np.zeros(len(work), bool)
-    optimizer[is_fusible] = of_optimizer(work.core, work.kernel[is_fusible])
-    places = np.flatnonzero(is_fusible & ~optimizer)
-    part = np.cumsum(optimizer | ~(is_fusible | (work.does == Does.FILL)))
-    keys = [key[places] for key in (part, work.stream, work.scope, work.backward)]
+    places = np.flatnonzero(is_fusible)
+    part = np.cumsum(~(is_fusible | (work.does == Does.FILL)))
+    optimizer = of_optimizer(work.core, work.kernel[places])
+    keys = [optimizer, *(key[places] for key in (part, work.stream, work.scope, work.backward))]
     begins = np.ones(len(places), bool)
     begins[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
     whole = np.flatnonzero(begins)
@@ -143,4 +151,4 @@ def _runs(work: Launched, taken: Rows) -> tuple[Rows, Rows, Rows]:
     starts = np.flatnonzero((within % _LONGEST == 0) | again)
     ends = np.append(starts[1:], len(places))
     long = ends - starts >= CHAIN_OPS
-    return places, starts[long], ends[long]
+    return places, starts[long], ends[long], optimizer[starts[long]]

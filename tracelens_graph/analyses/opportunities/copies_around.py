@@ -47,9 +47,16 @@ class _Kind(NamedTuple):
 
 
 _KINDS = {
-    "cast": _Kind("change the type of", "its tensors are kept in the type that it computes in", ("keep_dtype",)),
-    "repeat": _Kind("write out repetitions of", "it reads repeated heads in place", ("grouped_queries",)),
-    "layout": _Kind("change the layout of", "the op before writes the layout that is read", ("keep_layout",)),
+    "cast": _Kind(
+        "change the type of what is read or made by", "its tensors are kept in the type that it computes in",
+        ("keep_dtype",),
+    ),
+    "repeat": _Kind(
+        "write out repetitions of what is read by", "it reads repeated heads in place", ("grouped_queries",)
+    ),
+    "layout": _Kind(
+        "change the layout of what is read or made by", "the op before writes the layout that is read", ("keep_layout",)
+    ),
     "transpose": _Kind(
         "change the order of dimensions inside", "weights and activations are channels_last throughout",
         ("channels_last",),
@@ -88,9 +95,7 @@ def copies_around(w: Window, arch: Architecture | None) -> Iterator[Opportunity]
 def _opportunity(w: Window, where: str, op: str, kind: str, one: _Copies) -> Opportunity:
     about, plain = _KINDS[kind], op.removeprefix("aten::")
     advice = about.advice + (("miopen_nhwc",) if one.by_miopen else ())
-    what = f"{where}: {one.calls:,} copies {about.says} what {plain} reads or makes"
-    if kind == "transpose":
-        what = f"{where}: {one.calls:,} kernels {about.says} {plain}"
+    what = f"{where}: {one.calls:,} {'kernels' if kind == 'transpose' else 'copies'} {about.says} {plain}"
     return Opportunity(
         "copies-around", what, one.ns, one.ns, about.assumption, advice, int(w.core.columns.uid[one.first]),
         f"{where}:{plain}.{kind}", one.calls,
@@ -152,23 +157,24 @@ def _kind(work: Launched, copy: int, anchor: int, before: bool) -> str:
 
 
 def _inside(w: Window) -> dict[tuple[str, str, str], _Copies]:
-    """Kernels of convolutions that change layouts, unless what is convolved is channels_last already."""
+    """Kernels of convolutions that change layouts, unless what is convolved is channels_last already.
+
+    One change ends them all, those of the backward pass included.
+    """
     core, c = w.core, w.core.columns
     kernels = w.gpu_rows[fitting(core.names, c.name[w.gpu_rows], _LAYOUT.search) & (c.owner[w.gpu_rows] >= 0)]
     owner = c.owner[kernels]
     convolves = fitting(core.names, c.name[owner], lambda name: "conv" in name) if len(kernels) else kernels
     kernels, owner = kernels[convolves], owner[convolves]
-    module, backward = modules_of(core, kernels)
     found: dict[tuple[str, str, str], _Copies] = {}
     last: dict[int, bool] = {}
-    classes = module_classes(core, module)
-    for kernel, op, name, back in zip(kernels.tolist(), owner.tolist(), classes, backward.tolist(), strict=True):
+    classes = module_classes(core, modules_of(core, kernels)[0])
+    for kernel, op, name in zip(kernels.tolist(), owner.tolist(), classes, strict=True):
         argset = int(c.argset[op])
         if argset not in last:
             last[argset] = _is_channels_last(arguments_of(core, op))
         if not last[argset]:
-            where = f"{name or '(no module)'}{'.backward' if back else ''}"
-            one = found.setdefault((where, core.names[c.name[op]], "transpose"), _Copies(op))
+            one = found.setdefault((name or "(no module)", "convolution", "transpose"), _Copies(op))
             one.calls += 1
             one.ns += int(c.dur_ns[kernel])
             one.by_miopen |= bool(_MIOPEN.search(core.names[c.name[kernel]]))

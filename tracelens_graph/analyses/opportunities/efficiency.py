@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import account_of
+from tracelens_graph.analyses.diagnosis.families import is_fused
 from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.performance.judged_ops import JudgedOp, JudgedOps, judged_ops
@@ -67,9 +68,24 @@ def _of_ops(rule: str, same: Sequence[JudgedOp], assumption: str) -> Opportunity
     return Opportunity(
         rule, f"{first.title}: {'; '.join(filter(None, (first.roof_text(of_all), first.reasons_text)))}", ns,
         sum(won) if won else None, assumption,
-        tuple(dict.fromkeys(one.advice for one in first.reasons if one.advice)) or ("kernel_tuning",),
+        _advice(first),
         first.uid, first.signature, calls, evidence=evidence,
     )  # fmt: skip
+
+
+_ADVICE: Mapping[str, tuple[str, ...]] = {
+    "GEMM": ("timed_kernels",), "SDPA": ("attention_kernels",), "CONV": ("convolution_kernels",),
+}  # fmt: skip
+"""What to try with an operation of a category, where no reason says it."""
+
+
+def _advice(op: JudgedOp) -> tuple[str, ...]:
+    """What to try with an operation: what its reasons say, else what helps such operations."""
+    if found := tuple(dict.fromkeys(one.advice for one in op.reasons if one.advice)):
+        return found
+    kind = str(op.row["op category"] or "").partition("_")[0]
+    is_moving = op.bound == "memory-bound" and kind not in _ADVICE
+    return ("fusion",) if is_moving and not any(map(is_fused, op.kernels)) else _ADVICE.get(kind, ())
 
 
 def _by_signature(ops: JudgedOps) -> Iterator[list[JudgedOp]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis.account import PARTS, account_of
+from tracelens_graph.analyses.diagnosis.families import fitting
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, percent
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
@@ -63,7 +64,6 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
     device = _named(arch) if isinstance(arch, str) else arch
     found = found_in(w, device)
     whole = account_of(w).window_ns if len(w.gpu_rows) else 0
-    own = w.framework.advice
     return OPPORTUNITIES.of_records(
         [
             {
@@ -80,7 +80,7 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
                 "percent_of_roof": one.evidence.get("percent_of_roof"),
                 "mean_percent_of_roof": one.evidence.get("mean_percent_of_roof"),
                 "assumption": one.assumption,
-                "advice": "; ".join(ADVICE[own.get(name, name)] for name in one.advice),
+                "advice": "; ".join(ADVICE[name] for name in fitting(w, one.advice)),
                 "uid": one.uid,
             }
             for one, (module, line) in zip(found, _places(w.core, [one.uid for one in found]), strict=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION_LINE, unified_perf_summary
 from tracelens_graph.analyses.performance.roofline_points import Reached, reached
-from tracelens_graph.analyses.performance.roofline_summary import NO_MODEL
+from tracelens_graph.analyses.performance.roofline_summary import NO_MODEL, Roofed, roofed
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.categories.kernel_names import parse_name
 from tracelens_graph.errors import TraceError
@@ -29,6 +29,7 @@ from tracelens_graph.perf.scalar_types import known
 from tracelens_graph.perf.shortfalls import USUAL_TILE, Reason, Work, reasons
 from tracelens_graph.tables.names import fitted, short_name
 
+_Made = TypeVar("_Made")
 _TILE = re.compile(r"(?:MT|bt|tile(?:size)?_?)(\d{1,4})x(\d{1,4})")
 """Tiles in names of kernels that are no library's own spelling."""
 _BOUNDS = {"COMPUTE_BOUND": "compute-bound", "MEMORY_BOUND": "memory-bound", "LINK_BOUND": "bound by the link"}
@@ -340,16 +341,25 @@ def judged_ops(w: Window, arch: Architecture | None) -> JudgedOps:
         w: the window.
         arch: the device; None for the one that the trace describes.
     """
-    kept = w.once(_kept)
-    for device, found in kept:
-        if device is arch:
+    return _once(w, JudgedOps, device_of(w, arch)[0])
+
+
+def roofed_by(w: Window, device: Architecture) -> Roofed:
+    """The GPU events of a window under the roofline of a device; computed once."""
+    return _once(w, roofed, device)
+
+
+def _once(w: Window, make: Callable[[Window, Any], _Made], device: Architecture | None) -> _Made:
+    """`make(w, device)`, computed once; a device is no key of what a window keeps."""
+    kept: list[tuple[Architecture | None, _Made]] = w.once(_nothing, make)
+    for known_device, found in kept:
+        if known_device is device:
             return found
-    kept.append((arch, JudgedOps(w, arch)))
+    kept.append((device, make(w, device)))
     return kept[-1][1]
 
 
-def _kept(w: Window) -> list[tuple[Architecture | None, JudgedOps]]:
-    """Where `judged_ops` keeps what it found; a device is no key."""
+def _nothing(w: Window, make: Callable[..., Any]) -> list[Any]:
     return []
 
 

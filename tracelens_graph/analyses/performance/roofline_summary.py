@@ -263,10 +263,31 @@ def _work(w: Window) -> _Work:
     return _Work(gpu, op, code, gpu_classes(core, gpu) == COMMUNICATION, chosen.costs, reasons)
 
 
-def memory_bound(w: Window, arch: Architecture) -> Rows:
-    """The GPU events of ops that, at a device's rates, move data longer than they compute."""
+@dataclass(frozen=True)
+class Roofed:
+    """GPU events of a window under the roofline.
+
+    Attributes:
+        gpu: their rows, ascending.
+        part: of each the part of its time.
+        at_roof: of each its share of the time of its call at the roof, but not more than it took, ns; NaN for no roof.
+    """
+
+    gpu: Rows
+    part: np.ndarray
+    at_roof: np.ndarray
+
+
+def roofed(w: Window, arch: Architecture) -> Roofed:
+    """Which GPU events have a roof, what bounds each, and what each would take there."""
     work = _work(w)
-    return work.gpu[_parts(work, arch)[0] == Part.memory_bound]
+    part, least, _ = _parts(work, arch)
+    took = w.core.columns.dur_ns[work.gpu]
+    call, first = group_by(work.op, work.code)
+    of_call = sum_by_group(call, took, len(first))
+    roof = np.append(least, np.nan)[np.where(np.isin(part[first], _ROOFED), work.code[first], -1)]
+    share = np.divide(np.minimum(roof, of_call), of_call, out=np.full(len(first), np.nan), where=of_call > 0)
+    return Roofed(work.gpu, part, share[call] * took)
 
 
 def _parts(work: _Work, arch: Architecture) -> tuple[np.ndarray, np.ndarray, list[str]]:
