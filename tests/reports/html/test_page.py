@@ -41,7 +41,7 @@ SUMS = """(() => {
   }
   return found;
 })()"""
-"""For each way to draw the flame graph its measure, its sum, that of the frames' own time, and that of the outermost ones."""
+"""For each way to draw the flame graph its measure, its sum, that of own times, and that of the outermost ones."""
 
 ROWS = """tracelensGraph.trace.body.tables.filter((table) => table.rows).map((table) => {
   document.querySelector(`[data-table="${table.name}"]`).click();

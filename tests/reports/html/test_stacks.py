@@ -20,7 +20,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.names import Names
-from tracelens_graph.reports.html.stacks import HOST, OTHERS, Stacks, stacks, steps
+from tracelens_graph.reports.html.stacks import HOST, OTHERS, VIEWS, Stacks, stacks, steps
 from tracelens_graph.reports.html.timeline import DRAWN_KINDS
 
 
@@ -193,7 +193,7 @@ def test_host_time_with_the_part_during_which_the_gpu_was_idle() -> None:
     ])  # fmt: skip
     found, names = made(core)
     one = found[HOST]
-    line, module = "train.py(1): main", "Linear"
+    line, module = "train.py(1): main", "nn.Module: Linear"
     assert told(one, names) == {
         (line,): 60_000, (line, module): 30_000, (line, module, "aten::mm"): 8_000,
         (line, module, "aten::mm", "cudaLaunchKernel"): 2_000,
