@@ -35,8 +35,8 @@ from tracelens_graph.reports.html import timeline as page_timeline
 from tracelens_graph.reports.html.names import MOST_ROWS, Names, Texts, clean, table_objects
 from tracelens_graph.reports.html.report import flame_body, views_page
 from tracelens_graph.reports.html.report import roofline as roofline_body
-from tracelens_graph.reports.html.stacks import MOST_FRAMES as MOST_IN_PAGE
 from tracelens_graph.reports.html.stacks import HOST, stacks
+from tracelens_graph.reports.html.stacks import MOST_FRAMES as MOST_IN_PAGE
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
