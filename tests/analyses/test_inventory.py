@@ -55,7 +55,7 @@ def test_recorded_all() -> None:
 @pytest.mark.parametrize(
     ("left_out", "missing"),
     [
-        (["nn.Module: "], {"module frames"}),
+        (["nn.Module: "], set()),
         (["python_function"], {"module frames", "Python stacks"}),
         (["user_annotation"], {"steps"}),
         (["cpu_instant_event"], {"memory events"}),

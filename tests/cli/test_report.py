@@ -309,3 +309,10 @@ def test_standard_input(run: Run) -> None:
     )
     assert code == 0
     assert out.startswith("GPU timeline")
+
+
+def test_two_folders_for_tables_are_refused(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    code, _, err = run("report", trace_file, "--csv", tmp_path / "a", "--csv", tmp_path / "b")
+    assert code == 2
+    assert "give one folder" in err
+    assert not (tmp_path / "b").exists()

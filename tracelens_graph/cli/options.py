@@ -293,5 +293,7 @@ def architecture_of(core: Core, arch: Architecture | None) -> Architecture:
 
     found = arch or detect(core.info.metadata.get("deviceProperties"))
     if isinstance(found, str):
-        raise AnalysisError(f"no roofline: {found}; name a device with --arch")
+        raise AnalysisError(
+            f"no roofline: {found}; name a device with --arch (tracelens-graph model architectures lists them)"
+        )
     return found

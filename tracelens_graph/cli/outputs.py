@@ -237,7 +237,7 @@ class Writes(Group):
             found.append(made_option("format", choice, None, "--format", "-f", help=about))
         if self._folder:
             about = "Write every table to DIR/NAME.csv."
-            found.append(made_option("csv", str | None, None, "--csv", metavar="DIR", help=about))
+            found.append(made_option("csv", list[str] | None, None, "--csv", metavar="DIR", help=about))
         for name, spelled in self._old.items():
             found.append(made_option(name, str | None, None, spelled, metavar="FILE", hidden=True))
         return found
@@ -260,7 +260,9 @@ class Writes(Group):
                 _check_ending(option, _checked(option, path), name)
                 named.append((option, path, name))
         files = tuple((Path(path), name) for _, path, name in named)
-        csv = given.get("csv")
+        csv, *others = given.get("csv") or (None,)
+        if others:
+            raise typer.BadParameter(f"--csv {csv} and --csv {others[0]}: give one folder")
         folder = None if csv is None else Path(_checked("--csv", csv, is_folder=True))
         _check_apart([option for option, *_ in named], [path for path, _ in files], folder)
         found = Outputs(wanted, files, folder)

@@ -171,7 +171,7 @@ def _of_profile(core: Core) -> Architecture | None:
         names = either([one.key for one in alike])
         raise AnalysisError(
             f"no roofline: the profile does not name its device, which by its compute units and memory may be {names}; "
-            "name it with --arch"
+            "name it with --arch (tracelens-graph model architectures lists them)"
         )
     for one in alike:
         say([f"taken for {one.name} by its compute units and memory; --arch names another device"])

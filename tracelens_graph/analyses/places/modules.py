@@ -22,6 +22,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.frameworks import PYTORCH
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.user_code import is_python
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
@@ -387,7 +388,9 @@ def _notes(core: Core, tree: PlaceTree, times: _Times, depth: int | None, events
     """What the table leaves out."""
     what = core.framework.modules
     if events and not len(tree.frames):
-        yield core.framework.no_modules
+        has_stacks = is_python(core) and not core.framework.compiles_programs
+        instead = "the trace has Python stacks, but no nn.Module frames: ask python_lines has the time by line"
+        yield instead if has_stacks else core.framework.no_modules
     busy = times.events[: len(tree.above)] > 0
     if idle := int((~busy & (tree.calls > 0)).sum()):
         yield f"{idle:,} {what} without GPU work are left out"

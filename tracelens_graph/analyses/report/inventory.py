@@ -325,7 +325,8 @@ OPTIONS = (
         "call trees begin at ops and show no lines of source",
     ),
     Option(
-        "module frames", "with_stack=True", _has_ops, _lacks(Kind.Module),
+        "module frames", "with_stack=True",
+        lambda g: _has_ops(g) and not (_lacks(Kind.Module)(g) and not _lacks(*PYTHON_KINDS)(g)), _lacks(Kind.Module),
         "there is no time per nn.Module",
     ),
     Option(

@@ -17,12 +17,12 @@ from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, charged, of_optimizer
 from tracelens_graph.analyses.places.host_times import calls_among, idle_clock, thread_name
 from tracelens_graph.analyses.places.modules import PlaceTree, class_of, place_tree
-from tracelens_graph.analyses.places.python_lines import NO_LINE, frames_with_line
+from tracelens_graph.analyses.places.python_lines import NO_LINE
 from tracelens_graph.analyses.shared.gpu_work import categories_of
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, subtree_sums
-from tracelens_graph.graph.user_code import shown_frames
+from tracelens_graph.graph.user_code import Code, codes_of, regions_of, shown_frames, user_lines
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.names import Names, clean
 from tracelens_graph.reports.html.shell import Packed
@@ -220,13 +220,16 @@ def _by_kernel(w: Window, frames: Frames, names: Names, op: Codes, kernel: Codes
 
 def _by_op(w: Window, frames: Frames, names: Names, op: Codes, kernel: Codes) -> Codes:
     c = w.core.columns
-    at = _along(w, frames, names, c.kind == Kind.Op)
+    kept = c.kind == Kind.Op
+    at = _along(w, frames, names, kept, climb(c.parent, c.parent[w.gpu_rows], kept))
     return frames.below(at, np.where(at < 0, op, -1), kernel)
 
 
 def _by_line(w: Window, frames: Frames, names: Names, op: Codes, kernel: Codes) -> Codes:
     c, gpu = w.core.columns, w.gpu_rows
-    at = _along(w, frames, names, frames_with_line(w.core))
+    kept = shown_frames(w)
+    nearest = climb(c.parent, c.parent[gpu], kept)
+    at = _along(w, frames, names, kept, np.where(nearest >= 0, nearest, user_lines(w, gpu)))
     lost = np.where(c.parent[gpu] >= 0, names.add(NO_LINE, "none"), names.add(NO_LAUNCH, "none"))
     return frames.below(at, np.where(at < 0, lost, -1), np.where(c.parent[gpu] >= 0, op, -1), kernel)
 
@@ -277,30 +280,33 @@ def _of_places(frames: Frames, tree: PlaceTree, label: Codes, of_pass: Codes, pl
     return found
 
 
-def _along(w: Window, frames: Frames, names: Names, kept: Mask) -> Codes:
-    """For each GPU event the frame of the nearest kept call above it, -1 for none.
+def _along(w: Window, frames: Frames, names: Names, kept: Mask, place: Rows) -> Codes:
+    """For each GPU event the frame of the kept call that it comes from, -1 for none.
 
     Args:
         w: the window.
         frames: to which the calls are added, merged by name.
         names: names of rows.
         kept: for each row of the graph whether it is a frame.
+        place: of each GPU event the row of that call, -1 for none.
     """
-    c, gpu = w.core.columns, w.gpu_rows
-    is_gpu = np.zeros(len(c), np.int64)
-    is_gpu[gpu] = 1
-    kept = kept & (subtree_sums(c, is_gpu) > 0)
+    c = w.core.columns
+    is_place = np.zeros(len(c), np.int64)
+    is_place[place[place >= 0]] = 1
+    kept = kept & (subtree_sums(c, is_place) > 0)
     rows = np.flatnonzero(kept)
     depth = depth_among(c, rows)
     above = climb(c.parent, c.parent[rows], kept)
     node = np.full(len(c) + 1, -1, np.int64)
     name = names.of_rows(rows)
+    if len(compiled := np.flatnonzero(codes_of(w.core)[rows] == Code.compiled)) and not w.all_frames:
+        name[compiled] = names.add_each((clean(one), "python") for one in regions_of(w.core, rows[compiled]))
     by_depth = np.argsort(depth, kind="stable")
     edges = np.searchsorted(depth[by_depth], np.arange(int(depth.max(initial=-1)) + 2))
     for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         level = by_depth[low:high]
         node[rows[level]] = frames.below(node[above[level]], name[level])
-    return node[climb(c.parent, c.parent[gpu], kept)]
+    return node[place]
 
 
 _GROWN = {"modules": _by_module, "ops": _by_op, "python": _by_line, "kernels": _by_kernel}
