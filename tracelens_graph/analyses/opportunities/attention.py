@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.opportunities.launched import Does, Launched, beside, launched, modules_around
+from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.opportunities.launched import Does, Launched, beside, launched, modules_around, placed
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import Traffic, traffic_of
 from tracelens_graph.analyses.shared.gpu_work import fitting_names
@@ -22,8 +23,6 @@ from tracelens_graph.utils.arrays import Mask, Rows
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
 
-ATTENTION_PERCENT = 1.0
-"""Share of the GPU time that moving scores has to take."""
 _REACH = 16
 """Ops between a product and the softmax, at most: masks, scaling, casts, dropout."""
 _BETWEEN = (Does.POINTWISE, Does.COPY, Does.REDUCE)
@@ -66,7 +65,7 @@ def eager_attention(w: Window, arch: Architecture | None) -> Iterator[Opportunit
     products and keeps the scores on the chip, so what it saves is the time in which the ops between them move scores.
     """
     work, blocks = launched(w), w.once(_blocks)
-    least = ATTENTION_PERCENT / 100 * int(w.core.columns.dur_ns[w.gpu_rows].sum())
+    least = limits.MUCH_PERCENT / 100 * int(w.core.columns.dur_ns[w.gpu_rows].sum())
     found: dict[str, _Found] = {}
     places, of = expanded(blocks.before, blocks.behind + 1)
     ends = np.cumsum(np.bincount(of, minlength=len(blocks.softmax)))
@@ -101,15 +100,16 @@ def in_attention(w: Window) -> Rows:
 
 
 def _opportunity(w: Window, work: Launched, module: str, one: _Found) -> Opportunity:
-    calls = f"{one.forward:,} times" + (f" and {one.backward:,} times backward" if one.backward else "")
-    where = module or "(no module)"
+    calls = f"{one.forward:,} time{'s'[: one.forward > 1]}" + (
+        f" and {one.backward:,} backward" if one.backward else ""
+    )
     scores = f"; scores are {one.score_bytes / 1e6:,.3g} MB each time" if one.score_bytes else ""
     how = "the math backend of scaled_dot_product_attention" if one.is_math else "products and a softmax"
     return Opportunity(
-        "eager-attention", f"{where}: attention as {how}, {calls}{scores}, which a fused kernel never writes",
-        one.ns, round(one.won_ns), "the two products take as long inside of a fused kernel, and no scores are moved",
+        "eager-attention", f"{placed(module)}attention as {how}, {calls}{scores}, which a fused kernel never writes",
+        one.ns, round(one.won_ns), "a fused kernel computes the two products as fast",
         ("attention_backend" if one.is_math else "flash_attention",), int(work.core.columns.uid[work.row[one.place]]),
-        where, one.forward + one.backward, module, line_names(w, work.row[[one.place]])[0],
+        module, one.forward + one.backward, module, line_names(w, work.row[[one.place]])[0],
         {"forward": one.forward, "backward": one.backward, "score_bytes": one.score_bytes},
     )  # fmt: skip
 

@@ -43,6 +43,8 @@ export class Flame extends FlameGraph {
     /** @type {[number, string][]} */
     const some = ["all steps", ...steps].map((name, k) => [k, name]);
     this.step = choice("Step", some, (number) => this.set({ step: Number(number) }));
+    this.choices = { view: this.views, step: this.step };
+    this.first = { ...this.options };
     this.palette = new Palette(trace.body.classes);
     this.matchedNs = 0;
     this.idleNote = el("span.idle-note", { hidden: true }, "Line below a frame: the GPU was idle.");
