@@ -42,7 +42,7 @@ export class RanksPage extends Page {
         ? new RanksBandwidth(this, shell.root(RanksBandwidth), body.bandwidths)
         : undefined;
     this.collectives = new RanksCollectives(this, shell.root(RanksCollectives), body, columns);
-    this.tables = new Tables(shell.root(Tables), body.tables, "rank_balance", (table) => this.content(table));
+    this.tables = new Tables(shell.root(Tables), body.tables, ["rank_balance"], (table) => this.content(table));
     const { waits, step, bandwidth, collectives, tables } = this;
     this.views = { waits, step, bandwidth, collectives, tables };
     // The filter of the table is the search: whoever changes it, these are its matches.
