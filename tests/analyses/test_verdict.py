@@ -59,7 +59,8 @@ def test_the_evidence_of_planted_problems() -> None:
     assert found.advice == ("data_loader",)
     assert found.evidence["gaps"] == 3  # before each of three steps, the first included
     assert 11 < float(found.evidence["longest_ms"]) < 13
-    assert found.evidence["because"] == "torch/utils/data/dataloader.py(733): __next__"
+    assert found.evidence["because"] == "multiprocessing/queues.py(113): get"
+    assert found.evidence["python"] == "train.py(70): train_step"
     assert loader.node(int(found.evidence["uid"])).name == found.evidence["because"]
 
     (copies,) = simulated("host_to_device_copy")
