@@ -303,8 +303,11 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         longest = int(own[c.dur_ns[own].argmax()])
         owner = int(c.owner[longest])
         op = f", of {core.names[c.name[owner]]}" if owner >= 0 else ""
-        line = _line_of(core, owner) or line_names(account.window, np.array([longest]))[0]
-        op += f", from {brief(line)}" if line else ""
+        line = _line_of(core, owner)
+        of_user = "" if line else line_names(account.window, np.array([longest]))[0]
+        if line or of_user:
+            op += f", from {line.rpartition('/')[2] or brief(of_user)}"
+        line = line or of_user
         of_gpu, most = percent(time, families.gpu_ns), percent(int(by_name[kernel]), time)
         uid = int(c.uid[longest])
         text = (
