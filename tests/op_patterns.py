@@ -18,7 +18,10 @@ Q, KT, SCORES, V = [128, 512, 64], [128, 64, 512], [128, 512, 512], [128, 512, 6
 
 
 class Op(NamedTuple):
-    """An op of one kernel; several kernels for an op are a list of names."""
+    """An op of one kernel; several kernels for an op are a list of names.
+
+    `backward_of` makes it a part of the backward pass of the last op of that name; `node` is what autograd calls it.
+    """
 
     name: str
     dims: list[Any]
@@ -29,36 +32,37 @@ class Op(NamedTuple):
     module: str = ""
     stream: int = 7
     arguments: dict[str, Any] | None = None
+    backward_of: str = ""
+    node: str = ""
 
 
 def trace(*ops: Op, times: int = 4, module: str = "Block") -> list[dict[str, Any]]:
     """The ops in a module, as often as that; all are launched ahead, and run one after another."""
     found: list[dict[str, Any]] = []
+    sequence: dict[str, int] = {}
     launch, run = 0.0, 10_000.0
-    correlation = 0
     for n in range(times):
         begin = launch
         for op in ops:
-            kernels = [op.kernel] if isinstance(op.kernel, str) else op.kernel
             if op.module:
                 found.append(span("python_function", f"nn.Module: {op.module}_{n}", launch, 9))
-            types = op.types or [("c10::BFloat16" if one else "Scalar") for one in op.dims]
-            recorded = {"Input_Dims": op.dims, "Input_type": types}
-            if op.strides:
-                recorded["Input_Strides"] = op.strides
-            found.append(
-                span(
-                    "cpu_op",
-                    op.name,
-                    launch + 1,
-                    8,
-                    **recorded,
-                )
-            )
-            for at, kernel in enumerate(kernels):
-                correlation += 1
-                found.append(call(launch + 1.5 + at, correlation, dur=0.5))
-                found.append(gpu(run, op.us, correlation, kernel, stream=op.stream, **(op.arguments or {})))
+            number = sequence[op.backward_of] if op.backward_of else len(found)
+            sequence[op.name] = number
+            where = {"tid": 200} if op.backward_of else {}
+            if op.node:
+                numbers = {"Sequence_number": number, "Fwd_thread_id": 1}
+                for at, name in enumerate((f"autograd::engine::evaluate_function: {op.node}", op.node)):
+                    found.append(span("cpu_op", name, launch + at / 4, 9.5 - at / 2, **where, **numbers))
+            recorded: dict[str, Any] = {
+                "Input_Dims": op.dims,
+                "Input_type": op.types or [("c10::BFloat16" if one else "Scalar") for one in op.dims],
+            }
+            recorded |= {"Input_Strides": op.strides} if op.strides else {}
+            recorded |= {} if op.backward_of else {"Sequence_number": number, "Fwd_thread_id": 0}
+            found.append(span("cpu_op", op.name, launch + 1, 8, **where, **recorded))
+            for at, kernel in enumerate([op.kernel] if isinstance(op.kernel, str) else op.kernel):
+                found.append(call(launch + 1.5 + at, len(found), dur=0.5, **where))
+                found.append(gpu(run, op.us, len(found) - 1, kernel, stream=op.stream, **(op.arguments or {})))
                 run += op.us
             launch += 10
         found.append(span("python_function", f"nn.Module: {module}_{n}", begin, launch - begin - 0.5))

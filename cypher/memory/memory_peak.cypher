@@ -64,8 +64,8 @@ UNWIND found + CASE WHEN rest = 0 THEN [] ELSE
   [{path: '(before the recording)', bytes: rest, unreleased: rest - gone}] END AS one
 WITH *, one.call AS call
 CALL (call) {
-  OPTIONAL MATCH (call) (()<-[:CALLS]-())* (frame:PythonFunction) WHERE frame.name CONTAINS '): '
-  RETURN frame.name AS line ORDER BY frame.pre DESC LIMIT 1
+  OPTIONAL MATCH (frame:Event {trace: call.trace, pre: call.line_pre})
+  RETURN frame.name AS line
 }
 WITH *, CASE WHEN peak.reserved > 0 THEN peak.reserved END AS reserved
 RETURN device, one.path AS module_path, one.op AS op, one.blocks AS blocks, one.bytes AS bytes,

@@ -1,12 +1,12 @@
 // Lines of Python: which line launched how much GPU time.
 //
-// Of each GPU event the innermost frame `file(line): function` above its launch counts. Backward passes are launched by
-// a thread without Python frames. In profiles of JAX, where no frame is above it, the line that its instruction comes
-// from counts, as XLA notes it.
+// Of each GPU event the innermost frame `file(line): function` of the user, a model or else a library above its launch
+// counts; of work of the backward pass that of its forward op, else of the call of the backward pass. In profiles of
+// JAX, where no frame is above it, the line that its instruction comes from counts, as XLA notes it.
 //
 // Parameters:
 //   trace: run/name, name or id of a trace; null for the one that was pushed last
-//   without: pass over frames whose name holds this text, such as 'torch/', and take the next one above
+//   without: pass over lines whose name holds this text, such as 'utils/', and take the next one above
 //   step: n of ProfilerStep#n; null for all
 //
 // Columns:
@@ -23,10 +23,13 @@ WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
 WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall)
-OPTIONAL MATCH (r) (()<-[:CALLS]-(x WHERE NOT x:PythonFunction OR NOT x.name CONTAINS '): '
-                                      OR (p.without IS NOT NULL AND x.name CONTAINS p.without)))*
-  ()<-[:CALLS]-(f:PythonFunction
-    WHERE f.name CONTAINS '): ' AND (p.without IS NULL OR NOT f.name CONTAINS p.without))
+OPTIONAL MATCH (own:Event {trace: t.id, pre: k.line_pre})
+OPTIONAL MATCH (own) (()<-[:CALLS]-(x WHERE NOT coalesce(x.code, '') IN ['user', 'library']
+                                        OR x.name CONTAINS p.without))*
+  ()<-[:CALLS]-(above:PythonFunction
+    WHERE p.without IS NOT NULL AND own.name CONTAINS p.without
+      AND above.code IN ['user', 'library'] AND NOT above.name CONTAINS p.without)
+WITH p, k, r, CASE WHEN p.without IS NULL OR NOT own.name CONTAINS p.without THEN own ELSE above END AS f
 OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op)
   WHERE f IS NULL AND o.source IS NOT NULL AND (p.without IS NULL OR NOT o.source CONTAINS p.without)
 WITH k, coalesce(f, o) AS f,
@@ -41,4 +44,4 @@ WITH collect([name, frames, events, time, busy, uid]) AS rows, sum(time) AS whol
 UNWIND rows AS row
 RETURN row[0] AS name, row[1] AS frames, row[2] AS gpu_events, row[3] / 1e3 AS gpu_sum_us, row[4] / 1e3 AS gpu_busy_us,
        CASE WHEN whole > 0 THEN 100.0 * row[3] / whole ELSE 0.0 END AS percent, row[5] AS uid
-ORDER BY row[3] DESC, row[5] IS NULL, row[0] = '(no launch in trace)', row[0]
+ORDER BY row[5] IS NULL, row[3] DESC, row[0] = '(no launch in trace)', row[0]

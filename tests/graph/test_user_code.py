@@ -8,8 +8,9 @@ from handmade import call, gpu, span
 
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import nodes_at
-from tracelens_graph.graph.user_code import Code, code_of, line_names, shown_name
+from tracelens_graph.graph.user_code import Code, code_of, line_names, onward, shown_name
 from tracelens_graph.loading.one import load_core
+from tracelens_graph.reports.tree_text import Choice, ladders
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,27 @@ def test_work_of_the_backward_pass_comes_from_the_line_that_called_it() -> None:
         call(150, 2, tid=200), gpu(160, 5, 2),
     ])  # fmt: skip
     assert lines(core) == ["train.py(48): step", ""]
+
+
+def test_the_way_up_goes_on_with_the_forward_op_or_with_the_call_of_the_backward_pass() -> None:
+    run = "<built-in method run_backward of torch._C._EngineBase object at 0x7f>"
+    engine = "autograd::engine::evaluate_function: AddmmBackward0"
+    alike = {"Sequence_number": 7, "Fwd_thread_id": 1}
+    core = load_core([
+        *frames("train.py(9): main", "train.py(48): step"), span("cpu_op", "aten::addmm", 10, 5, Sequence_number=7),
+        span("python_function", run, 30, 60), span("cpu_op", engine, 35, 20, tid=200, **alike),
+        span("cpu_op", "AddmmBackward0", 36, 18, tid=200, **alike), call(40, 1, tid=200), gpu(60, 5, 1),
+        call(58, 2, tid=200), gpu(70, 5, 2),
+    ])  # fmt: skip
+    ladder = ladders(core, core.gpu_rows.tolist(), Choice(), onward(core, core.gpu_rows))
+    names = [(word, core.names[core.columns.name[row]]) for row, word in ladder]
+    assert len(ladder) == len(names)
+    forward, during = names[:6], names[6:]
+    assert [name for _, name in forward] == [
+        "gemm", "cudaLaunchKernel", "AddmmBackward0", "aten::addmm", "train.py(48): step", "train.py(9): main",
+    ]  # fmt: skip
+    assert forward[3][0] == "3-up, its forward op:"
+    assert during[2:4] == [("2-up, during:", run), ("3-up:", "train.py(48): step")]
 
 
 def test_generated_code_is_the_compiled_region_of_its_module() -> None:

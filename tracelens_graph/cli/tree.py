@@ -16,6 +16,7 @@ from tracelens_graph.cli.shown import print_lines, screen
 from tracelens_graph.cli.traces import extension_of, load
 from tracelens_graph.cli.windows import Window
 from tracelens_graph.utils.suggest import did_you_mean
+from tracelens_graph.utils.texts import wrapped
 
 if TYPE_CHECKING:
     from tracelens_graph.graph.core import Core
@@ -97,18 +98,19 @@ def tree(
     core = w.core
     import numpy as np
 
+    from tracelens_graph.graph.user_code import shown_frames
     from tracelens_graph.reports import tree_text
     from tracelens_graph.schema import Kind
 
     drawn = w.holds(np.arange(len(core.columns)))
     if kinds:
         drawn &= np.isin(core.columns.kind, kinds)
+    if host_time or (up and not w.all_frames):
+        drawn &= (core.columns.kind != Kind.PythonFunction) | shown_frames(w)
     times = None
     if host_time:
         from tracelens_graph.analyses.places.host_times import times_of_calls
-        from tracelens_graph.graph.user_code import shown_frames
 
-        drawn &= (core.columns.kind != Kind.PythonFunction) | shown_frames(w)
         times = times_of_calls(w, drawn)
         least = _LEAST * float(times[1].sum()) if prune else 0
         choice = tree_text.Choice(drawn, False, depth, times[0], least)
@@ -121,13 +123,18 @@ def tree(
         from tracelens_graph.reports.tree_text import categories
 
         category = categories(core).__getitem__
-    style = tree_text.Labels(category, short=labels is LabelStyle.short, uid=uids, gpu_time=gpu_time, host_time=times)
+    width, _ = screen()
+    is_short = labels is LabelStyle.short
+    style = tree_text.Labels(category, is_short, uids, gpu_time, host_time=times, width=width if up and is_short else 0)
     limit = (_LINES_FOR_PEOPLE if sys.stdout.isatty() else 0) if max_lines is None else max_lines
     shown = islice(places, limit) if limit else places
     more = max(len(places) - limit, 0) if limit else 0
     draw = tree_text.ladder_lines if up else tree_text.lines
-    width, _ = screen()
-    print_lines(tree_text.fitted_line(line, width) for line in draw(core, shown, style))
+    lines = draw(core, shown, style)
+    if up:
+        print_lines(part for line in lines for part in wrapped(line, width, "    "))
+    else:
+        print_lines(tree_text.fitted_line(line, width) for line in lines)
     if more:
         sys.stdout.write(f"... {more:,} more {'nodes' if up else 'lines'} (--max-lines 0 shows all)\n")
 
@@ -143,6 +150,8 @@ def _kinds(names: list[str] | None) -> list[Kind]:
 
 
 def _places(w: Part, uid: int | None, wanted: dict[str, Any], up: bool, choice: Choice) -> Places:
+    import numpy as np
+
     from tracelens_graph.reports import tree_text
 
     core = w.core
@@ -150,7 +159,9 @@ def _places(w: Part, uid: int | None, wanted: dict[str, Any], up: bool, choice: 
         return tree_text.forest(core, choice)
     rows = _matches(w, uid, wanted)
     if up:
-        return tree_text.ladders(core, rows, choice)
+        from tracelens_graph.graph.user_code import onward
+
+        return tree_text.ladders(core, rows, choice, onward(core, np.array(rows, np.int64)))
     return tree_text.subtrees(core, list(_outermost(core, rows)), choice)
 
 

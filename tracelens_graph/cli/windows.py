@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -20,11 +21,19 @@ if TYPE_CHECKING:
 _STEPS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
+class Frames(StrEnum):
+    """Which frames of Python screens show."""
+
+    user = "user"
+    all = "all"
+
+
 @dataclass(frozen=True)
 class WindowChoice:
     """What part of a trace a command was asked for.
 
-    Fields are the arguments of `Core.window`, but for times, which count from the zero of Perfetto UI.
+    Fields are the arguments of `Core.window`, but for times, which count from the zero of Perfetto UI, and for
+    `all_frames`: whether frames of frameworks are shown, too.
     """
 
     step: tuple[int, ...] | None = None
@@ -35,6 +44,7 @@ class WindowChoice:
     under: int | str | re.Pattern[str] | None = None
     device: tuple[int, ...] | None = None
     stream: tuple[int, ...] | None = None
+    all_frames: bool = False
 
     def of(self, graph: Core | Part, extension: Extension | None = None) -> Part:
         """The window of a graph, or what it holds of a window, as analyses see it that go by an extension.
@@ -49,7 +59,9 @@ class WindowChoice:
         )
         lead = w.core.info.lead_ns
         times = {name: getattr(self, name) for name in ("after_ns", "before_ns")}
-        chosen = narrow(w, **(vars(self) | {name: ns - lead for name, ns in times.items() if ns is not None}))
+        part = {name: value for name, value in vars(self).items() if name != "all_frames"}
+        chosen = narrow(w, **(part | {name: ns - lead for name, ns in times.items() if ns is not None}))
+        chosen = chosen.with_all_frames() if self.all_frames else chosen
         return chosen if extension is None else extension.of(chosen)
 
     def of_each(self, traces: TraceSet) -> TraceSet:
@@ -71,6 +83,8 @@ class WindowChoice:
         words += [(option, f"{ns}ns") for option, ns in times if ns is not None]
         if self.under is not None:
             words.append(("--under", str(self.under) if isinstance(self.under, int) else as_written(self.under)))
+        if self.all_frames:
+            words.append(("--frames", "all"))
         numbers = (("--device", self.device), ("--stream", self.stream))
         return [*words, *((option, str(number)) for option, chosen in numbers for number in chosen or ())]
 
@@ -108,6 +122,9 @@ def _chosen(
     stream: Annotated[
         list[int] | None, option(metavar="N", help="Only GPU events on this stream; may be given again.")
     ] = None,
+    frames: Annotated[
+        Frames, typer.Option(help="Frames of Python that are shown: of users, models and libraries, or all.")
+    ] = Frames.user,
 ) -> WindowChoice:
     if all_threads and annotation is None:
         raise typer.BadParameter("--all-threads needs --annotation")
@@ -120,6 +137,7 @@ def _chosen(
         under=name_wanted(under, "--under") if under is None or (uid := whole_number(under)) is None else uid,
         device=tuple(device) if device else None,
         stream=tuple(stream) if stream else None,
+        all_frames=frames is Frames.all,
     )
 
 

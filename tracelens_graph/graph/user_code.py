@@ -125,11 +125,22 @@ def _codes(w: Window) -> Codes:
 
 
 def shown_frames(w: Window) -> Mask:
-    """For each row of the graph whether it is a frame that screens show: all with a line, or those not plumbing."""
-    return codes_of(w.core) > (Code.no_line if w.all_frames else Code.plumbing)
+    """For each row of the graph whether it is a frame that screens show.
+
+    With all frames those with a line; else those of users, models and libraries, and the outermost of generated code.
+    """
+    c, codes = w.core.columns, codes_of(w.core)
+    if w.all_frames:
+        return codes > Code.no_line
+    shown = codes > Code.plumbing
+    compiled = np.flatnonzero(codes == Code.compiled)
+    if len(compiled):
+        above = climb(c.parent, c.parent[compiled], shown | (codes == Code.compiled))
+        shown[compiled[(above < 0) | (codes[above] != Code.compiled)]] = True
+    return shown
 
 
-def user_lines(g: Core | Window, rows: Rows) -> Rows:
+def user_lines(g: Core | Window, rows: Rows, without: str | None = None) -> Rows:
     """For each row the frame of the user's line that it comes from, itself included; -1 where the trace has none.
 
     The nearest frame of the user or of a model above it, else of a library. Work of the backward pass comes from the
@@ -139,23 +150,24 @@ def user_lines(g: Core | Window, rows: Rows) -> Rows:
     Args:
         g: the graph, or a window of it.
         rows: rows of the graph.
+        without: of lines whose name holds this text, take the next one above.
     """
     w = g if isinstance(g, Window) else whole_window(g)
     core, c, codes = w.core, w.core.columns, codes_of(w.core)
-    if w.all_frames:
-        return climb(c.parent, rows, codes > Code.no_line)
+    rows = rows.astype(np.int64)
+    ways = (_themselves,) if w.all_frames else (_themselves, origins, _backward_calls)
+    levels = (Code.passed_on,) if w.all_frames else (Code.user, Code.library)
     found = np.full(len(rows), -1, np.int64)
-    for origin in (
-        lambda: np.asarray(rows, np.int64),
-        lambda: origins(core, rows),
-        lambda: _backward_calls(core, rows),
-    ):
-        if not len(left := np.flatnonzero(found < 0)):
+    for origin in ways:
+        if not len(left := np.flatnonzero((found < 0) & (rows >= 0))):
             break
-        begin = origin()[left]
-        for least in (Code.user, Code.library):
+        begin = origin(core, rows[left])
+        for least in levels:
             lost = found[left] < 0
             found[left[lost]] = climb(c.parent, begin[lost], codes >= least)
+    if without is not None:
+        unwanted = np.array([without in name for name in (*core.names, "")], bool)
+        found = climb(c.parent, found, (codes >= levels[-1]) & ~unwanted[c.name])
     return found
 
 
@@ -167,24 +179,37 @@ def line_names(g: Core | Window, rows: Rows) -> list[str]:
 
 
 def _themselves(core: Core, rows: Rows) -> Rows:
-    return rows.astype(np.int64)
+    return rows
 
 
 def origins(core: Core, rows: Rows) -> Rows:
     """The rows, and for those of the backward pass the forward ops that they are there for."""
-    c = core.columns
+    return turns(core, rows)[1]
+
+
+def turns(core: Core, rows: Rows) -> tuple[Rows, Rows]:
+    """The backward op that each row of the backward pass belongs to, -1 for none, and its forward op, else the row."""
+    c, nobody = core.columns, np.full(len(rows), -1, np.int64)
     alone = nearest_above(c, rows, PYTHON_KINDS) < 0
     links = autograd_of(core)
     backward, at = np.unique(links.backward, return_index=True)
     if not alone.any() or not len(backward):
-        return rows
+        return nobody, rows
     is_backward = np.zeros(len(c), bool)
     is_backward[backward] = is_backward[links.engine[0]] = True
-    own = links.run_by(climb(c.parent, rows, is_backward))
-    linked = alone & (own >= 0)
-    found = rows.copy()
+    turn = climb(c.parent, rows, is_backward)
+    linked = alone & (turn >= 0)
+    own, found = links.run_by(turn), rows.copy()
     found[linked] = links.forward[at[np.searchsorted(backward, own[linked])]]
-    return found
+    return np.where(linked, turn, nobody), found
+
+
+def onward(core: Core, rows: Rows) -> tuple[Rows, Rows]:
+    """Where the ways up from rows of the backward pass go on, as `turns`; after the root with the call of the pass."""
+    turn, target = turns(core, rows)
+    call = _backward_calls(core, rows)
+    lost = (turn < 0) & (call >= 0) & (nearest_above(core.columns, rows, PYTHON_KINDS) < 0)
+    return np.where(lost, 0, turn), np.where(lost, call, target)
 
 
 def _backward_calls(core: Core, rows: Rows) -> Rows:
@@ -217,19 +242,24 @@ def _runs_of_backward(w: Window) -> Rows:
 
 def shown_name(core: Core, row: int) -> str:
     """The name of a call as people are shown it: generated code is the compiled region of the module around it."""
-    name = core.names[core.columns.name[row]]
-    if codes_of(core)[row] != Code.compiled:
-        return name
-    return f"compiled region of {region_of(core, row)}"
+    if codes_of(core)[row] == Code.compiled:
+        return regions_of(core, np.array([row]))[0]
+    return core.names[core.columns.name[row]]
 
 
-def region_of(core: Core, row: int) -> str:
-    """The module that generated code stands for, else the function of the user's line around it."""
+def regions_of(core: Core, rows: Rows) -> list[str]:
+    """Of frames of generated code the `compiled region` of the module, or else of the user's line, around each."""
     c = core.columns
-    module = int(nearest_above(c, np.array([row]), (Kind.Module,))[0])
-    if module >= 0:
-        return _INSTANCE.sub("", core.names[c.name[module]]).removeprefix("nn.Module: ")
-    return line_names(core, np.array([row]))[0] or "a program"
+    module = nearest_above(c, rows, (Kind.Module,))
+    around = np.where(module >= 0, module, user_lines(core, rows))
+    names = {
+        code: _INSTANCE.sub("", core.names[code]).removeprefix("nn.Module: ")
+        for code in np.unique(c.name[around[around >= 0]]).tolist()
+    }
+    return [
+        f"compiled region of {names[code]}" if row >= 0 else "compiled region"
+        for row, code in zip(around.tolist(), c.name[around].tolist(), strict=True)
+    ]
 
 
 def is_python(core: Core) -> bool:

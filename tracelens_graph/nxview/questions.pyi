@@ -127,7 +127,7 @@ class OfTrace:
         """GPU time below a node by what is right below it: one step on the way down."""
 
     def python_lines(self, without: str | None = None) -> Table:
-        """Lines of Python and the GPU time that they launch: of each GPU event the innermost frame above its launch."""
+        """Lines of Python and the GPU time that comes from them: of each GPU event the innermost line of the user."""
 
     def repeated_subtrees(self, kind: str | None = None, min_count: int = 2) -> Table:
         """Parts of the call tree that run again and again, the greatest time first."""

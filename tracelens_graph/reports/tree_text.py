@@ -20,12 +20,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tracelens_graph.analyses.diagnosis.finding import shown_ms
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.user_code import shown_name
 from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, HOST_KINDS, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
+from tracelens_graph.tables.names import fitted
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 from tracelens_graph.utils.texts import cut_middle, printable, shorten, width_of
 
@@ -46,6 +49,8 @@ _BATCH = 512
 _BRANCHES = "│├└─ "
 _TEXT = 40
 """Columns that the text behind deep branches keeps."""
+_TIMES = 24
+"""Columns that times behind a name take at most."""
 _MORE = "... "
 """Beginning of a line that says how much is not drawn, and where to go on: such text is kept whole if it fits."""
 
@@ -141,27 +146,49 @@ def forest(core: Core, choice: Choice) -> Places:
     return _drawing(core, drawn, choice, roots, group, heading)
 
 
-def ladders(core: Core, rows: Sequence[int], choice: Choice) -> Places:
-    """Nodes, each with the callers above it that are drawn, the nearest first: `Node:`, `1-up:`, `2-up:`."""
+def ladders(core: Core, rows: Sequence[int], choice: Choice, onward: tuple[Rows, Rows] | None = None) -> Places:
+    """Nodes, each with the callers above it that are drawn, the nearest first: `Node:`, `1-up:`, `2-up:`.
+
+    Args:
+        core: the graph.
+        rows: the nodes.
+        choice: which callers are drawn.
+        onward: for each node a caller, -1 for none, from which the way goes on with another node: that node and those
+            above it are drawn in place of what is above the caller. See `user_code.onward`.
+    """
     c, drawn, asked = core.columns, choice.mask(core), np.array(rows, np.int64)
     above = climb(c.parent, c.parent, drawn)
     shown = np.flatnonzero(drawn)
-    # Of the drawn nodes before a row, those that have not ended before it are above it.
-    callers = np.searchsorted(shown, asked) - np.searchsorted(np.sort(c.last[shown]), asked)
-    hidden = np.maximum(callers - choice.levels, 0) * choice.folds
+    ends = np.sort(c.last[shown])
+    turn, target = onward or (np.full(len(asked), -1, np.int64), asked)
+
+    def callers(of: Rows) -> np.ndarray:
+        # Of the drawn nodes before a row, those that have not ended before it are above it.
+        found: np.ndarray = np.searchsorted(shown, of) - np.searchsorted(ends, of)
+        return found
+
+    number = callers(asked) + np.where(turn >= 0, 1 + callers(target) - callers(np.maximum(turn, 0)), 0)
+    hidden = np.maximum(number - choice.levels, 0) * choice.folds
 
     def places() -> Iterator[Place]:
-        for row, more in zip(asked.tolist(), hidden.tolist(), strict=True):
+        each = zip(asked.tolist(), turn.tolist(), target.tolist(), hidden.tolist(), strict=True)
+        for row, last, other, more in each:
+            word = ""
             for step in range(choice.levels + 1):
-                yield row, f"{step}-up:" if step else "Node:"
-                if (further := int(above[row])) < 0:
+                yield row, f"{step}-up{word}:" if step else "Node:"
+                further = int(above[row])
+                word = ""
+                if further < last:
+                    further, last = other, -1
+                    word = ", its forward op" if c.kind[other] == Kind.Op else ", during"
+                if further < 0:
                     break
                 row = further
             else:
                 if more:
                     yield HEADING, f"{_MORE}{_counted(more, 'more node')} above (go on up from uid {c.uid[row]})"
 
-    return Places(int((np.minimum(callers, choice.levels) + 1 + (hidden > 0)).sum()), places())
+    return Places(int((np.minimum(number, choice.levels) + 1 + (hidden > 0)).sum()), places())
 
 
 def ladder(core: Core, row: int, choice: Choice) -> Places:
@@ -270,6 +297,8 @@ class Labels:
         host_time: `times_of_calls`, to show host time; None to show none.
         duration: whether GPU events show their duration.
         fields: arguments of ops to show below them: "Input Dims", "Input type", "Input Strides", "Concrete Inputs".
+        width: columns of a line with all that is known of a node: name, how long it took, GPU time, shapes and types;
+            0 for lines without.
     """
 
     category: Callable[[int], str]
@@ -279,12 +308,17 @@ class Labels:
     host_time: Sequence[Ns] | None = None
     duration: bool = False
     fields: Sequence[str] = ()
+    width: int = 0
 
     def of(self, core: Core, rows: Sequence[int]) -> list[str]:
         """Labels of rows, on one line each."""
         found = []
         for row, extra in zip(rows, self.extras(core, rows), strict=True):
             name, category = name_of(core, row), printable(self.category(row))
+            if self.width:
+                # Times stay on the line of the name; shapes may go on below it.
+                taken = width_of(category) + min(width_of(extra), _TIMES)
+                name = fitted(printable(shown_name(core, row)), max(self.width - taken - 12, _TEXT))
             uid = f"UID: {core.columns.uid[row]}, " if self.uid else ""
             label = f"{uid}({category}) {name}" if self.short else f"{uid}Category: {category}, Name: {name}"
             found.append(label + extra)
@@ -296,6 +330,8 @@ class Labels:
         found = [""] * len(rows)
         if core.link is not None:
             found = [f" {text}" if (text := core.link.arguments(core, row)) else "" for row in asked.tolist()]
+        if self.width:
+            found = [f"{text}{_facts(core, row)}" for text, row in zip(found, asked.tolist(), strict=True)]
         if self.duration:
             on_gpu = is_kind(c.kind[asked], GPU_KINDS).tolist()
             for i, dur in enumerate(c.dur_ns[asked].tolist()):
@@ -318,6 +354,19 @@ class Labels:
             for field in self.fields:
                 if field in shapes:
                     yield printable(f"{field}: {shapes[field]}")
+
+
+def _facts(core: Core, row: int) -> str:
+    """How long a node took, how much GPU time is below it, and of an op shapes and types."""
+    c = core.columns
+    found = [shown_ms(int(c.dur_ns[row]))]
+    if c.kind[row] not in GPU_KINDS and (time := int(core.gpu_sum_ns[row])):
+        found.append(f"GPU {shown_ms(time)}")
+    if (code := int(c.argset[row])) >= 0 and core.argsets[code][0]:
+        shapes = Node(core, row).shapes
+        types = [str(one) for one in shapes.get("Input type", ()) if isinstance(one, str) and one]
+        found.append(" ".join((str(shapes["Input Dims"]), *dict.fromkeys(types))))
+    return "".join(f", {printable(one)}" for one in found)
 
 
 def name_of(core: Core, row: int) -> str:

@@ -105,6 +105,12 @@ EVENT_PROPERTIES = (
     Stored("owner_rule", "str", "how a GPU event got the op it is charged to"),
     Stored("flags", "strs", "what was odd about the event, by the names of `schema.Flag`"),
     Stored("gpu_class", "str", "of a GPU event: computation, communication or memcpy"),
+    Stored("code", "str", "whose a PythonFunction with a line is: user, library, plumbing, compiled or passed_on"),
+    Stored(
+        "line_pre",
+        "int",
+        "of a GPU event, of a call that allocates: `pre` of the user's line, a PythonFunction, that it comes from",
+    ),
     Stored(
         "category", "str", "of an op or call that GPU work is given to: kind of operation; of a kernel: by its name"
     ),

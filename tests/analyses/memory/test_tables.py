@@ -39,7 +39,7 @@ def test_what_is_in_use_at_the_peak() -> None:
     assert cells(table, "device", "module_path", "op", "blocks", "bytes", "unreleased_bytes", "line", "uid") == [
         ("cuda:0", BEFORE, None, None, 1000, 400, None, None),
         ("cuda:0", LINEAR, "aten::linear", 1, 400, 0, "net.py(8): forward", 5),
-        ("cuda:0", LINEAR, f"{EVALUATES}AddmmBackward0", 1, 300, 0, None, 10),
+        ("cuda:0", LINEAR, f"{EVALUATES}AddmmBackward0", 1, 300, 0, "net.py(8): forward", 10),
         ("cpu", LINEAR, "aten::linear", 1, 16, 16, "net.py(8): forward", 5),
     ]
     assert cells(table, "peak_us", "allocated_bytes", "reserved_bytes", "fragmentation_bytes")[0] == (

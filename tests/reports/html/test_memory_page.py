@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from handmade import span
-from html_pages import Opened, page_of, show, until
+from html_pages import Opened, page_of, show, tabs, until
 
 from corpus import loaded, parametrize, traces_named
 from tracelens_graph.analyses.memory.peak import memory_over_time, memory_peak, memory_summary
@@ -70,7 +70,7 @@ def test_figures_are_those_of_the_tables(path: Path, opened: Opened) -> None:
 
 def test_a_moment_tells_bytes_and_op_and_leads_to_the_timeline(opened: Opened) -> None:
     page = opened(page_of(load_core(EVENTS)))
-    page.keyboard.press("6")
+    page.keyboard.press(str(1 + tabs(page).index("memory")))
     assert page.is_visible("#view-memory")
     until(page, "tracelensGraph.memory.devices[0].plot")
     x, y = page.evaluate(PLACE, [0, 0])

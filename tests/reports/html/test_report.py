@@ -115,7 +115,7 @@ def test_the_operations_are_those_that_the_report_counts() -> None:
     w = load_core(small_trace()).everything
     for options, is_there in (({}, True), ({"linked_only": True}, False)):
         page = report_page(w, (), {}, facts(w, options), str)
-        rows = read(page).head["overview"]["top_ops"]["rows"]
+        rows = read(page).head["overview"]["largest"][0]["rows"]
         assert rows
         assert any(row["name"] == NO_LAUNCH for row in rows) is is_there
 

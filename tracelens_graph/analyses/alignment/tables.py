@@ -20,13 +20,13 @@ from tracelens_graph.analyses.idle.idle import (
     edge_parts,
     idle_parts,
 )
-from tracelens_graph.analyses.places.python_lines import frames_with_line
-from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes, names_of, uids_of
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, gpu_classes, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.analyses.timeline.timeline import ROW_MEANING, times_by_group, times_of
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import climb, in_no_other
+from tracelens_graph.graph.traversals import in_no_other
+from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import LAYER_KINDS, Kind
 from tracelens_graph.tables.column import About, Column
@@ -176,11 +176,8 @@ def module_of(place: Place) -> str:
 
 
 def lines_of_python(core: Core, rows: np.ndarray) -> list[str | None]:
-    """The innermost line of Python around each row, in PyTorch itself only where there is no other; None without."""
-    c = core.columns
-    above = [climb(c.parent, rows, frames_with_line(core, without)) for without in ("torch/", None)]
-    frame = np.where(above[0] >= 0, *above)
-    return names_of(core, frame)
+    """The user's line of Python that each row comes from; None without."""
+    return [name or None for name in line_names(core, rows)]
 
 
 def _title(difference: Diff) -> str:

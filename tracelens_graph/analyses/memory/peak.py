@@ -11,12 +11,11 @@ import numpy as np
 from tracelens_graph.analyses.memory.blocks import Blocks, blocks_of, whose_work
 from tracelens_graph.analyses.memory.instants import NO_VALUE, instants_of, notes_on, without_instants
 from tracelens_graph.analyses.places.modules import PASSES
-from tracelens_graph.analyses.places.python_lines import frames_with_line
 from tracelens_graph.analyses.shared.gpu_work import names_of, uids_of
 from tracelens_graph.analyses.shared.grouping import Cells, text_codes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.user_code import user_lines
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
@@ -279,8 +278,7 @@ def _first_largest(group: np.ndarray, size: np.ndarray) -> list[int]:
 def _lines_and_uids(
     core: Core, ops: np.ndarray, calls: np.ndarray
 ) -> tuple[Sequence[str | None], Sequence[int | None]]:
-    c = core.columns
-    lines = names_of(core, climb(c.parent, calls, np.append(frames_with_line(core), False)))
+    lines = names_of(core, user_lines(core, calls))
     here = np.where(ops >= 0, ops, calls)
     return lines, uids_of(core, here)
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.opportunities.attention import in_attention
-from tracelens_graph.analyses.opportunities.launched import Does, Launched, beside, launched, module_classes
+from tracelens_graph.analyses.opportunities.launched import Does, Launched, beside, launched, module_classes, placed
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import traffic_of
 from tracelens_graph.analyses.performance.unified import arguments_of
@@ -26,8 +27,6 @@ from tracelens_graph.utils.arrays import Rows
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
 
-COPIES_PERCENT = 1.0
-"""Share of the GPU time that copies around an op have to take."""
 _REACH = 6
 """Copies before an op that are looked at."""
 _ANCHORS = (Does.PRODUCT, Does.CONVOLUTION, Does.ATTENTION)
@@ -78,13 +77,13 @@ def copies_around(w: Window, arch: Architecture | None) -> Iterator[Opportunity]
     """Copies right before an op that read as many elements of the type it reads, right behind it of what it makes; and
     kernels of its own that change layouts."""
     work, c = launched(w), w.core.columns
-    least = COPIES_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
-    found: dict[tuple[str, str, str], _Copies] = {}
+    least = limits.MUCH_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
+    found: dict[tuple[str, bool, str, str], _Copies] = {}
     places, anchors, kinds = w.once(_around)
     classes = module_classes(work.core, work.module[anchors])
     for place, anchor, kind, module in zip(places.tolist(), anchors.tolist(), kinds, classes, strict=True):
-        where = f"{module or '(no module)'}{'.backward' if work.backward[anchor] else ''}"
-        one = found.setdefault((where, work.name(anchor), kind), _Copies(int(work.row[place])))
+        key = (module, bool(work.backward[anchor]), work.name(anchor), kind)
+        one = found.setdefault(key, _Copies(int(work.row[place])))
         one.calls += 1
         one.ns += int(work.ns[place])
     for key, one in (found | _inside(w)).items():
@@ -92,14 +91,15 @@ def copies_around(w: Window, arch: Architecture | None) -> Iterator[Opportunity]
             yield _opportunity(w, *key, one)
 
 
-def _opportunity(w: Window, where: str, op: str, kind: str, one: _Copies) -> Opportunity:
+def _opportunity(w: Window, module: str, backward: bool, op: str, kind: str, one: _Copies) -> Opportunity:
+    where = placed(module, backward)
     about, plain = _KINDS[kind], op.removeprefix("aten::")
     advice = about.advice + (("miopen_nhwc",) if one.by_miopen else ())
-    what = f"{where}: {one.calls:,} {'kernels' if kind == 'transpose' else 'copies'} {about.says} {plain}"
+    what = f"{where}{one.calls:,} {'kernels' if kind == 'transpose' else 'copies'} {about.says} {plain}"
     return Opportunity(
         "copies-around", what, one.ns, one.ns, about.assumption, advice, int(w.core.columns.uid[one.first]),
-        f"{where}:{plain}.{kind}", one.calls,
-        where.removesuffix(".backward").replace("(no module)", ""), line_names(w, np.array([one.first]))[0],
+        f"{where.replace(': ', ':')}{plain}.{kind}", one.calls,
+        module, line_names(w, np.array([one.first]))[0],
         {"op": op, "kind": kind},
     )  # fmt: skip
 
@@ -156,7 +156,7 @@ def _kind(work: Launched, copy: int, anchor: int, before: bool) -> str:
     return "repeat" if source.elements < result.elements else "layout"
 
 
-def _inside(w: Window) -> dict[tuple[str, str, str], _Copies]:
+def _inside(w: Window) -> dict[tuple[str, bool, str, str], _Copies]:
     """Kernels of convolutions that change layouts, unless what is convolved is channels_last already.
 
     One change ends them all, those of the backward pass included.
@@ -166,7 +166,7 @@ def _inside(w: Window) -> dict[tuple[str, str, str], _Copies]:
     owner = c.owner[kernels]
     convolves = fitting(core.names, c.name[owner], lambda name: "conv" in name) if len(kernels) else kernels
     kernels, owner = kernels[convolves], owner[convolves]
-    found: dict[tuple[str, str, str], _Copies] = {}
+    found: dict[tuple[str, bool, str, str], _Copies] = {}
     last: dict[int, bool] = {}
     classes = module_classes(core, modules_of(core, kernels)[0])
     for kernel, op, name in zip(kernels.tolist(), owner.tolist(), classes, strict=True):
@@ -174,7 +174,7 @@ def _inside(w: Window) -> dict[tuple[str, str, str], _Copies]:
         if argset not in last:
             last[argset] = _is_channels_last(arguments_of(core, op))
         if not last[argset]:
-            one = found.setdefault((name or "(no module)", "convolution", "transpose"), _Copies(op))
+            one = found.setdefault((name, False, "convolution", "transpose"), _Copies(op))
             one.calls += 1
             one.ns += int(c.dur_ns[kernel])
             one.by_miopen |= bool(_MIOPEN.search(core.names[c.name[kernel]]))

@@ -12,11 +12,11 @@ from enum import IntEnum
 import numpy as np
 
 from tracelens_graph.analyses.places.modules import class_of
-from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, categories_of, gpu_classes, modules_of
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, categories_of, fitting_names, gpu_classes, modules_of
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import launcher, nearest_above, rows_of_kind
+from tracelens_graph.graph.traversals import climb, launcher, nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
@@ -58,6 +58,8 @@ _OUT_OF_STEP = re.compile(
 )
 """Elementwise by their kernels, though an element of the result depends on others than one of each input."""
 
+_ACCUMULATES = re.compile(r"AccumulateGrad")
+
 _LEADING = (Does.ATTENTION, Does.CONVOLUTION, Does.PRODUCT)
 """What an op does that has kernels of several categories, the first of these that it has."""
 
@@ -77,7 +79,8 @@ class Launched:
         signature: number of its name and arguments.
         module: module call that it belongs to, -1 for none; of backward work that of the forward op.
         backward: whether it is backward work of the module.
-        scope: the module call around what `module` is made of: itself, or the one above where it calls no module.
+        scope: the module call around what `module` is made of: itself, or the one above where it calls no module; -1
+            for none, -2 for what accumulates gradients of parameters.
     """
 
     core: Core
@@ -111,6 +114,11 @@ def module_classes(core: Core, modules: Rows) -> list[str]:
     codes, of = distinct(np.where(modules >= 0, core.columns.name[modules], -1) if len(modules) else modules)
     names = [class_of(core.names[code].removeprefix("nn.Module: ")) if code >= 0 else "" for code in codes.tolist()]
     return [names[i] for i in of.tolist()]
+
+
+def placed(module: str, backward: bool = False) -> str:
+    """What a place is called in front of what is found there: `Block: `, `Block.backward: `; empty for no module."""
+    return f"{module}{'.backward' * backward}: " if module else "backward: " * backward
 
 
 def modules_around(work: Launched, places: Rows, starts: Rows, ends: Rows) -> list[str]:
@@ -161,7 +169,7 @@ def _launched(w: Window) -> Launched:
     ns = np.add.reduceat(c.dur_ns[gpu], first) if len(first) else np.zeros(0, np.int64)
     return Launched(
         core, row, kernel, np.bincount(item, minlength=len(first)), ns, stream[first], _does(w, gpu, owner, item),
-        group_by(name, argset)[0] if len(row) else row, module, backward, _scopes(core)[module],
+        group_by(name, argset)[0] if len(row) else row, module, backward, _scopes(core, row, module),
     )  # fmt: skip
 
 
@@ -209,12 +217,15 @@ def _of_kernel(op: str, category: str) -> Does:
     return Does.OTHER if _OUT_OF_STEP.search(op) else found
 
 
-def _scopes(core: Core) -> Rows:
-    """For each row that is a module call its scope; -1 for all others, and for the row -1."""
+def _scopes(core: Core, rows: Rows, module: Rows) -> Rows:
+    """For each op the scope of its module call; -1 for none, -2 for what accumulates gradients of parameters."""
     c, modules = core.columns, rows_of_kind(core.columns, (Kind.Module,))
     above = nearest_above(c, modules, (Kind.Module,))
     calls = np.zeros(len(c) + 1, bool)
     calls[above] = True
     found = np.full(len(c) + 1, -1, np.int64)
     found[modules] = np.where(calls[modules] | (above < 0), modules, above)
-    return found
+    accumulates = fitting_names(core, _ACCUMULATES.search)
+    if not accumulates.any():
+        return found[module]
+    return np.where((module < 0) & (climb(c.parent, rows, accumulates[c.name]) >= 0), -2, found[module])

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, module_classes
+from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, module_classes, placed
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import traffic_of
 from tracelens_graph.analyses.performance.unified import arguments_of
@@ -22,8 +23,6 @@ from tracelens_graph.utils.arrays import Rows
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
 
-HIDDEN_PERCENT = 1.0
-"""Share of the GPU time that could be hidden."""
 _REACH = 64
 """Ops behind a collective among which the one that reads its result is looked for."""
 _PARTS = 64
@@ -53,7 +52,7 @@ def overlappable(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
     collective, or that work, whichever is less.
     """
     core, c = w.core, w.core.columns
-    least = HIDDEN_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
+    least = limits.MUCH_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
     found: dict[tuple[str, str], _Found] = {}
     kernels, source = communication_kernels(w)
     kernels, source = kernels[source >= 0], source[source >= 0]
@@ -79,15 +78,15 @@ def overlappable(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
 
 
 def _opportunity(w: Window, module: str, kind: str, one: _Found) -> Opportunity:
-    where, c = module or "(no module)", w.core.columns
+    c = w.core.columns
     what = (
-        f"{where}: work of {one.independent / 1e6:,.3g} ms waits for {one.calls:,} {kind}, though {one.reader} behind"
-        " it is the first to read what it gives"
+        f"{placed(module)}work of {one.independent / 1e6:,.3g} ms waits for {one.calls:,} {kind}, though {one.reader}"
+        " behind it is the first to read what it gives"
     )
     return Opportunity(
         "overlappable-collective", what, one.ns, one.won_ns,
         "what reads as many elements as the collective gives is the first to need it, and both can run at once",
-        ("async_collective",), int(c.uid[one.row]), f"{where}:{kind}", one.calls, module,
+        ("async_collective",), int(c.uid[one.row]), f"{module}:{kind}" if module else kind, one.calls, module,
         line_names(w, np.array([one.row]))[0], {"kind": kind, "independent_ms": one.independent / 1e6},
     )  # fmt: skip
 

@@ -11,7 +11,8 @@ from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.graph.arrays import distinct, expanded, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
-from tracelens_graph.graph.traversals import climb, in_no_other, rows_of_kind
+from tracelens_graph.graph.traversals import in_no_other, rows_of_kind
+from tracelens_graph.graph.user_code import user_lines
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import FOREST_KINDS, HOST_KINDS, Kind
 from tracelens_graph.tables.column import About, Column
@@ -43,8 +44,8 @@ PYTHON_LINES = TableSchema(
     "Which lines of Python launch the GPU time.",
     {
         "name": Column.key(
-            "`file(line): function` of the innermost such frame above the launch; in profiles of JAX without one "
-            "`file:line` that the instruction comes from"
+            "`file(line): function` of the user's or model's frame that it comes from, else of a library's; in "
+            "profiles of JAX without one `file:line` that the instruction comes from"
         ),
         "frames": Column.count("calls of it with GPU work; of an instruction's line its instances"),
         **_WORK,
@@ -55,9 +56,6 @@ PYTHON_LINES = TableSchema(
 
 
 NO_LINE = "(no line of Python)"
-
-_LINE_MARK = "): "
-"""What names of frames with a line hold: `model.py(42): forward`. Frames of built-in functions have none."""
 
 
 def gpu_time_under(g: Core | Window, under: int | str | None = None) -> Table:
@@ -98,19 +96,22 @@ def gpu_time_under(g: Core | Window, under: int | str | None = None) -> Table:
 
 
 def python_lines(g: Core | Window, without: str | None = None) -> Table:
-    """Lines of Python and the GPU time that they launch: of each GPU event the innermost frame above its launch.
+    """Lines of Python and the GPU time that comes from them: of each GPU event the innermost line of the user.
 
-    In profiles of JAX, where no frame is above it, the line that the instruction comes from, as XLA notes it.
+    That is a frame above its launch that is the user's or a model's, else a library's: what is of the framework says
+    nothing about the program (`user_code`; `with_all_frames` of the window counts it). Work of the backward pass comes
+    from the line of its forward op, else from the line that called the backward pass. In profiles of JAX, where no
+    frame is above it, it is the line that the instruction comes from, as XLA notes it. What has no line comes last.
 
     Args:
         g: the graph, or a window of it.
-        without: pass over frames whose name holds this text, such as `torch/`, and take the next one above; and over
+        without: pass over lines whose name holds this text, such as `utils/`, and take the next one above; and over
             such lines of instructions.
     """
     w = window_of(g)
     core, c = w.core, w.core.columns
     gpu = w.gpu_rows
-    frame = climb(c.parent, c.parent[gpu], frames_with_line(core, without))
+    frame = user_lines(w, gpu, without)
     lost = np.where(c.parent[gpu] >= 0, len(core.names), len(core.names) + 1)
     code = np.where(frame >= 0, c.name[frame] if len(c) else 0, lost)
     lines: tuple[str, ...] = ()
@@ -134,7 +135,7 @@ def python_lines(g: Core | Window, without: str | None = None) -> Table:
     }
     notes = [] if len(gpu) else unlinked_notes(w, left_out=False)
     table = PYTHON_LINES.table(columns, w.titled("GPU time by line of Python"), notes)
-    return table.take(np.argsort(-work["gpu_sum_us"], kind="stable"))
+    return table.take(np.lexsort((-work["gpu_sum_us"], uid < 0)))
 
 
 def _lines_of(core: Core, gpu: np.ndarray, without: str | None) -> np.ndarray:
@@ -146,18 +147,6 @@ def _lines_of(core: Core, gpu: np.ndarray, without: str | None) -> np.ndarray:
         return np.full(len(gpu), -1, np.int64)
     line = core.programs.source_place[np.minimum(np.searchsorted(ops, owner), len(ops) - 1)]
     found: np.ndarray = np.where((owner >= 0) & wanted[line], line, -1)
-    return found
-
-
-def frames_with_line(g: Core, without: str | None = None) -> np.ndarray:
-    """For each row whether it is a frame whose name tells the line of Python.
-
-    Args:
-        g: the graph.
-        without: leave out frames whose name holds this text.
-    """
-    fits = [_LINE_MARK in name and (without is None or without not in name) for name in g.names]
-    found: np.ndarray = (g.columns.kind == Kind.PythonFunction) & np.array([*fits, False], bool)[g.columns.name]
     return found
 
 

@@ -24,6 +24,7 @@ from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.context import Context, EdgeTexts, EventProperty, content_key
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
+from tracelens_graph.graph.user_code import Code, codes_of, user_lines
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, detect
@@ -63,6 +64,11 @@ def add_knowledge(
     core, chosen = w.core, unified(w)
     gpu = core.gpu_rows
     context.of_events["gpu_class"] = EventProperty(gpu, gpu_classes(core, gpu), CLASS_NAMES)
+    codes, asked = codes_of(core), np.union1d(gpu, whose_work(core).call)
+    line = user_lines(core, asked)
+    frames, known = np.flatnonzero(codes > Code.no_line), line >= 0
+    context.of_events["code"] = EventProperty(frames, codes[frames].astype(np.int64), [code.name for code in Code])
+    context.of_events["line_pre"] = EventProperty(asked[known], line[known])
     _kernel_names(context, w)
     _signatures(context, modelled(w))
     _categories(context, w)

@@ -17,14 +17,13 @@ from tracelens_graph.analyses.idle.host_states import (
     PYTHON,
     SYNCHRONIZATION,
 )
-from tracelens_graph.analyses.places.python_lines import frames_with_line
 from tracelens_graph.analyses.stragglers.chains import Share
 from tracelens_graph.analyses.stragglers.rank_work import UNRECORDED, Kernel, Label, Spent
 from tracelens_graph.analyses.stragglers.segments import Arrivals, Late
 from tracelens_graph.graph.collectives import collectives_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import ancestors
-from tracelens_graph.graph.window import Window, whole_window
+from tracelens_graph.graph.user_code import user_lines
 from tracelens_graph.schema import Kind
 
 EVEN_NS = 20_000
@@ -279,14 +278,10 @@ def _compared(arrivals: Arrivals, late: Late, ns: int, other_ns: int) -> str:
 
 def _around(core: Core, row: int) -> str:
     """The op, the module and the line of Python around a call or GPU event."""
-    c, lines = core.columns, whole_window(core).once(_lines)
+    c = core.columns
     above, found = ancestors(c, row), [core.names[c.name[row]]]
-    for fits in (c.kind == Kind.Op, c.kind == Kind.Module, lines):
-        one = next((one for one in above if fits[one]), -1)
+    line = int(user_lines(core, np.array([row]))[0])
+    for one in (*(next((one for one in above if c.kind[one] == kind), -1) for kind in (Kind.Op, Kind.Module)), line):
         if one >= 0 and (name := core.names[c.name[one]]) not in found:
             found.append(name)
     return "".join(f", in {brief(name.removeprefix('nn.Module: '))}" for name in found[1:])
-
-
-def _lines(everything: Window) -> np.ndarray:
-    return frames_with_line(everything.core, without="torch/")

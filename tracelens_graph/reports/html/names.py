@@ -16,6 +16,7 @@ import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import categories_of
 from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.user_code import Code, code_of
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.shell import Packed
 from tracelens_graph.schema import GPU_KINDS, Kind
@@ -75,6 +76,7 @@ class Names:
         texts: the names, those of events by falling use.
         shorts: the same, short enough for labels.
         classes: for each its position in CLASSES.
+        codes: for each whose code a frame of Python of that name runs.
     """
 
     def __init__(self, w: Window, kinds: Iterable[int]) -> None:
@@ -88,6 +90,7 @@ class Names:
         self.texts: list[str] = []
         self.shorts: list[str] = []
         self.classes: list[int] = []
+        self.codes: list[int] = []
         self._known: dict[tuple[str, str], int] = {}
         names = self._core.names
         named = [
@@ -122,6 +125,7 @@ class Names:
         self.texts.append(clean(name))
         self.shorts.append(clean(_caption(name, kind), _LONGEST_LABEL))
         self.classes.append(CLASSES.index(of))
+        self.codes.append(code_of(name) if kind == Kind.PythonFunction else Code.no_line)
 
     def _keys(self, kinds: Codes, codes: Codes) -> Codes:
         return kinds.astype(np.int64) * max(len(self._core.names), 1) + codes
@@ -155,7 +159,7 @@ def used_names(
         longest: characters of a name.
 
     Returns:
-        The columns, with the classes of the names (`name.class`); and the names.
+        The columns, with the classes and codes of the names (`name.class`, `name.code`); and the names.
     """
     of_names = {name: column for name, column in columns.items() if name.endswith(".name")}
     is_used = np.zeros(len(names.texts), bool)
@@ -163,9 +167,12 @@ def used_names(
         is_used[column.values] = True
     number, used = np.cumsum(is_used) - 1, np.flatnonzero(is_used)
     again = {name: Packed(number[column.values], column.is_delta) for name, column in of_names.items()}
-    classes = Packed(np.array(names.classes, np.int64)[used])
+    of_names = {
+        f"name.{part}": Packed(np.array(values, np.int64)[used])
+        for part, values in (("class", names.classes), ("code", names.codes))
+    }
     texts, shorts = ([some[one] for one in used.tolist()] for some in (names.texts, names.shorts))
-    return {**columns, **again, "name.class": classes}, texts_of(texts, shorts, longest)
+    return {**columns, **again, **of_names}, texts_of(texts, shorts, longest)
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------

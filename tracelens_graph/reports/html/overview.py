@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,10 @@ _BUSY = {
 }
 """Rows of the timeline that are no idle time -> label and class."""
 
+_OF_HOST = ("host_times", "host_lines", "host_modules")
+"""Tables of the first view of a trace without GPU work."""
+_MOST_LARGEST = 10
+"""Rows of a table of the first view."""
 _USUAL = ("histogram_bins", "models")
 """Options that are given where nobody asked for anything."""
 
@@ -58,7 +62,7 @@ def overview(
         ],
         "parts": parts(w),
         "memory": [clean(one) for one in peaks(tables["memory_summary"])] if "memory_summary" in tables else [],
-        "top_ops": _largest(tables.get("top_ops")),
+        "largest": [one for one in _largest(tables, len(w.gpu_rows) > 0) if one["rows"]],
         "steps": _steps(tables) if len(w.gpu_rows) else [],
         "facts": [[label, clean(value)] for label, value in recorded(facts(w.core), held)],
         "of_window": [[label, clean(value)] for label, value in in_window(w)],
@@ -94,16 +98,24 @@ def parts(w: Window) -> list[dict[str, Any]]:
     return [part for part in found if part["ns"]]
 
 
-def _largest(table: Table | None) -> dict[str, Any]:
-    """The operations with most GPU time, and where they are called."""
-    if table is None:
-        return {"rows": [], "notes": []}
-    rows = [{**row, "name": clean(row["name"]), "mostly_in": clean(row["mostly_in"] or "")} for row in table.records()]
-    return {
-        "title": clean(table.title or "", LONGEST_LINE),
-        "rows": rows,
-        "notes": [clean(note) for note in table.notes],
-    }
+def _largest(tables: Mapping[str, Table], has_gpu: bool) -> Iterator[dict[str, Any]]:
+    """The operations with most GPU time, and where they are called; without GPU work what took most of the host's."""
+    for name in ("top_ops",) if has_gpu else _OF_HOST:
+        if (table := tables.get(name)) is None:
+            continue
+        yield {
+            "title": clean(table.title or "", LONGEST_LINE),
+            "time": "GPU ms" if has_gpu else "self ms",
+            "rows": [
+                {
+                    "name": clean(row["name"]), "mostly_in": clean(row.get("mostly_in") or ""),
+                    "ms": row["total_ms" if has_gpu else "self_ms"], "percent": row["percent"],
+                    "count": row["count" if has_gpu else "calls"], "uid": row["uid"],
+                }
+                for row in table.take(np.arange(min(len(table), _MOST_LARGEST))).records()
+            ],
+            "notes": [clean(note) for note in table.notes],
+        }  # fmt: skip
 
 
 def _steps(tables: Mapping[str, Table]) -> list[dict[str, Any]]:

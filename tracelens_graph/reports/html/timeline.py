@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, idle_parts, joined
+from tracelens_graph.analyses.idle.idle import CAUSE_MEANING, UNKNOWN, Cause, Idle, culprit, idle_parts, joined
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
@@ -52,6 +52,8 @@ LANES = TableSchema(
     },
 )
 
+MOST_BLAMED = 100
+"""Idle gaps of a page of which the call is known that is most of them, the longest ones."""
 _LONGEST_ARGUMENTS = 160
 _THREAD = re.compile(r"thread (?P<number>\d+) \((?P<name>.+)\)")
 """What PyTorch calls threads."""
@@ -240,6 +242,7 @@ def columns(w: Window, d: Drawn, names: Names) -> dict[str, Packed]:
         "gpu.gap": Packed(zigzag(gpu.start - np.concatenate(([0], (gpu.start + gpu.dur)[:-1])))),
         "gpu.launch": Packed(place[c.parent[d.gpu]], True),  # the last entry, that of no parent, is 0
         "idle.cause": Packed(d.cause),
+        **_culprits(w, d, place),
     }
     for name, part in parts.items():
         found[f"{name}.dur"] = Packed(part.dur)
@@ -249,6 +252,27 @@ def columns(w: Window, d: Drawn, names: Names) -> dict[str, Packed]:
         if name != "idle":
             found[f"{name}.name"] = Packed(names.of_rows(part.rows))
     return found
+
+
+def _culprits(w: Window, d: Drawn, place: Codes) -> dict[str, Packed]:
+    """Of each gap the call that is most of it, one more than its number, 0 for none; its ns; ns of other causes.
+
+    Of the longest gaps alone: for each of them what the host did is searched.
+
+    Args:
+        w: the window.
+        d: what is drawn.
+        place: of each row of the graph one more than its number among calls.
+    """
+    idle, cause = d.idle, d.cause
+    length = idle.end - idle.start
+    call, blamed = np.zeros(len(length), np.int64), np.zeros(len(length), np.int64)
+    for gap in np.argsort(-length, kind="stable")[:MOST_BLAMED].tolist():
+        row, ns = culprit(w.core, idle, gap, Cause(int(cause[gap])))
+        if row >= 0 and place[row]:
+            call[gap], blamed[gap] = place[row], ns
+    rest = length - idle.parts.max(axis=0) if len(length) else length
+    return {"idle.culprit": Packed(call), "idle.blamed": Packed(blamed), "idle.rest": Packed(rest)}
 
 
 def _argument_sets(w: Window, d: Drawn) -> tuple[Codes, Codes]:

@@ -5,6 +5,7 @@ import { Trace } from "./events.js";
 import { unpackedEvents } from "./levels.js";
 import { Matching } from "./matching.js";
 import { Page, hasAddress } from "./page.js";
+import { Range } from "./range.js";
 import { Shell, textOf, unpackedBody } from "./shell.js";
 import { Show } from "./show.js";
 
@@ -25,6 +26,7 @@ const KEYS = [
   ["↑ ↓", "scroll lanes"],
   ["wheel", "zoom; with shift to earlier and later; over names scroll lanes"],
   ["drag", "move"],
+  ["shift and drag, r", "select a range: what lies in it, by name"],
   ["click", "select a node, everywhere"],
   ["double click, f", "zoom to it"],
   [", .", "the event before and behind, on the same lane"],
@@ -82,7 +84,7 @@ export const openReport = (every) => {
 };
 
 export class App extends Page {
-  // The selected event, and the match that is selected; -1 for none.
+  // The selected event or idle gap, and the match that is selected; -1 for none.
   selection = -1;
   place = -1;
 
@@ -102,6 +104,7 @@ export class App extends Page {
       Memory && this.timeline && new Memory(this, shell.root(Memory), trace, this.timeline, head.memory ?? []);
     const { timeline, flame, tables, roofline, memory } = this;
     this.views = { timeline, flame, tables, roofline, memory };
+    this.linkViews();
     if (!hasAddress) this.followHere();
   }
 
@@ -114,18 +117,24 @@ export class App extends Page {
   }
 
   get linked() {
-    return this.selection >= 0 ? [`uid=${this.trace.uid[this.selection]}`] : [];
+    const { trace, selection: e } = this,
+      of = e >= trace.first.idle ? "gap" : "uid";
+    return [...super.linked, ...(e >= 0 ? [`${of}=${trace.uid[e]}`] : [])];
   }
 
-  // Show what the address says: `#uid=…`, `#view=…`.
+  // Show what the address says: `#uid=…`, `#gap=…`, `#view=…`, and how views are.
   follow() {
-    const { view, number } = this.asked,
-      uid = number("uid");
+    const { view, number, span } = this.asked,
+      uid = number("uid"),
+      gap = number("gap"),
+      from = span("seen") ? "address" : "link";
+    super.follow();
     // First the view: the link that a selection makes names the one that is shown.
     if (view) this.show(view);
-    else if (uid !== null) this.show("timeline");
+    else if (uid !== null || gap !== null) this.show("timeline");
+    if (gap !== null) this.select(this.trace.gapOf(gap), from);
     if (uid === null) return;
-    this.selectUid(uid, "link");
+    this.selectUid(uid, from);
     if (this.shown === "flame" && this.selection >= 0) this.flame?.zoomToNode(this.selection);
   }
 
@@ -149,14 +158,14 @@ export class App extends Page {
   /** @param {number} e @param {string} from */
   select(e, from) {
     const { trace, timeline } = this;
-    this.selection = e >= trace.first.idle ? trace.ofUid(trace.uid[e]) : e;
-    const one = this.selection;
-    if (timeline && one >= 0) {
-      if (from !== "timeline") timeline.reveal(one);
+    this.selection = e;
+    if (timeline && e >= 0) {
+      if (from !== "timeline") timeline.reveal(e);
       // What a link names can be seen.
-      if (from === "link" && trace.dur[one] < (timeline.view.to - timeline.view.from) / 200) {
-        const wide = Math.max(trace.dur[one] * 12, 1000);
-        timeline.show(trace.start[one] - wide, trace.end(one) + wide);
+      if (from === "link" && trace.dur[e] < (timeline.view.to - timeline.view.from) / 200) {
+        const wide = Math.max(trace.dur[e] * 12, 1000);
+        timeline.show(trace.start[e] - wide, trace.end(e) + wide);
+        timeline.firstView = { ...timeline.view }; // the link says it
       }
     }
     this.details();
@@ -166,28 +175,40 @@ export class App extends Page {
   }
 
   unselect() {
+    this.timeline?.selectRange(null);
     this.select(-1, "key");
   }
 
   details() {
     const e = this.selection,
-      { trace, timeline, flame } = this;
-    if (e < 0) {
+      { trace, timeline, flame } = this,
+      range = timeline?.range;
+    if (e < 0 && !range) {
       this.selectedBox();
       return;
     }
-    const above = trace.above(e).reverse(),
-      launched = e < trace.first.gpu ? [...trace.launched(e)] : [],
-      [[, name], ...lines] = trace.says(e);
-    this.selectedBox(
-      el(
+    const [[, name], ...lines] = e < 0 && range ? Range.says(trace, range) : trace.says(e),
+      what = el(
         "div.what",
         el("b", name),
         lines.map(([of, text]) => el("span", { class: of }, text)),
-      ),
+      );
+    if (e < 0 && range) {
+      const zoom = button("Zoom", () => timeline.show(range.from, range.to));
+      this.selectedBox(what, el("div.around", "The table lists what lies in it, by name."), this.acts(zoom));
+      return;
+    }
+    if (e >= trace.first.idle) {
+      this.selectedBox(what, this.aroundGap(e), this.acts(timeline && button("Zoom", () => timeline.zoomTo(e))));
+      return;
+    }
+    const above = trace.above(e).reverse(),
+      launched = e < trace.first.gpu ? [...trace.launched(e)] : [];
+    this.selectedBox(
+      what,
       el(
         "div.around",
-        this.path("in ", " ‹ ", above, MOST_CALLERS),
+        this.callers(above),
         this.path("launches ", ", ", launched, MOST_LAUNCHED),
       ),
       this.acts(
@@ -211,15 +232,43 @@ export class App extends Page {
     );
   }
 
+  // What the host did over an idle gap: the call that is most of it, the calls around that, and what ends the gap.
+  /** @param {number} e */
+  aroundGap(e) {
+    const { trace } = this,
+      { call, launch, frames } = trace.overGap(e),
+      own = Show.span(trace.blamed[e - trace.first.idle]),
+      end = trace.ofUid(trace.uid[e]);
+    return el(
+      "div.around",
+      call >= 0 && el("div.path", el("b", "most of it: "), this.linkTo(call), ` ${own}`),
+      call < 0 && launch >= 0 && this.path("its end was launched by ", "", [launch], 1),
+      this.callers(frames),
+      end >= 0 && this.path("ends with ", "", [end], 1),
+    );
+  }
+
+  /** The calls around one but for those that only pass on what others do. @param {number[]} calls */
+  callers(calls) {
+    const told = calls.filter((one) => !this.trace.isPlumbing(one)),
+      rest = calls.length - told.length;
+    return [
+      this.path("in ", " ‹ ", told, MOST_CALLERS),
+      rest > 0 && el("div.dim", `and ${Show.count(rest)} ${rest === 1 ? "frame" : "frames"} of the framework`),
+    ];
+  }
+
+  /** @param {number} one */
+  linkTo(one) {
+    const { trace } = this;
+    return el("a", { href: `#uid=${trace.uid[one]}`, title: trace.text(one) }, Show.cut(trace.short(one), 70));
+  }
+
   // Links to nodes, one behind the other.
   /** @param {string} what @param {string} between @param {number[]} nodes @param {number} most */
   path(what, between, nodes, most) {
-    const { trace } = this;
     if (!nodes.length) return null;
-    const links = nodes.slice(0, most).map((one, k) => {
-      const text = Show.cut(trace.short(one), 70);
-      return [k ? between : "", el("a", { href: `#uid=${trace.uid[one]}`, title: trace.text(one) }, text)];
-    });
+    const links = nodes.slice(0, most).map((one, k) => [k ? between : "", this.linkTo(one)]);
     return el("div.path", what, links, nodes.length > most && ` and ${Show.count(nodes.length - most)} more`);
   }
 

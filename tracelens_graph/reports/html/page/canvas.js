@@ -87,6 +87,8 @@ export const pointed = (element, acts) => {
 export class TimeView {
   left = 0;
   width = 0;
+  // Whether dragging selects a range without shift, too.
+  isRanging = false;
   /** @type {number | null} */
   mouse = null;
 
@@ -144,11 +146,21 @@ export class TimeView {
     return !!act;
   }
 
-  // The wheel zooms around the pointer, and moves with shift or sideways; dragging moves; what is not dragged is clicked.
-  /** @param {HTMLElement} element @param {Acts & { drag?(by: number, y: number): void }} acts */
+  // The wheel zooms around the pointer, and moves with shift or sideways; dragging moves, or with shift selects a range;
+  // what is not dragged is clicked.
+  /**
+   * @param {HTMLElement} element
+   * @param {Acts & { drag?(by: number, y: number): void, select?(range: Span, isDone: boolean): void }} acts
+   */
   listen(element, acts) {
-    /** @type {(Span & { x: number, y: number, top: number, isMoved: boolean }) | null} */
+    /** @typedef {Span & { x: number, y: number, top: number, begin: number, isRange: boolean, isMoved: boolean }} Drag */
+    /** @type {Drag | null} */
     let drag = null;
+    /** @param {Drag} one @param {number} x @param {boolean} isDone */
+    const select = ({ begin }, x, isDone) => {
+      const end = this.time(Math.min(Math.max(x, this.left), this.left + this.width));
+      acts.select?.({ from: Math.round(Math.min(begin, end)), to: Math.round(Math.max(begin, end)) }, isDone);
+    };
     element.addEventListener(
       "wheel",
       (event) => {
@@ -161,7 +173,9 @@ export class TimeView {
       { passive: false },
     );
     element.addEventListener("pointerdown", (event) => {
-      drag = { ...this.view, x: event.clientX, y: event.clientY, top: event.offsetY, isMoved: false };
+      const { clientX: x, clientY: y, offsetY: top } = event,
+        isRange = !!acts.select && (this.isRanging || event.shiftKey);
+      drag = { ...this.view, x, y, top, begin: this.time(event.offsetX), isRange, isMoved: false };
       element.setPointerCapture(event.pointerId);
     });
     element.addEventListener("pointermove", (event) => {
@@ -176,12 +190,17 @@ export class TimeView {
       const by = (across * (drag.to - drag.from)) / this.width;
       drag.isMoved = true;
       Tip.hide();
+      if (drag.isRange) {
+        select(drag, event.offsetX, false);
+        return;
+      }
       this.show(drag.from - by, drag.to - by);
       acts.drag?.(-down, drag.top);
       drag.y = event.clientY;
     });
     element.addEventListener("pointerup", (event) => {
       if (drag && !drag.isMoved) acts.click(event.offsetX, event.offsetY);
+      else if (drag?.isRange) select(drag, event.offsetX, true);
       drag = null;
     });
     element.addEventListener("pointerleave", Tip.hide);

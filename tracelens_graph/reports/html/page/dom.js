@@ -105,6 +105,25 @@ export const plainTable = (caption, headings, rows) =>
     ),
   );
 
+// Where an element scrolls on, below or to the right, its content fades.
+/** @template {HTMLElement} One @param {One} element @returns {One} */
+export const fading = (element) => {
+  let asked = 0;
+  const mark = () => {
+    asked = 0;
+    const { scrollTop, scrollLeft, clientHeight, clientWidth, scrollHeight, scrollWidth } = element;
+    element.classList.toggle("more-below", scrollTop + clientHeight < scrollHeight - 2);
+    element.classList.toggle("more-right", scrollLeft + clientWidth < scrollWidth - 2);
+  };
+  const ask = () => {
+    asked ||= requestAnimationFrame(mark);
+  };
+  element.addEventListener("scroll", ask, { passive: true });
+  new ResizeObserver(ask).observe(element);
+  new MutationObserver(ask).observe(element, { childList: true, subtree: true });
+  return element;
+};
+
 export const Tip = {
   /** @param {{ clientX: number, clientY: number }} event @param {Lines} lines */
   at(event, lines) {

@@ -17,6 +17,8 @@ export const GUTTER = 168;
 // Pixels from which on an event has a label.
 const LABEL = 34;
 const MOST_ARROWS = 200;
+// Pixels over which lanes fade where more of them are below.
+const FADE = 22;
 const FAINT = 0.16;
 const LEAST = 0.4;
 // Short gaps one beside the other look like what they are: little of the time.
@@ -167,8 +169,36 @@ export const drawTimeline = (t, sheet) => {
   context.fillStyle = palette.lineCss;
   for (const { y, height } of regions) if (height) context.fillRect(0, y - 0.5, t.width, 1);
   context.fillRect(0, bottom - 1, t.width, 1);
+  for (const { y, height, scroll, total } of regions) {
+    if (scroll + height >= total - 1) continue;
+    const faded = context.createLinearGradient(0, y + height - FADE, 0, y + height); // more lanes are below
+    faded.addColorStop(0, `${palette.backCss}00`);
+    faded.addColorStop(1, palette.backCss);
+    context.fillStyle = faded;
+    context.fillRect(0, y + height - FADE, t.width, FADE - 1);
+  }
   arrows(t, sheet);
+  band(t, sheet);
   outline(t, sheet);
+};
+
+/** Over all lanes: the range, or the idle gap that is selected. @param {Timeline} t @param {Sheet} sheet */
+const band = (t, { context, palette }) => {
+  const { app, range, trace, lanes } = t,
+    e = app.selection,
+    gap = e >= trace.first.idle ? { from: trace.start[e], to: trace.end(e) } : null;
+  for (const span of [range, gap]) {
+    if (!span) continue;
+    const x = Math.max(t.x(span.from), 0),
+      width = Math.max(Math.min(t.x(span.to), t.width) - x, 1);
+    if (x > t.width || t.x(span.to) < 0) continue;
+    context.fillStyle = palette.accentCss;
+    context.globalAlpha = 0.12;
+    context.fillRect(x, 0, width, lanes.bottom);
+    context.globalAlpha = 0.8;
+    for (const edge of [x, x + width]) context.fillRect(edge - 0.5, 0, 1, lanes.bottom);
+    context.globalAlpha = 1;
+  }
 };
 
 // The pixels of all tracks in sight: what is wide enough for a label, and the top of its row.

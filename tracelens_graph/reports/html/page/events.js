@@ -3,6 +3,8 @@
 import { el, key } from "./dom.js";
 import { Show } from "./show.js";
 
+// Whose code a frame runs: plumbing of the framework, a library's, the user's or a model's.
+const [PLUMBING, LIBRARY, USER] = [3, 4, 5];
 // Classes of GPU work, which come first.
 const GPU_CLASSES = 9;
 
@@ -26,6 +28,9 @@ export class Trace {
     this.level = events.level;
     this.lane = events.lane;
     this.args = events.args;
+    this.culprit = events.culprit;
+    this.blamed = events.blamed;
+    this.rest = events.rest;
     this.depth = events.depth;
     this.lanes = events.lanes;
     this.low = events.low;
@@ -34,6 +39,7 @@ export class Trace {
     this.columns = columns;
     this.body = body;
     this.classOf = columns["name.class"];
+    this.codeOf = columns["name.code"];
   }
 
   /** @param {number} e */
@@ -89,6 +95,27 @@ export class Trace {
       for (let e = this.first.idle - 1; e >= 0; e--) this.uids.set(this.uid[e], e);
     }
     return this.uids.get(uid) ?? -1;
+  }
+
+  /** The idle gap that ends with a GPU event; -1 without one. @param {number} uid */
+  gapOf(uid) {
+    const at = this.uid.indexOf(uid, this.first.idle);
+    return at >= this.first.idle ? at : -1;
+  }
+
+  // What an idle gap is due to: the call that is most of it, if known, and the calls of the host over it, the innermost
+  // first: those around that call, else around the launch that ends the gap.
+  /** @param {number} e */
+  overGap(e) {
+    const call = this.culprit[e - this.first.idle] - 1,
+      launch = this.parent[this.ofUid(this.uid[e])],
+      at = call >= 0 ? call : launch;
+    return { call, launch, frames: at < 0 ? [] : [...this.above(at).reverse()] };
+  }
+
+  /** Whether a call is a frame that only passes on what others do. @param {number} e */
+  isPlumbing(e) {
+    return this.className(e) === "python" && this.codeOf[this.name[e]] <= PLUMBING;
   }
 
   /** The calls around an event, the outermost first. @param {number} e */
@@ -229,7 +256,9 @@ export class Trace {
     ];
     const lane = this.laneOf(e).title;
     if (e >= this.first.idle) {
-      const { meaning } = this.body.causes[this.name[e]];
+      const { meaning } = this.body.causes[this.name[e]],
+        rest = this.rest[e - this.first.idle];
+      if (rest) lines.push(["", `${Show.span(this.dur[e] - rest)} of it for this cause, the rest for others`]);
       return [...lines, ["dim", meaning], ["dim", `${lane}; ends with uid ${this.uid[e]}`]];
     }
     if (this.arguments(e)) lines.push(["", this.arguments(e)]);
@@ -257,8 +286,10 @@ export class Trace {
       frames = above.filter((one) => this.className(one) === "python" && this.text(one).includes("): "));
     /** @type {Lines} */
     const found = [];
-    // The innermost line that is not PyTorch's own: the one that can be changed.
-    const line = frames.findLast((one) => !/(^|\/)torch\//.test(this.text(one))) ?? frames.at(-1);
+    // The innermost line of the user or of a model: the one that can be changed.
+    /** @param {number} code */
+    const innermost = (code) => frames.findLast((one) => this.codeOf[this.name[one]] === code);
+    const line = innermost(USER) ?? innermost(LIBRARY) ?? frames.at(-1);
     if (line !== undefined && !["python", "module"].includes(this.className(e)))
       found.push(["", `at ${this.short(line)}`]);
     if (!frames.length && this.hasPython && [e, ...above].some((one) => this.text(one).startsWith("autograd::engine")))
@@ -269,7 +300,7 @@ export class Trace {
   /** The path of modules among calls. @param {number[]} calls @returns {Lines} */
   modulesAround(calls) {
     const modules = calls.filter((one) => this.className(one) === "module").map((one) => this.short(one));
-    return modules.length ? [["dim", Show.cut(modules.join(" › "), 200)]] : [];
+    return modules.length ? [["dim", Show.cut(modules.join(" › "), 400)]] : [];
   }
 
   // Whether the trace has frames of Python at all.

@@ -1,7 +1,7 @@
 // @ts-check
 // A flame graph, drawn from the top down, with the way to the frame that is zoomed to and the frames in it as a table.
 import { clipped, cssColor, fit } from "./canvas.js";
-import { Tip, button, el, put, refill } from "./dom.js";
+import { Tip, button, el, fading, put, refill } from "./dom.js";
 import { Grid } from "./grid.js";
 import { Show } from "./show.js";
 
@@ -24,8 +24,12 @@ export class FlameGraph {
 
   /** @type {{ byTime: boolean, collapsed: boolean, [name: string]: unknown }} */
   options = { byTime: false, collapsed: true };
+  /** @type {Record<string, unknown> | undefined} the options at first */
+  first = undefined;
   /** @type {Record<string, HTMLInputElement>} */
   checks = {};
+  /** @type {Record<string, HTMLSelectElement>} lists of values of options */
+  choices = {};
   /** @type {Box[]} */
   boxes = [];
   width = 0;
@@ -49,7 +53,7 @@ export class FlameGraph {
       role: "img",
       "aria-label": `${root.getAttribute("aria-label")}. The table below it says the same.`,
     });
-    this.box = el("div.frames", this.canvas);
+    this.box = fading(el("div.frames", this.canvas));
     this.list = el("div.twin");
     put(root, this.controls, this.crumbs, this.none, this.box, this.list);
     this.grid = new Grid(this.list, "Frames");
@@ -140,6 +144,31 @@ export class FlameGraph {
     Object.assign(this.options, options);
     this.zoomed = -1;
     this.compute();
+    this.changed();
+  }
+
+  // Called when the options are others.
+  changed() {}
+
+  /** Options that are not as at first; the first of them, what frames are, is the mode. @returns {Record<string, string>} */
+  get address() {
+    const others = Object.entries(this.options).filter(([name, value]) => value !== (this.first ?? this.options)[name]);
+    return Object.fromEntries(others.map(([name, value]) => [name === "view" ? "mode" : name, String(value)]));
+  }
+
+  // Options of an address, where there are such.
+  /** @param {Asked} asked */
+  restore(asked) {
+    /** @type {Record<string, unknown>} */
+    const found = {};
+    for (const [name, value] of Object.entries(this.options)) {
+      const text = asked.text(name === "view" ? "mode" : name);
+      if (text === null) continue;
+      const list = this.choices[name],
+        isKnown = list ? [...list.options].some((one) => one.value === text) : /^(true|false)$/.test(text);
+      if (isKnown) found[name] = typeof value === "boolean" ? text === "true" : typeof value === "number" ? Number(text) : text;
+    }
+    if (Object.keys(found).length) this.set(found);
   }
 
   /** Other frames are drawn. @param {Stack} made */

@@ -1,6 +1,6 @@
 // @ts-check
 // A table where only the rows in sight are elements: two spacers stand for the others.
-import { button, copyText, el, put, refill } from "./dom.js";
+import { button, copyText, el, fading, put, refill } from "./dom.js";
 import { Matching } from "./matching.js";
 import { Show } from "./show.js";
 
@@ -58,10 +58,12 @@ export class Grid {
     this.counted = el("span.dim");
     this.head = el("thead");
     this.body = el("tbody");
-    this.scroll = el(
-      "div.scroll",
-      { tabIndex: 0, onscroll: () => this.fill() },
-      el("table", { "aria-label": label }, this.head, this.body),
+    this.scroll = fading(
+      el(
+        "div.scroll",
+        { tabIndex: 0, onscroll: () => this.fill() },
+        el("table", { "aria-label": label }, this.head, this.body),
+      ),
     );
     this.notes = el("div.notes");
     put(place, el("div.bar", this.filter, this.columnsBox, this.copy, this.counted), this.scroll, this.notes);

@@ -55,16 +55,17 @@ export class Lanes {
     const notes = of("note");
     notes.forEach((lane, k) => (lane.name = k ? `annotations, ${lane.title}` : "steps, annotations"));
     const order = ["call", "gpu", "idle"];
-    /** @param {Placed} lane */
-    const device = (lane) => Number(/^GPU (\d+)/.exec(lane.title)?.[1] ?? 0);
     const gpu = [...near, ...of("gpu"), ...of("idle")].sort(
-      (a, b) => order.indexOf(a.group) - order.indexOf(b.group) || device(a) - device(b) || b.n - a.n,
+      (a, b) => order.indexOf(a.group) - order.indexOf(b.group) || Lanes.device(a) - Lanes.device(b) || b.n - a.n,
     );
     this.notes = new Region(notes, 0.25);
     this.host = new Region(host, 1);
     this.gpu = new Region(gpu, 0.45);
     this.regions = [this.notes, this.host, this.gpu];
   }
+
+  /** @param {Lane} lane */
+  static device = ({ title }) => Number(/^GPU (\d+)/.exec(title)?.[1] ?? 0);
 
   /** Lay lanes out in a height, below the axis. @param {number} top @param {number} height */
   place(top, height) {

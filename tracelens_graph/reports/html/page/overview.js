@@ -24,31 +24,33 @@ const further = (finding) => [
 /** @param {Finding} finding */
 const headlineOf = (finding) => {
   const [, name, line] = /^(.{1,60}?): (.*)$/s.exec(finding.text) ?? [null, finding.text, ""];
-  return el("div.headline", el("h2", name), line && el("p.dim", line), further(finding));
+  const begun = line.charAt(0).toUpperCase() + line.slice(1);
+  return el("div.headline", el("h2", name), line && el("p.dim", begun), further(finding));
 };
 
-// The operations with most GPU time, and the module or line that calls them.
-/** @param {ReportOverview["top_ops"]} table */
-const topOps = ({ title, rows, notes }) => {
+// What took most time, and the module or line that calls it.
+/** @param {ReportOverview["largest"][0]} table */
+const largestOf = ({ title, time, rows, notes }) => {
   const isPlaced = rows.some((row) => row.mostly_in);
   /** @param {Child} inside */
   const number = (inside) => el("td.number", inside);
-  const headings = ["operation", "GPU ms", "%", "calls", ...(isPlaced ? ["mostly in"] : []), "longest"];
+  const headings = ["name", time, "%", "calls", ...(isPlaced ? ["mostly in"] : []), "longest"];
   const made = plainTable(
     title,
-    headings.map((text) => [text, !["operation", "mostly in"].includes(text)]),
+    headings.map((text) => [text, !["name", "mostly in"].includes(text)]),
     rows.map((row) =>
       el(
         "tr",
-        el("th", { scope: "row", title: row.name }, Show.cut(row.name, 60)),
-        number(Show.number(row.total_ms, 3)),
+        el("th", { scope: "row", title: row.name }, Show.cut(row.name, 200)),
+        number(Show.number(row.ms, 3)),
         number(Show.number(row.percent, 1)),
         number(Show.count(row.count)),
-        isPlaced && el("td", { title: row.mostly_in }, Show.cut(row.mostly_in, 70)),
+        isPlaced && el("td.place", row.mostly_in),
         number(row.uid != null && node(row.uid, `uid ${row.uid}`)),
       ),
     ),
   );
+  made.classList.add("largest");
   put(
     made,
     notes.map((note) => el("p.dim", note)),
@@ -112,7 +114,7 @@ export const Overview = {
           `${head.memory.join("; ")} `,
           el("a", { href: "#view=memory" }, "show memory"),
         ),
-      head.top_ops.rows.length > 0 && topOps(head.top_ops),
+      head.largest.map(largestOf),
       head.steps.length > 0 && Bars.rows("Steps on the device", head.steps),
       el(
         "div.pair",

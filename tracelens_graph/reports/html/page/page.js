@@ -11,6 +11,7 @@ export const hasAddress = location.protocol !== "about:";
 
 export class Page {
   readyMs = 0;
+  isFollowing = false;
   /** @type {Record<string, View | undefined>} */
   views = {};
   /** @type {number[]} what a search found */
@@ -30,13 +31,27 @@ export class Page {
 
   // ---- what each page says by itself
 
-  /** What a link says beside the view. @returns {string[]} */
+  /** What a link says beside the view: how views are where that is not as at first. @returns {string[]} */
   get linked() {
-    return [];
+    const every = Object.values(this.views).flatMap((view) => Object.entries(view?.address ?? {}));
+    return every.map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
   }
 
   // Show what the address says.
-  follow() {}
+  follow() {
+    this.isFollowing = true;
+    for (const view of Object.values(this.views)) view?.restore?.(this.asked);
+    this.isFollowing = false;
+  }
+
+  // Once there are views: what changes in them changes the address.
+  linkViews() {
+    for (const view of Object.values(this.views))
+      if (view)
+        view.changed = () => {
+          if (!this.isFollowing) this.link();
+        };
+  }
 
   /** @param {string} _text */
   search(_text) {}
@@ -96,13 +111,18 @@ export class Page {
     this.shell.say(text);
   }
 
-  // What the address asks for, and a whole number in it by its name: null where there is none.
+  // What the address asks for; texts, whole numbers and spans in it by their names: null where there is none.
+  /** @returns {Asked} */
   get asked() {
     const asked = new URLSearchParams(location.hash.slice(1));
     return {
       view: asked.get("view"),
-      /** @param {string} name */
+      text: (name) => asked.get(name),
       number: (name) => (/^\d{1,15}$/.test(asked.get(name) ?? "") ? Number(asked.get(name)) : null),
+      span(name) {
+        const [, from, to] = /^(-?\d{1,15})~(-?\d{1,15})$/.exec(asked.get(name) ?? "") ?? [];
+        return from && Number(from) < Number(to) ? { from: Number(from), to: Number(to) } : null;
+      },
     };
   }
 

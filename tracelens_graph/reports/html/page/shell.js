@@ -1,6 +1,6 @@
 // @ts-check
 // What every page has before its data are unpacked: views behind tabs, light and dark, keys, search, printing, an address.
-import { Tip, button, byId, el, put } from "./dom.js";
+import { Tip, button, byId, el, fading, put } from "./dom.js";
 import { Planes } from "./planes.js";
 
 /** @typedef {import("./page.js").Page} Page */
@@ -50,10 +50,11 @@ export class Shell {
         id: `tab-${name}`,
         "aria-controls": `view-${name}`,
       });
-      byId("main").append(root);
+      byId("main").append(fading(root));
       byId("views").append(tab);
       this.views.set(name, { root, tab });
     }
+    fading(byId("selected"));
     this.listen(keys);
     this.show(tabs[0].NAME);
   }

@@ -1,6 +1,6 @@
 // @ts-check
 // All tables of a page: a list of them, and the one that is chosen.
-import { el, put } from "./dom.js";
+import { el, fading, put } from "./dom.js";
 import { Grid } from "./grid.js";
 import { Show } from "./show.js";
 
@@ -19,6 +19,7 @@ export class Tables {
     // An empty table is listed only where it is the one that was asked for.
     tables = tables.filter(({ rows }) => rows || tables.length < 2);
     this.tables = tables;
+    this.opened = "";
     this.content = content;
     this.name = "";
     this.list = el(
@@ -40,11 +41,25 @@ export class Tables {
     );
     this.title = el("h2");
     const place = el("div.twin");
-    put(root, this.list, el("div.one", this.title, place));
+    put(root, fading(this.list), el("div.one", this.title, place));
     this.grid = new Grid(place, "Table");
     const opened =
       tables.find(({ name, rows }) => name === first && rows) ?? tables.find(({ rows }) => rows) ?? tables[0];
     if (opened) this.open(opened.name);
+    this.opened = this.name;
+  }
+
+  changed() {}
+
+  /** @returns {Record<string, string>} */
+  get address() {
+    return this.name === this.opened ? {} : { table: this.name };
+  }
+
+  /** @param {Asked} asked */
+  restore(asked) {
+    const name = asked.text("table");
+    if (name) this.open(name);
   }
 
   /** @param {string} name */
@@ -56,6 +71,7 @@ export class Tables {
     this.name = name;
     this.title.textContent = table.title;
     this.grid.show(this.content(table));
+    this.changed();
   }
 
   shown() {

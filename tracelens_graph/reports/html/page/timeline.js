@@ -5,6 +5,7 @@ import { button, el, put } from "./dom.js";
 import { AXIS, GUTTER, Painter, drawTimeline, firstIn } from "./drawing.js";
 import { Grid, gridOf } from "./grid.js";
 import { Lanes } from "./lanes.js";
+import { Range } from "./range.js";
 import { Show } from "./show.js";
 
 /** @typedef {import("./app.js").App} App */
@@ -58,12 +59,16 @@ export class Timeline extends TimeView {
   // The next frame that is asked for, and the next list.
   asked = 0;
   listing = 0;
+  /** @type {Span | null} the range that is selected, what is seen at first, and what the list beside it shows */
+  range = null;
+  listed = "";
   // An event that is to be in sight once the view is shown; -1 for none.
   hidden = -1;
 
   /** @param {App} app @param {HTMLElement} root @param {Trace} trace */
   constructor(app, root, trace) {
     super(firstSeen(trace));
+    this.firstView = { ...this.view };
     this.app = app;
     this.root = root;
     this.trace = trace;
@@ -77,16 +82,22 @@ export class Timeline extends TimeView {
     this.box = el("div.lanes", this.gutter, this.canvas);
     this.twin = el("div.twin", { hidden: true });
     this.status = el("span.dim");
+    this.ranging = button("Range", () => this.toggleRanging(), {
+      title: "Drag to select a range (r; shift and drag at any time)",
+      "aria-pressed": "false",
+    });
     put(
       root,
       el(
         "div.bar",
         button("All", () => this.show(trace.low, trace.high), { title: "The whole trace (0)" }),
         button("Selection", () => this.zoomTo(app.selection), { title: "Zoom to the selection (f)" }),
-        button("Events in view", () => this.toggleTwin(), { title: "The longest events in view, as a table" }),
+        this.ranging,
+        button("Events in view", () => this.list(this.listed === "view" ? "" : "view"), {
+          title: "The longest events in view, as a table",
+        }),
         this.status,
-        trace.legend(trace.gpuClasses(), trace.idleCauses().slice(0, CAUSES)),
-        trace.allColors(),
+        el("span.colored", trace.legend(trace.gpuClasses(), trace.idleCauses().slice(0, CAUSES)), trace.allColors()),
       ),
       trace.n ? null : el("p.dim", "No event of host or GPU was recorded here."),
       this.box,
@@ -100,6 +111,7 @@ export class Timeline extends TimeView {
       },
       click: (x, y) => app.select(this.at(x, y), "timeline"),
       drag: (by, y) => this.scroll(y, by),
+      select: (range, isDone) => this.selectRange(range, isDone),
     });
     this.gutter.addEventListener(
       "wheel",
@@ -215,10 +227,50 @@ export class Timeline extends TimeView {
       begin = Math.min(Math.max((from + to - span) / 2, low - all * 0.05), high + all * 0.05 - span);
     Object.assign(this.view, { from: begin, to: begin + span });
     this.ask();
-    if (!this.twin.hidden) {
-      clearTimeout(this.listing);
-      this.listing = setTimeout(() => this.listTwin(), 150);
-    }
+    clearTimeout(this.listing);
+    this.listing = setTimeout(() => {
+      if (this.listed === "view") this.listTwin();
+      this.changed();
+    }, 150);
+  }
+
+  changed() {}
+
+  /** @returns {Record<string, string>} */
+  get address() {
+    const { view, firstView, range } = this;
+    /** @param {Span} span */
+    const text = ({ from, to }) => `${Math.round(from)}~${Math.round(to)}`;
+    return {
+      ...(view.from === firstView.from && view.to === firstView.to ? {} : { seen: text(view) }),
+      ...(range ? { range: text(range) } : {}),
+    };
+  }
+
+  /** @param {Asked} asked */
+  restore(asked) {
+    const seen = asked.span("seen"),
+      range = asked.span("range");
+    if (seen) this.show(seen.from, seen.to);
+    if (range) this.selectRange(range);
+  }
+
+  toggleRanging() {
+    this.isRanging = !this.isRanging;
+    this.ranging.setAttribute("aria-pressed", String(this.isRanging));
+  }
+
+  // Null for none. What lies in it is listed once it is not changed any more.
+  /** @param {Span | null} range @param {boolean} isDone */
+  selectRange(range, isDone = true) {
+    const had = this.range;
+    this.range = range;
+    this.ask();
+    if (!isDone || (!range && !had)) return;
+    if (range) this.app.selection = -1;
+    this.list(range ? "range" : this.listed === "range" ? "" : this.listed);
+    this.app.details();
+    this.changed();
   }
 
   /** @param {number} e */
@@ -285,6 +337,7 @@ export class Timeline extends TimeView {
       ArrowDown: () => this.scroll(this.lanes.host.y + 1, 48),
       f: () => this.zoomTo(this.app.selection),
       0: () => this.show(this.trace.low, this.trace.high),
+      r: () => this.toggleRanging(),
       ",": () => this.neighbour(-1),
       ".": () => this.neighbour(1),
     };
@@ -303,21 +356,27 @@ export class Timeline extends TimeView {
 
   // ---- the same as a table ----------------------------------------------------------------------------------------
 
-  toggleTwin() {
-    this.twin.hidden = !this.twin.hidden;
-    this.root.classList.toggle("with-twin", !this.twin.hidden);
-    if (!this.twin.hidden) this.listTwin();
+  /** What is listed: events in `view`, those in the `range`, or nothing. @param {string} what */
+  list(what) {
+    this.listed = what;
+    this.twin.hidden = !what;
+    this.root.classList.toggle("with-twin", !!what);
+    if (what) this.listTwin();
     this.shown();
   }
 
   listTwin() {
-    const { trace } = this,
+    const { trace, range } = this,
       { from, to } = this.view;
+    this.grid ??= new Grid(this.twin, "Events");
+    if (this.listed === "range" && range) {
+      this.grid.show(Range.table(trace, range, (e) => this.app.select(e, "table")));
+      return;
+    }
     const found = [];
     for (let e = 0; e < trace.n; e++) if (trace.start[e] < to && trace.end(e) > from) found.push(e);
     found.sort((a, b) => trace.dur[b] - trace.dur[a]);
     const shown = found.slice(0, MOST_LISTED);
-    this.grid ??= new Grid(this.twin, "Events in view");
     this.grid.show(
       gridOf(
         shown,

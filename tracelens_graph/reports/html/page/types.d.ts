@@ -41,6 +41,19 @@ interface View {
   print?(): void;
   // Whether it knows a key.
   key?(key: string): boolean;
+  // How it is, for an address, by names; nothing of what is as at first.
+  readonly address?: Record<string, string>;
+  // Be as an address says.
+  restore?(asked: Asked): void;
+  // Called when its address is another.
+  changed?(): void;
+}
+
+interface Asked {
+  view: string | null;
+  text(name: string): string | null;
+  number(name: string): number | null;
+  span(name: string): Span | null;
 }
 
 interface Span {
@@ -148,6 +161,10 @@ interface Events {
   lane: Int32Array;
   args: Numbers;
   depth: Int32Array;
+  // Of idle gaps one more than the number of the call that is most of one, 0 for none; its ns; ns of other causes.
+  culprit: Numbers;
+  blamed: Numbers;
+  rest: Numbers;
   lanes: Lane[];
   low: number;
   high: number;
@@ -191,10 +208,10 @@ interface Finding {
   ask: string;
 }
 
-interface TopOp {
+interface Largest {
   name: string;
   mostly_in: string;
-  total_ms: number;
+  ms: number;
   percent: number;
   count: number;
   uid: number | null;
@@ -207,7 +224,8 @@ interface ReportOverview {
   findings: Finding[];
   parts: Part[];
   memory: string[];
-  top_ops: { title: string; rows: TopOp[]; notes: string[] };
+  // What took most time: operations on the GPU, or what the host did.
+  largest: { title: string; time: string; rows: Largest[]; notes: string[] }[];
   steps: BarRow[];
   facts: [string, string][];
   of_window: [string, string][];
@@ -266,7 +284,7 @@ interface RooflineData {
 interface ReportBody extends TablesBody {
   causes: Cause[];
   arguments: string[];
-  flame: { views: Record<string, string>; steps: string[] };
+  flame: { views: Record<string, string>; measures: Record<string, string>; steps: string[] };
   roofline: RooflineData;
   drawn: { events: number; instants: number; left_out: Record<string, number> };
   lead_ns: number;
