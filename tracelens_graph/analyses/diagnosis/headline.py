@@ -18,7 +18,6 @@ from tracelens_graph.analyses.idle.host_states import Clock, ends
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.analyses.performance.judged_ops import device_of
-from tracelens_graph.analyses.performance.model_flops import model_flops_of
 from tracelens_graph.analyses.places.host_times import By, host_span, host_times
 from tracelens_graph.analyses.shared.gpu_work import calls_named
 from tracelens_graph.graph.intervals import length, merge
@@ -279,6 +278,8 @@ def _utilisation(account: Account, families: Families, arch: Architecture | None
     device, _ = device_of(account.window, arch)
     if device is None or families.modelled_percent(account.window, device) < limits.MODELLED_PERCENT:
         return None
+    from tracelens_graph.analyses.performance.model_flops import model_flops_of
+
     found = model_flops_of(account.window, device).utilisation(account.window_ns)
     return found if found and found <= 100 else None  # above, the device's rates cannot be right
 
