@@ -13,11 +13,16 @@ import pytest
 from handmade import small_trace, span
 
 from corpus import chosen_traces, loaded, parametrize
+from tracelens_graph.analyses.places.host_times import calls_among
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.user_code import shown_frames
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports import folded as module
 from tracelens_graph.reports.folded import folded, speedscope, write_folded, write_speedscope
-from tracelens_graph.reports.html.stacks import VIEWS
+from tracelens_graph.reports.html.stacks import ALL_VIEWS, HOST, VIEWS
+from tracelens_graph.schema import Kind
 
 LINE = re.compile(r"(?P<stack>[^\n]+) (?P<value>\d+)")
 """A line as flamegraph.pl and speedscope read it."""
@@ -61,21 +66,27 @@ def test_the_middle_of_a_deep_stack_gives_way(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_without_gpu_events_there_are_no_stacks() -> None:
-    with pytest.raises(AnalysisError, match="there are no GPU events"):
-        folded(load_core([span("cpu_op", "aten::mm", 1, 2)]).everything)
+    assert folded(load_core([span("cpu_op", "aten::mm", 1, 2)]).everything) == {"aten::mm": 2_000}  # of host time
+    with pytest.raises(AnalysisError, match="there are no GPU events and no calls"):
+        folded(load_core([span("user_annotation", "a", 1, 2)]).everything)
+
+
+def whole_ns(core: Core, is_host: bool) -> int:
+    """All GPU time, or host time of what is drawn."""
+    c = core.columns
+    if not is_host:
+        return int(c.dur_ns[core.gpu_rows].sum())
+    drawn = is_kind(c.kind, (Kind.Module, Kind.Op, Kind.RuntimeCall)) | shown_frames(core.everything)
+    return int(calls_among(core, drawn).own().sum())
 
 
 @parametrize("path", chosen_traces())
 def test_lines_add_up_to_the_gpu_time(path: Path) -> None:
     core = loaded(path)
     file = io.BytesIO()
-    if not len(core.gpu_rows):
-        with pytest.raises(AnalysisError):
-            write_folded(core.everything, file)
-        return
     write_folded(core.everything, file)
     values = [LINE.fullmatch(line) for line in file.getvalue().decode().split("\n")[:-1]]
-    assert sum(int(found["value"]) for found in values if found) == int(core.columns.dur_ns[core.gpu_rows].sum())
+    assert sum(int(found["value"]) for found in values if found) == whole_ns(core, not len(core.gpu_rows))
     assert len({found["stack"] for found in values if found}) == len(values)
 
 
@@ -147,7 +158,9 @@ def test_profiles_of_a_small_trace() -> None:
     assert file.getvalue().startswith(b'{"exporter":"tracelens_graph ')
     assert breaches(found, SCHEMA) == []
     assert found["name"] == "title\\x1b"
-    assert [one["name"] for one in found["profiles"]] == [f"GPU time by {text}" for text in VIEWS.values()]
+    assert [one["name"] for one in found["profiles"]] == [
+        *(f"GPU time by {text}" for text in VIEWS.values()), ALL_VIEWS[HOST],
+    ]  # fmt: skip
     assert frames == sum(len(one["events"]) for one in found["profiles"]) // 2
     assert {"name": "train.py(3): step", "file": "train.py", "line": 3} in found["shared"]["frames"]
     modules, ops = found["profiles"][:2]
@@ -164,19 +177,15 @@ def test_profiles_of_a_small_trace() -> None:
 
 
 def test_without_gpu_events_there_are_no_profiles() -> None:
-    with pytest.raises(AnalysisError, match="there are no GPU events"):
-        speedscope(load_core([span("cpu_op", "aten::mm", 1, 2)]).everything, "t")
+    with pytest.raises(AnalysisError, match="there are no GPU events and no calls"):
+        speedscope(load_core([]).everything, "t")
 
 
 @parametrize("path", chosen_traces())
 def test_profiles_of_real_traces_add_up_to_the_gpu_time(path: Path) -> None:
     core = loaded(path)
-    if not len(core.gpu_rows):
-        with pytest.raises(AnalysisError):
-            speedscope(core.everything, "t")
-        return
     found = json.loads(json.dumps(speedscope(core.everything, "t")))
     assert breaches(found, SCHEMA) == []
     for profile in found["profiles"]:
-        assert sum(told(found, profile).values()) == int(core.columns.dur_ns[core.gpu_rows].sum())
+        assert sum(told(found, profile).values()) == whole_ns(core, profile["name"] == ALL_VIEWS[HOST])
     assert told(found, found["profiles"][0]) == {text: ns for text, ns in folded(core.everything).items() if ns}

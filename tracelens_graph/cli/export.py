@@ -137,7 +137,7 @@ def _write_graph(core: Graph, path: Path, format: str, outputs: Outputs) -> None
 def _folded(core: Graph, file: BinaryIO) -> str:
     from tracelens_graph.reports.folded import write_folded
 
-    stacks = f"{write_folded(core.everything, file):,} stacks, {_gpu_ms(core)} of GPU time in ns"
+    stacks = f"{write_folded(core.everything, file):,} stacks, {_time_of(core)} in ns"
     return f"{stacks}; to see it: flamegraph.pl --countname ns, or speedscope.app"
 
 
@@ -145,13 +145,15 @@ def _speedscope(core: Graph, file: BinaryIO) -> str:
     from tracelens_graph.reports.folded import write_speedscope
 
     rank = "" if core.info.rank is None else f", rank {core.info.rank}"
-    title = f"GPU time of {stem(file_name(core.info.source))}{rank}"
-    frames = f"{write_speedscope(core.everything, title, file):,} frames, {_gpu_ms(core)} of GPU time"
+    title = f"{'GPU' if len(core.gpu_rows) else 'Host'} time of {stem(file_name(core.info.source))}{rank}"
+    frames = f"{write_speedscope(core.everything, title, file):,} frames, {_time_of(core)}"
     return f"{frames}; to see it: speedscope.app, Browse"
 
 
-def _gpu_ms(core: Graph) -> str:
-    return f"{core.columns.dur_ns[core.gpu_rows].sum() / 1e6:,.3f} ms"
+def _time_of(core: Graph) -> str:
+    if not len(core.gpu_rows):
+        return "host time"
+    return f"{core.columns.dur_ns[core.gpu_rows].sum() / 1e6:,.3f} ms of GPU time"
 
 
 def _perfetto(core: Graph, file: BinaryIO) -> str:

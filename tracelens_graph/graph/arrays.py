@@ -27,7 +27,7 @@ def distinct(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     if key.dtype.kind in "iu" and len(key):
         low, high = int(key.min()), int(key.max())
-        if high - low <= _SPREAD * len(key) + 4096:
+        if high - low <= _SPREAD * len(key) + 256:
             shifted = key.astype(np.int64) - low
             there = np.zeros(high - low + 1, bool)
             there[shifted] = True

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tracelens_graph.reports.html.inline import Inline, InlineRoofline
     from tracelens_graph.tables.table import Table
 
-By = Literal["module", "op", "line", "kernel"]
+By = Literal["module", "op", "line", "kernel", "host"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,8 +92,8 @@ class Drawing:
         Frames are merged by name, from the outside inwards; every GPU event is in one of them.
 
         Args:
-            by: "module" (forward and backward apart, then op and kernel), "op", "line" of Python, or "kernel" (by
-                category).
+            by: "module" (forward and backward apart, then op and kernel), "op", "line" of Python, "kernel" (by
+                category), or "host": host time instead, with the part during which the GPU was idle.
             step: number of a step, or several; of other parts of the trace, draw a `window`.
             height: of the frame that it is drawn in, pixels.
 

@@ -1,5 +1,5 @@
-"""GPU time as stacks for other programs: folded, one line each (`forward;Linear_0;aten::addmm;gemm 50250`), or a file
-of speedscope.
+"""GPU time as stacks for other programs, and host time where there is none: folded, one line each
+(`forward;Linear_0;aten::addmm;gemm 50250`), or a file of speedscope.
 
 The format of folded stacks is that of Brendan Gregg's stackcollapse scripts, which flamegraph.pl, inferno and
 speedscope read. Values are whole nanoseconds, and add up to the GPU time.
@@ -23,7 +23,7 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.window import Window
 from tracelens_graph.output.files import GENERATOR
 from tracelens_graph.reports.html.names import Names
-from tracelens_graph.reports.html.stacks import VIEWS, Stacks, stacks
+from tracelens_graph.reports.html.stacks import ALL_VIEWS, HOST, MEASURES, Stacks, stacks, views_of
 from tracelens_graph.reports.html.timeline import DRAWN_KINDS
 from tracelens_graph.utils.texts import printable
 
@@ -36,15 +36,15 @@ holds all names above, so a file grows with the square of the depth."""
 
 
 def stacks_of(w: Window) -> tuple[dict[str, Stacks], Names]:
-    """The merged stacks of GPU time of all views, and the names of their frames; kept with the window.
+    """The merged stacks of all views that a window has, and the names of their frames; kept with the window.
 
     Raises:
-        AnalysisError: there are no GPU events, or the graph has no times.
+        AnalysisError: there are neither GPU events nor calls, or the graph has no times.
     """
     w.core.info.check_times()
-    if not len(w.gpu_rows):
+    if not views_of(w):
         source = w.core.info.source or "the graph"
-        raise AnalysisError(f"{source}: there are no GPU events, so there are no stacks of GPU time")
+        raise AnalysisError(f"{source}: there are no GPU events and no calls, so there are no stacks of their time")
     return w.once(_stacks_of)
 
 
@@ -66,10 +66,10 @@ def folded(w: Window) -> dict[str, int]:
     A `;` in a name becomes `:`.
 
     Raises:
-        AnalysisError: there are no GPU events, or the graph has no times.
+        AnalysisError: there are neither GPU events nor calls, or the graph has no times.
     """
     views, names = stacks_of(w)
-    one, texts = views[VIEW], [text.replace(";", ":") for text in names.texts]
+    one, texts = views.get(VIEW) or views[HOST], [text.replace(";", ":") for text in names.texts]
     own = own_ns(one).tolist()
     found: Counter[str] = Counter()
     for frame, path in _paths(one, texts):
@@ -136,7 +136,7 @@ def speedscope(w: Window, title: str) -> dict[str, Any]:
         The file as JSON: `exporter` first, so that it is known as ours; times in ns.
 
     Raises:
-        AnalysisError: there are no GPU events, or the graph has no times.
+        AnalysisError: there are neither GPU events nor calls, or the graph has no times.
     """
     views, names = stacks_of(w)
     used = np.unique(np.concatenate([one.name for one in views.values()]))
@@ -148,7 +148,7 @@ def speedscope(w: Window, title: str) -> dict[str, Any]:
         "name": printable(title),
         "activeProfileIndex": 0,
         "shared": {"frames": [_frame(names, one) for one in used.tolist()]},
-        "profiles": [_profile(f"GPU time by {VIEWS[view]}", one, number[one.name]) for view, one in views.items()],
+        "profiles": [_profile(_title(view), one, number[one.name]) for view, one in views.items()],
     }
 
 
@@ -164,6 +164,10 @@ def write_speedscope(w: Window, title: str, file: BinaryIO) -> int:
     found = speedscope(w, title)
     file.write(json.dumps(found, allow_nan=False, separators=(",", ":")).encode())
     return sum(len(profile["events"]) // 2 for profile in found["profiles"])
+
+
+def _title(view: str) -> str:
+    return ALL_VIEWS[view] if view in MEASURES else f"GPU time by {ALL_VIEWS[view]}"
 
 
 def _frame(names: Names, number: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.names import Names
-from tracelens_graph.reports.html.stacks import OTHERS, VIEWS, Stacks, stacks, steps
+from tracelens_graph.reports.html.stacks import HOST, OTHERS, VIEWS, Stacks, stacks, steps
 from tracelens_graph.reports.html.timeline import DRAWN_KINDS
 
 
@@ -97,10 +97,12 @@ def test_every_view_adds_up_to_the_gpu_time(path: Path) -> None:
     core = loaded(path)
     found, _ = made(core)
     whole = int(core.columns.dur_ns[core.gpu_rows].sum())
-    for view in VIEWS:
-        one = found[view]
-        assert int(one.ns.sum()) == whole
-        assert int(one.count.sum()) == len(core.gpu_rows)
+    for view, one in found.items():
+        if view != HOST:
+            assert int(one.ns.sum()) == whole
+            assert int(one.count.sum()) == len(core.gpu_rows)
+        else:
+            assert (one.idle <= one.ns[: len(one.idle)]).all()
         assert (one.parent < np.arange(len(one.parent))).all()
         pairs = list(zip(one.parent.tolist(), one.name.tolist(), strict=True))
         assert len(pairs) == len(set(pairs))  # a name once in a frame
@@ -109,6 +111,8 @@ def test_every_view_adds_up_to_the_gpu_time(path: Path) -> None:
 @parametrize("path", chosen_traces())
 def test_modules_have_the_time_of_the_module_tree(path: Path) -> None:
     core = loaded(path)
+    if not len(core.gpu_rows):
+        return
     found, names = made(core)
     whole: Counter[str] = Counter()
     for (first, *_), ns in told(found["modules"], names).items():
@@ -171,7 +175,39 @@ def test_steps_have_the_time_of_the_step_summary(path: Path) -> None:
     told = dict(zip(table["name"], table["gpu_sum_ms"], strict=True))
     if len(set(told)) < len(table["name"]):
         return  # steps of several processes with one name
-    for view in VIEWS:
-        one = found[view]
+    for view, one in found.items():
+        if view == HOST:
+            continue
         for number, name in enumerate(names, 1):
             assert int(one.ns[one.step == number].sum()) == pytest.approx(1e6 * float(told[name]), abs=0.5)
+
+
+def test_host_time_with_the_part_during_which_the_gpu_was_idle() -> None:
+    core = load_core([
+        span("python_function", "train.py(1): main", 0, 100),
+        span("python_function", "torch/nn/modules/module.py(1): _call_impl", 5, 60),
+        span("python_function", "nn.Module: Linear_0", 10, 20), span("cpu_op", "aten::mm", 12, 10),
+        span("cuda_runtime", "cudaLaunchKernel", 14, 2, correlation=1),
+        span("kernel", "gemm", 18, 12, 0, 7, device=0, stream=7, correlation=1),
+        span("python_function", "nn.Module: Linear_1", 40, 20),
+    ])  # fmt: skip
+    found, names = made(core)
+    one = found[HOST]
+    line, module = "train.py(1): main", "nn.Module: Linear"
+    assert told(one, names) == {
+        (line,): 60_000, (line, module): 30_000, (line, module, "aten::mm"): 8_000,
+        (line, module, "aten::mm", "cudaLaunchKernel"): 2_000,
+    }  # fmt: skip
+    # The kernel runs from 18 to 30 us: 4 us of the op, 8 us of the first module.
+    idle = dict(zip(one.frame.tolist(), one.idle.tolist(), strict=True))
+    assert sorted(idle.values()) == [2_000, 4_000, 22_000, 60_000]
+
+
+def test_callers_from_outside_of_a_window_have_no_time() -> None:
+    core = load_core([
+        span("user_annotation", "ProfilerStep#1", 10, 40), span("python_function", "train.py(1): main", 0, 100),
+        span("cpu_op", "aten::mm", 20, 10), span("cpu_op", "aten::t", 60, 10),
+    ])  # fmt: skip
+    w = core.window(step=1)
+    names = Names(w, DRAWN_KINDS)
+    assert told(stacks(w, names)[HOST], names) == {("train.py(1): main", "aten::mm"): 10_000}

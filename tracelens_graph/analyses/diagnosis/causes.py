@@ -17,6 +17,7 @@ from tracelens_graph.analyses.idle.blame import Blamed
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
 from tracelens_graph.analyses.idle.idle import Cause, blame
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.collectives import collectives_of, kernels_of_collectives
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
@@ -303,8 +304,11 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         longest = int(own[c.dur_ns[own].argmax()])
         owner = int(c.owner[longest])
         op = f", of {core.names[c.name[owner]]}" if owner >= 0 else ""
-        line = _line_of(core, owner) or line_names(account.window, np.array([longest]))[0]
-        op += f", from {brief(line)}" if line else ""
+        line = _line_of(core, owner)
+        of_user = "" if line else line_names(account.window, np.array([longest]))[0]
+        if line or of_user:
+            op += f", from {line.rpartition('/')[2] or brief(of_user)}"
+        line = line or of_user
         of_gpu, most = percent(time, families.gpu_ns), percent(int(by_name[kernel]), time)
         uid = int(c.uid[longest])
         text = (
@@ -334,7 +338,7 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
 def _distinct_name(core: Core, rows: np.ndarray, kernel: int) -> str:
     """The short name of a kernel; where others of these rows are called so, too, that it is one of them."""
     short, name = short_name(core.names[kernel]), brief(core.names[kernel])
-    others = (core.names[code] for code in np.unique(core.columns.name[rows]).tolist() if code != kernel)
+    others = (core.names[code] for code in distinct(core.columns.name[rows])[0].tolist() if code != kernel)
     is_one = any(short in name and short_name(name) == short for name in others)
     return f"one instantiation of {name}" if is_one else name
 

@@ -60,7 +60,10 @@ MODELLED_PERCENT = 95.0
 NEAR_ROOF_PERCENT = 70.0
 """Share of its roof from which on nothing holds an operation back."""
 MUCH_PERCENT = 1.0
-"""Share of GPU time from which on an operation is compared with its roof, and its launch is looked at."""
+"""Share of GPU time from which on an operation is compared with its roof, and its launch is looked at; a pattern of
+several has to win as much."""
+CHAIN_OPS = 3
+"""So many elementwise ops in a row are worth a fused kernel."""
 APART_POINTS = 1.0
 """Points by which an operation's share of its roof and the mean of its calls' differ where both are shown."""
 ONE_OPERATION_PERCENT = 90.0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.opportunities.attention import in_attention
 from tracelens_graph.analyses.opportunities.copies_around import copied_for
 from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, modules_around, placed
@@ -23,10 +24,6 @@ from tracelens_graph.utils.arrays import Mask, Rows
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
 
-CHAIN_OPS = 3
-"""So many ops in a row are worth a fused kernel."""
-CHAIN_PERCENT = 1.0
-"""Share of the GPU time that fusing has to save."""
 _LONGEST = 64
 """Ops of a run that are looked at together; a longer run is several."""
 _NAMED = 12
@@ -68,7 +65,7 @@ def fusible_chains(w: Window, arch: Architecture | None) -> Iterator[Opportunity
     reach now.
     """
     work, c = launched(w), w.core.columns
-    least = CHAIN_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
+    least = limits.MUCH_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
     for one in _chains(work, np.concatenate((copied_for(w), in_attention(w)))):
         if one.won_ns >= least:
             yield _opportunity(w, work, one)
@@ -86,7 +83,7 @@ def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
     )
     return Opportunity(
         "fusible-chain", what, one.ns, round(one.won_ns),
-        "each op reads the result of the one before, no other does, and the fused kernel moves data at the same rate",
+        "no other op reads the results in between",
         ("fused_optimizer" if one.module == OPTIMIZER else "fusion",), int(work.core.columns.uid[work.row[one.first]]),
         f"{where.replace(': ', ':')}{plain[0]}..{plain[-1]}x{len(plain)}", one.calls, one.module,
         line_names(w, work.row[[one.first]])[0],
@@ -95,7 +92,7 @@ def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
 
 
 def _size(count: float) -> str:
-    unit, factor = next((one for one in (("GB", 1e9), ("MB", 1e6)) if count >= one[1] / 10), ("kB", 1e3))
+    unit, factor = next((one for one in (("GB", 1e9), ("MB", 1e6)) if count >= one[1]), ("kB", 1e3))
     return f"{count / factor:,.3g} {unit}"
 
 
@@ -113,7 +110,7 @@ def _chains(work: Launched, taken: Rows) -> Iterator[_Chain]:
         ].append(start)
     for (module, backward, of_run), begins in runs.items():
         for chain in chains_in([traffic_of(work, int(places[begins[0] + i])) for i in range(len(of_run))]):
-            if len(chain.places) < CHAIN_OPS or chain.needed >= chain.moved:
+            if len(chain.places) < limits.CHAIN_OPS or chain.needed >= chain.moved:
                 continue
             inside = places[np.array(begins)[:, None] + np.array(chain.places)]
             ops = tuple(work.name(at) for at in inside[0].tolist())
@@ -150,5 +147,5 @@ def _runs(work: Launched, taken: Rows) -> tuple[Rows, Rows, Rows, Mask]:
     again = (work.does[places] == Does.NORM) & (before > 1)
     starts = np.flatnonzero((within % _LONGEST == 0) | again)
     ends = np.append(starts[1:], len(places))
-    long = ends - starts >= CHAIN_OPS
+    long = ends - starts >= limits.CHAIN_OPS
     return places, starts[long], ends[long], optimizer[starts[long]]

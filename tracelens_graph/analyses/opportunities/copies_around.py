@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.opportunities.attention import in_attention
 from tracelens_graph.analyses.opportunities.launched import Does, Launched, beside, launched, module_classes, placed
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
@@ -26,8 +27,6 @@ from tracelens_graph.utils.arrays import Rows
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
 
-COPIES_PERCENT = 1.0
-"""Share of the GPU time that copies around an op have to take."""
 _REACH = 6
 """Copies before an op that are looked at."""
 _ANCHORS = (Does.PRODUCT, Does.CONVOLUTION, Does.ATTENTION)
@@ -78,7 +77,7 @@ def copies_around(w: Window, arch: Architecture | None) -> Iterator[Opportunity]
     """Copies right before an op that read as many elements of the type it reads, right behind it of what it makes; and
     kernels of its own that change layouts."""
     work, c = launched(w), w.core.columns
-    least = COPIES_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
+    least = limits.MUCH_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
     found: dict[tuple[str, bool, str, str], _Copies] = {}
     places, anchors, kinds = w.once(_around)
     classes = module_classes(work.core, work.module[anchors])

@@ -10,6 +10,7 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis.account import PARTS, account_of
 from tracelens_graph.analyses.diagnosis.families import fitting
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, percent
+from tracelens_graph.analyses.diagnosis.headline import capture, other_accelerator
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
 from tracelens_graph.analyses.performance.judged_ops import device_of
@@ -98,7 +99,7 @@ def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str]
         arch: the device; None for the one that the trace describes.
         parts: the parts of the time that rules may shorten; others are not asked.
     """
-    if not len(w.gpu_rows):
+    if _unjudged(w):
         return []
     device, _ = device_of(w, arch)
     found = [one for rule in RULES.values() if rule.part in parts for one in rule.find(w, device)]
@@ -112,13 +113,19 @@ def _places(core: Core, uids: list[int]) -> Iterator[tuple[str, str]]:
         yield modules[-1] if modules else "", "" if line == NOT_FOUND else line
 
 
+def _unjudged(w: Window) -> str:
+    """Why nothing could be won in a window, in words; empty where something might."""
+    if not len(w.gpu_rows):
+        return "no GPU events were recorded"
+    stop = other_accelerator(w) or capture(w)
+    return stop.text if stop else ""
+
+
 def _notes(w: Window, arch: Architecture | None) -> Iterator[str]:
     """Why rules could not find anything."""
-    if not len(w.gpu_rows):
-        yield "no GPU events were recorded"
-        return
-    _, missing = device_of(w, arch)
-    if missing:
+    if why := _unjudged(w):
+        yield why
+    elif missing := device_of(w, arch)[1]:
         yield f"rules that compare with a roof found nothing: {missing}"
 
 

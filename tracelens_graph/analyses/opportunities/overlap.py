@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, module_classes, placed
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import traffic_of
@@ -22,8 +23,6 @@ from tracelens_graph.utils.arrays import Rows
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
 
-HIDDEN_PERCENT = 1.0
-"""Share of the GPU time that could be hidden."""
 _REACH = 64
 """Ops behind a collective among which the one that reads its result is looked for."""
 _PARTS = 64
@@ -53,7 +52,7 @@ def overlappable(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
     collective, or that work, whichever is less.
     """
     core, c = w.core, w.core.columns
-    least = HIDDEN_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
+    least = limits.MUCH_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
     found: dict[tuple[str, str], _Found] = {}
     kernels, source = communication_kernels(w)
     kernels, source = kernels[source >= 0], source[source >= 0]

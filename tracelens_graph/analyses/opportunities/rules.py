@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
-from tracelens_graph.analyses.opportunities.attention import ATTENTION_PERCENT, eager_attention
-from tracelens_graph.analyses.opportunities.chains import CHAIN_OPS, CHAIN_PERCENT, fusible_chains
-from tracelens_graph.analyses.opportunities.copies_around import COPIES_PERCENT, copies_around
 from tracelens_graph.analyses.opportunities.efficiency import (
     below_roof,
     mixed_precision,
@@ -19,7 +17,6 @@ from tracelens_graph.analyses.opportunities.efficiency import (
 )
 from tracelens_graph.analyses.opportunities.losses import loss
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
-from tracelens_graph.analyses.opportunities.overlap import HIDDEN_PERCENT, overlappable
 from tracelens_graph.graph.window import Window
 
 if TYPE_CHECKING:
@@ -60,6 +57,20 @@ _GRAPHS = "https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs/"
 _TF32 = "https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices"
 _LOSS = {"WORTH_REPORTING_PERCENT": limits.WORTH_REPORTING_PERCENT}
 """What the rules decide by that have their losses from the verdict."""
+
+
+_PATTERN = {"MUCH_PERCENT": limits.MUCH_PERCENT}
+"""What all rules over several ops decide by."""
+
+
+def _later(module: str, name: str) -> Find:
+    """What finds the opportunities of a rule over several ops; its module is imported when it is asked."""
+
+    def find(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
+        found: Find = getattr(import_module(f"{__package__}.{module}"), name)
+        return found(w, arch)
+
+    return find
 
 
 def _loss(topic: str, says: str, part: Part, assumption: str, source: str) -> Rule:
@@ -125,19 +136,19 @@ RULES: Mapping[str, Rule] = {
     ),
     "fusible-chain": Rule(
         "elementwise, normalising and reducing ops in a row, each of which reads what another wrote", "computation",
-        fusible_chains, _TUNING_GUIDE, {"CHAIN_OPS": CHAIN_OPS, "CHAIN_PERCENT": CHAIN_PERCENT},
+        _later("chains", "fusible_chains"), _TUNING_GUIDE, {"CHAIN_OPS": limits.CHAIN_OPS, **_PATTERN},
     ),
     "eager-attention": Rule(
-        "attention as two products and a softmax, which moves scores", "computation", eager_attention, _ATTENTION,
-        {"ATTENTION_PERCENT": ATTENTION_PERCENT},
+        "attention as two products and a softmax, which moves scores", "computation",
+        _later("attention", "eager_attention"), _ATTENTION, _PATTERN,
     ),
     "copies-around": Rule(
-        "copies between layouts or types around a product, convolution or attention", "computation", copies_around,
-        _LAYOUTS, {"COPIES_PERCENT": COPIES_PERCENT},
+        "copies between layouts or types around a product, convolution or attention", "computation",
+        _later("copies_around", "copies_around"), _LAYOUTS, _PATTERN,
     ),
     "overlappable-collective": Rule(
-        "a collective behind which work waits that does not read its result", "communication", overlappable,
-        _COLLECTIVES, {"HIDDEN_PERCENT": HIDDEN_PERCENT},
+        "a collective behind which work waits that does not read its result", "communication",
+        _later("overlap", "overlappable"), _COLLECTIVES, _PATTERN,
     ),
 }  # fmt: skip
 """Every rule by name."""

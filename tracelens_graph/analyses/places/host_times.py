@@ -72,6 +72,7 @@ class HostCalls:
         rows: rows of the calls: by thread, callers before those that they call.
         parent: position of the call around each, -1 for none.
         last: position of the last call inside each, its own without one.
+        depth: number of calls around each.
         start, end: bounds, ns. An end is no later than that of the call around it.
     """
 
@@ -79,6 +80,7 @@ class HostCalls:
     rows: Rows
     parent: Rows
     last: Rows
+    depth: Codes
     start: Ns
     end: Ns
 
@@ -114,7 +116,7 @@ def calls_among(core: Core, wanted: Mask) -> HostCalls:
     start, end = c.start_ns[rows], c.start_ns[rows] + c.dur_ns[rows]
     if forest.outlives.any():
         end = least_above(forest.parent, np.arange(len(rows)), end)
-    return HostCalls(core, rows, forest.parent, forest.last, start, end)
+    return HostCalls(core, rows, forest.parent, forest.last, forest.depth, start, end)
 
 
 def _kinds(*kinds: Kind) -> Callable[[Window], Mask]:
@@ -255,12 +257,18 @@ def _none(w: Window, by: By) -> str:
     return f"the {'window' if w.title else 'trace'} has no {what} of the host"
 
 
+def thread_name(core: Core, thread: int) -> str:
+    """Process, thread, and what the trace calls it."""
+    pid, tid = core.threads[thread]
+    names = (name for at_pid, at_tid, name in core.info.threads if (str(at_pid), str(at_tid)) == (str(pid), str(tid)))
+    return f"{pid}/{tid} {next(names, '') or ''}".rstrip()
+
+
 def _names(core: Core, by: By, rows: Rows) -> tuple[list[str], Codes]:
     """Names, and which one each call has: steps share one, addresses are left out."""
     c = core.columns
     if by == "thread":
-        given = {(str(pid), str(tid)): f" {name}" for pid, tid, name in core.info.threads if name}
-        return [f"{pid}/{tid}{given.get((str(pid), str(tid)), '')}" for pid, tid in core.threads], c.thread[rows]
+        return [thread_name(core, thread) for thread in range(len(core.threads))], c.thread[rows]
     codes, name = distinct(c.name[rows])
     numbering = Numbering()
     steps = {*c.name[rows[c.kind[rows] == Kind.Step]].tolist()}

@@ -21,6 +21,7 @@ from tracelens_graph.analyses.performance.perf_tables import unified_perf_summar
 from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF, RooflinePoints, reached
 from tracelens_graph.analyses.performance.roofline_points import MOST_POINTS as MOST_IN_ROOFLINE
 from tracelens_graph.analyses.performance.work_summary import WORK_SUMMARY
+from tracelens_graph.analyses.places.host_times import host_lines
 from tracelens_graph.analyses.places.modules import modules
 from tracelens_graph.analyses.places.python_lines import python_lines
 from tracelens_graph.analyses.report.report_tables import Tables, report_tables
@@ -34,8 +35,8 @@ from tracelens_graph.reports.html import timeline as page_timeline
 from tracelens_graph.reports.html.names import MOST_ROWS, Names, Texts, clean, table_objects
 from tracelens_graph.reports.html.report import flame_body, views_page
 from tracelens_graph.reports.html.report import roofline as roofline_body
+from tracelens_graph.reports.html.stacks import HOST, stacks
 from tracelens_graph.reports.html.stacks import MOST_FRAMES as MOST_IN_PAGE
-from tracelens_graph.reports.html.stacks import stacks
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.tables.table import Table
 from tracelens_graph.utils.suggest import hint
@@ -157,23 +158,25 @@ FLAMES: Mapping[str, tuple[str, Callable[[Window], Table], str, tuple[str, ...]]
     "kernel": ("kernels", _kernels, "Kernel duration (µs)_sum",
                ("Kernel name", "Parent cpu_op", "Kernel duration (µs)_count", "Kernel duration (µs)_sum",
                 "Percent of kernels time (%)", "ex_UID")),
+    "host": (HOST, host_lines, "self_ms", ("name", "calls", "self_ms", "total_ms", "percent", "idle_ms", "uid")),
 }  # fmt: skip
 """What `flame` goes by -> view of the page, the table that says the same, the column it is sorted by, what is shown."""
 
 
 def flame(g: Core | Window, by: str = "module", *, step: Steps = None, height: int = 420) -> Inline:
-    """GPU time as merged stacks."""
+    """GPU time, or host time, as merged stacks."""
     if by not in FLAMES:
-        raise AnalysisError(f"a flame graph goes by module, op, line or kernel, not {by!r}; {hint(by, FLAMES)}")
+        raise AnalysisError(f"a flame graph goes by module, op, line, kernel or host, not {by!r}; {hint(by, FLAMES)}")
     w = narrow(window_of(g), step=step)
     (view, question, order, columns), what = FLAMES[by], "line of Python" if by == "line" else by
-    heading, table = _heading(w, f"GPU time by {what}"), _by_time(question(w), order, columns)
+    title = "Host time" if view == HOST else f"GPU time by {what}"
+    heading, table = _heading(w, title), _by_time(question(w), order, columns)
 
     def write(most: int) -> tuple[str, list[str]]:
         names = Names(w, page_timeline.DRAWN_KINDS)
         found = stacks(w, names, (view,), most)[view]
         body = {"flame": flame_body(w, (view,))}
-        notes = [] if len(w.gpu_rows) else ["There are no GPU events to draw."]
+        notes = [] if len(w.gpu_rows) or view == HOST else ["There are no GPU events to draw."]
         if found.left_out:
             notes.append(
                 f"The {len(found.parent):,} frames with most time are drawn; that of {found.left_out:,} others is in "

@@ -39,7 +39,7 @@ from tracelens_graph.reports.html.names import (
 )
 from tracelens_graph.reports.html.overview import heading_of, overview
 from tracelens_graph.reports.html.shell import Code, Packed, page, zigzag
-from tracelens_graph.reports.html.stacks import VIEWS, stacks, steps
+from tracelens_graph.reports.html.stacks import ALL_VIEWS, MEASURES, stacks, steps
 from tracelens_graph.reports.html.timeline import Drawn
 from tracelens_graph.schema import KIND_MEANING, Kind
 from tracelens_graph.tables.table import Table
@@ -80,18 +80,19 @@ def report_page(
     largest = top_ops(w, linked_only=bool(about.options.get("linked_only")))
     first = overview(w, about, findings, {**every, "top_ops": largest}, complete)
     d, names, texts = timeline.drawn(w), Names(w, timeline.DRAWN_KINDS), Texts()
-    frames = {name: value for view, one in stacks(w, names).items() for name, value in one.columns(view).items()}
+    flames = stacks(w, names)
+    frames = {name: value for view, one in flames.items() for name, value in one.columns(view).items()}
     devices, moments = memory(w, d)
     points = roofline(every.get("unified_perf_summary"), arch, texts)
     body = {
-        "flame": flame_body(w),
+        "flame": flame_body(w, flames),
         "tables": table_objects(every, texts),
         "roofline": points,
         "drawn": _drawn(d, sum(one["n"] for one in devices)),
         "texts": texts.listed,
     }
     holds = {
-        "overview": True, "timeline": d.events, "flame": len(w.gpu_rows), "tables": any(map(len, every.values())),
+        "overview": True, "timeline": d.events, "flame": flames, "tables": any(map(len, every.values())),
         "roofline": points["points"], "memory": devices,
     }  # fmt: skip
     if len(w.gpu_rows) and points["why"]:
@@ -162,9 +163,9 @@ def roofline_page(w: Window, ops: Table, tables: Mapping[str, Table], arch: Arch
     return views_page(w, ["roofline", "tables"], clean(w.titled(f"Roofline of {source} on {arch.name}")), body)
 
 
-def flame_body(w: Window, views: Iterable[str] = VIEWS) -> dict[str, Any]:
-    """What a page knows of views of merged stacks: what their frames are, and names of steps."""
-    return {"views": {view: VIEWS[view] for view in views}, "steps": steps(w)[0]}
+def flame_body(w: Window, views: Iterable[str]) -> dict[str, Any]:
+    """What a page knows of views of merged stacks: what their frames are, which time they show, and names of steps."""
+    return {"views": {view: ALL_VIEWS[view] for view in views}, "measures": MEASURES, "steps": steps(w)[0]}
 
 
 def roofline(ops: Table | None, arch: Architecture | None, texts: Texts, most: int = MOST_POINTS) -> dict[str, Any]:

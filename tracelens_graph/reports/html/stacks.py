@@ -1,12 +1,13 @@
-"""GPU time as merged stacks: by module, op, line of Python, or kernel.
+"""GPU time as merged stacks: by module, op, line of Python, or kernel; and host time.
 
 Every GPU event is in exactly one frame of each, so the frames add up to the GPU time to the nanosecond. What no launch
-leads to has a frame of its own.
+leads to has a frame of its own. Of host time every call counts with what is its own, and with the part of that during
+which the GPU was idle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,10 +15,11 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, charged, of_optimizer
-from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
+from tracelens_graph.analyses.places.host_times import calls_among, idle_clock, thread_name
+from tracelens_graph.analyses.places.modules import PlaceTree, class_of, place_tree
 from tracelens_graph.analyses.places.python_lines import NO_LINE
 from tracelens_graph.analyses.shared.gpu_work import categories_of
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, subtree_sums
 from tracelens_graph.graph.user_code import Code, codes_of, regions_of, shown_frames, user_lines
@@ -25,7 +27,7 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.names import Names, clean
 from tracelens_graph.reports.html.shell import Packed
 from tracelens_graph.reports.html.timeline import depth_among
-from tracelens_graph.schema import Kind
+from tracelens_graph.schema import HOST_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 MOST_FRAMES = 60_000
@@ -41,7 +43,12 @@ VIEWS = {
     "python": "line of Python, op, kernel",
     "kernels": "category, kernel, op",
 }
-"""View -> what its frames are, from the outside inwards."""
+"""View of GPU time -> what its frames are, from the outside inwards."""
+HOST = "host_time"
+"""The view of host time."""
+ALL_VIEWS = {**VIEWS, HOST: "host time: line of Python, module, op, call"}
+MEASURES = {HOST: "host time"}
+"""Views of another time than GPU time, and which."""
 
 
 class Frames:
@@ -94,7 +101,8 @@ class Stacks:
         parent, name: of each frame the one that it is in, -1 for none, and the number of its name.
         first: where its first GPU event begins, ns.
         frame, step, ns, count, uid: parts of the time: whose own it is, in which step (0 for none), how much, of how
-            many GPU events, the longest of which has the uid.
+            many GPU events or calls, the longest of which has the uid.
+        idle: of host time, during how much of each part the GPU was idle; empty else.
         left_out: number of frames with less time, whose own is that of the frames they are in, or of `OTHERS`.
     """
 
@@ -106,6 +114,7 @@ class Stacks:
     ns: Ns
     count: Codes
     uid: Rows
+    idle: Ns
     left_out: int = 0
 
     def columns(self, view: str) -> dict[str, Packed]:
@@ -114,10 +123,12 @@ class Stacks:
 
 
 def steps(w: Window) -> tuple[list[str], Codes]:
-    """Names of the steps, and for each GPU event of the window one more than the position of its step, 0 for none."""
+    """Names of the steps, and for each row of the graph one more than the position of its step, 0 for none."""
     core, c = w.core, w.core.columns
-    of = core.gpu_step[w.gpu_rows]
-    rows = np.unique(of[of >= 0])
+    of = core.step if not len(w.gpu_rows) else core.step.copy()
+    of[w.gpu_rows] = core.gpu_step[w.gpu_rows]
+    events = w.gpu_rows if len(w.gpu_rows) else w.rows_of_kind(*HOST_KINDS)
+    rows = np.unique(of[events][of[events] >= 0])
     if len(rows) > MOST_STEPS:
         return [], np.zeros(len(of), np.int64)
     rows = rows[np.argsort(c.start_ns[rows], kind="stable")]
@@ -126,23 +137,63 @@ def steps(w: Window) -> tuple[list[str], Codes]:
     return [clean(core.names[code], 60) for code in c.name[rows].tolist()], place[of]
 
 
-def stacks(w: Window, names: Names, views: Iterable[str] = VIEWS, most: int = MOST_FRAMES) -> dict[str, Stacks]:
+def views_of(w: Window) -> list[str]:
+    """The views that a window has something for: of GPU time where there are GPU events, of host time with calls."""
+    return [*(VIEWS if len(w.gpu_rows) else ()), *([HOST] if len(w.rows_of_kind(*HOST_KINDS)) else ())]
+
+
+def stacks(w: Window, names: Names, views: Iterable[str] | None = None, most: int = MOST_FRAMES) -> dict[str, Stacks]:
     """The stacks of views.
 
     Args:
-        w: the window whose GPU time it is.
+        w: the window whose time it is.
         names: takes the names of frames.
-        views: some of `VIEWS`.
+        views: some of `ALL_VIEWS`; None for `views_of` the window.
         most: frames of each, those with most time.
     """
     gpu, step = w.gpu_rows, steps(w)[1]
     kernel, op = names.of_rows(gpu), _ops(w, names)
     found = {}
-    for view in views:
+    for view in views_of(w) if views is None else views:
         frames = Frames()
-        at = _GROWN[view](w, frames, names, op, kernel)
-        found[view] = _summed(w, frames, at, step, most, names)
+        if view == HOST:
+            rows, at, *times = _host(w, frames, names)
+        else:
+            rows, at, times = gpu, _GROWN[view](w, frames, names, op, kernel), [w.core.columns.dur_ns[gpu]]
+        found[view] = _summed(w, frames, rows, at, times, step[rows], most, names)
     return found
+
+
+def _host(w: Window, frames: Frames, names: Names) -> tuple[Rows, Codes, Ns, *tuple[Ns, ...]]:
+    """Calls of the host, the frame of each, its own time, and for how long of that the GPU was idle.
+
+    Callers from outside of the window are frames without time of their own.
+    """
+    core, c = w.core, w.core.columns
+    calls = calls_among(core, is_kind(c.kind, (Kind.Module, Kind.Op, Kind.RuntimeCall)) | shown_frames(w))
+    inside = w.holds(calls.rows)
+    running = np.concatenate(([0], np.cumsum(inside)))
+    leads = running[calls.last.astype(np.int64) + 1] > running[:-1]
+    node = np.full(len(calls.rows) + 1, -1, np.int64)
+    name = names.of_rows(calls.rows)
+    is_module = np.flatnonzero(c.kind[calls.rows] == Kind.Module)
+    codes, code = distinct(c.name[calls.rows[is_module]])  # layers that are alike are one frame
+    name[is_module] = names.add_each((clean(class_of(core.names[one])), "module") for one in codes.tolist())[code]
+    if len(threads := np.unique(c.thread[calls.rows[inside]])) > 1:
+        outermost = np.full(len(core.threads), -1, np.int64)
+        outermost[threads] = frames.below(
+            np.full(len(threads), -1), names.add_each((thread_name(core, one), "none") for one in threads.tolist())
+        )
+        node[:-1] = outermost[c.thread[calls.rows]]
+    drawn = np.flatnonzero(leads)
+    by_depth = drawn[np.argsort(calls.depth[drawn], kind="stable")]
+    edges = np.flatnonzero(np.diff(calls.depth[by_depth], prepend=-1, append=-1)).tolist()
+    for low, high in pairwise(edges):
+        at = by_depth[low:high]
+        node[at] = frames.below(node[calls.parent[at]] if low else node[at], name[at])
+    clock = idle_clock(w)
+    idle = [] if clock is None else [calls.own(clock)[inside]]
+    return calls.rows[inside], node[:-1][inside], calls.own()[inside], *idle
 
 
 def _ops(w: Window, names: Names) -> Codes:
@@ -261,24 +312,27 @@ def _along(w: Window, frames: Frames, names: Names, kept: Mask, place: Rows) -> 
 _GROWN = {"modules": _by_module, "ops": _by_op, "python": _by_line, "kernels": _by_kernel}
 
 
-def _summed(w: Window, frames: Frames, at: Codes, step: Codes, most: int, names: Names) -> Stacks:
-    """Stacks of GPU events, in the order of the window's, whose frames are known."""
-    c, gpu = w.core.columns, w.gpu_rows
+def _summed(
+    w: Window, frames: Frames, rows: Rows, at: Codes, times: Sequence[Ns], step: Codes, most: int, names: Names
+) -> Stacks:
+    """Stacks of events whose frames, times and steps are known."""
+    c, (ns, *idle) = w.core.columns, times
     parent, name = frames.all()
     left_out = max(len(parent) - most, 0)
     if left_out:
-        parent, name, at = _fewer(parent, name, at, c.dur_ns[gpu], most, names.add(OTHERS, "none"))
+        parent, name, at = _fewer(parent, name, at, ns, most, names.add(OTHERS, "none"))
     earliest = np.full(len(parent), np.iinfo(np.int64).max, np.int64)
-    np.minimum.at(earliest, at, c.start_ns[gpu])
+    np.minimum.at(earliest, at, c.start_ns[rows])
     first = earliest.tolist()
     for frame, above in _inner_first(parent):
         if first[frame] < first[above]:
             first[above] = first[frame]
     all_steps = int(step.max(initial=0)) + 1
     keys, part = distinct(at * all_steps + step)
-    sums = summed_parts(part, len(keys), c.dur_ns[gpu], c.uid[gpu])
+    sums = summed_parts(part, len(keys), ns, c.uid[rows])
+    of_idle = sum_by_group(part, idle[0], len(keys)) if idle else ns[:0]
     first_ns = np.array(first, np.int64)
-    return Stacks(parent, name, first_ns, keys // all_steps, keys % all_steps, **sums, left_out=left_out)
+    return Stacks(parent, name, first_ns, keys // all_steps, keys % all_steps, **sums, idle=of_idle, left_out=left_out)
 
 
 def _inner_first(parent: Codes) -> Iterator[tuple[int, int]]:

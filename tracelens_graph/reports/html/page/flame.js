@@ -1,7 +1,7 @@
 // @ts-check
-// The flame graph of the GPU time of a trace.
-import { Palette } from "./canvas.js";
-import { choice, put } from "./dom.js";
+// The flame graph of the GPU time of a trace, and of its host time.
+import { Palette, cssColor } from "./canvas.js";
+import { choice, el, put } from "./dom.js";
 import { FlameGraph } from "./flame-graph.js";
 import { gridOf } from "./grid.js";
 import { Show } from "./show.js";
@@ -13,12 +13,14 @@ import { Stack } from "./stacks.js";
 
 // Classes of frames that stay apart from those below them.
 const PASSES = ["forward", "backward", "optimizer", "none"];
+// Height of the line that marks idle time.
+const IDLE_ROW = 3;
 // Views that say something only where the trace has frames of this class.
 /** @type {Record<string, string>} */
 const NEEDS = { modules: "module", python: "python" };
 
 export class Flame extends FlameGraph {
-  static LABEL = "Flame graph of GPU time";
+  static LABEL = "Flame graph";
 
   /** @param {App} app @param {HTMLElement} root @param {Trace} trace */
   constructor(app, root, trace) {
@@ -45,6 +47,7 @@ export class Flame extends FlameGraph {
     this.first = { ...this.options };
     this.palette = new Palette(trace.body.classes);
     this.matchedNs = 0;
+    this.idleNote = el("span.idle-note", { hidden: true }, "Line below a frame: the GPU was idle.");
     const used = Object.keys(views).map((one) => trace.classesOf(trace.columns[`${one}.name`]));
     put(
       this.controls,
@@ -54,6 +57,7 @@ export class Flame extends FlameGraph {
       this.check("isInverted", "inverted"),
       this.check("collapsed", "collapse chains"),
       this.matched,
+      this.idleNote,
       trace.legend(new Set(used.flatMap((one) => [...one]))),
     );
     this.compute();
@@ -64,6 +68,7 @@ export class Flame extends FlameGraph {
     this.views.value = String(view);
     this.step.value = String(step);
     this.refresh(Stack.of(this.trace.columns, String(view), Number(step), !!isInverted));
+    this.idleNote.hidden = !this.made.idle.some(Boolean);
   }
 
   recolor() {
@@ -91,7 +96,26 @@ export class Flame extends FlameGraph {
     const of = this.classOf(this.options.isInverted ? chain[0] : chain[chain.length - 1]);
     context.fillStyle = this.palette.css[of];
     context.fillRect(...place);
+    this.markIdle(context, chain[0], place);
     return this.palette.ink[of];
+  }
+
+  // A line along the lower edge: for how much of a frame's time the GPU was idle.
+  /** @param {CanvasRenderingContext2D} context @param {number} frame @param {[number, number, number, number]} place */
+  markIdle(context, frame, [x, y, width, height]) {
+    const { idle, total } = this.made;
+    if (!idle[frame]) return;
+    context.fillStyle = cssColor("warning");
+    context.fillRect(x, y + height - IDLE_ROW, (width * idle[frame]) / total[frame], IDLE_ROW);
+  }
+
+  // Which time a view shows, and what it counts.
+  get measure() {
+    return this.trace.body.flame.measures[String(this.options.view)] ?? "GPU time";
+  }
+
+  get counts() {
+    return this.measure === "GPU time" ? "GPU events" : "calls";
   }
 
   /** @param {number} frame */
@@ -102,7 +126,7 @@ export class Flame extends FlameGraph {
   }
 
   wholeSays() {
-    return `GPU time ${Show.span(this.made.sum)}`;
+    return `${this.measure} ${Show.span(this.made.sum)}`;
   }
 
   /** @param {number} frame */
@@ -117,9 +141,17 @@ export class Flame extends FlameGraph {
       own = chain.reduce((sum, one) => sum + made.own[one], 0);
     return [
       ...this.names(chain),
-      ["", `${Show.span(total)}, ${Show.percent(total, made.sum)} of the GPU time`],
-      ["dim", `${Show.count(made.count[chain[0]])} GPU events; own ${Show.span(own)}`],
+      ["", `${Show.span(total)}, ${Show.percent(total, made.sum)} of the ${this.measure}`],
+      ["dim", `${Show.count(made.count[chain[0]])} ${this.counts}; own ${Show.span(own)}`],
+      ...this.idleSays(chain[0]),
     ];
+  }
+
+  /** @param {number} frame @returns {Lines} */
+  idleSays(frame) {
+    const { idle, total } = this.made;
+    if (!idle[frame]) return [];
+    return [["dim", `GPU idle meanwhile: ${Show.span(idle[frame])}, ${Show.percent(idle[frame], total[frame])}`]];
   }
 
   showMatched() {
@@ -142,7 +174,8 @@ export class Flame extends FlameGraph {
       ["total", "number", ([frame]) => made.total[frame] / 1e6, "ms", 3],
       ["own", "number", ([frame]) => made.own[frame] / 1e6, "ms", 3],
       ["%", "number", ([frame]) => (100 * made.total[frame]) / (made.sum || 1), "", 2],
-      ["GPU events", "number", ([frame]) => made.count[frame], "", 0],
+      [this.counts, "number", ([frame]) => made.count[frame], "", 0],
+      ["GPU idle", "number", ([frame]) => made.idle[frame] / 1e6, "ms", 3, { shown: made.idle.some(Boolean) }],
       ["longest", "uid", ([frame]) => made.uid[frame]],
       ["in", "text", ([frame]) => made.around(frame, called)],
       ["depth", "number", ([, depth]) => depth, "", 0, { shown: false }],

@@ -10,11 +10,11 @@ const MOST_NAMES = 2 ** 26;
 
 // A chain of frames in one box; each has all the time of the one around it.
 /** @typedef {{ chain: number[], x: number, width: number, row: number }} Box */
-/** @typedef {Record<"parent" | "name" | "first" | "frame" | "step" | "ns" | "count" | "uid", Numbers>} View */
+/** @typedef {Record<"parent" | "name" | "first" | "frame" | "step" | "ns" | "count" | "uid" | "idle", Numbers>} View */
 
 /** The columns of a view. @param {Columns} columns @param {string} view @returns {View} */
 const viewOf = (columns, view) => {
-  const found = columnsOf(columns, view, ["parent", "name", "first", "frame", "step", "ns", "count", "uid"]);
+  const found = columnsOf(columns, view, ["parent", "name", "first", "frame", "step", "ns", "count", "uid", "idle"]);
   return { ...found, parent: found.parent.map((value) => value - 1) };
 };
 
@@ -38,6 +38,8 @@ export class Stack {
     this.own = new Float64Array(n);
     this.total = new Float64Array(n);
     this.count = new Float64Array(n);
+    // Of host time the part during which the GPU was idle.
+    this.idle = new Float64Array(n);
     // Time of the longest GPU event in a frame, and its uid; -1 without any.
     this.most = new Float64Array(n).fill(-1);
     this.uid = new Float64Array(n).fill(-1);
@@ -46,16 +48,17 @@ export class Stack {
     this.kid = new Int32Array(n);
   }
 
-  /** @param {number} frame @param {number} ns @param {number} count @param {number} uid */
-  add(frame, ns, count, uid) {
+  /** @param {number} frame @param {number} ns @param {number} count @param {number} uid @param {number} [idle] */
+  add(frame, ns, count, uid, idle = 0) {
     this.own[frame] += ns;
+    this.idle[frame] += idle;
     this.count[frame] += count;
     if (ns >= this.most[frame]) [this.most[frame], this.uid[frame]] = [ns, uid];
   }
 
   // Once all is added.
   summed() {
-    const { n, parent, own, total, count, most, uid, from, kid } = this;
+    const { n, parent, own, total, count, idle, most, uid, from, kid } = this;
     total.set(own);
     for (let frame = n - 1; frame >= 0; frame--) {
       const above = parent[frame];
@@ -66,6 +69,7 @@ export class Stack {
       }
       total[above] += total[frame];
       count[above] += count[frame];
+      idle[above] += idle[frame];
       if (most[frame] > most[above]) [most[above], uid[above]] = [most[frame], uid[frame]];
     }
     for (let frame = 0; frame < n; frame++) if (parent[frame] + 2 < n + 2) from[parent[frame] + 2]++;
@@ -83,7 +87,7 @@ export class Stack {
     const made = new Stack(read.parent, read.name, read.first);
     made.times = columns[`${view}.times`];
     for (let i = 0; i < read.frame.length; i++)
-      if (!step || read.step[i] === step) made.add(read.frame[i], read.ns[i], read.count[i], read.uid[i]);
+      if (!step || read.step[i] === step) made.add(read.frame[i], read.ns[i], read.count[i], read.uid[i], read.idle[i]);
     return made.summed();
   }
 
@@ -114,7 +118,7 @@ export class Stack {
       leaves.push([at, i]);
     }
     const made = new Stack(Int32Array.from(parents), Int32Array.from(names), Float64Array.from(firsts));
-    for (const [frame, i] of leaves) made.add(frame, parts.ns[i], parts.count[i], parts.uid[i]);
+    for (const [frame, i] of leaves) made.add(frame, parts.ns[i], parts.count[i], parts.uid[i], parts.idle[i]);
     return made.summed();
   }
 

@@ -284,7 +284,7 @@ interface RooflineData {
 interface ReportBody extends TablesBody {
   causes: Cause[];
   arguments: string[];
-  flame: { views: Record<string, string>; steps: string[] };
+  flame: { views: Record<string, string>; measures: Record<string, string>; steps: string[] };
   roofline: RooflineData;
   drawn: { events: number; instants: number; left_out: Record<string, number> };
   lead_ns: number;
