@@ -39,7 +39,7 @@ class Window(Memo):
         extension: what a user adds to the rules of analyses, None for nothing. The graph knows nothing of it;
             `tracelens_graph.extensions.extension.extension_of(window)` gives it its type.
         all_frames: whether lines of Python, flame graphs and ways up show the frames of frameworks, too.
-        around: what it was chosen from, if it is only what some calls or annotations launch, and so owns no step or span.
+        around: what it was chosen from, if it is only what some calls or annotations launch: it owns no step, no span.
     """
 
     def __init__(
