@@ -46,16 +46,17 @@ def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
     title, texts = clean(f"Ranks of {source}"), Texts()
     lanes = StepLanes.of(job)
     columns = {**split_columns(job.matched), **lane_columns(lanes), **part_columns(lanes, job)}
+    bandwidths = _bandwidths(BandwidthPoints.of(job))
     body = {
         "waits": _waits(WaitMap.of(job)),
-        "bandwidths": _bandwidths(BandwidthPoints.of(job)),
+        "bandwidths": bandwidths,
         "step": _step(lanes, job, texts),
         "tables": table_objects(job.tables(), texts),
         "texts": texts.listed,
     }
-    first = {**_overview(job, commands), "has_bandwidths": bool(body["bandwidths"]["kinds"])}
+    first = {**_overview(job, commands), "has_bandwidths": bool(bandwidths["kinds"])}
     if not first["has_bandwidths"]:
-        first["notes"] += [_NO_BANDWIDTH, *body["bandwidths"]["notes"]]
+        first["notes"] += [_NO_BANDWIDTH, *bandwidths["notes"]]
     return page(title, {"title": title, "overview": first}, body, columns, CODE)
 
 
