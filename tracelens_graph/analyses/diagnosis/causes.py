@@ -118,7 +118,7 @@ def _waits(
         return
     if not _are_short_launches(account, families, part):
         advice = tuple(one for one in advice if one not in _FOR_SHORT_LAUNCHES)
-    has_callers = row >= 0 and c.parent[row] >= 0
+    has_callers = row >= 0 and (c.parent[row] >= 0 or "python" in evidence)
     ask = f"tracelens-graph tree TRACE --uid {uid} --up" if has_callers else _BY_CAUSE
     yield _loss(topic, f"{text} [uid {uid}]", evidence, advice, ask)
 
@@ -304,8 +304,11 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         longest = int(own[c.dur_ns[own].argmax()])
         owner = int(c.owner[longest])
         op = f", of {core.names[c.name[owner]]}" if owner >= 0 else ""
-        line = _line_of(core, owner) or line_names(account.window, np.array([longest]))[0]
-        op += f", from {brief(line)}" if line else ""
+        line = _line_of(core, owner)
+        of_user = "" if line else line_names(account.window, np.array([longest]))[0]
+        if line or of_user:
+            op += f", from {line.rpartition('/')[2] or brief(of_user)}"
+        line = line or of_user
         of_gpu, most = percent(time, families.gpu_ns), percent(int(by_name[kernel]), time)
         uid = int(c.uid[longest])
         text = (
