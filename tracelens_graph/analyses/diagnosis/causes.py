@@ -122,7 +122,7 @@ def _waits(
         return
     if not _are_short_launches(account, families, part):
         advice = tuple(one for one in advice if one not in _FOR_SHORT_LAUNCHES)
-    has_callers = row >= 0 and c.parent[row] >= 0
+    has_callers = row >= 0 and (c.parent[row] >= 0 or "python" in evidence)
     ask = f"tracelens-graph tree TRACE --uid {uid} --up" if has_callers else _BY_CAUSE
     yield _loss(topic, f"{text} [uid {uid}]", evidence, advice, ask)
 
