@@ -39,7 +39,7 @@ class Window(Memo):
         extension: what a user adds to the rules of analyses, None for nothing. The graph knows nothing of it;
             `tracelens_graph.extensions.extension.extension_of(window)` gives it its type.
         all_frames: whether lines of Python, flame graphs and ways up show the frames of frameworks, too.
-        around: what the calls were chosen from, if the window is only what is below some: it owns no step and no span.
+        around: what it was chosen from, if it is only what some calls or annotations launch: it owns no step, no span.
     """
 
     def __init__(
@@ -249,7 +249,8 @@ def _in_annotations(window: Window, wanted: str | re.Pattern[str], threads: Thre
     else:
         raise AnalysisError(f'threads is "own" or "all", not {threads!r}')
     keep = membership.inside(c, ranges, group)
-    return window.narrowed(keep, f"annotation {label}" + (", all threads" if threads == "all" else ""))
+    around = None if (c.kind[ranges] == Kind.Step).all() else window.around or window
+    return window.narrowed(keep, f"annotation {label}" + (", all threads" if threads == "all" else ""), around)
 
 
 def _in_time(window: Window, after_ns: int | None, before_ns: int | None) -> Window:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis.account import PARTS, account_of
 from tracelens_graph.analyses.diagnosis.families import fitting
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, percent
+from tracelens_graph.analyses.diagnosis.headline import capture, other_accelerator
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
 from tracelens_graph.analyses.performance.judged_ops import device_of
@@ -28,21 +30,25 @@ OPPORTUNITIES = TableSchema(
     "opportunities",
     "Where time could be won, and by what change, the most first.",
     {
-        "id": Column.key("the rule and, behind @, what it found; the same in every run of the program"),
-        "what": Column.text("the facts in words", wraps=True),
-        "module": Column.text("the module that it is in"),
-        "line": Column.text("the line of Python that it comes from"),
+        "id": Column.key("the rule and, behind @, what it found; the same in every run of the program", "id"),
         "calls": Column.count("calls, kernels or gaps that it is made of"),
-        "time_ms": Column.total("time that it takes now, devices added up", "ms", compared="main"),
-        "could_win_ms": Column.total("what of it could be won under the assumption; absent where not known", "ms"),
+        "time_ms": Column.total("time that it takes now, devices added up", "ms", "time ms", compared="main"),
         "percent": Column("time_ms as share of the steps, without steps of the GPU span", "%"),
-        "could_win_percent": Column("could_win_ms as share of the same; opportunities may overlap", "%"),
+        "could_win_ms": Column.total(
+            "what of it could be won under the assumption; absent where not known", "ms", "could win ms"
+        ),
+        "could_win_percent": Column(
+            "could_win_ms as share of the same; opportunities may overlap", "%", heading="win %"
+        ),
         "bound": Column.text("what bounds it at the roof: compute, memory or link; empty for what has no roof"),
         "percent_of_roof": BELOW_ROOF["percent_of_roof"],
-        "mean_percent_of_roof": BELOW_ROOF["mean_percent_of_roof"],
+        "mean_percent_of_roof": replace(BELOW_ROOF["mean_percent_of_roof"], heading=None),
+        "module": Column.text("the module that it is in"),
+        "line": Column.text("the line of Python that it comes from"),
+        "uid": Column.uid("the node that stands for it", heading="uid", drop_priority=2),
         "assumption": Column.text("the condition under which that much could be won"),
-        "advice": Column.text("what to try", wraps=True),
-        "uid": Column.instance("the node that stands for it"),
+        "advice": Column.text("what to try"),
+        "what": Column.text("the facts in words", "what", wraps=True, drop_priority=-1),
     },
     ordered=True,
     counts="call",
@@ -98,7 +104,7 @@ def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str]
         arch: the device; None for the one that the trace describes.
         parts: the parts of the time that rules may shorten; others are not asked.
     """
-    if not len(w.gpu_rows):
+    if _unjudged(w):
         return []
     device, _ = device_of(w, arch)
     found = [one for rule in RULES.values() if rule.part in parts for one in rule.find(w, device)]
@@ -112,13 +118,19 @@ def _places(core: Core, uids: list[int]) -> Iterator[tuple[str, str]]:
         yield modules[-1] if modules else "", "" if line == NOT_FOUND else line
 
 
+def _unjudged(w: Window) -> str:
+    """Why nothing could be won in a window, in words; empty where something might."""
+    if not len(w.gpu_rows):
+        return "no GPU events were recorded"
+    stop = other_accelerator(w) or capture(w)
+    return stop.text if stop else ""
+
+
 def _notes(w: Window, arch: Architecture | None) -> Iterator[str]:
     """Why rules could not find anything."""
-    if not len(w.gpu_rows):
-        yield "no GPU events were recorded"
-        return
-    _, missing = device_of(w, arch)
-    if missing:
+    if why := _unjudged(w):
+        yield why
+    elif missing := device_of(w, arch)[1]:
         yield f"rules that compare with a roof found nothing: {missing}"
 
 
