@@ -308,6 +308,7 @@ def test_work_of_others_between_that_of_a_window() -> None:
     ])  # fmt: skip
     found = finding(core.window(step=1), "outside")
     assert found.evidence["ms"] == 15.495
+    assert found.evidence["percent"] == pytest.approx(100 * 15.495 / 29.995)
     assert account_of(window_of(core.window(step=1))).window_ns == 29_995_000 - 15_495_000 + 5_000
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
-from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, Account, account_of
+from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, WHOLES, Account, account_of
 from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families, families_of, far_below_roof
 from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.headline import leading_parts
@@ -113,6 +113,10 @@ def _waits(
         text += f"; {evidence['short_gpu_events']:,} of {evidence['gpu_events']:,} GPU events are shorter than 5 us"
     if topic == "unrecorded" and not (c.kind == Kind.PythonFunction).any():
         text, advice = f"{text}; the trace has no Python stacks", ("record_stacks",)
+    if topic == "outside":  # which the window leaves out, so that it is no part of it
+        share = percent(time, account.span_ns)
+        evidence |= {"percent": share, "percent_of": account.span}
+        text = f"{name} took {shown_ms(time)}, {share:.1f} % of the {WHOLES[account.span]}, {in_gaps}"
     if topic in ("unexplained", "outside"):
         yield Finding(topic, f"{text} [uid {uid}]", evidence, ask_next=_BY_CAUSE)
         return
