@@ -59,8 +59,10 @@ def _of_ops(rule: str, same: Sequence[JudgedOp], assumption: str) -> Opportunity
             "percent_of_roof": share if of_all is None else of_all,
             "mean_percent_of_roof": sum(one.mean_percent_of_roof * one.calls for one in same) / calls,
         }
+    why = first.reasons_text if first.reasons else ""
+    facts = (first.roof_text(of_all), why, first.inputs and f"inputs {first.inputs}")
     return Opportunity(
-        rule, f"{first.title}: {'; '.join(filter(None, (first.roof_text(of_all), first.reasons_text)))}", ns,
+        rule, f"{first.short_name}: {'; '.join(filter(None, facts))}", ns,
         sum(won) if won else None, assumption,
         _advice(first),
         first.uid, first.signature, calls, evidence=evidence,

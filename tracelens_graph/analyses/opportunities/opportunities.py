@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,21 +30,25 @@ OPPORTUNITIES = TableSchema(
     "opportunities",
     "Where time could be won, and by what change, the most first.",
     {
-        "id": Column.key("the rule and, behind @, what it found; the same in every run of the program"),
-        "what": Column.text("the facts in words", wraps=True),
-        "module": Column.text("the module that it is in"),
-        "line": Column.text("the line of Python that it comes from"),
+        "id": Column.key("the rule and, behind @, what it found; the same in every run of the program", "id"),
         "calls": Column.count("calls, kernels or gaps that it is made of"),
-        "time_ms": Column.total("time that it takes now, devices added up", "ms", compared="main"),
-        "could_win_ms": Column.total("what of it could be won under the assumption; absent where not known", "ms"),
+        "time_ms": Column.total("time that it takes now, devices added up", "ms", "time ms", compared="main"),
         "percent": Column("time_ms as share of the steps, without steps of the GPU span", "%"),
-        "could_win_percent": Column("could_win_ms as share of the same; opportunities may overlap", "%"),
+        "could_win_ms": Column.total(
+            "what of it could be won under the assumption; absent where not known", "ms", "could win ms"
+        ),
+        "could_win_percent": Column(
+            "could_win_ms as share of the same; opportunities may overlap", "%", heading="win %"
+        ),
         "bound": Column.text("what bounds it at the roof: compute, memory or link; empty for what has no roof"),
         "percent_of_roof": BELOW_ROOF["percent_of_roof"],
-        "mean_percent_of_roof": BELOW_ROOF["mean_percent_of_roof"],
+        "mean_percent_of_roof": replace(BELOW_ROOF["mean_percent_of_roof"], heading=None),
+        "module": Column.text("the module that it is in"),
+        "line": Column.text("the line of Python that it comes from"),
+        "uid": Column.uid("the node that stands for it", heading="uid", drop_priority=2),
         "assumption": Column.text("the condition under which that much could be won"),
-        "advice": Column.text("what to try", wraps=True),
-        "uid": Column.instance("the node that stands for it"),
+        "advice": Column.text("what to try"),
+        "what": Column.text("the facts in words", "what", wraps=True, drop_priority=-1),
     },
     ordered=True,
     counts="call",

@@ -108,9 +108,10 @@ class Names:
 
     def add(self, text: str, of: str) -> int:
         """The number of a name with its class, be it an event's or not."""
-        if (text, of) not in self._known:
+        key = clean(text), of
+        if key not in self._known:
             self._append(text, of, -1)
-        return self._known[text, of]
+        return self._known[key]
 
     def add_each(self, found: Iterable[tuple[str, str]]) -> Codes:
         """Numbers of names, each with its class."""
@@ -123,6 +124,7 @@ class Names:
     def _append(self, name: str, of: str, kind: int) -> None:
         for text in (name, clean(name)):
             self._known.setdefault((text, of), len(self.texts))
+        self._known.setdefault((clean(name), of), len(self.texts))
         self.texts.append(clean(name))
         self.shorts.append(clean(_caption(name, kind), _LONGEST_LABEL))
         self.classes.append(CLASSES.index(of))
