@@ -19,6 +19,8 @@ _TRY = "try: "
 _UID = re.compile(r"\[uid \d|\buid$", re.MULTILINE)
 _OF_UID = re.compile(r"tracelens-graph tree TRACE --uid \d+ --up")
 """The command that a screen explains once for all events."""
+_NAMED = 3
+"""Tables that are left out and named."""
 _UNIT = re.compile(r"(\d|\[uid) (%|ms\b|us\b|s\b|GB/s|MB\b|\d)")
 _WIDEST = 110
 """Lines of prose are not longer, however wide the terminal."""
@@ -51,8 +53,8 @@ def verdict_lines(
         findings: the verdict.
         hint: completes their commands.
         width: characters of a line; None for no limit. Commands may be longer.
-        shown: commands, with TRACE for the trace, that would only repeat what is on the screen. So would advice that was
-            given, and the way up from an event, which is explained once.
+        shown: commands, with TRACE for the trace, that would only repeat what is on the screen. So would advice that
+            was given, and the way up from an event, which is explained once.
     """
     printed = set(shown)
     narrow = min(width or _WIDEST, _WIDEST)
@@ -108,8 +110,9 @@ def first_screen(
     if hints:
         blocks[-1] += _block(hints)
     if others:
-        named = f"{len(others):,} tables, such as {', '.join(others[1:3])}" if len(others) > 3 else ", ".join(others)
-        left_out = f"Left out: {named}. --all prints all tables, --table NAME one."
+        if len(others) > _NAMED:
+            others = [f"{len(others) - 1:,} tables, such as {others[1]}", others[-1]]
+        left_out = f"Left out: {', '.join(others)}. --all prints all tables, --table NAME one."
         blocks.append(_block(wrapped(left_out, width)))
     return _with_uids_explained([block for block in blocks if block], hint)
 
