@@ -122,10 +122,9 @@ class Names:
         return CLASSES[self.classes[number]]
 
     def _append(self, name: str, of: str, kind: int) -> None:
-        for text in (name, clean(name)):
-            self._known.setdefault((text, of), len(self.texts))
-        self._known.setdefault((clean(name), of), len(self.texts))
-        self.texts.append(clean(name))
+        text = clean(name)
+        self._known.setdefault((text, of), len(self.texts))
+        self.texts.append(text)
         self.shorts.append(clean(_caption(name, kind), _LONGEST_LABEL))
         self.classes.append(CLASSES.index(of))
         self.codes.append(code_of(name) if kind == Kind.PythonFunction else Code.no_line)
