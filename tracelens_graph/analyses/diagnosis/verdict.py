@@ -27,6 +27,7 @@ from tracelens_graph.analyses.ops.programs import compilations, programs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, step_number, window_of
 from tracelens_graph.schema import Kind
+from tracelens_graph.tables.names import short_name
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -213,7 +214,10 @@ def _unknown(w: Window) -> Iterator[Finding]:
             f" communication, and counts as computation [uid {uid}]"
         )
         evidence = {"percent_of_gpu_time": share, "kernels": len(family.rows), "name": name, "uid": uid}
-        yield Finding("unknown_kernels", text, evidence, ask_next=f"tracelens-graph tree TRACE --uid {uid} --up")
+        yield Finding(
+            "unknown_kernels", text, evidence, ask_next=f"tracelens-graph tree TRACE --uid {uid} --up",
+            name=f"unknown-kernels@{short_name(name)}",
+        )  # fmt: skip
 
 
 def _unlinked(w: Window) -> Iterator[Finding]:
