@@ -135,7 +135,7 @@ def test_hostile_names_are_text_in_frames_and_around(opened: Opened) -> None:
     page = opened(host(*views(hostile_graph())))
     assert page.locator("iframe").count() == 8
     found = frames(page)
-    assert len(page.frames) == 8
+    assert len(page.frames) == 9
     timeline = found[4]
     timeline.evaluate(
         "(() => { for (let e = 0; e < tracelensGraph.trace.first.idle; e += 3) { tracelensGraph.select(e, 'key');"
