@@ -316,7 +316,7 @@ def _called(core: Core, under: str | re.Pattern[str]) -> Rows:
         raise AnalysisError(text)
     there = [core.names[code] for code in np.unique(c.name[on_host]).tolist()]
     modules = [name.removeprefix(_MODULE) for name in there if name.startswith(_MODULE)]
-    known = {**dict.fromkeys(map(_class_of, modules)), **dict.fromkeys(modules), **dict.fromkeys(there)}
+    known = {**dict.fromkeys(map(class_of, modules)), **dict.fromkeys(modules), **dict.fromkeys(there)}
     meant = did_you_mean(under, known, aliases={name.rpartition("::")[2]: name for name in there if "::" in name})
     raise AnalysisError(f"{text}; {meant or '/.../ is an expression; ask modules lists modules, ask op_times ops'}")
 
@@ -324,7 +324,8 @@ def _called(core: Core, under: str | re.Pattern[str]) -> Rows:
 _MODULE = "nn.Module: "
 
 
-def _class_of(module: str) -> str:
+def class_of(module: str) -> str:
+    """The name of a module without the number of the instance."""
     return module.rpartition("_")[0] if module.rpartition("_")[2].isdecimal() else module
 
 
@@ -335,7 +336,7 @@ def _modules_of(core: Core, under: str) -> Rows:
     rows = traversals.rows_of_kind(core.columns, (Kind.Module,))
 
     def fitting(rows: Rows, part: str) -> Mask:
-        fits = np.array([part in (name, _class_of(name)) for name in names], bool)
+        fits = np.array([part in (name, class_of(name)) for name in names], bool)
         return fits[core.columns.name[rows]]
 
     rows = rows[fitting(rows, last)]

@@ -16,9 +16,10 @@ from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
 from tracelens_graph.analyses.performance.judged_ops import device_of
 from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF
-from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points, module_stacks
+from tracelens_graph.analyses.shared.call_stacks import module_stacks
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.graph.user_code import line_names
+from tracelens_graph.graph.window import Window, class_of, window_of
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
@@ -50,7 +51,6 @@ OPPORTUNITIES = TableSchema(
         "advice": Column.text("what to try"),
         "what": Column.text("the facts in words", "what", wraps=True, drop_priority=-1),
     },
-    ordered=True,
     counts="call",
 )
 
@@ -89,7 +89,7 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
                 "advice": "; ".join(ADVICE[name] for name in fitting(w, one.advice)),
                 "uid": one.uid,
             }
-            for one, (module, line) in zip(found, _places(w.core, [one.uid for one in found]), strict=True)
+            for one, (module, line) in zip(found, _places(w, [one.uid for one in found]), strict=True)
         ],
         w.titled("Opportunities"),
         _notes(w, device),
@@ -111,11 +111,11 @@ def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str]
     return sorted(found, key=lambda one: (-(one.won_ns or 0), -one.ns, one.id))
 
 
-def _places(core: Core, uids: list[int]) -> Iterator[tuple[str, str]]:
-    """The innermost module around nodes, and the line of Python that they come from; empty for none."""
-    rows = np.array([core.row(uid) for uid in uids], np.int64)
-    for modules, line in zip(module_stacks(core, rows), entry_points(core, rows), strict=True):
-        yield modules[-1] if modules else "", "" if line == NOT_FOUND else line
+def _places(w: Window, uids: list[int]) -> Iterator[tuple[str, str]]:
+    """The class of the innermost module around nodes, and the user's line that they come from; empty for none."""
+    rows = np.array([w.core.row(uid) for uid in uids], np.int64)
+    for modules, line in zip(module_stacks(w.core, rows), line_names(w, rows), strict=True):
+        yield class_of(modules[-1].removeprefix("nn.Module: ")) if modules else "", line
 
 
 def _unjudged(w: Window) -> str:
