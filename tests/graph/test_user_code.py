@@ -22,12 +22,17 @@ from tracelens_graph.reports.tree_text import Choice, ladders
     [
         (Code.user, "train.py(48): step|moca/library/pipeline.py(3): run|profile.py(3): main|C:\\me\\train.py(3): f|"
          "transformers/models/bert/modeling_bert.py(411): forward|torchvision/models/resnet.py(89): forward|"
-         "/opt/site-packages/timm/models/vit.py(5): forward|my_torch/_tensor.py(1): f|mine/threading.py(2): go"),
+         "/opt/site-packages/timm/models/vit.py(5): forward|my_torch/_tensor.py(1): f|mine/threading.py(2): go|"
+         "/home/me/bench/torch/train.py(20): forward|/home/me/src/triton/my_kernels.py(3): f|bench/torch/train.py(2): f|"
+         "/home/me/proj/cuda/bindings/x.py(3): f|/home/me/email/train.py(2): f|/home/me/projects/torch/models/net.py(3): f|"
+         "/home/me/torch/train.py(2): f"),
         (Code.library, "transformers/trainer.py(2): train|vllm/v1/worker/gpu_model_runner.py(3380): execute_model|"
          "/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py(9): run|numpy/_core/numeric.py(1): f|"
-         "/opt/lib/python3.12/site-packages/unheard_of/it.py(3): f|PIL/Image.py(2): open"),
+         "/opt/lib/python3.12/site-packages/unheard_of/it.py(3): f|PIL/Image.py(2): open|"
+         "/opt/vllm/vllm/engine/core.py(2): f|/w/Megatron-LM/megatron/training/training.py(3): train"),
         (Code.plumbing, "torch/optim/adam.py(3): step|threading.py(355): wait|contextlib.py(78): inner|<string>(2): f|"
          "<frozen importlib._bootstrap>(1390): _handle_fromlist|/usr/lib/python3.12/threading.py(3): wait|"
+         "/usr/lib/python3.12/site-packages/torch/optim/adam.py(3): step|/opt/pytorch/torch/optim/adam.py(3): step|"
          "/w/triton-custom/python/triton/runtime/jit.py(3): run|"
          "C:\\py\\Lib\\site-packages\\torch\\cuda\\graphs.py(1): f"),
         (Code.compiled, "/tmp/torchinductor_root/ob/cobhw.py(123): call|<eval_with_key>.10(4): forward"),
@@ -63,7 +68,7 @@ def test_the_nearest_line_of_the_user_counts_and_a_librarys_where_there_is_none(
     work = [op("aten::mm", 10, 20), call(12, 1), gpu(30, 5, 1)]
     assert lines(load_core([*frames("train.py(1): main", loop, *PLUMBING), *work])) == ["train.py(1): main"]
     assert lines(load_core([*frames(loop, *PLUMBING), *work])) == [loop]
-    assert lines(load_core([*frames(*PLUMBING), *work])) == [""]
+    assert lines(load_core([*frames(*PLUMBING), *work])) == [PLUMBING[-1]]
     everything = load_core([*frames("train.py(1): main", *PLUMBING), *work]).everything.with_all_frames()
     assert line_names(everything, everything.gpu_rows) == [PLUMBING[-1]]
 

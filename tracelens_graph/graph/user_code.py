@@ -40,7 +40,6 @@ class Code(IntEnum):
 
 
 _PACKAGES: tuple[tuple[Code, str], ...] = (
-    (Code.compiled, r"torchinductor_[^/]*/ torch_compile_cache/ inductor_cache/ torch_aot_compile/"),
     (Code.passed_on, r"""torch/_functorch/ torch/_inductor/ torch/_dynamo/ functorch/ triton/backends/
         torch/_ops\.py torch/_tensor\.py torch/distributed/c10d_logger\.py torch/functional\.py
         torch/nn/functional\.py torch/nn/modules/module\.py torch/overrides\.py torch/utils/_contextlib\.py
@@ -63,11 +62,15 @@ _PACKAGES: tuple[tuple[Code, str], ...] = (
         deep_gemm/ deep_ep/ liger_kernel/ numpy/ scipy/ pandas/ pyarrow/ PIL/ cv2/ albumentations/ nvidia/ skimage/
         sklearn/ librosa/ soundfile/ h5py/ pydantic/ zmq/ tqdm/ wandb/ tensorboard/ mlflow/ packaging/ keras/
         tensorflow/ torch_geometric/ dgl/ monai/ einops/ fsspec/ aiohttp/ uvloop/ uvicorn/ fastapi/ starlette/ hydra/
-        omegaconf/ click/ fire/ requests/ psutil/ (?:site|dist)-packages/"""),
-    (Code.plumbing, r"lib/python\d[.\d]*/ <frozen[^>]*> <string>"),
+        omegaconf/ click/ fire/ requests/ psutil/"""),
 )  # fmt: skip
-"""Whose the files are whose paths hold such a folder or file: the first that fits counts, and what fits nothing is the
-user's. Profilers cut the folders that Python imports from, so that packages may stand at the beginning."""
+"""Whose the files of packages are: the first that fits counts, and what fits nothing is the user's."""
+_FOLDERS: tuple[tuple[Code, str], ...] = (
+    (Code.compiled, r"torchinductor_[^/]*/ torch_compile_cache/ inductor_cache/ torch_aot_compile/"),
+    (Code.library, r"(?:site|dist)-packages/"),
+    (Code.plumbing, r"lib/python\d[.\d]*/ <frozen[^>]*> <string>"),
+)
+"""Whose the files are that lie in such a folder, wherever that is, and are of no package above."""
 
 _STANDARD = """_collections_abc _weakrefset abc argparse ast asyncio base64 bdb bisect cmd codecs codeop collections
     concurrent configparser contextlib contextvars copy copyreg csv ctypes dataclasses datetime decimal dis email
@@ -83,8 +86,18 @@ _BY_FUNCTION = r"_call_impl|_wrapped_call_impl|__torch_function__|decorate_conte
 _EVALUATED = r"<eval_with_key>[.\d]*\("
 """How frames of programs begin that torch.fx wrote."""
 _FRAME = re.compile(r"(?P<path>.*?\.pyx?|<[^>]*>[.\d]*)\(\d+\): (?P<function>.*)", re.DOTALL)
+_PACKAGE_BEGINS = (
+    r"(?:^|(?:^|/)(?:site-packages|dist-packages|lib/python\d[.\d]*)/"
+    r"|/[^/]{0,20}?(?P<name>\w{2,30})[^/]{0,20}/(?:python/|src/)?(?=(?i:(?P=name))/))"
+)
+"""Where packages lie: at the beginning of a path that the profiler cut, where packages are installed, or in a checkout
+of its name, such as `pytorch/torch/`. A folder of the user may be called like a package."""
 _RULES = (
-    *((code, re.compile(rf"(?:^|/)(?:{'|'.join(parts.split())})")) for code, parts in _PACKAGES),
+    *(
+        (code, re.compile(rf"{begin}(?:{'|'.join(parts.split())})"))
+        for begin, packages in ((_PACKAGE_BEGINS, _PACKAGES), (r"(?:^|/)", _FOLDERS))
+        for code, parts in packages
+    ),
     (Code.plumbing, re.compile(rf"^(?:{'|'.join(_STANDARD.split())})(?:/|\.py$)")),
 )
 
@@ -127,12 +140,13 @@ def _codes(w: Window) -> Codes:
 def shown_frames(w: Window) -> Mask:
     """For each row of the graph whether it is a frame that screens show.
 
-    With all frames those with a line; else those of users, models and libraries, and the outermost of generated code.
+    With all frames those with a line; else those of users, models and libraries, and the outermost of generated code;
+    in traces without any of these, plumbing.
     """
     c, codes = w.core.columns, codes_of(w.core)
     if w.all_frames:
         return codes > Code.no_line
-    shown = codes > Code.plumbing
+    shown = codes >= _levels(codes)[-1]
     compiled = np.flatnonzero(codes == Code.compiled)
     if len(compiled):
         above = climb(c.parent, c.parent[compiled], shown | (codes == Code.compiled))
@@ -140,12 +154,17 @@ def shown_frames(w: Window) -> Mask:
     return shown
 
 
+def _levels(codes: Codes) -> tuple[Code, ...]:
+    """Whose lines count in a trace: those of the first level, then of the next."""
+    return (Code.user, Code.library) if (codes >= Code.library).any() else (Code.plumbing,)
+
+
 def user_lines(g: Core | Window, rows: Rows, without: str | None = None) -> Rows:
     """For each row the frame of the user's line that it comes from, itself included; -1 where the trace has none.
 
-    The nearest frame of the user or of a model above it, else of a library. Work of the backward pass comes from the
+    The nearest frame of the user or of a model above it, else of a library; in traces without any, of plumbing. Work of the backward pass comes from the
     line of its forward op; where that is not known, from the line that called the backward pass. With all frames shown,
-    the nearest frame with a line.
+    it is the nearest frame with a line.
 
     Args:
         g: the graph, or a window of it.
@@ -155,10 +174,9 @@ def user_lines(g: Core | Window, rows: Rows, without: str | None = None) -> Rows
     w = g if isinstance(g, Window) else whole_window(g)
     core, c, codes = w.core, w.core.columns, codes_of(w.core)
     rows = rows.astype(np.int64)
-    ways = (_themselves,) if w.all_frames else (_themselves, origins, _backward_calls)
-    levels = (Code.passed_on,) if w.all_frames else (Code.user, Code.library)
+    levels = (Code.passed_on,) if w.all_frames else _levels(codes)
     found = np.full(len(rows), -1, np.int64)
-    for origin in ways:
+    for origin in (_themselves, origins, _backward_calls):
         if not len(left := np.flatnonzero((found < 0) & (rows >= 0))):
             break
         begin = origin(core, rows[left])

@@ -28,7 +28,7 @@ IDLE_GAPS = TableSchema(
         "next": Column.text("the GPU event that ends it"),
         "next_uid": Column.uid("that GPU event", drop_priority=0),
         "launch": Column.text(
-            "the runtime call that launched it; absent where its launch is not in the trace", drop_priority=4
+            "the runtime call that launched it; absent where its launch is not in the trace", drop_priority=5
         ),
         "launch_begin_us": Column(
             "start of the launch, from the start of the gap; negative before the gap", "us", drop_priority=4

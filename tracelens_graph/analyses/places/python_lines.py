@@ -126,8 +126,9 @@ def python_lines(g: Core | Window, without: str | None = None) -> Table:
     uid = np.full(len(codes), -1, np.int64)
     uid[place[::-1]] = c.uid[frames[::-1]]
     work = _work(core, group, gpu, len(codes))
+    names = [*core.names, NO_LINE, NO_LAUNCH, *lines]
     columns: dict[str, Cells] = {
-        "name": [([*core.names, NO_LINE, NO_LAUNCH, *lines])[i] for i in codes.tolist()],
+        "name": [names[i] for i in codes.tolist()],
         "frames": np.bincount(place, minlength=len(codes)),
         **work,
         "percent": 100 * work["gpu_sum_us"] / max(float(work["gpu_sum_us"].sum()), 1e-3),
