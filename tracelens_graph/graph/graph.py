@@ -278,4 +278,6 @@ def kinds_named(kind: Kind | str | Iterable[Kind | str]) -> list[Kind]:
     try:
         return lookup[kind.lower()]
     except KeyError:
+        if kind[:1] == kind[-1:] == "/":
+            raise NodeNotFoundError(f"{kind!r} is no kind of node; did you mean find(None, {kind!r})?") from None
         raise NodeNotFoundError(f"no kind of node is called {kind!r}; {hint(str(kind), lookup)}") from None

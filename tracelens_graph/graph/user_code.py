@@ -92,6 +92,11 @@ _PACKAGE_BEGINS = (
 )
 """Where packages lie: at the beginning of a path that the profiler cut, where packages are installed, or in a checkout
 of its name, such as `pytorch/torch/`. A folder of the user may be called like a package."""
+_PAUSES = re.compile(
+    r"\b(?:acquire|poll|select|epoll|kqueue|sem_wait|futex)\b|: (?:wait|_wait|join|get|_poll|recv\w*|_recv\w*)$|"
+    r"method (?:wait|join|get|recv\w*) "
+)
+"""Functions of Python in which a thread waits for another one."""
 _RULES = (
     *(
         (code, re.compile(rf"{begin}(?:{'|'.join(parts.split())})"))
@@ -121,6 +126,13 @@ def code_of(name: str) -> Code:
         return Code.compiled
     path = frame["path"].replace("\\", "/")
     return next((code for code, rule in _RULES if rule.search(path)), Code.user)
+
+
+def pausing(core: Core) -> Mask:
+    """For each row of the graph whether it is a function of Python in which a thread waits for another one."""
+    pauses = np.fromiter((bool(_PAUSES.search(name)) for name in (*core.names, "")), bool, len(core.names) + 1)
+    found: Mask = pauses[core.columns.name]
+    return found
 
 
 def codes_of(core: Core) -> Codes:

@@ -189,7 +189,7 @@ NAME_WIDTH = 60
 
 def brief(name: str) -> str:
     """A name for a line of text: a kernel by library and tile, or without templates and namespaces."""
-    return title(name) or fitted(name, NAME_WIDTH)
+    return title(name) or fitted(name, NAME_WIDTH) or "(no name)"
 
 
 def percent(part: float, whole: float) -> float:

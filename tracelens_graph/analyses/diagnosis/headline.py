@@ -21,6 +21,7 @@ from tracelens_graph.analyses.performance.judged_ops import device_of
 from tracelens_graph.analyses.places.host_times import By, host_span, host_times
 from tracelens_graph.analyses.shared.gpu_work import calls_named
 from tracelens_graph.graph.intervals import length, merge
+from tracelens_graph.graph.user_code import Code, code_of
 from tracelens_graph.graph.window import Window
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def no_gpu(w: Window) -> Finding:
         evidence |= {"host_ms": length(span) / 1e6, "host_ms_of": whole, "most_expensive": took[0][0],
                      "most_expensive_ms": took[0][1]}  # fmt: skip
         text += f". In {shown_ms(length(span))} of the {whole} all threads together spent most time in {_listed(took)}"
-        if lines := _most_expensive(w, "line"):
+        if lines := sorted(_most_expensive(w, "line"), key=lambda line: code_of(line[0]) != Code.user):
             text += f"; of the lines of Python, in {_listed(lines[:1])}"
     ask_next = "ask programs" if w.core.programs else "ask host_times" if took else "tree"
     return Finding("headline", text, evidence, ask_next=f"tracelens-graph {ask_next} TRACE")

@@ -20,7 +20,7 @@ from tracelens_graph.graph.arrays import expanded, is_kind, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge, overlapping, sum_by_group
 from tracelens_graph.graph.traversals import ancestors, climb, subtree_sums
-from tracelens_graph.graph.user_code import Code, codes_of
+from tracelens_graph.graph.user_code import Code, codes_of, pausing
 from tracelens_graph.schema import HOST_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
@@ -29,11 +29,6 @@ DEEPEST = 200
 
 _VARIES = re.compile(r" at 0x[0-9a-fA-F]+|^(nn\.Module: .*)_\d+$")
 """What differs between calls of one function: addresses of objects, and instances of modules."""
-_PAUSES = re.compile(
-    r"\b(?:acquire|poll|select|epoll|kqueue|sem_wait|futex)\b|: (?:wait|_wait|join|get|_poll|recv\w*|_recv\w*)$|"
-    r"method (?:wait|join|get|recv\w*) "
-)
-"""Functions of Python in which a thread waits for another one."""
 
 
 @dataclass(frozen=True)
@@ -215,15 +210,15 @@ def _of_workers(calls: Calls, gaps: Intervals, found: Spent) -> Spent:
     """
     core, c = calls.core, calls.core.columns
     rows, own, _ = found
-    pauses = np.fromiter((bool(_PAUSES.search(name)) for name in (*core.names, "")), bool, len(core.names) + 1)
-    waiting = int(own[pauses[c.name[rows]]].sum())
+    pauses = pausing(core)
+    waiting = int(own[pauses[rows]].sum())
     if 2 * waiting <= own.sum():
         return found
     parts = []
     for thread, (theirs, loading) in calls.loading_threads.items():
         if thread not in c.thread[rows]:
             theirs, spent = _own(calls, theirs, _common(gaps, loading))
-            spent[pauses[c.name[theirs]]] = 0
+            spent[pauses[theirs]] = 0
             parts.append((theirs, spent, spent))
     workers = together(parts)
     return workers if 2 * workers[1].sum() > waiting else found

@@ -34,6 +34,7 @@ from tracelens_graph.analyses.timeline.timeline import lost_notes, unlinked_note
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
+from tracelens_graph.graph.user_code import shown_name
 from tracelens_graph.graph.window import Window, whole_window, window_of
 from tracelens_graph.output.files import TOOL
 from tracelens_graph.schema import Kind
@@ -65,12 +66,12 @@ IDLE_CAUSES = TableSchema(
         ),
         "ends_with_uid": Column.uid("the GPU event that ends it", heading="ends with uid"),
         "because": Column.text(
-            "call or frame to which that part is due most, found by descending while one holds more than half of it",
+            "call or frame to which its idle time is due most, found by descending while one holds more than half of it",
             "because",
             drop_priority=0,
         ),
         "because_uid": Column.uid("that call or frame", heading="because uid", drop_priority=0),
-        "because_ms": Column("time of it, and of other calls of its function, in that gap", "ms", drop_priority=0),
+        "because_ms": Column("time of it, and of other calls of its function, in the gaps", "ms", drop_priority=0),
         "meaning": Column.text("the cause in words", "meaning"),
     },
     counts="gap",
@@ -401,7 +402,8 @@ def idle_causes(g: Core | Window) -> Table:
         g: the graph, or a window of it.
 
     Returns:
-        One row per cause with its gaps, its time, and the longest example; those without a known cause last.
+        One row per cause with its gaps, its time, the longest example and the call that it is due to most, which is
+        that of the findings of a report; those without a known cause last.
     """
     w = window_of(g)
     idle, c = idle_parts(w), w.core.columns
@@ -411,7 +413,8 @@ def idle_causes(g: Core | Window) -> Table:
     for number in sorted(np.flatnonzero(sums).tolist(), key=lambda n: (n in UNKNOWN, -sums[n])):
         cause, part, time = Cause(number), idle.parts[number], int(sums[number])
         longest = int(part.argmax())
-        because, because_ns = culprit(w.core, idle, longest, cause)
+        found = blame(w.core, idle, np.arange(len(idle.row)), (cause,))
+        because = found.row
         records.append({
             "cause": cause.name,
             "gaps": int((part > 0).sum()),
@@ -421,9 +424,9 @@ def idle_causes(g: Core | Window) -> Table:
             "longest_ms": int(part[longest]) / 1e6,
             "gap_start_ms": float(w.core.info.shown_ms(int(idle.start[longest]))),
             "ends_with_uid": int(c.uid[idle.row[longest]]),
-            "because": w.core.names[c.name[because]] if because >= 0 else "",
+            "because": shown_name(w.core, because) if because >= 0 else "",
             "because_uid": int(c.uid[because]) if because >= 0 else None,
-            "because_ms": because_ns / 1e6 if because >= 0 else None,
+            "because_ms": found.ns / 1e6 if because >= 0 else None,
             "meaning": CAUSE_MEANING[cause],
         })  # fmt: skip
     notes = unlinked_notes(w, left_out=False)

@@ -28,7 +28,7 @@ IDLE_GAPS = TableSchema(
         "next": Column.text("the GPU event that ends it"),
         "next_uid": Column.uid("that GPU event", drop_priority=0),
         "launch": Column.text(
-            "the runtime call that launched it; absent where its launch is not in the trace", drop_priority=5
+            "the runtime call that launched it; absent where its launch is not in the trace", drop_priority=4
         ),
         "launch_begin_us": Column(
             "start of the launch, from the start of the gap; negative before the gap", "us", drop_priority=4
@@ -44,9 +44,9 @@ IDLE_GAPS = TableSchema(
         "op_us": _PART,
         "frame": Column.text("module or Python function on the launching thread in the gap", drop_priority=0),
         "frame_us": _PART,
-        "because": Column.text("call or frame to which the largest part of the gap is due", drop_priority=0),
+        "because": Column.text("call or frame to which the largest part of the gap is due", drop_priority=-1),
         "because_us": Column("time of it, and of other calls of its function, in the gap", "us", drop_priority=2),
-        "line": Column.text("the user's line that it comes from", drop_priority=1),
+        "line": Column.text("the user's line that it comes from", drop_priority=-1),
     },
     leads="gap_us",
 )

@@ -21,7 +21,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge, sum_by_group
 from tracelens_graph.graph.traversals import least_above, outermost
-from tracelens_graph.graph.user_code import shown_frames
+from tracelens_graph.graph.user_code import pausing, shown_frames
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import HOST_KINDS, NESTING_RANK, Kind
 from tracelens_graph.tables.column import About, Column
@@ -176,6 +176,18 @@ def times_of_calls(w: Window, drawn: Mask) -> tuple[Ns, ...]:
     return (whole, own) if clock is None else (whole, own, clock(c.start_ns + whole) - clock(c.start_ns))
 
 
+def waiting_threads(core: Core) -> Mask:
+    """For each thread whether it runs no op and makes no call of the runtime, and mostly waits for another thread."""
+    c, threads = core.columns, len(core.threads)
+    works = np.zeros(threads, bool)
+    works[c.thread[is_kind(c.kind, (Kind.Op, Kind.RuntimeCall))]] = True
+    pauses = calls_among(core, pausing(core) & (c.kind == Kind.PythonFunction))
+    outer, roots = pauses.rows[pauses.parent < 0], np.flatnonzero((c.parent < 0) & is_kind(c.kind, HOST_KINDS))
+    waited, whole = (sum_by_group(c.thread[rows], c.dur_ns[rows], threads) for rows in (outer, roots))
+    found: Mask = ~works & (2 * waited > whole)
+    return found
+
+
 def host_span(w: Window) -> tuple[Intervals, str]:
     """What shares of host time are of: the steps; without any, the time from the first to the last call of the host."""
     c = w.core.columns
@@ -190,7 +202,7 @@ def host_span(w: Window) -> tuple[Intervals, str]:
 
 
 def host_times(g: Core | Window, by: Literal["op", "function", "line", "module", "thread"] = "op") -> Table:
-    """Host time by name at a level, the greatest time of its own first.
+    """Host time by name at a level, the greatest time of its own first; that of threads that only wait last.
 
     By `op`, runtime calls and annotations have rows, too, and `calls`, `self_ms` and `sum_ms` are what
     `prof.key_averages()` of PyTorch shows as number of calls, self CPU and CPU total: there `ProfilerStep#3` is a
@@ -238,7 +250,11 @@ def host_times(g: Core | Window, by: Literal["op", "function", "line", "module",
     together = "; threads side by side add up" if len(np.unique(c.thread[rows])) > 1 else ""
     notes = [f"percent: of {whole_ns / 1e6:,.3f} ms, the {whole}{together}"] if len(rows) else [_none(w, by)]
     table = HOST_TIMES.table(columns, w.titled(f"Host time by {by}"), notes)
-    return table.take(np.lexsort((columns["uid"], -own_ns)))
+    waits = waiting_threads(core)[c.thread[rows]]
+    only_waits = np.bincount(group[~waits], minlength=groups) == 0
+    if only_waits.any():
+        table.notes = [*table.notes, "threads that only wait for others come last"]
+    return table.take(np.lexsort((columns["uid"], -own_ns, only_waits)))
 
 
 def _named(schema: TableSchema, by: By, g: Core | Window) -> Table:
