@@ -143,6 +143,30 @@ def test_ops_have_the_times_that_the_plugin_shows() -> None:
     }  # fmt: skip
 
 
+def test_threads_that_only_wait_come_last() -> None:
+    monitor, wait = (
+        span("python_function", name, 0, 100, tid=2) for name in ("tqdm/_monitor.py(60): run", "threading.py(359): wait")
+    )
+    work = [
+        span("python_function", "vllm/loop.py(1): go", 0, 90), span("python_function", "train.py(3): step", 60, 20),
+        span("python_function", "queue.py(154): get", 10, 5), span("cpu_op", "aten::mul", 62, 5),
+    ]  # fmt: skip
+    core = load_core([monitor, wait, *work])
+    assert host_times(core, "line")["name"] == ["vllm/loop.py(1): go", "train.py(3): step", monitor["name"]]
+    assert host_times(core, "function")["name"][-2] == wait["name"]
+    assert "train.py(3): step" in verdict(core)[0].text
+    assert "_monitor" not in verdict(core)[0].text
+
+
+def test_frames_of_frameworks_are_shown_where_there_are_no_others() -> None:
+    frame = span("python_function", "torch/nn/modules/linear.py(134): forward", 0, 90)
+    assert host_times(load_core([frame]), "line")["name"] == [frame["name"]]
+    table = host_times(load_core([frame | {"name": "<built-in method mm>"}]), "line")
+    assert (len(table), table.notes) == (
+        0, ["the trace has no frames of users or models of the host; --frames all shows every frame"]
+    )  # fmt: skip
+
+
 # -- a trace without GPU events ---------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from plain_xplane import Plane
 from profiles import examples
 
 from corpus import chosen_traces, loaded, parametrize
+from tracelens_graph.analyses.diagnosis.causes import causes_of
 from tracelens_graph.analyses.diagnosis.finding import ADVICE
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.idle import idle
@@ -136,6 +137,20 @@ FIRST = [call(0, 2, 1), gpu(5, 95, 1)]
 )  # fmt: skip
 def test_known_answers(events: Events, expected: dict[str, float]) -> None:
     assert causes_us(load_core([*FIRST, *events])) == expected
+
+
+def test_a_cause_is_due_to_the_call_that_holds_most_of_all_its_gaps() -> None:
+    """The longest gap is due to another function than all of them together are."""
+    core = load_core([
+        *FIRST, frame("train.py(3): step", 0, 900), frame("train.py(4): log", 105, 60), call(180, 5, 2), gpu(190, 10, 2),
+        *(event for n in range(4) for event in (
+            frame("train.py(5): other", 202 + 100 * n, 50), call(270 + 100 * n, 5, 3 + n), gpu(280 + 100 * n, 20, 3 + n),
+        )),
+    ])  # fmt: skip
+    row = next(row for row in idle_causes(core).records() if row["cause"] == "python")
+    python = next(one for one in causes_of(core.everything, ()) if one.topic == "python")
+    assert (row["because"], row["because_ms"]) == ("train.py(5): other", pytest.approx(0.2))
+    assert (row["because"], row["because_ms"]) == (python.evidence["because"], python.evidence["because_ms"])
 
 
 def test_the_table_names_the_longest_example() -> None:

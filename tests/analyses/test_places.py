@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import plain_xplane as plain
 import pytest
 from call_trees import FORWARD, frame, load, op
 from call_trees import launch as launched
+from handmade import call, gpu, span
 from handmade_jax import mlp, training_profile
 from plain_xplane import Plane
 
@@ -24,6 +25,7 @@ from tracelens_graph.analyses.places.python_lines import NO_LINE, python_lines
 from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points
 from tracelens_graph.errors import AnalysisError, TraceError
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import changed
 from tracelens_graph.graph.programs import CompiledProgram, CompiledPrograms
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
@@ -104,6 +106,31 @@ def rows(core: Core, level: str) -> dict[str, tuple[float, ...]]:
 def test_known_answers(core: Core, level: str, expected: dict[str, tuple[float, ...]]) -> None:
     assert rows(core, level) == expected
     assert list(rows(core, level)) == list(expected), "largest first, what nobody is charged with last"
+
+
+def test_names_of_lines_are_gone_through_once() -> None:
+    """However many lines there are."""
+    passes = 0
+
+    class Names(tuple[str, ...]):
+        def __iter__(self) -> Iterator[str]:
+            nonlocal passes
+            passes += 1
+            return super().__iter__()
+
+    def passes_for(lines: int) -> int:
+        nonlocal passes
+        core = load_core([
+            event for n in range(lines) for event in (
+                span("python_function", f"train.py({n}): step", 100 * n, 90), call(100 * n + 10, n + 1),
+                gpu(100 * n + 30, 10, n + 1),
+            )
+        ])  # fmt: skip
+        core, passes = changed(core, names=Names(core.names)), 0
+        assert len(python_lines(core)) == lines
+        return passes
+
+    assert passes_for(40) == passes_for(10) >= 1
 
 
 def test_one_name(core: Core) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -98,6 +99,24 @@ def test_verdict_and_report_are_those_of_the_functions() -> None:
     assert screen.verdict[0].text.split(":")[0] in repr(screen)
     assert sum(screen.spent["percent"]) == pytest.approx(100)
     assert str(screen.largest["name"][0]) in repr(screen)
+
+
+def test_commands_of_a_verdict_name_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "my trace.json"
+    path.write_text(json.dumps(small_trace()))
+    asked = [one.ask_next for one in tlg.load(path).verdict() if one.ask_next]
+    assert asked
+    assert all(f"'{path}'" in command for command in asked)
+
+
+def test_methods_check_what_they_are_given() -> None:
+    g = tlg.load(small_trace())
+    for wrong in ({"top": "x"}, {"top": -1}, {"min_us": "long"}):
+        with pytest.raises(tlg.AnalysisError, match="is wanted"):
+            g.idle_gaps(**wrong)
+    with pytest.raises(tlg.AnalysisError, match="by='bogus': op or function or line or module or thread is wanted"):
+        g.host_times("bogus")
+    assert len(g.idle_gaps(None, 0, top=1)) == 1
 
 
 def test_what_is_shown_of_names_is_no_markup() -> None:

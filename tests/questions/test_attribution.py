@@ -157,7 +157,7 @@ def test_lines_of_python() -> None:
     ]
     assert answer("python_lines", *columns, without="model")[0][0] == "train.py(7): step"
     assert rows(QUESTIONS["python_lines"](nested().everything.with_all_frames()), *columns)[0] == (
-        "torch/nn/functional.py(9): linear", 1, 3, 80.0, 70.0, 6,
+        "torch/nn/functional.py(9): linear", 1, 4, 120.0, 110.0, 6,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -51,7 +51,12 @@ class FirstScreen:
         return f"<p><b>{escape(heading(self.about))}</b></p>{self.verdict._repr_html_()}{tables}"
 
     def _complete(self, command: str) -> str:
-        return command.replace("TRACE", shlex.quote(self.source))
+        return _completed(command, self.source)
+
+
+def _completed(command: str, source: str) -> str:
+    """A command with the path of the trace, where that is known."""
+    return command.replace("TRACE", shlex.quote(source)) if source else command
 
 
 class Drawing:
@@ -64,8 +69,11 @@ class Drawing:
             arch: the device that rates are compared with (`architecture`); None for the one that the trace describes.
         """
         from tracelens_graph.analyses.diagnosis.verdict import verdict
+        from tracelens_graph.graph.window import window_of
 
-        return verdict(self, arch)  # type: ignore[arg-type]
+        w = window_of(self)  # type: ignore[arg-type]
+        source = w.core.info.source
+        return Verdict(replace(one, ask_next=_completed(one.ask_next, source)) for one in verdict(w, arch))
 
     def report(self, arch: Architecture | None = None, *, top: int = 5) -> FirstScreen:
         """The first screen of a report: verdict, where the time went, and the operations with most GPU time.
@@ -77,6 +85,7 @@ class Drawing:
             top: operations that are listed.
         """
         from tracelens_graph.analyses.diagnosis.account import time_spent
+        from tracelens_graph.analyses.diagnosis.verdict import verdict
         from tracelens_graph.analyses.ops.top_ops import top_ops
         from tracelens_graph.analyses.places.host_times import host_times
         from tracelens_graph.graph.window import window_of
@@ -84,7 +93,7 @@ class Drawing:
 
         w = window_of(self)  # type: ignore[arg-type]
         largest = top_ops(w, False, top) if len(w.gpu_rows) else views.view(views.top(host_times(w), top))
-        return FirstScreen(facts(w), self.verdict(arch), time_spent(w), largest, w.core.info.source)
+        return FirstScreen(facts(w), verdict(w, arch), time_spent(w), largest, w.core.info.source)
 
     def flame(self, by: By = "module", *, step: int | Iterable[int] | None = None, height: int = 420) -> Inline:
         """GPU time as a flame graph that a notebook shows inline.
