@@ -68,7 +68,15 @@ def test_a_call_that_begins_before_the_gap_is_told_by_its_time_in_it() -> None:
 
 def test_frames_that_pass_a_call_on_are_not_named() -> None:
     wrapped = [frame("train.py(40): work", 1010, 900), frame("torch/nn/modules/module.py(3): _call_impl", 1011, 898)]
-    assert named(gap(*wrapped), Cause.python) == ("train.py(40): work", 900)
+    parts = [frame(f"train.py({n}): part", 1020 + 290 * n, 280) for n in range(3)]
+    assert named(gap(*wrapped, *parts), Cause.python) == ("train.py(40): work", 900)
+    assert named(gap(*wrapped), Cause.python) == ("torch/nn/modules/module.py(3): _call_impl", 898)
+
+
+def test_a_function_with_most_time_of_its_own_is_named_wherever_it_is_called() -> None:
+    callers = [frame(f"train.py({n}): caller", 1010 + 300 * n, 280) for n in range(3)]
+    called = [frame("train.py(77): slow", 1050 + 300 * n, 200) for n in range(3)]
+    assert named(gap(*callers, *called), Cause.python) == ("train.py(77): slow", 600)
 
 
 def loading(*workers: dict[str, Any]) -> Core:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from handmade import call, gpu, span
 
+from corpus import chosen_traces, loaded, parametrize
+from tracelens_graph.analyses.places.python_lines import python_lines
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.node import nodes_at
-from tracelens_graph.graph.user_code import Code, code_of, line_names, onward, shown_name
+from tracelens_graph.graph.user_code import Code, code_of, codes_of, line_names, onward, shown_name, user_lines
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.tree_text import Choice, ladders
 
@@ -102,3 +106,13 @@ def test_generated_code_is_the_compiled_region_of_its_module() -> None:
     core = load_core([*frames(names[0], names[2]), call(20, 1), gpu(30, 5, 1)])
     row = int(np.flatnonzero(core.columns.dur_ns == 98_000)[0])
     assert shown_name(core, row) == "compiled region of train.py(9): main"
+
+
+@parametrize("path", chosen_traces())
+def test_the_first_line_of_real_traces_is_no_frameworks(path: Path) -> None:
+    core = loaded(path)
+    lines = user_lines(core, core.gpu_rows)
+    if (lines >= 0).any():
+        first = code_of(python_lines(core)["name"][0])
+        assert first >= Code.library
+        assert first == Code.user or not (codes_of(core)[lines[lines >= 0]] == Code.user).mean() > 0.5

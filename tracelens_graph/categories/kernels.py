@@ -21,7 +21,7 @@ from tracelens_graph.utils.suggest import did_you_mean
 LONGEST = 8192
 """Characters of a name that are looked at. Names of C++ templates can be megabytes long; what counts stands first."""
 
-_MOST_KEPT, _LONGEST_KEPT = 1 << 17, 512
+_MOST_KEPT, _LONGEST_KEPT = 1 << 14, 4096
 """Names whose fitting rules are kept, and characters of one: several tables of a report ask for the same."""
 
 _FIELDS = {"category", "pattern", "op"}

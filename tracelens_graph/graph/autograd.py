@@ -19,7 +19,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from tracelens_graph.graph.arrays import distinct_pairs
+from tracelens_graph.graph.arrays import distinct, distinct_pairs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.flows import Flows
 from tracelens_graph.graph.membership import process_of_thread
@@ -105,7 +105,7 @@ def _autograd(core: Core) -> Autograd:
 
 def _engine(core: Core, backward: Rows) -> Pairs:
     """The engine's ops right above backward ops, and the first of those that each runs."""
-    c, backward = core.columns, np.unique(backward)
+    c, backward = core.columns, distinct(backward)[0]
     named = np.fromiter((name.startswith(ENGINE) for name in (*core.names, "")), bool, len(core.names) + 1)
     above = c.parent[backward]
     is_engine = (above >= 0) & (c.kind[above] == Kind.Op) & named[c.name[above]]

@@ -39,7 +39,7 @@ class Window(Memo):
         extension: what a user adds to the rules of analyses, None for nothing. The graph knows nothing of it;
             `tracelens_graph.extensions.extension.extension_of(window)` gives it its type.
         all_frames: whether lines of Python, flame graphs and ways up show the frames of frameworks, too.
-        around: what the calls were chosen from, if the window is only what is below some: it owns no step and no span.
+        around: what it was chosen from, if it is only what some calls or annotations launch: it owns no step, no span.
     """
 
     def __init__(
@@ -249,7 +249,8 @@ def _in_annotations(window: Window, wanted: str | re.Pattern[str], threads: Thre
     else:
         raise AnalysisError(f'threads is "own" or "all", not {threads!r}')
     keep = membership.inside(c, ranges, group)
-    return window.narrowed(keep, f"annotation {label}" + (", all threads" if threads == "all" else ""))
+    around = None if (c.kind[ranges] == Kind.Step).all() else window.around or window
+    return window.narrowed(keep, f"annotation {label}" + (", all threads" if threads == "all" else ""), around)
 
 
 def _in_time(window: Window, after_ns: int | None, before_ns: int | None) -> Window:
@@ -315,7 +316,7 @@ def _called(core: Core, under: str | re.Pattern[str]) -> Rows:
         raise AnalysisError(text)
     there = [core.names[code] for code in np.unique(c.name[on_host]).tolist()]
     modules = [name.removeprefix(_MODULE) for name in there if name.startswith(_MODULE)]
-    known = {**dict.fromkeys(map(_class_of, modules)), **dict.fromkeys(modules), **dict.fromkeys(there)}
+    known = {**dict.fromkeys(map(class_of, modules)), **dict.fromkeys(modules), **dict.fromkeys(there)}
     meant = did_you_mean(under, known, aliases={name.rpartition("::")[2]: name for name in there if "::" in name})
     raise AnalysisError(f"{text}; {meant or '/.../ is an expression; ask modules lists modules, ask op_times ops'}")
 
@@ -323,7 +324,8 @@ def _called(core: Core, under: str | re.Pattern[str]) -> Rows:
 _MODULE = "nn.Module: "
 
 
-def _class_of(module: str) -> str:
+def class_of(module: str) -> str:
+    """The name of a module without the number of the instance."""
     return module.rpartition("_")[0] if module.rpartition("_")[2].isdecimal() else module
 
 
@@ -334,7 +336,7 @@ def _modules_of(core: Core, under: str) -> Rows:
     rows = traversals.rows_of_kind(core.columns, (Kind.Module,))
 
     def fitting(rows: Rows, part: str) -> Mask:
-        fits = np.array([part in (name, _class_of(name)) for name in names], bool)
+        fits = np.array([part in (name, class_of(name)) for name in names], bool)
         return fits[core.columns.name[rows]]
 
     rows = rows[fitting(rows, last)]

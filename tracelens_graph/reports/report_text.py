@@ -17,6 +17,10 @@ from tracelens_graph.utils.texts import printable, width_of, wrapped
 _NEXT = "ask next: "
 _TRY = "try: "
 _UID = re.compile(r"\[uid \d|\buid$", re.MULTILINE)
+_OF_UID = re.compile(r"tracelens-graph tree TRACE --uid \d+ --up")
+"""The command that a screen explains once for all events."""
+_NAMED = 3
+"""Tables that are left out and named."""
 _UNIT = re.compile(r"(\d|\[uid) (%|ms\b|us\b|s\b|GB/s|MB\b|\d)")
 _WIDEST = 110
 """Lines of prose are not longer, however wide the terminal."""
@@ -49,15 +53,17 @@ def verdict_lines(
         findings: the verdict.
         hint: completes their commands.
         width: characters of a line; None for no limit. Commands may be longer.
-        shown: commands, with TRACE for the trace, that would only repeat what is on the screen.
+        shown: commands, with TRACE for the trace, that would only repeat what is on the screen. So would advice that
+            was given, and the way up from an event, which is explained once.
     """
     printed = set(shown)
     narrow = min(width or _WIDEST, _WIDEST)
     for finding in findings:
         lines = _sentence(f"* {printable(finding.text)}", narrow, "  ")
-        if finding.suggestions:
-            lines += _sentence(f"  {_TRY}{'; '.join(finding.suggestions)}", narrow, "    ")
-        if finding.ask_next and finding.ask_next not in printed:
+        if new := [one for one in finding.suggestions if one not in printed]:
+            lines += _sentence(f"  {_TRY}{'; '.join(new)}", narrow, "    ")
+            printed.update(new)
+        if finding.ask_next and finding.ask_next not in printed and not _OF_UID.fullmatch(finding.ask_next):
             lines.append(f"  {_NEXT}{printable(hint(finding.ask_next))}")
             printed.add(finding.ask_next)
         yield from lines
@@ -104,6 +110,8 @@ def first_screen(
     if hints:
         blocks[-1] += _block(hints)
     if others:
+        if len(others) > _NAMED:
+            others = [f"{len(others) - 1:,} tables, such as {others[1]}", others[-1]]
         left_out = f"Left out: {', '.join(others)}. --all prints all tables, --table NAME one."
         blocks.append(_block(wrapped(left_out, width)))
     return _with_uids_explained([block for block in blocks if block], hint)

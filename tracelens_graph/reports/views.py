@@ -177,7 +177,7 @@ def _kernel(name: str) -> str:
 
 
 def _short_cells(cells: Any, about: Column) -> Any:
-    if isinstance(cells, np.ndarray):
+    if isinstance(cells, np.ndarray) or about.wraps:
         return cells
     if about.cells == "list":
         cells = [_list_in(cell) if isinstance(cell, str) else cell for cell in cells]

@@ -197,7 +197,7 @@ def _fit(columns: list[_Column], width: int) -> tuple[list[str], _Column | None]
     prose = last if is_sentence and not last.is_number else None
     texts = [column for column in columns if not column.is_number and column is not prose]
     if prose and _total(columns) > width:
-        prose.width = max(min(prose.width, _PROSE), *map(width_of, prose.lines))
+        prose.width = max(min(prose.width, max(_PROSE, width // 2)), *map(width_of, prose.lines))
     left: list[_Column] = []
     for stage in _STAGES:
         if prose and prose in columns and not stage.leaving and (over := _total(columns) - width) > 0:

@@ -23,6 +23,7 @@ from op_patterns import (
     MASK,
     MM,
     OTHER,
+    PATTERNS,
     PROBABILITIES,
     PRODUCT_1,
     PRODUCT_2,
@@ -111,6 +112,19 @@ def test_eager_attention() -> None:
 )
 def test_eager_attention_with_other_ops_between(between: tuple[Op, ...]) -> None:
     assert len(found("eager-attention", MM, PRODUCT_1, *between, PRODUCT_2)) == 1
+
+
+def test_copies_for_the_products_of_attention_are_saved_with_it() -> None:
+    copy = Op("aten::copy_", [Q, Q, []])
+    events = trace(MM, copy, copy, PRODUCT_1, SCALE, PROBABILITIES, copy, PRODUCT_2, copy, MM)
+    (one,) = (one for one in found_in(window_of(load_core(events))) if one.rule in PATTERNS)
+    assert one.rule == "eager-attention"
+    assert (one.ns, one.won_ns) == (4 * 800_000, 4 * 600_000)
+
+
+def test_attention_again_and_again_is_counted_once() -> None:
+    (one,) = found("eager-attention", *ATTENTION, *ATTENTION)
+    assert (one.calls, one.ns) == (8, 8 * 500_000)
 
 
 def test_the_math_backend_of_attention_is_named() -> None:

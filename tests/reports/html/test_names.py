@@ -49,8 +49,8 @@ def test_most_used_names_come_first_and_kinds_are_told_apart() -> None:
 
 def test_further_names_have_one_number_each() -> None:
     names = Names(load_core([span("cpu_op", "a", 0, 1)]).everything, DRAWN_KINDS)
-    assert names.add_each([("a", "op"), ("x", "none"), ("x", "module"), ("x", "none")]).tolist() == [1, 2, 3, 2]
-    assert names.class_of(3) == "module"
+    assert names.add_each([("a", "op"), ("x", "none"), ("x", "module"), ("x", "none")]).tolist() == [0, 1, 2, 1]
+    assert names.class_of(2) == "module"
 
 
 def test_categories_of_kernels_and_of_ops_have_the_same_classes() -> None:

@@ -358,7 +358,7 @@ def test_the_overview_names_the_modules_of_operations_and_the_peak_of_memory(pat
         assert f"{row['total_ms']:,.3f}" in shown
     assert "1.95 of 2.45 GiB" in page.inner_text("#view-overview .peak")
     page.click("text=show memory")
-    assert page.is_visible("#view-memory")
+    until(page, "!document.getElementById('view-memory').hidden")
 
 
 def test_an_op_says_where_it_is_called_and_what_autograd_launched_says_so(opened: Opened) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from html_pages import NAMELESS, Opened, searched, show, until
+from html_pages import NAMELESS, Opened, searched, show, tabs, until
 from to_draw import HOSTILE, hostile, late_job
 
 from corpus import CORPUS, needs_corpus
@@ -144,13 +144,13 @@ def test_a_link_names_a_rank_and_a_collective(text: str, opened: Opened) -> None
 
 def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
     page = opened(ranks_page(Job(hostile(HOSTILE)), HOSTILE))
-    for view in VIEWS:
+    for view in tabs(page):
         show(page, view)
     page.evaluate(
         "(() => { const app = tracelensGraph, tip = (lines) => $dom.Tip.at({ clientX: 9, clientY: 9 }, lines);"
         "for (const number of app.collectives.numbers) app.selectCollective(number);"
         "for (let part = 0; part < app.step.parts.lane.length; part++) tip(app.step.says({ part }));"
-        "for (const mark of app.bandwidth.points) tip(app.bandwidth.says(mark));"
+        "for (const mark of app.bandwidth?.points ?? []) tip(app.bandwidth.says(mark));"
         "app.search('script'); app.next(1) })()"
     )
     assert page.evaluate("document.title") != "owned"
@@ -160,7 +160,7 @@ def test_hostile_names_are_text_in_every_view(opened: Opened) -> None:
 
 def test_jobs_without_collectives_or_ranks_that_share_none(late: Job, opened: Opened) -> None:
     page = opened(ranks_page(Job(late.matched.ranks[:1]), "job"))
-    for view in VIEWS:
+    for view in tabs(page):
         show(page, view)
     assert "share no collective" in page.inner_text("#view-collectives")
 
@@ -171,8 +171,9 @@ def test_eight_real_ranks(opened: Opened) -> None:
     files = [str(CORPUS / "dlrm-8-ranks" / "kineto" / f"rank{number}.json.gz") for number in range(8)]
     job = Job(load_core_set(files))
     page = opened(ranks_page(job, "dlrm"))
-    for view in VIEWS:
+    for view in tabs(page):
         show(page, view)
-    assert "PyTorch 2.2 and newer record with ops" in page.locator("#view-bandwidth").text_content()
+    assert "PyTorch 2.2 and newer record with ops" in page.inner_text("#view-overview .notes")
+    assert "bandwidth" not in tabs(page)
     sums = page.evaluate("[...tracelensGraph.collectives.split.wait].reduce((a, b) => a + b, 0)")
     assert sums == int(job.matched.wait_ns.sum())

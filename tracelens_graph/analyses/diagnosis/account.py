@@ -34,7 +34,7 @@ below some calls alone (`Window.around`) is judged by its own time, so that part
 
 PARTS: Mapping[str, str] = {
     "computation": "computation", "communication": "exposed communication", "copies": "exposed copies",
-    "host": "waiting for the host", "unexplained": "idle, and the trace shows no reason",
+    "host": "waiting for the host", "unexplained": "idle without a known reason",
 }  # fmt: skip
 """What a window's time is divided into, and how that is called; communication and copies as far as they are exposed."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
-from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, Account, account_of
+from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, WHOLES, Account, account_of
 from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families, families_of, far_below_roof
 from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief, percent, shown_ms
 from tracelens_graph.analyses.diagnosis.headline import leading_parts
@@ -17,6 +17,7 @@ from tracelens_graph.analyses.idle.blame import Blamed
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
 from tracelens_graph.analyses.idle.idle import Cause, blame
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
+from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.collectives import collectives_of, kernels_of_collectives
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
@@ -112,12 +113,16 @@ def _waits(
         text += f"; {evidence['short_gpu_events']:,} of {evidence['gpu_events']:,} GPU events are shorter than 5 us"
     if topic == "unrecorded" and not (c.kind == Kind.PythonFunction).any():
         text, advice = f"{text}; the trace has no Python stacks", ("record_stacks",)
+    if topic == "outside":  # which the window leaves out, so that it is no part of it
+        share = percent(time, account.span_ns)
+        evidence |= {"percent": share, "percent_of": account.span}
+        text = f"{name} took {shown_ms(time)}, {share:.1f} % of the {WHOLES[account.span]}, {in_gaps}"
     if topic in ("unexplained", "outside"):
         yield Finding(topic, f"{text} [uid {uid}]", evidence, ask_next=_BY_CAUSE)
         return
     if not _are_short_launches(account, families, part):
         advice = tuple(one for one in advice if one not in _FOR_SHORT_LAUNCHES)
-    has_callers = row >= 0 and c.parent[row] >= 0
+    has_callers = row >= 0 and (c.parent[row] >= 0 or "python" in evidence)
     ask = f"tracelens-graph tree TRACE --uid {uid} --up" if has_callers else _BY_CAUSE
     yield _loss(topic, f"{text} [uid {uid}]", evidence, advice, ask)
 
@@ -303,8 +308,11 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         longest = int(own[c.dur_ns[own].argmax()])
         owner = int(c.owner[longest])
         op = f", of {core.names[c.name[owner]]}" if owner >= 0 else ""
-        line = _line_of(core, owner) or line_names(account.window, np.array([longest]))[0]
-        op += f", from {brief(line)}" if line else ""
+        line = _line_of(core, owner)
+        of_user = "" if line else line_names(account.window, np.array([longest]))[0]
+        if line or of_user:
+            op += f", from {line.rpartition('/')[2] or brief(of_user)}"
+        line = line or of_user
         of_gpu, most = percent(time, families.gpu_ns), percent(int(by_name[kernel]), time)
         uid = int(c.uid[longest])
         text = (
@@ -334,7 +342,7 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
 def _distinct_name(core: Core, rows: np.ndarray, kernel: int) -> str:
     """The short name of a kernel; where others of these rows are called so, too, that it is one of them."""
     short, name = short_name(core.names[kernel]), brief(core.names[kernel])
-    others = (core.names[code] for code in np.unique(core.columns.name[rows]).tolist() if code != kernel)
+    others = (core.names[code] for code in distinct(core.columns.name[rows])[0].tolist() if code != kernel)
     is_one = any(short in name and short_name(name) == short for name in others)
     return f"one instantiation of {name}" if is_one else name
 

@@ -117,7 +117,7 @@ TOPICS: Mapping[str, str] = {
     "exposed_communication": "communication with no computation beside it",
     "opportunity": "what one change could win, by a rule",
     "kernels": "GPU time of one family of kernels",
-    "unexplained": "idle, and the trace shows no reason",
+    "unexplained": "idle without a known reason",
     "outside": "the GPU ran work that is not in the window",
     "unknown_kernels": "a large family of unknown kernels that may be communication, and counts as computation",
     "unlinked": "GPU time whose launch is not in the trace",

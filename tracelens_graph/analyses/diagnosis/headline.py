@@ -18,7 +18,6 @@ from tracelens_graph.analyses.idle.host_states import Clock, ends
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.analyses.performance.judged_ops import device_of
-from tracelens_graph.analyses.performance.model_flops import model_flops_of
 from tracelens_graph.analyses.places.host_times import By, host_span, host_times
 from tracelens_graph.analyses.shared.gpu_work import calls_named
 from tracelens_graph.graph.intervals import length, merge
@@ -47,23 +46,23 @@ def no_gpu(w: Window) -> Finding:
     if took:
         span, whole = host_span(w)
         evidence |= {"host_ms": length(span) / 1e6, "host_ms_of": whole, "most_expensive": took[0][0],
-                     "most_expensive_percent": took[0][1]}  # fmt: skip
-        text += f". Of the {shown_ms(length(span))} of the {whole}, most went to {_shares_of(took)}"
-        text += " (threads side by side add up)" if took[0][1] > 100 else ""
+                     "most_expensive_ms": took[0][1]}  # fmt: skip
+        text += f". In {shown_ms(length(span))} of the {whole} all threads together spent most time in {_listed(took)}"
         if lines := _most_expensive(w, "line"):
-            text += f"; of the lines of Python, most to {_shares_of(lines[:1])}"
+            text += f"; of the lines of Python, in {_listed(lines[:1])}"
     ask_next = "ask programs" if w.core.programs else "ask host_times" if took else "tree"
     return Finding("headline", text, evidence, ask_next=f"tracelens-graph {ask_next} TRACE")
 
 
 def _most_expensive(w: Window, by: By) -> list[tuple[str, float]]:
-    """The names with most host time of their own, and their shares; steps are not among them."""
+    """The names with most host time of their own, in ms of the span; steps are not among them."""
+    whole_ms = length(host_span(w)[0]) / 1e6
     rows = (row for row in host_times(w, by).records() if row.get("kind") != "Step")
-    return [(row["name"], row["percent"]) for row in islice(rows, _NAMED) if row["percent"] >= 1]
+    return [(row["name"], row["percent"] * whole_ms / 100) for row in islice(rows, _NAMED) if row["percent"] >= 1]
 
 
-def _shares_of(found: list[tuple[str, float]]) -> str:
-    return ", ".join(f"{brief(name)} {share:.1f} %" for name, share in found)
+def _listed(found: list[tuple[str, float]]) -> str:
+    return ", ".join(f"{brief(name)} {shown_ms(round(1e6 * ms))}" for name, ms in found)
 
 
 def other_accelerator(w: Window) -> Finding | None:
@@ -279,6 +278,8 @@ def _utilisation(account: Account, families: Families, arch: Architecture | None
     device, _ = device_of(account.window, arch)
     if device is None or families.modelled_percent(account.window, device) < limits.MODELLED_PERCENT:
         return None
+    from tracelens_graph.analyses.performance.model_flops import model_flops_of
+
     found = model_flops_of(account.window, device).utilisation(account.window_ns)
     return found if found and found <= 100 else None  # above, the device's rates cannot be right
 

@@ -23,11 +23,11 @@ from tracelens_graph.analyses.diagnosis.headline import (
     too_little,
 )
 from tracelens_graph.analyses.diagnosis.operation import leading_operation, operations
-from tracelens_graph.analyses.opportunities.opportunities import found_in
 from tracelens_graph.analyses.ops.programs import compilations, programs
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, step_number, window_of
 from tracelens_graph.schema import Kind
+from tracelens_graph.tables.names import short_name
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -156,6 +156,10 @@ def _opportunities(
         parts: that bound the run; what shortens others would win nothing.
         named: the findings.
     """
+    if "computation" not in parts and "communication" not in parts:
+        return  # what the host loses are findings themselves
+    from tracelens_graph.analyses.opportunities.opportunities import found_in
+
     known = {
         *(one.id for one in (*named, *losses_of(w))),
         *(one.evidence.get("uid") for one in named if one.topic == "operation"),
@@ -167,9 +171,8 @@ def _opportunities(
         share = percent(won_ns, whole.window_ns)
         if share < limits.WORTH_REPORTING_PERCENT:
             return
-        text = (
-            f"{one.what}; {shown_ms(won_ns)}, {share:.1f} % of the {whole.whole_text}, could be won if {one.assumption}"
-        )
+        gain = f"{share:.1f} % of the {whole.whole_text} ({shown_ms(won_ns)})"
+        text = f"{gain} could be won if {one.assumption}: {one.what}"
         evidence = {
             "could_win_ms": won_ns / 1e6, "percent": share, "percent_of": whole.whole, "ms": one.ns / 1e6,
             "calls": one.calls, "uid": one.uid, **one.evidence,
@@ -211,7 +214,10 @@ def _unknown(w: Window) -> Iterator[Finding]:
             f" communication, and counts as computation [uid {uid}]"
         )
         evidence = {"percent_of_gpu_time": share, "kernels": len(family.rows), "name": name, "uid": uid}
-        yield Finding("unknown_kernels", text, evidence, ask_next=f"tracelens-graph tree TRACE --uid {uid} --up")
+        yield Finding(
+            "unknown_kernels", text, evidence, ask_next=f"tracelens-graph tree TRACE --uid {uid} --up",
+            name=f"unknown-kernels@{short_name(name)}",
+        )  # fmt: skip
 
 
 def _unlinked(w: Window) -> Iterator[Finding]:

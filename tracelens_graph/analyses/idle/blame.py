@@ -120,20 +120,32 @@ def together(parts: Sequence[Spent]) -> Spent:
 
 
 def blamed(core: Core, spent: Spent) -> Blamed:
-    """The function that holds most of some time: from the outermost calls down, as long as one has more than half."""
+    """The function that holds most of some time.
+
+    A function of Python, if it has more than half outside of what it calls, wherever it is called; else from the
+    outermost calls down, as long as the calls of one function have more than half.
+    """
     rows, own, due = spent
     total = int(due.sum())
     if not total:
         return NOBODY
     c = core.columns
     reach = np.searchsorted(rows, c.last[rows], "right")
+    alone, itself = due, own
     own, due = (np.concatenate(([0], np.cumsum(time))) for time in (own, due))
     own, due = (running[reach] - running[: len(rows)] for running in (own, due))
     kept = np.flatnonzero(due > 0)
-    rows, own, due = rows[kept], own[kept], due[kept]
+    rows, own, due, alone, itself = (values[kept] for values in (rows, own, due, alone, itself))
+    function = _functions(core, rows)
+    sums = sum_by_group(function, np.where(c.kind[rows] == Kind.PythonFunction, alone, 0), int(function.max()) + 1)
+    if 2 * sums.max() > total:
+        chosen = np.flatnonzero((function == sums.argmax()) & (alone > 0))
+        return Blamed(
+            int(rows[chosen[alone[chosen].argmax()]]), rows[chosen], int(itself[chosen].sum()), int(sums.max())
+        )
     at = np.searchsorted(rows, c.parent[rows])
     parent = np.where(np.append(rows, -1)[at] == c.parent[rows], at, -1)
-    chosen = _descent(parent, _functions(core, rows), due, total)
+    chosen = _descent(parent, function, due, total)
     does_work = np.append(codes_of(core)[rows] != Code.passed_on, True)
     outer = np.unique(climb(parent, chosen, does_work))
     chosen = outer[outer >= 0] if (outer >= 0).any() else chosen

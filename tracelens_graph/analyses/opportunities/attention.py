@@ -27,6 +27,9 @@ _REACH = 16
 """Ops between a product and the softmax, at most: masks, scaling, casts, dropout."""
 _BETWEEN = (Does.POINTWISE, Does.COPY, Does.REDUCE)
 _SOFTMAX = re.compile(r"^(?!.*(?:log|loss|cross_entropy|topk|gating|router|moe)).*softmax", re.IGNORECASE)
+_GRADIENT = re.compile(r"backward", re.IGNORECASE)
+_COPIES = 4
+"""Copies in front of the first product, at most: of queries and keys, and of what they are made of."""
 _OF_MASKS = re.compile(r"aten::(?:index|index_select|embedding|arange|full|cumsum|gather|eye)$")
 """Ops by which masks and biases of positions are made."""
 _BATCHED = re.compile(r"(?:^|:)(?:baddbmm_?|bmm|matmul|einsum)(?:_out|\.out)?$")
@@ -62,7 +65,8 @@ def eager_attention(w: Window, arch: Architecture | None) -> Iterator[Opportunit
     That is a softmax, or its gradient, with a batched product before and one behind it on its stream, and nothing but
     elementwise ops and copies between them, all in one module. Sizes, where they are recorded, have to agree: the
     softmax is over what the first product makes, or the second one reads it. A fused kernel computes the same
-    products and keeps the scores on the chip, so what it saves is the time in which the ops between them move scores.
+    products and keeps the scores on the chip, so what it saves is the time in which the ops between them move scores,
+    and copies that products need, which it does not.
     """
     work, blocks = launched(w), w.once(_blocks)
     least = limits.MUCH_PERCENT / 100 * int(w.core.columns.dur_ns[w.gpu_rows].sum())
@@ -73,20 +77,20 @@ def eager_attention(w: Window, arch: Architecture | None) -> Iterator[Opportunit
     math = _in_math(work, blocks.softmax)
     shares: dict[tuple[int, ...], float] = {}
     for at, module in enumerate(names):
-        softmax, start, end = (int(one[at]) for one in (blocks.softmax, blocks.before, blocks.behind))
+        softmax = int(blocks.softmax[at])
         one = found.setdefault(module, _Found(softmax))
         scores = traffic_of(work, softmax)
-        is_gradient = "backward" in work.name(softmax)
+        is_gradient = bool(_GRADIENT.search(work.name(softmax)))
         one.backward += is_gradient
         one.forward += not is_gradient
         one.ns += int(work.ns[int(blocks.first[at]) : int(blocks.last[at]) + 1].sum())
         one.is_math |= bool(math[at])
         if scores.result and not is_gradient:
             one.score_bytes = max(one.score_bytes, scores.result.bytes)
-        for place in range(start + 1, end):
+        for place in range(int(blocks.first[at]), int(blocks.last[at]) + 1):
             key = (int(work.signature[place]), int(work.signature[softmax]))
             if key not in shares:
-                shares[key] = _share_of_scores(traffic_of(work, place), scores)
+                shares[key] = _share(Does(int(work.does[place])), traffic_of(work, place), scores)
             one.won_ns += shares[key] * int(work.ns[place])
     for module, one in found.items():
         if one.won_ns >= least and one.won_ns > 0:
@@ -94,19 +98,18 @@ def eager_attention(w: Window, arch: Architecture | None) -> Iterator[Opportunit
 
 
 def in_attention(w: Window) -> Rows:
-    """Places of the launched ops between the products of such attention."""
+    """Places of the launched ops of such attention."""
     blocks = w.once(_blocks)
-    return expanded(blocks.before + 1, blocks.behind)[0]
+    return expanded(blocks.first, blocks.last + 1)[0]
 
 
 def _opportunity(w: Window, work: Launched, module: str, one: _Found) -> Opportunity:
-    calls = f"{one.forward:,} time{'s'[: one.forward > 1]}" + (
-        f" and {one.backward:,} backward" if one.backward else ""
-    )
-    scores = f"; scores are {one.score_bytes / 1e6:,.3g} MB each time" if one.score_bytes else ""
+    calls = f"{one.forward:,} times" if one.forward > 1 else "once"
+    calls += f" and {one.backward:,} backward" if one.backward else ""
+    scores = f", with scores of {one.score_bytes / 1e6:,.3g} MB each time" if one.score_bytes else ", with scores"
     how = "the math backend of scaled_dot_product_attention" if one.is_math else "products and a softmax"
     return Opportunity(
-        "eager-attention", f"{placed(module)}attention as {how}, {calls}{scores}, which a fused kernel never writes",
+        "eager-attention", f"{placed(module)}attention as {how}, {calls}{scores}; a fused kernel writes none",
         one.ns, round(one.won_ns), "a fused kernel computes the two products as fast",
         ("attention_backend" if one.is_math else "flash_attention",), int(work.core.columns.uid[work.row[one.place]]),
         module, one.forward + one.backward, module, line_names(w, work.row[[one.place]])[0],
@@ -114,8 +117,16 @@ def _opportunity(w: Window, work: Launched, module: str, one: _Found) -> Opportu
     )  # fmt: skip
 
 
-def _share_of_scores(one: Traffic, scores: Traffic) -> float:
-    """The share of what an op moves that are scores, by bytes; all of it where sizes are not recorded."""
+def _share(does: Does, one: Traffic, scores: Traffic) -> float:
+    """The share of an op that a fused kernel saves.
+
+    Of products nothing, all of copies to another layout, of other ops what they move of scores, by bytes; all of it
+    where sizes are not recorded.
+    """
+    if does == Does.PRODUCT:
+        return 0.0
+    if does == Does.COPY and one.result and one.reads[0].bits == one.result.bits:
+        return 1.0
     if not scores.result or not one.bytes:
         return 1.0
     size = scores.result.elements
@@ -132,14 +143,25 @@ def _blocks(w: Window) -> _Blocks:
     before, behind = (_nearest(work, shown, softmax, product, way) for way in (-1, 1))
     there = np.flatnonzero((before >= 0) & (behind >= 0))
     softmax, before, behind = softmax[there], before[there], behind[there]
-    first = before - (beside(work, shown, before, -1) & product[shown[np.maximum(before - 1, 0)]])
-    last = behind + (beside(work, shown, behind, 1) & product[shown[np.minimum(behind + 1, len(shown) - 1)]])
     further = _nearest(work, shown, before, product, -1)
+    # The gradient has two products on each side, and products need tensors in another layout than those around them.
+    gradient, copies = _named(work, _GRADIENT)[shown[softmax]], work.does == Does.COPY
+    first, last = before, behind
+    for of in (product, *[copies] * _COPIES):
+        first = first - (_is(work, shown, first, -1, of) & (gradient | (of is copies)))
+    for of in (product, copies):
+        last = last + (_is(work, shown, last, 1, of) & (gradient | (of is copies)))
     found = _Blocks(*(shown[one] for one in (softmax, before, behind, first, last)))
     further = np.where(further >= 0, shown[further], -1) if len(further) else further
     fits: dict[tuple[int, ...], bool] = {}
     kept = [_fits(work, fits, *one) for one in zip(*(part.tolist() for part in (*found[:3], further)), strict=True)]
     return _Blocks(*(part[np.array(kept, bool)] for part in found))
+
+
+def _is(work: Launched, shown: Rows, of: Rows, step: int, sort: Mask) -> Mask:
+    """Whether what stands so many places beside each is of the same place in the program and of a sort."""
+    at = np.clip(of + step, 0, max(len(shown) - 1, 0))
+    return beside(work, shown, of, step) & sort[shown[at]]
 
 
 def _named(work: Launched, pattern: re.Pattern[str]) -> Mask:
@@ -172,7 +194,7 @@ def _fits(
     key = tuple(int(work.signature[place]) if place >= 0 else -1 for place in (softmax, before, behind, further))
     if key not in known:
         over, made, read = (traffic_of(work, place) for place in (softmax, before, behind))
-        added = traffic_of(work, further).result if further >= 0 and "backward" not in work.name(softmax) else None
+        added = traffic_of(work, further).result if further >= 0 and not _GRADIENT.search(work.name(softmax)) else None
         if over.result and added and added.elements == over.result.elements:
             known[key] = False
             return False

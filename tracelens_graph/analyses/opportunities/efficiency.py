@@ -35,21 +35,15 @@ def below_roof(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
     for same in _by_signature(_ops(w, arch)):
         share = same[0].percent_of_roof
         if share is not None and share < limits.NEAR_ROOF_PERCENT:
-            yield _of_ops("below-roof", same, f"they run at the roof of {_device(same)}")
+            yield _of_ops("below-roof", same, "it runs at its roof")
 
 
 def no_roof(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
-    """Operations with more of the time whose roof is not known, on a known device, or where sizes show a reason."""
+    """Operations with more of the time whose roof is not known."""
     for same in _by_signature(_ops(w, arch)):
         of_gpu = sum(float(one.row["Percentage (%)"]) for one in same)
-        is_judged = bool(same[0].reasons) or same[0].ops.device is not None
-        if same[0].percent_of_roof is None and of_gpu >= limits.WORTH_REPORTING_PERCENT and is_judged:
+        if same[0].percent_of_roof is None and of_gpu >= limits.WORTH_REPORTING_PERCENT:
             yield _of_ops("no-roof", same, "")
-
-
-def _device(ops: Sequence[JudgedOp]) -> str:
-    device = ops[0].ops.device
-    return device.name if device else ""
 
 
 def _of_ops(rule: str, same: Sequence[JudgedOp], assumption: str) -> Opportunity:
@@ -65,8 +59,10 @@ def _of_ops(rule: str, same: Sequence[JudgedOp], assumption: str) -> Opportunity
             "percent_of_roof": share if of_all is None else of_all,
             "mean_percent_of_roof": sum(one.mean_percent_of_roof * one.calls for one in same) / calls,
         }
+    why = first.reasons_text if first.reasons else ""
+    facts = (first.roof_text(of_all), why, first.inputs and f"inputs {first.inputs}")
     return Opportunity(
-        rule, f"{first.title}: {'; '.join(filter(None, (first.roof_text(of_all), first.reasons_text)))}", ns,
+        rule, f"{first.short_name}: {'; '.join(filter(None, facts))}", ns,
         sum(won) if won else None, assumption,
         _advice(first),
         first.uid, first.signature, calls, evidence=evidence,

@@ -11,13 +11,12 @@ from enum import IntEnum
 
 import numpy as np
 
-from tracelens_graph.analyses.places.modules import class_of
 from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, categories_of, fitting_names, gpu_classes, modules_of
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb, launcher, nearest_above, rows_of_kind
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, class_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from tracelens_graph.analyses.diagnosis.causes import losses_of
 from tracelens_graph.analyses.diagnosis.finding import brief
-from tracelens_graph.analyses.opportunities.opportunity import Opportunity
+from tracelens_graph.analyses.opportunities.opportunity import Find, Opportunity
 from tracelens_graph.graph.window import Window
 
 if TYPE_CHECKING:
-    from tracelens_graph.analyses.opportunities.rules import Find
     from tracelens_graph.perf.devices import Architecture
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,13 +11,15 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis.account import PARTS, account_of
 from tracelens_graph.analyses.diagnosis.families import fitting
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, percent
+from tracelens_graph.analyses.diagnosis.headline import capture, other_accelerator
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
 from tracelens_graph.analyses.performance.judged_ops import device_of
 from tracelens_graph.analyses.performance.roofline_points import BELOW_ROOF
-from tracelens_graph.analyses.shared.call_stacks import NOT_FOUND, entry_points, module_stacks
+from tracelens_graph.analyses.shared.call_stacks import module_stacks
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.graph.user_code import line_names
+from tracelens_graph.graph.window import Window, class_of, window_of
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
@@ -28,23 +31,26 @@ OPPORTUNITIES = TableSchema(
     "opportunities",
     "Where time could be won, and by what change, the most first.",
     {
-        "id": Column.key("the rule and, behind @, what it found; the same in every run of the program"),
-        "what": Column.text("the facts in words", wraps=True),
-        "module": Column.text("the module that it is in"),
-        "line": Column.text("the line of Python that it comes from"),
+        "id": Column.key("the rule and, behind @, what it found; the same in every run of the program", "id"),
         "calls": Column.count("calls, kernels or gaps that it is made of"),
-        "time_ms": Column.total("time that it takes now, devices added up", "ms", compared="main"),
-        "could_win_ms": Column.total("what of it could be won under the assumption; absent where not known", "ms"),
+        "time_ms": Column.total("time that it takes now, devices added up", "ms", "time ms", compared="main"),
         "percent": Column("time_ms as share of the steps, without steps of the GPU span", "%"),
-        "could_win_percent": Column("could_win_ms as share of the same; opportunities may overlap", "%"),
+        "could_win_ms": Column.total(
+            "what of it could be won under the assumption; absent where not known", "ms", "could win ms"
+        ),
+        "could_win_percent": Column(
+            "could_win_ms as share of the same; opportunities may overlap", "%", heading="win %"
+        ),
         "bound": Column.text("what bounds it at the roof: compute, memory or link; empty for what has no roof"),
         "percent_of_roof": BELOW_ROOF["percent_of_roof"],
-        "mean_percent_of_roof": BELOW_ROOF["mean_percent_of_roof"],
+        "mean_percent_of_roof": replace(BELOW_ROOF["mean_percent_of_roof"], heading=None),
+        "module": Column.text("the module that it is in"),
+        "line": Column.text("the line of Python that it comes from"),
+        "uid": Column.uid("the node that stands for it", heading="uid", drop_priority=2),
         "assumption": Column.text("the condition under which that much could be won"),
-        "advice": Column.text("what to try", wraps=True),
-        "uid": Column.instance("the node that stands for it"),
+        "advice": Column.text("what to try"),
+        "what": Column.text("the facts in words", "what", wraps=True, drop_priority=-1),
     },
-    ordered=True,
     counts="call",
 )
 
@@ -83,7 +89,7 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
                 "advice": "; ".join(ADVICE[name] for name in fitting(w, one.advice)),
                 "uid": one.uid,
             }
-            for one, (module, line) in zip(found, _places(w.core, [one.uid for one in found]), strict=True)
+            for one, (module, line) in zip(found, _places(w, [one.uid for one in found]), strict=True)
         ],
         w.titled("Opportunities"),
         _notes(w, device),
@@ -98,27 +104,33 @@ def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str]
         arch: the device; None for the one that the trace describes.
         parts: the parts of the time that rules may shorten; others are not asked.
     """
-    if not len(w.gpu_rows):
+    if _unjudged(w):
         return []
     device, _ = device_of(w, arch)
     found = [one for rule in RULES.values() if rule.part in parts for one in rule.find(w, device)]
     return sorted(found, key=lambda one: (-(one.won_ns or 0), -one.ns, one.id))
 
 
-def _places(core: Core, uids: list[int]) -> Iterator[tuple[str, str]]:
-    """The innermost module around nodes, and the line of Python that they come from; empty for none."""
-    rows = np.array([core.row(uid) for uid in uids], np.int64)
-    for modules, line in zip(module_stacks(core, rows), entry_points(core, rows), strict=True):
-        yield modules[-1] if modules else "", "" if line == NOT_FOUND else line
+def _places(w: Window, uids: list[int]) -> Iterator[tuple[str, str]]:
+    """The class of the innermost module around nodes, and the user's line that they come from; empty for none."""
+    rows = np.array([w.core.row(uid) for uid in uids], np.int64)
+    for modules, line in zip(module_stacks(w.core, rows), line_names(w, rows), strict=True):
+        yield class_of(modules[-1].removeprefix("nn.Module: ")) if modules else "", line
+
+
+def _unjudged(w: Window) -> str:
+    """Why nothing could be won in a window, in words; empty where something might."""
+    if not len(w.gpu_rows):
+        return "no GPU events were recorded"
+    stop = other_accelerator(w) or capture(w)
+    return stop.text if stop else ""
 
 
 def _notes(w: Window, arch: Architecture | None) -> Iterator[str]:
     """Why rules could not find anything."""
-    if not len(w.gpu_rows):
-        yield "no GPU events were recorded"
-        return
-    _, missing = device_of(w, arch)
-    if missing:
+    if why := _unjudged(w):
+        yield why
+    elif missing := device_of(w, arch)[1]:
         yield f"rules that compare with a roof found nothing: {missing}"
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tracelens_graph.graph.window import Window
+
+if TYPE_CHECKING:
+    from tracelens_graph.perf.devices import Architecture
 
 
 @dataclass(frozen=True)
@@ -44,3 +49,7 @@ class Opportunity:
     def id(self) -> str:
         """What it is called in every run of the program: `data-loader`, `eager-attention@MODULE`."""
         return f"{self.rule}@{self.where}" if self.where else self.rule
+
+
+Find = Callable[[Window, "Architecture | None"], Iterator[Opportunity]]
+"""What finds the opportunities of a rule in a window; the device is None where it is not known."""

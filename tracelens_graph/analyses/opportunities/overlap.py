@@ -15,6 +15,7 @@ from tracelens_graph.analyses.opportunities.traffic import traffic_of
 from tracelens_graph.analyses.performance.unified import arguments_of
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes, modules_of
 from tracelens_graph.analyses.timeline.collectives import communication_kernels
+from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.intervals import Intervals, length, merge, overlapping
 from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
@@ -101,24 +102,25 @@ class _HeldUp:
 
     def __init__(self, work: Launched, w: Window) -> None:
         c = work.core.columns
-        self._work, self._c = work, c
+        self._work, self._c, self._end = work, c, c.end_ns
         self._places: dict[int, Rows] = {}
         self._busy: dict[int, Intervals] = {}
         computes = w.gpu_rows[gpu_classes(work.core, w.gpu_rows) != COMMUNICATION]
         own = np.flatnonzero(gpu_classes(work.core, work.kernel) != COMMUNICATION)
-        for device in np.unique(c.device[computes]).tolist():
-            rows = computes[c.device[computes] == device]
-            self._busy[device] = merge(c.start_ns[rows], c.end_ns[rows])
-            here = own[c.device[work.kernel[own]] == device]
+        for device, positions in positions_by(c.device[computes]):
+            rows = computes[positions]
+            self._busy[device] = merge(c.start_ns[rows], self._end[rows])
+        for device, positions in positions_by(c.device[work.kernel[own]]):
+            here = own[positions]
             # The stream with the most time is the one that computes.
-            time = np.bincount(work.stream[here], work.ns[here])
-            self._places[device] = here[work.stream[here] == int(time.argmax())]
+            _, stream = np.unique(work.stream[here], return_inverse=True)
+            self._places[device] = here[stream == int(np.bincount(stream, work.ns[here]).argmax())]
         self._starts = {device: c.start_ns[work.kernel[here]] for device, here in self._places.items()}
 
     def exposed(self, kernel: int) -> int:
         """Time of a collective with nothing beside it on its device."""
         c = self._c
-        start, end = int(c.start_ns[kernel]), int(c.end_ns[kernel])
+        start, end = int(c.start_ns[kernel]), int(self._end[kernel])
         begins, ends = overlapping(self._busy[int(c.device[kernel])], start, end)
         return end - start - length((np.maximum(begins, start), np.minimum(ends, end)))
 
@@ -128,7 +130,7 @@ class _HeldUp:
         Nothing, where the op that reads it is not found, or an op before it may.
         """
         c, work = self._c, self._work
-        device, end = int(c.device[kernel]), int(c.end_ns[kernel])
+        device, end = int(c.device[kernel]), int(self._end[kernel])
         if device not in self._places:
             return 0, ""
         begin = int(np.searchsorted(self._starts[device], end))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
@@ -16,15 +16,11 @@ from tracelens_graph.analyses.opportunities.efficiency import (
     tensor_cores,
 )
 from tracelens_graph.analyses.opportunities.losses import loss
-from tracelens_graph.analyses.opportunities.opportunity import Opportunity
+from tracelens_graph.analyses.opportunities.opportunity import Find, Opportunity
 from tracelens_graph.graph.window import Window
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
-
-Find = Callable[[Window, "Architecture | None"], Iterator[Opportunity]]
-"""What finds the opportunities of a rule in a window; the device is None where it is not known."""
-
 
 Part = Literal["computation", "communication", "copies", "host"]
 

@@ -131,12 +131,21 @@ class JudgedOp:
         return _BOUNDS["MEMORY_BOUND"] if not found and self.percent_of_roof is not None else found
 
     @cached_property
+    def short_name(self) -> str:
+        """Its name as far as there is room for it."""
+        return fitted(self.name, _NAME_WIDTH)
+
+    @cached_property
     def title(self) -> str:
         """Its name with sizes of its inputs and the precision, for people."""
+        return " ".join(filter(None, (self.short_name, self.inputs)))
+
+    @cached_property
+    def inputs(self) -> str:
+        """Sizes of its inputs, and the precision, for people; empty for none."""
         dims = [f"[{', '.join(map(str, one))}]" for one in self._dims if one]
         spec = str(self.row["Compute Spec"] or "").rpartition("_")[2]
-        shapes = [*dims[:_SHAPES], *(["..."] if len(dims) > _SHAPES else []), *([f"({spec})"] if spec else [])]
-        return " ".join((fitted(self.name, _NAME_WIDTH), *shapes))
+        return " ".join([*dims[:_SHAPES], *(["..."] if len(dims) > _SHAPES else []), *([f"({spec})"] if spec else [])])
 
     @cached_property
     def signature(self) -> str:

@@ -6,7 +6,6 @@ make one place of the tree, whichever step or thread they are of.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from tracelens_graph.frameworks import PYTORCH
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.user_code import is_python
-from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.graph.window import Window, class_of, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.schema import TableSchema
@@ -234,11 +233,6 @@ class _Line(NamedTuple):
     @property
     def total(self) -> int:
         return self.forward + self.backward + self.optimizer
-
-
-def class_of(name: str) -> str:
-    """The name of a module without the number of the instance."""
-    return re.sub(r"_\d+$", "", name)
 
 
 def place_tree(w: Window, by: By = "instance") -> PlaceTree:

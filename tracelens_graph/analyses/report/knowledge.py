@@ -15,7 +15,7 @@ from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, launchers
 from tracelens_graph.analyses.performance.perf_tables import attributed_calls
 from tracelens_graph.analyses.performance.unified import Modelled, modelled, unified
 from tracelens_graph.analyses.places.attribution import OPTIMIZER, charged, optimizer_step
-from tracelens_graph.analyses.places.modules import PASSES, PlaceTree, class_of, paths_of, place_tree
+from tracelens_graph.analyses.places.modules import PASSES, PlaceTree, paths_of, place_tree
 from tracelens_graph.analyses.shared.gpu_work import CLASS_NAMES, gpu_classes
 from tracelens_graph.analyses.structure.layers import Departure, departures, layer_groups
 from tracelens_graph.categories.kernel_names import properties
@@ -25,7 +25,7 @@ from tracelens_graph.graph.context import Context, EdgeTexts, EventProperty, con
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import nearest_above, rows_of_kind
 from tracelens_graph.graph.user_code import Code, codes_of, user_lines
-from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.graph.window import Window, class_of, window_of
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.devices import Architecture, detect
 from tracelens_graph.schema import GPU_KINDS, Kind

@@ -107,14 +107,14 @@ class Names:
         return self._number[np.searchsorted(self._sorted, self._keys(c.kind[rows], c.name[rows]))]
 
     def add(self, text: str, of: str) -> int:
-        """The number of a name that is no event's, with its class."""
-        if (text, of) not in self._known:
-            self._known[text, of] = len(self.texts)
+        """The number of a name with its class, be it an event's or not."""
+        key = clean(text), of
+        if key not in self._known:
             self._append(text, of, -1)
-        return self._known[text, of]
+        return self._known[key]
 
     def add_each(self, found: Iterable[tuple[str, str]]) -> Codes:
-        """Numbers of names that are no events', each with its class."""
+        """Numbers of names, each with its class."""
         return np.array([self.add(text, of) for text, of in found], np.int64)
 
     def class_of(self, number: int) -> str:
@@ -122,7 +122,9 @@ class Names:
         return CLASSES[self.classes[number]]
 
     def _append(self, name: str, of: str, kind: int) -> None:
-        self.texts.append(clean(name))
+        text = clean(name)
+        self._known.setdefault((text, of), len(self.texts))
+        self.texts.append(text)
         self.shorts.append(clean(_caption(name, kind), _LONGEST_LABEL))
         self.classes.append(CLASSES.index(of))
         self.codes.append(code_of(name) if kind == Kind.PythonFunction else Code.no_line)

@@ -29,6 +29,12 @@ _OF_RANK = ("wait_ms", "transfer_ms", "end_skew_ms", "held_up_ms", "times_last",
 _OF_POINT = ("collective", "message_bytes", "busbw_gb_s", "latency_us", "ranks", "step", "percent_of_peak")
 
 
+_NO_BANDWIDTH = (
+    "No collective has a known size and bandwidth. Sizes are arguments of collectives, which PyTorch 2.2 and newer "
+    "record with ops: profile with ProfilerActivity.CPU beside CUDA."
+)
+
+
 def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
     """A job as a page.
 
@@ -40,14 +46,18 @@ def ranks_page(job: Job, source: str, commands: Sequence[str] = ()) -> str:
     title, texts = clean(f"Ranks of {source}"), Texts()
     lanes = StepLanes.of(job)
     columns = {**split_columns(job.matched), **lane_columns(lanes), **part_columns(lanes, job)}
+    bandwidths = _bandwidths(BandwidthPoints.of(job))
     body = {
         "waits": _waits(WaitMap.of(job)),
-        "bandwidths": _bandwidths(BandwidthPoints.of(job)),
+        "bandwidths": bandwidths,
         "step": _step(lanes, job, texts),
         "tables": table_objects(job.tables(), texts),
         "texts": texts.listed,
     }
-    return page(title, {"title": title, "overview": _overview(job, commands)}, body, columns, CODE)
+    first = {**_overview(job, commands), "has_bandwidths": bool(bandwidths["kinds"])}
+    if not first["has_bandwidths"]:
+        first["notes"] += [_NO_BANDWIDTH, *bandwidths["notes"]]
+    return page(title, {"title": title, "overview": first}, body, columns, CODE)
 
 
 def _overview(job: Job, commands: Sequence[str]) -> dict[str, Any]:

@@ -16,14 +16,14 @@ import numpy as np
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, charged, of_optimizer
 from tracelens_graph.analyses.places.host_times import calls_among, idle_clock, thread_name
-from tracelens_graph.analyses.places.modules import PlaceTree, class_of, place_tree
+from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
 from tracelens_graph.analyses.places.python_lines import NO_LINE
 from tracelens_graph.analyses.shared.gpu_work import categories_of
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, subtree_sums
 from tracelens_graph.graph.user_code import Code, codes_of, regions_of, shown_frames, user_lines
-from tracelens_graph.graph.window import Window
+from tracelens_graph.graph.window import Window, class_of
 from tracelens_graph.reports.html.names import Names, clean
 from tracelens_graph.reports.html.shell import Packed
 from tracelens_graph.reports.html.timeline import depth_among

@@ -98,7 +98,7 @@ export class App extends Page {
     this.timeline = Timeline && new Timeline(this, shell.root(Timeline), trace);
     this.flame = Flame && new Flame(this, shell.root(Flame), trace);
     // A report begins with its operations; who asked for tables gets the first of them.
-    this.tables = Tables && this.tablesIn(Tables, Overview ? "ops_summary" : "");
+    this.tables = Tables && this.tablesIn(Tables, Overview ? ["ops_summary", "host_times"] : []);
     this.roofline = Roofline && new Roofline(this, shell.root(Roofline), trace);
     this.memory =
       Memory && this.timeline && new Memory(this, shell.root(Memory), trace, this.timeline, head.memory ?? []);
@@ -109,7 +109,7 @@ export class App extends Page {
   }
 
   // A text in the first column is searched for, where the timeline and the flame graph show where it is.
-  /** @param {typeof import("./tables.js").Tables} Tables @param {string} first */
+  /** @param {typeof import("./tables.js").Tables} Tables @param {string[]} first */
   tablesIn(Tables, first) {
     return new Tables(this.shell.root(Tables), this.trace.body.tables, first, (table) =>
       this.timeline ? { ...table, click: (_, text) => this.searchExactly(text) } : table,

@@ -148,6 +148,13 @@ export const Tip = {
   of: (says) => ({ onpointermove: (event) => Tip.at(event, says()), onpointerleave: Tip.hide }),
 };
 
+// A sentence as a headline: its begin in large type, and the rest in a line below it.
+/** @param {string} text */
+export const headline = (text) => {
+  const [, name, line] = /^(.{1,60}?)[:;] (.*)$/s.exec(text) ?? [null, text, ""];
+  return [el("h2", name), line && el("p.dim", line.charAt(0).toUpperCase() + line.slice(1))];
+};
+
 let announcing = 0;
 
 // Copy a text, and say so for a moment: on the button that was pressed, and to who cannot see it.

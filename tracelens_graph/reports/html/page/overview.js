@@ -1,7 +1,7 @@
 // @ts-check
 // The first view: what the report says. It stands before the events are unpacked.
 import { Bars } from "./bars.js";
-import { command, el, plainTable, put } from "./dom.js";
+import { command, el, headline, plainTable, put } from "./dom.js";
 import { Show } from "./show.js";
 
 /** @typedef {import("./events.js").Trace} Trace */
@@ -19,14 +19,6 @@ const further = (finding) => [
       finding.ask && command(finding.ask),
     ),
 ];
-
-// The class of the trace, and in one line below what it follows from.
-/** @param {Finding} finding */
-const headlineOf = (finding) => {
-  const [, name, line] = /^(.{1,60}?): (.*)$/s.exec(finding.text) ?? [null, finding.text, ""];
-  const begun = line.charAt(0).toUpperCase() + line.slice(1);
-  return el("div.headline", el("h2", name), line && el("p.dim", begun), further(finding));
-};
 
 // What took most time, and the module or line that calls it.
 /** @param {ReportOverview["largest"][0]} table */
@@ -90,7 +82,7 @@ export const Overview = {
 
   /** What stands before anything is unpacked. @param {HTMLElement} root @param {ReportOverview} head */
   begin(root, head) {
-    const [headline, ...causes] = head.findings;
+    const [first, ...causes] = head.findings;
     put(
       root,
       head.window &&
@@ -100,7 +92,7 @@ export const Overview = {
           " Figures, views and tables are of this part of the trace, except where they say that they are of the whole.",
         ),
       head.damage && el("p.warning", `The file is damaged: ${head.damage}`),
-      headline && headlineOf(headline),
+      first && el("div.headline", headline(first.text), further(first)),
       causes.length > 0 &&
         el(
           "ol.causes",

@@ -57,7 +57,7 @@ export class DiffPage extends Page {
     DiffOverview.finish(shell.root(DiffOverview), places);
     this.flame = new DiffFlame(this, shell.root(DiffFlame), trace);
     this.places = new DiffPlaces(this, shell.root(DiffPlaces), trace.body);
-    this.tables = new Tables(shell.root(Tables), tables, "diff_places", (table) => this.content(table));
+    this.tables = new Tables(shell.root(Tables), tables, ["diff_places"], (table) => this.content(table));
     this.views = { flame: this.flame, tables: this.tables };
   }
 

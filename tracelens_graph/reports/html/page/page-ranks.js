@@ -37,9 +37,12 @@ export class RanksPage extends Page {
     withoutLinks(body.tables);
     this.waits = new RanksWaits(this, shell.root(RanksWaits), body.waits);
     this.step = new RanksStep(this, shell.root(RanksStep), body, columns);
-    this.bandwidth = new RanksBandwidth(this, shell.root(RanksBandwidth), body.bandwidths);
+    this.bandwidth =
+      shell.views.has(RanksBandwidth.NAME)
+        ? new RanksBandwidth(this, shell.root(RanksBandwidth), body.bandwidths)
+        : undefined;
     this.collectives = new RanksCollectives(this, shell.root(RanksCollectives), body, columns);
-    this.tables = new Tables(shell.root(Tables), body.tables, "rank_balance", (table) => this.content(table));
+    this.tables = new Tables(shell.root(Tables), body.tables, ["rank_balance"], (table) => this.content(table));
     const { waits, step, bandwidth, collectives, tables } = this;
     this.views = { waits, step, bandwidth, collectives, tables };
     // The filter of the table is the search: whoever changes it, these are its matches.
@@ -186,7 +189,9 @@ export class RanksPage extends Page {
 const head = JSON.parse(textOf("head"));
 const shell = new Shell(
   head.title,
-  [RanksOverview, RanksWaits, RanksStep, RanksBandwidth, RanksCollectives, Tables],
+  [RanksOverview, RanksWaits, RanksStep, RanksBandwidth, RanksCollectives, Tables].filter(
+    ({ NAME }) => NAME !== RanksBandwidth.NAME || head.overview.has_bandwidths,
+  ),
   KEYS,
 );
 RanksOverview.begin(shell.root(RanksOverview), head.overview);

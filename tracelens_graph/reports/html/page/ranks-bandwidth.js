@@ -59,15 +59,8 @@ export class RanksBandwidth {
           "One mark per collective. Waiting does not count: the time is that of the rank that comes last.",
         ),
       ),
-      this.points.length
-        ? [RanksBandwidth.legend(data), this.picture(data)]
-        : [
-            el("p", "No collective has a known size and bandwidth."),
-            el(
-              "p.dim",
-              "Sizes are arguments of collectives, which PyTorch 2.2 and newer record with ops: profile with ProfilerActivity.CPU beside CUDA.",
-            ),
-          ],
+      RanksBandwidth.legend(data),
+      this.picture(data),
       data.notes.map((note) => el("p.dim", note)),
       list,
     );

@@ -1,7 +1,7 @@
 // @ts-check
 // The first view of a job: what a step is made of, which rank holds up the others, and why.
 import { Bars } from "./bars.js";
-import { command, el, plainTable, put } from "./dom.js";
+import { command, el, plainTable, put, headline } from "./dom.js";
 import { Show } from "./show.js";
 
 const MOST_RANKS = 64;
@@ -88,7 +88,7 @@ export const RanksOverview = {
       root,
       el(
         "div.headline",
-        el("h2", head.headline),
+        headline(head.headline),
         el("p.dim", head.head),
         head.late.map((line) => el("p.late", line)),
         // The rank that the others wait for, and what to ask next.

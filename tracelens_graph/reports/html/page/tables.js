@@ -8,11 +8,11 @@ export class Tables {
   static NAME = "tables";
   static TITLE = "Tables";
 
-  // first: the table that is open at first, where it has rows. content: what a table is shown with.
+  // first: tables that are open at first, the first of them that has rows. content: what a table is shown with.
   /**
    * @param {HTMLElement} root
    * @param {TableData[]} tables
-   * @param {string} first
+   * @param {string[]} first
    * @param {(table: TableData) => GridContent} [content]
    */
   constructor(root, tables, first, content = (table) => table) {
@@ -44,7 +44,7 @@ export class Tables {
     put(root, fading(this.list), el("div.one", this.title, place));
     this.grid = new Grid(place, "Table");
     const opened =
-      tables.find(({ name, rows }) => name === first && rows) ?? tables.find(({ rows }) => rows) ?? tables[0];
+      first.map((one) => tables.find(({ name, rows }) => name === one && rows)).find(Boolean) ?? tables.find(({ rows }) => rows) ?? tables[0];
     if (opened) this.open(opened.name);
     this.opened = this.name;
   }

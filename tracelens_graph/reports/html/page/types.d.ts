@@ -378,6 +378,8 @@ interface RanksOverviewHead {
   balance: (number | null)[][];
   balance_keys: string[];
   times: RankTime[];
+  // Whether a collective has a known bandwidth: without one, that view is left out.
+  has_bandwidths: boolean;
 }
 
 interface RanksHead {
