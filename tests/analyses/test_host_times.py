@@ -161,3 +161,9 @@ def test_a_call_alone_in_one_of_its_name_is_one_with_it() -> None:
     core = load_core([span("user_annotation", "step", 0, 50), span("cpu_op", "step", 10, 20)])
     (row,) = host_times(core).records()
     assert (row["kind"], row["calls"], US * row["self_ms"], US * row["sum_ms"]) == ("Annotation", 1, 50, 50)
+
+
+def test_calls_without_length_at_one_moment_all_count() -> None:
+    core = load_core([span("cuda_runtime", "cudaPeekAtLastError", 5, 0) for _ in range(3)])
+    (row,) = host_times(core).records()
+    assert row["calls"] == 3

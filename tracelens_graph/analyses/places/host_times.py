@@ -212,7 +212,8 @@ def host_times(g: Core | Window, by: Literal["op", "function", "line", "module",
     rows = found.rows[inside]
     names, name = _names(core, by, found.rows)
     if by == "op":
-        alone = found.alone_in(name) & held[found.parent]
+        # Of calls without length at one moment, as files of whole microseconds have them, each counts.
+        alone = found.alone_in(name) & held[found.parent] & (found.end > found.start)[found.parent]
         # A call is one with the call of its name around it, of whatever kind that is.
         kind = c.kind[found.rows[climb(found.parent, inside, ~alone)]]
     else:
