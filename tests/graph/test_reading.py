@@ -114,7 +114,7 @@ def test_expressions_that_are_none_are_refused(core: Core) -> None:
 
 def test_unknown_kinds_and_uids_are_said(core: Core) -> None:
     with pytest.raises(NodeNotFoundError, match=r"did you mean find\(None, '/mm/'\)"):
-        g.find("/mm/")
+        core.find("/mm/")
     with pytest.raises(NodeNotFoundError, match="no kind of node is called 'kernle'; did you mean kernel"):
         core.find("kernle")
     with pytest.raises(NodeNotFoundError, match="no node has uid 999"):

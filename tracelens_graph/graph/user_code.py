@@ -174,9 +174,9 @@ def _levels(codes: Codes) -> tuple[Code, ...]:
 def user_lines(g: Core | Window, rows: Rows, without: str | None = None) -> Rows:
     """For each row the frame of the user's line that it comes from, itself included; -1 where the trace has none.
 
-    The nearest frame of the user or of a model above it, else of a library; in traces without any, of plumbing. Work of the backward pass comes from the
-    line of its forward op; where that is not known, from the line that called the backward pass. With all frames shown,
-    it is the nearest frame with a line.
+    The nearest frame of the user or of a model above it, else of a library; in traces without any, of plumbing. Work
+    of the backward pass comes from the line of its forward op; where that is not known, from the line that called the
+    backward pass. With all frames shown, it is the nearest frame with a line.
 
     Args:
         g: the graph, or a window of it.
