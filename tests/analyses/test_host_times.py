@@ -146,11 +146,12 @@ def test_ops_have_the_times_that_the_plugin_shows() -> None:
 
 def test_threads_that_only_wait_come_last() -> None:
     monitor, wait = (
-        span("python_function", name, 0, 100, tid=2) for name in ("tqdm/_monitor.py(60): run", "threading.py(359): wait")
+        span("python_function", name, 0, 100, tid=2)
+        for name in ("tqdm/_monitor.py(60): run", "threading.py(359): wait")
     )
     work = [
         span("python_function", "vllm/loop.py(1): go", 0, 90), span("python_function", "train.py(3): step", 60, 20),
-        span("python_function", "queue.py(154): get", 10, 5), span("cpu_op", "aten::mul", 62, 5),
+        span("python_function", "socket.py(154): recv", 10, 5), span("cpu_op", "aten::mul", 62, 5),
     ]  # fmt: skip
     core = load_core([monitor, wait, *work])
     assert host_times(core, "line")["name"] == ["vllm/loop.py(1): go", "train.py(3): step", monitor["name"]]

@@ -23,8 +23,9 @@ from tracelens_graph.reports.tree_text import Choice, ladders
         (Code.user, "train.py(48): step|moca/library/pipeline.py(3): run|profile.py(3): main|C:\\me\\train.py(3): f|"
          "transformers/models/bert/modeling_bert.py(411): forward|torchvision/models/resnet.py(89): forward|"
          "/opt/site-packages/timm/models/vit.py(5): forward|my_torch/_tensor.py(1): f|mine/threading.py(2): go|"
-         "/home/me/bench/torch/train.py(20): forward|/home/me/src/triton/my_kernels.py(3): f|bench/torch/train.py(2): f|"
-         "/home/me/proj/cuda/bindings/x.py(3): f|/home/me/email/train.py(2): f|/home/me/projects/torch/models/net.py(3): f|"
+         "/home/me/bench/torch/train.py(20): forward|/home/me/src/triton/my_kernels.py(3): f|"
+         "bench/torch/train.py(2): f|/home/me/proj/cuda/bindings/x.py(3): f|/home/me/email/train.py(2): f|"
+         "/home/me/projects/torch/models/net.py(3): f|"
          "/home/me/torch/train.py(2): f"),
         (Code.library, "transformers/trainer.py(2): train|vllm/v1/worker/gpu_model_runner.py(3380): execute_model|"
          "/sgl-workspace/sglang/python/sglang/srt/managers/scheduler.py(9): run|numpy/_core/numeric.py(1): f|"

@@ -55,8 +55,8 @@ class FirstScreen:
 
 
 def _completed(command: str, source: str) -> str:
-    """A command with the path of the trace, where that is known."""
-    return command.replace("TRACE", shlex.quote(source)) if source else command
+    """A command with the path of the trace, where it was read from a file."""
+    return command if source.startswith("<") else command.replace("TRACE", shlex.quote(source or "TRACE"))
 
 
 class Drawing:

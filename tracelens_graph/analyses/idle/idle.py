@@ -66,7 +66,7 @@ IDLE_CAUSES = TableSchema(
         ),
         "ends_with_uid": Column.uid("the GPU event that ends it", heading="ends with uid"),
         "because": Column.text(
-            "call or frame to which its idle time is due most, found by descending while one holds more than half of it",
+            "call or frame to which most of it is due, found by descending while one holds more than half of it",
             "because",
             drop_priority=0,
         ),
