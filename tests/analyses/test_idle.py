@@ -142,9 +142,10 @@ def test_known_answers(events: Events, expected: dict[str, float]) -> None:
 def test_a_cause_is_due_to_the_call_that_holds_most_of_all_its_gaps() -> None:
     """The longest gap is due to another function than all of them together are."""
     core = load_core([
-        *FIRST, frame("train.py(3): step", 0, 900), frame("train.py(4): log", 105, 60), call(180, 5, 2), gpu(190, 10, 2),
-        *(event for n in range(4) for event in (
-            frame("train.py(5): other", 202 + 100 * n, 50), call(270 + 100 * n, 5, 3 + n), gpu(280 + 100 * n, 20, 3 + n),
+        *FIRST, frame("train.py(3): step", 0, 900), frame("train.py(4): log", 105, 60), call(180, 5, 2),
+        gpu(190, 10, 2), *(event for n in range(4) for event in (
+            frame("train.py(5): other", 202 + 100 * n, 50), call(270 + 100 * n, 5, 3 + n),
+            gpu(280 + 100 * n, 20, 3 + n),
         )),
     ])  # fmt: skip
     row = next(row for row in idle_causes(core).records() if row["cause"] == "python")
