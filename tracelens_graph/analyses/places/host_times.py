@@ -21,7 +21,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge, sum_by_group
 from tracelens_graph.graph.traversals import climb, least_above, outermost
-from tracelens_graph.graph.user_code import pausing, shown_frames
+from tracelens_graph.graph.user_code import Code, codes_of, pausing, shown_frames
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import HOST_KINDS, NESTING_RANK, Kind
 from tracelens_graph.tables.column import About, Column
@@ -42,7 +42,7 @@ _COLUMNS: About = {
     ),
     "total_ms": Column.total("time in them with all that they call; what nests counts once", "ms", "total ms"),
     "percent": Column.share(
-        "their own time within the steps, as share of these; without steps, of the time from first to last call",
+        "their own time, as share of the time from the first to the last call; in a window, of the time in its calls",
         "self %",
     ),
     "idle_ms": Column.total("the part of their own time during which no GPU event ran", "ms", "GPU idle ms"),
@@ -176,25 +176,23 @@ def times_of_calls(w: Window, drawn: Mask) -> tuple[Ns, ...]:
     return (whole, own) if clock is None else (whole, own, clock(c.start_ns + whole) - clock(c.start_ns))
 
 
-def waiting_threads(core: Core) -> Mask:
-    """For each thread whether it runs no op and makes no call of the runtime, and mostly waits for another thread."""
+def in_background(core: Core) -> Mask:
+    """For each thread whether it has no op and no call of the runtime, and mostly waits or has no frame of the user."""
     c, threads = core.columns, len(core.threads)
-    works = np.zeros(threads, bool)
+    works, has_user = np.zeros((2, threads), bool)
     works[c.thread[is_kind(c.kind, (Kind.Op, Kind.RuntimeCall))]] = True
+    has_user[c.thread[codes_of(core) == Code.user]] = True
     pauses = calls_among(core, pausing(core) & (c.kind == Kind.PythonFunction))
     outer, roots = pauses.rows[pauses.parent < 0], np.flatnonzero((c.parent < 0) & is_kind(c.kind, HOST_KINDS))
     waited, whole = (sum_by_group(c.thread[rows], c.dur_ns[rows], threads) for rows in (outer, roots))
-    found: Mask = ~works & (2 * waited > whole)
+    found: Mask = ~works & ((2 * waited > whole) | ~has_user) & (whole > 0)
     return found
 
 
 def host_span(w: Window) -> tuple[Intervals, str]:
-    """What shares of host time are of: the steps; without any, the time from the first to the last call of the host."""
+    """What shares of host time are of: the time from the first to the last call; in a window, the time in its calls."""
     c = w.core.columns
-    steps = w.rows_of_kind(Kind.Step)
-    if len(steps):
-        return merge(c.start_ns[steps], c.start_ns[steps] + c.dur_ns[steps]), "steps"
-    calls = w.rows_of_kind(*HOST_KINDS, Kind.Annotation)
+    calls = w.rows_of_kind(*HOST_KINDS, Kind.Annotation, Kind.Step)
     start, end = c.start_ns[calls], c.start_ns[calls] + c.dur_ns[calls]
     if w.is_whole and len(calls):
         start, end = start.min(keepdims=True), end.max(keepdims=True)
@@ -202,7 +200,7 @@ def host_span(w: Window) -> tuple[Intervals, str]:
 
 
 def host_times(g: Core | Window, by: Literal["op", "function", "line", "module", "thread"] = "op") -> Table:
-    """Host time by name at a level, the greatest time of its own first; that of threads that only wait last.
+    """Host time by name at a level, the greatest time of its own first; that of threads in the background last.
 
     By `op`, runtime calls and annotations have rows, too, and `calls`, `self_ms` and `sum_ms` are what
     `prof.key_averages()` of PyTorch shows as number of calls, self CPU and CPU total: there `ProfilerStep#3` is a
@@ -249,7 +247,7 @@ def host_times(g: Core | Window, by: Literal["op", "function", "line", "module",
         "calls": np.bincount(group[~again], minlength=groups),
         "self_ms": own_ns / 1e6,
         "total_ms": sum_by_group(group[outer], took[outer], groups) / 1e6,
-        "percent": 100 * own(partial(length_before, span)) / max(whole_ns, 1),
+        "percent": 100 * own_ns / max(whole_ns, 1),
         **({} if idle is None else {"idle_ms": own(idle) / 1e6}),
         "sum_ms": sum_by_group(group[~again], took[~again], groups) / 1e6,
         "longest_ms": took[longest] / 1e6,
@@ -258,11 +256,11 @@ def host_times(g: Core | Window, by: Literal["op", "function", "line", "module",
     together = "; threads side by side add up" if len(np.unique(c.thread[rows])) > 1 else ""
     notes = [f"percent: of {whole_ns / 1e6:,.3f} ms, the {whole}{together}"] if len(rows) else [_none(w, by)]
     table = HOST_TIMES.table(columns, w.titled(f"Host time by {by}"), notes)
-    waits = waiting_threads(core)[c.thread[rows]]
-    only_waits = np.bincount(group[~waits], minlength=groups) == 0
-    if only_waits.any():
-        table.notes = [*table.notes, "threads that only wait for others come last"]
-    return table.take(np.lexsort((columns["uid"], -own_ns, only_waits)))
+    behind = in_background(core)[c.thread[rows]]
+    is_behind = np.bincount(group[~behind], minlength=groups) == 0
+    if is_behind.any() and not is_behind.all():
+        table.notes = [*table.notes, "threads that only wait, or run neither ops nor lines of the user, come last"]
+    return table.take(np.lexsort((columns["uid"], -own_ns, is_behind)))
 
 
 def _named(schema: TableSchema, by: By, g: Core | Window) -> Table:
