@@ -99,7 +99,7 @@ def tensor_cores(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
         return
     found = [one for one in ops if _precision(one) == "fp32" and any(map(on_vector_units, one.kernels))]
     yield from _with_precision(
-        "tensor-cores", found, "tf32", 1.0, "float32 on vector units, not on tensor cores",
+        "tensor-cores", found, "tf32", 1.0, "in float32 on vector units, not on tensor cores",
         "they reach the same share of the roof in TF32", ("tensor_cores",),
     )  # fmt: skip
 
@@ -139,11 +139,11 @@ def _with_precision(
     share = sum(float(one.row["Percentage (%)"]) for one in touched)
     if share < limits.MUCH_PERCENT:
         return
-    first, several = touched[0], f"{len(touched):,} products" if len(touched) > 1 else "1 product"
+    first, calls = touched[0], sum(one.calls for one in touched)
+    several = f"{calls:,} products" if calls > 1 else "1 product"
     yield Opportunity(
         rule, f"{several} {what}, {share:.1f} % of the GPU time, most of it in {first.title}", ns, sum(won.values()),
-        assumption, advice, first.uid, calls=sum(one.calls for one in touched),
-        evidence={"percent_of_gpu_time": share},
+        assumption, advice, first.uid, calls=calls, evidence={"percent_of_gpu_time": share},
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis.account import PARTS, account_of
 from tracelens_graph.analyses.diagnosis.families import fitting
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, percent
-from tracelens_graph.analyses.diagnosis.headline import capture, other_accelerator
+from tracelens_graph.analyses.diagnosis.headline import capture, other_accelerator, too_little
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
 from tracelens_graph.analyses.performance.judged_ops import device_of
@@ -86,7 +86,7 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
                 "percent_of_roof": one.evidence.get("percent_of_roof"),
                 "mean_percent_of_roof": one.evidence.get("mean_percent_of_roof"),
                 "assumption": one.assumption,
-                "advice": "; ".join(ADVICE[name] for name in fitting(w, one.advice)),
+                "advice": "; ".join(ADVICE[name] for name in fitting(w, one.advice, one.uid)),
                 "uid": one.uid,
             }
             for one, (module, line) in zip(found, _places(w, [one.uid for one in found]), strict=True)
@@ -106,6 +106,8 @@ def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str]
     """
     if _unjudged(w):
         return []
+    if too_little(account_of(w)):
+        parts = [part for part in parts if part != "host"]
     device, _ = device_of(w, arch)
     found = [one for rule in RULES.values() if rule.part in parts for one in rule.find(w, device)]
     return sorted(found, key=lambda one: (-(one.won_ns or 0), -one.ns, one.id))
@@ -130,7 +132,10 @@ def _notes(w: Window, arch: Architecture | None) -> Iterator[str]:
     """Why rules could not find anything."""
     if why := _unjudged(w):
         yield why
-    elif missing := device_of(w, arch)[1]:
+        return
+    if few := too_little(account_of(w)):
+        yield f"{few.text}; waiting for the host is left out"
+    if missing := device_of(w, arch)[1]:
         yield f"rules that compare with a roof found nothing: {missing}"
 
 
