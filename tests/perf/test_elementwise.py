@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -137,3 +139,10 @@ test_what_cannot_be_modelled_says_why = FAMILY.reasons(
         ("aten::arange", (0, 10, 0, (LONG, (0,))), "range is not recorded"),
     ],
 )
+
+
+@pytest.mark.parametrize("scalar", ["Int", "Double", "Scalar"])
+def test_the_factor_of_a_sum_is_no_result(scalar: str) -> None:
+    """PyTorch before 1.13 recorded plain numbers by the tags of their values."""
+    arguments = Arguments("[[32, 64], [32, 64], []]", json.dumps(["float", "float", scalar]))
+    assert FAMILY.models["aten::add_"].estimate(arguments, CallContext()).bytes == 3 * 4 * 32 * 64

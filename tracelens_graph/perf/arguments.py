@@ -14,6 +14,9 @@ from tracelens_graph.perf.scalar_types import ElementType, element_type
 
 _NO_TENSOR = {"", "Scalar", "ScalarList", "GenericList", "TensorList", "None", "OptionalTensorList"}
 
+_NUMBERS = {"Int", "Double", "Bool", "ComplexDouble"}
+"""What PyTorch before 1.13 recorded as type of a plain number: the tag of its `c10::IValue`."""
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -92,8 +95,10 @@ class Arguments:
         return values[index] if -len(values) <= index < len(values) else None
 
     def type(self, index: int) -> str:
-        """Type of an argument as recorded; "" if absent."""
+        """Type of an argument as recorded, "Scalar" for all plain numbers; "" if absent."""
         found = self._at(1, index)
+        if isinstance(found, str) and found in _NUMBERS and self._at(0, index) == []:
+            return "Scalar"
         return found if isinstance(found, str) else ""
 
     def optional(self, index: int) -> Tensor | None:

@@ -26,7 +26,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.user_code import Code, codes_of
-from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.graph.window import Window, whole_window, window_of
 from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.tables.names import short_name
 from tracelens_graph.utils.arrays import Mask, Rows
@@ -312,12 +312,16 @@ _REGION = re.compile(r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFun
 
 def in_compiled(core: Core, rows: Rows) -> Mask:
     """Whether the nearest frame or region around each row, itself included, is of what a compiler made."""
-    c, codes = core.columns, codes_of(core)
-    compiled = fitting_names(core, _REGION.match)[c.name] & ~is_kind(c.kind, GPU_KINDS) | (codes == Code.compiled)
-    if not compiled.any() or not len(rows):
-        return np.zeros(len(rows), bool)
-    around = climb(c.parent, rows, compiled | (codes >= Code.library))
+    compiled, stop = whole_window(core).once(_compiled)
+    around = climb(core.columns.parent, rows, stop)
     return (around >= 0) & compiled[around]
+
+
+def _compiled(w: Window) -> tuple[Mask, Mask]:
+    """For each row whether a compiler made it, and whether it is such or a frame of a program."""
+    core, c, codes = w.core, w.core.columns, codes_of(w.core)
+    compiled = fitting_names(core, _REGION.match)[c.name] & ~is_kind(c.kind, GPU_KINDS) | (codes == Code.compiled)
+    return compiled, compiled | (codes >= Code.library)
 
 
 def fitting(w: Window, advice: Iterable[str], uid: int = -1) -> tuple[str, ...]:

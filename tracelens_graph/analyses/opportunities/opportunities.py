@@ -45,11 +45,11 @@ OPPORTUNITIES = TableSchema(
         "percent_of_roof": BELOW_ROOF["percent_of_roof"],
         "mean_percent_of_roof": replace(BELOW_ROOF["mean_percent_of_roof"], heading=None),
         "module": Column.text("the module that it is in"),
-        "line": Column.text("the line of Python that it comes from"),
+        "line": Column.text("the user's line that it comes from", "line", drop_priority=1),
         "uid": Column.uid("the node that stands for it", heading="uid", drop_priority=2),
         "assumption": Column.text("the condition under which that much could be won"),
         "advice": Column.text("what to try"),
-        "what": Column.text("the facts in words", "what", wraps=True, drop_priority=-1),
+        "what": Column.text("the facts in words, and what to try", "what", wraps=True, drop_priority=-1),
     },
     counts="call",
 )
@@ -70,11 +70,12 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
     device = _named(arch) if isinstance(arch, str) else arch
     found = found_in(w, device)
     whole = account_of(w).window_ns if len(w.gpu_rows) else 0
+    advice = ["; ".join(ADVICE[name] for name in fitting(w, one.advice, one.uid)) for one in found]
     return OPPORTUNITIES.of_records(
         [
             {
                 "id": one.id,
-                "what": one.what,
+                "what": f"{one.what}; try: {tried}" if tried else one.what,
                 "module": one.module or module,
                 "line": one.line or line,
                 "calls": one.calls,
@@ -86,10 +87,10 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
                 "percent_of_roof": one.evidence.get("percent_of_roof"),
                 "mean_percent_of_roof": one.evidence.get("mean_percent_of_roof"),
                 "assumption": one.assumption,
-                "advice": "; ".join(ADVICE[name] for name in fitting(w, one.advice, one.uid)),
+                "advice": tried,
                 "uid": one.uid,
             }
-            for one, (module, line) in zip(found, _places(w, [one.uid for one in found]), strict=True)
+            for one, tried, (module, line) in zip(found, advice, _places(w, [one.uid for one in found]), strict=True)
         ],
         w.titled("Opportunities"),
         _notes(w, device),
@@ -133,6 +134,7 @@ def _notes(w: Window, arch: Architecture | None) -> Iterator[str]:
     if why := _unjudged(w):
         yield why
         return
+    yield "rows may overlap: time that two of them could win is won once"
     if few := too_little(account_of(w)):
         yield f"{few.text}; waiting for the host is left out"
     if missing := device_of(w, arch)[1]:

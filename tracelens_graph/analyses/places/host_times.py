@@ -20,7 +20,7 @@ from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge, sum_by_group
-from tracelens_graph.graph.traversals import least_above, outermost
+from tracelens_graph.graph.traversals import climb, least_above, outermost
 from tracelens_graph.graph.user_code import shown_frames
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import HOST_KINDS, NESTING_RANK, Kind
@@ -207,11 +207,19 @@ def host_times(g: Core | Window, by: Literal["op", "function", "line", "module",
     w = window_of(g)
     core, c = w.core, w.core.columns
     found = host_calls(w, by)
-    inside = np.flatnonzero(w.holds(found.rows))
+    held = w.holds(found.rows)
+    inside = np.flatnonzero(held)
     rows = found.rows[inside]
     names, name = _names(core, by, found.rows)
-    again = found.alone_in(name)[inside] if by == "op" else np.zeros(len(inside), bool)
-    group, first = group_by(c.kind[rows] if by == "op" else np.zeros(len(rows), np.uint8), name[inside])
+    if by == "op":
+        # Of calls without length at one moment, as files of whole microseconds have them, each counts.
+        alone = found.alone_in(name) & held[found.parent] & (found.end > found.start)[found.parent]
+        # A call is one with the call of its name around it, of whatever kind that is.
+        kind = c.kind[found.rows[climb(found.parent, inside, ~alone)]]
+    else:
+        alone, kind = np.zeros(len(held), bool), np.zeros(len(inside), np.uint8)
+    again = alone[inside]
+    group, first = group_by(kind, name[inside])
     groups = len(first)
     span, whole = host_span(w)
     whole_ns = length(span)
@@ -225,7 +233,7 @@ def host_times(g: Core | Window, by: Literal["op", "function", "line", "module",
     idle = idle_clock(w)
     columns: dict[str, Cells] = {
         "name": [names[code] for code in name[inside[first]].tolist()],
-        **({"kind": [Kind(one).name for one in c.kind[rows[first]].tolist()]} if by == "op" else {}),
+        **({"kind": [Kind(one).name for one in kind[first].tolist()]} if by == "op" else {}),
         "calls": np.bincount(group[~again], minlength=groups),
         "self_ms": own_ns / 1e6,
         "total_ms": sum_by_group(group[outer], took[outer], groups) / 1e6,
