@@ -377,7 +377,9 @@ def test_a_page_has_texts_by_number() -> None:
 
 
 def test_without_a_device_there_is_none() -> None:
-    assert roofline(ops_of("product"), None, Texts()) is None
+    found = roofline(ops_of("product"), None, Texts())
+    assert found is not None
+    assert (found["points"], "--arch" in found["why"]) == ([], True)
     assert roofline(None, DRAWN_TOY, Texts()) is None
 
 

@@ -168,7 +168,11 @@ def older_kernels(w: Window, arch: Architecture | None) -> Iterator[Opportunity]
             by_arch[work.made_for].append(op)
     for older, found in by_arch.items():
         ns, first = sum(round(one.us * 1e3) for one in found), found[0]
-        known = [one for one in found if one.percent_of_roof is not None]
+        # What its sizes hold back stays there in newer kernels.
+        known = [
+            one for one in found
+            if one.percent_of_roof is not None and all(reason.name == "older_kernel" for reason in one.reasons)
+        ]  # fmt: skip
         won_ns = sum(round(10 * one.us * (100 - _near(one))) for one in known)
         share = percent(ns, sum(round(one.us * 1e3) for one in ops))
         what = f"kernels for {older} on a device of {ops.capability}"
