@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,14 @@ def is_fused(kernel: str) -> bool:
     return _FUSED.search(kernel) is not None
 
 
+class Roof(NamedTuple):
+    """What kernels reach of their roof, percent, and what they take above it, ns, of the time with a known roof."""
+
+    percent: float
+    above_ns: int
+    known_ns: int
+
+
 @dataclass(frozen=True)
 class Families:
     """GPU time by family of kernels.
@@ -114,8 +122,8 @@ class Families:
         memory = found.gpu[found.part == Part.memory_bound]
         return percent(int(took[rows[np.isin(rows, memory)]].sum()), int(took[rows].sum()))
 
-    def roof(self, w: Window, arch: Architecture | None, kind: str) -> tuple[float, int] | None:
-        """What a family's kernels reach of their roof, percent, and what they take above it, ns.
+    def roof(self, w: Window, arch: Architecture | None, kind: str) -> Roof | None:
+        """What a family's kernels reach of their roof.
 
         None where the device is not known, or the roof of half of their time.
         """
@@ -127,7 +135,7 @@ class Families:
         at_roof = found.at_roof[np.searchsorted(found.gpu, rows)]
         known = ~np.isnan(at_roof)
         time, least = int(took[known].sum()), float(at_roof[known].sum())
-        return (percent(least, time), round(time - least)) if 2 * time >= int(took.sum()) > 0 else None
+        return Roof(percent(least, time), round(time - least), time) if 2 * time >= int(took.sum()) > 0 else None
 
     def modelled_percent(self, w: Window, device: Architecture) -> float:
         """Share of the time of products, convolutions and attention that has a roof; 0 without any."""
@@ -154,9 +162,9 @@ def _is_of(family: str, kind: str) -> bool:
     return family == kind or (kind == "compute.matrix" and family.startswith("compute."))
 
 
-def far_below_roof(roof: tuple[float, int] | None) -> bool:
+def far_below_roof(roof: Roof | None) -> bool:
     """Whether kernels are far below their roof; not where that is not known."""
-    return roof is not None and roof[0] < limits.FAR_BELOW_ROOF_PERCENT
+    return roof is not None and roof.percent < limits.FAR_BELOW_ROOF_PERCENT
 
 
 def families_of(w: Window) -> Families:
@@ -301,12 +309,19 @@ _COMPILED: Mapping[str, tuple[str, ...]] = {"fusion": (), "python_tuning": ("gra
 """What to try -> what instead, where a compiler has fused the kernels already."""
 
 
+_TRAINS = re.compile(r"Optimizer\.|autograd::engine|aten::_(?:foreach|fused_(?:adam|sgd))|\w+Backward\d*$")
+"""Names in a trace with a backward pass or an optimizer."""
+
+
 def fitting(w: Window, advice: Iterable[str]) -> tuple[str, ...]:
     """What to try in the words of the window's framework, without what was done already."""
     given, own = tuple(advice), w.framework.advice
     if families_of(w).is_compiled:
         given = tuple(name for one in given for name in _COMPILED.get(one, (one,)))
-    return tuple(own.get(name, name) for name in given)
+    found = tuple(own.get(name, name) for name in given)
+    if "fewer_launches" in found and not any(map(_TRAINS.match, w.core.names)):
+        return tuple("larger_batch" if name == "fewer_launches" else name for name in found)
+    return found
 
 
 def _topics(finding: Finding) -> tuple[str, ...]:
