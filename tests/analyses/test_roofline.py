@@ -377,8 +377,12 @@ def test_a_page_has_texts_by_number() -> None:
 
 
 def test_without_a_device_there_is_none() -> None:
-    assert roofline(ops_of("product"), None, Texts()) is None
-    assert roofline(None, DRAWN_TOY, Texts()) is None
+    found = roofline(ops_of("product"), None, Texts())
+    assert found is not None
+    assert (found["points"], "--arch" in found["why"]) == ([], True)
+    unread = roofline(None, DRAWN_TOY, Texts())
+    assert unread is not None
+    assert unread["points"] == []
 
 
 def row(**cells: object) -> dict[str, object]:

@@ -11,7 +11,15 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, WHOLES, Account, account_of
 from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families, Roof, families_of, far_below_roof
-from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief, percent, shown_ms
+from tracelens_graph.analyses.diagnosis.finding import (
+    ABOVE_ROOF,
+    Finding,
+    Severity,
+    brief,
+    percent,
+    percent_text,
+    shown_ms,
+)
 from tracelens_graph.analyses.diagnosis.headline import leading_parts
 from tracelens_graph.analyses.idle.blame import Blamed
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
@@ -122,6 +130,8 @@ def _waits(
         return
     if not _are_short_launches(account, families, part):
         advice = tuple(one for one in advice if one not in _FOR_SHORT_LAUNCHES)
+    if topic == "data_loader" and evidence["percent"] < limits.MAJOR_PERCENT and 2 * int(part[longest]) > time:
+        advice = ()  # one wait, such as for the first batch, is no reason for more workers
     has_callers = row >= 0 and (c.parent[row] >= 0 or "python" in evidence)
     ask = f"tracelens-graph tree TRACE --uid {uid} --up" if has_callers else _BY_CAUSE
     if topic in ("python", "launches") and account.has_stacks:
@@ -153,7 +163,7 @@ def _culprit(account: Account, found: Blamed) -> dict[str, Any]:
     c = core.columns
     if row < 0:
         return {"because": "", "because_ms": 0.0}
-    because = core.names[c.name[row]]
+    because = shown_name(core, row)
     evidence = {
         "because": because, "because_ms": found.ns / 1e6, "because_calls": len(found.rows), "due_ms": found.due_ns / 1e6
     }  # fmt: skip
@@ -364,7 +374,8 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
 def _roof_text(roof: Roof, time: int) -> str:
     """What kernels reach of their roof; of which time, where the roof of only a part of it is known."""
     base = f" in the {shown_ms(roof.known_ns)} of ops with known sizes" if roof.known_ns < time else ""
-    return f"they reach {roof.percent:.1f} % of their roof{base}, {shown_ms(roof.above_ns)} could be won"
+    won = f"{shown_ms(roof.above_ns)} could be won" if roof.percent <= 100 else f"more than they can: {ABOVE_ROOF}"
+    return f"they reach {percent_text(roof.percent)} % of their roof{base}, {won}"
 
 
 def _distinct_name(core: Core, rows: np.ndarray, kernel: int) -> str:
