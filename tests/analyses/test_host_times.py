@@ -100,10 +100,10 @@ def test_every_frame_is_a_line_where_all_are_asked_for() -> None:
     assert figures(every, "line")["torch/nn/modules/module.py(1): _call_impl"] == [1, 20, 60]
 
 
-def test_shares_are_of_the_steps_and_idle_time_is_that_of_the_gpu() -> None:
+def test_shares_are_of_the_whole_time_as_the_times_are_and_idle_time_is_that_of_the_gpu() -> None:
     rows = {row["name"]: row for row in host_times(work(), "line").records()}
     main, loop = rows["train.py(1): main"], rows["train.py(9): loop"]
-    assert (main["percent"], loop["percent"]) == (20, 80)  # 20 of 40 us lie behind the step
+    assert (main["percent"], loop["percent"]) == (pytest.approx(100 * 40 / 120), pytest.approx(100 * 80 / 120))
     assert US * main["idle_ms"] == pytest.approx(40)
     assert US * loop["idle_ms"] == pytest.approx(80 - 30)  # the kernel runs from 55 to 85
     assert (main["uid"], loop["uid"]) == (1, 2)
@@ -151,7 +151,7 @@ def test_the_headline_names_where_the_time_went() -> None:
     core, _ = recorded("stacks")
     (headline,) = verdict(core)
     assert headline.evidence["kind"] == "no_gpu"
-    assert headline.evidence["host_ms_of"] == "steps"
+    assert headline.evidence["host_ms_of"] == "time from the first to the last call"
     assert headline.evidence["most_expensive"] in headline.text
     assert host_lines(core)["name"][0] in headline.text
 
@@ -167,3 +167,14 @@ def test_calls_without_length_at_one_moment_all_count() -> None:
     core = load_core([span("cuda_runtime", "cudaPeekAtLastError", 5, 0) for _ in range(3)])
     (row,) = host_times(core).records()
     assert row["calls"] == 3
+
+
+def test_the_headline_counts_calls_and_threads() -> None:
+    core = load_core([
+        span("user_annotation", "ProfilerStep#1", 0, 100), span("cpu_op", "aten::empty", 10, 1),
+        *(span("user_annotation", "gloo:all_reduce", ts, 300, tid=tid) for ts, tid in ((10, 2), (400, 2), (20, 3))),
+    ])  # fmt: skip
+    (headline,) = verdict(core)
+    assert headline.evidence["most_expensive_ms"] == 0.9
+    assert "(3 calls in 2 threads side by side, up to 300 us)" in headline.text
+    assert "ProfilerActivity.CUDA" in headline.text

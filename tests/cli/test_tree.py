@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from handmade import Run
+from handmade import Run, span
 
 WHOLE = """\
 Process 100, main
@@ -62,6 +63,29 @@ def test_depth(run: Run, trace_file: Path) -> None:
         "    ├── (cpu) aten::linear",
         "    └── (cpu) aten::empty",
     ]
+
+
+def test_host_time_is_a_screen(run: Run, tmp_path: Path) -> None:
+    """Numbers stand left of the tree, chains are folded, and short calls are counted."""
+    steps = [span("python_function", f"train.py({i}): step", 1000 * i, 900) for i in range(1, 31)]
+    parts = [span("cpu_op", f"aten::part{part}", 1000 * i + 20 * part, 10) for i in range(1, 31) for part in range(40)]
+    outer = [span("python_function", f"train.py({i}): outer", i, 40000 - 2 * i) for i in range(5)]
+    calls = [span("cpu_op", "aten::mm", 1000 * i, 860) for i in range(1, 31)]
+    path = tmp_path / "host.json"
+    path.write_text(json.dumps({"traceEvents": [*outer, *steps, *calls, *parts]}))
+    code, out, _ = run("tree", path, "--host-time", env={"COLUMNS": "80"})
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].split("  ")[0] == "host ms"
+    assert [line for line in lines if "outer" in line] == [" 39.992   12.992  └─train.py(4): outer"]
+    assert sum("aten::mm" in line for line in lines) == 30
+    assert not any("step" in line or "part" in line for line in lines)
+    assert max(map(len, lines)) <= 80
+    assert "left out" in out
+    _, whole, _ = run("tree", path, "--host-time", "--max-lines", 0, env={"COLUMNS": "80"})
+    assert sum("part" in line for line in whole.splitlines()) == 1200
+    _, below, _ = run("tree", path, "--host-time", "--name", "aten::mm", "--max-lines", 3, env={"COLUMNS": "80"})
+    assert "left out" in below
 
 
 def test_up(run: Run, trace_file: Path) -> None:

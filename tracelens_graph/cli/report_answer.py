@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 ROWS_FOR_PEOPLE = 10
 _TOP_OPS = 5
 """Ops on the first screen."""
+_OF_HOST = ("host_times", "host_lines")
+"""Tables on the first screen of a trace without GPU events."""
 _COLUMNS_NAMED = 12
 _WORTH = 2
 """Percent of the GPU time from which on an op is worth replaying."""
@@ -282,13 +284,15 @@ class Report(Answer):
         """The most expensive ops and lines of a trace without GPU events."""
         from tracelens_graph.reports.views import top, view
 
-        tables = (self._every[name] for name in ("host_times", "host_lines"))
+        tables = (self._every[name] for name in _OF_HOST)
         return [view(top(table, most), self.w.core) for table in tables if len(table)]
 
     def _left_out(self) -> list[str]:
         """What there is beside the first screen. Which ops have models is not asked: that would cost time."""
         every = self._every
         names = [*every.built_in, *every.of_extension]
+        if not len(self.w.gpu_rows):  # most tables are of GPU work; what is left costs little
+            return [name for name in names if name not in _OF_HOST and len(every[name])]
         return [*names, "a table for each family of ops"] if every.options.models else names
 
     def _on_comparison(self, of: Screen) -> str:

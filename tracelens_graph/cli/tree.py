@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.window import Window as Part
     from tracelens_graph.reports.tree_text import Choice, Places
     from tracelens_graph.schema import Kind
+    from tracelens_graph.utils.arrays import Mask, Ns
 
 _LINES_FOR_PEOPLE = 200
 _LEAST = 0.01
-"""Share of the host time of all that is drawn, from which on a call stays with `--host-time --prune`."""
+"""Share of the host time of all that is drawn, from which on `--host-time` draws a call."""
+_SCREEN = (20, 60)
+"""Calls that `--host-time` draws at least, and at most: the longest."""
 
 
 class LabelStyle(StrEnum):
@@ -53,7 +56,7 @@ def tree(
         option(
             "--host-time",
             help="Host time per line, with all that is called and its own, the most first; and for how long of it the "
-            "GPU was idle. With --prune only what takes a hundredth of the whole.",
+            "GPU was idle. Calls of less than 1 % of the whole are counted only; --max-lines 0 draws all.",
         ),
     ] = False,
     depth: Annotated[int | None, option(min=0, metavar="N", help="Levels below the nodes.")] = None,
@@ -85,7 +88,7 @@ def tree(
 
     Example: tracelens-graph tree trace.json.gz --uid 1234 --up
 
-    Example: tracelens-graph tree trace.json.gz --host-time --prune --step 3
+    Example: tracelens-graph tree trace.json.gz --host-time --step 3
     """
     wanted = {"name": name_wanted(name), "external_id": ext_id, "pid": pid, "tid": tid}
     wanted = {key: value for key, value in wanted.items() if value is not None}
@@ -102,6 +105,7 @@ def tree(
     from tracelens_graph.reports import tree_text
     from tracelens_graph.schema import Kind
 
+    rows = None if position is None and not wanted else _matches(w, position, wanted)
     drawn = w.holds(np.arange(len(core.columns)))
     if kinds:
         drawn &= np.isin(core.columns.kind, kinds)
@@ -112,11 +116,11 @@ def tree(
         from tracelens_graph.analyses.places.host_times import times_of_calls
 
         times = times_of_calls(w, drawn)
-        least = _LEAST * float(times[1].sum()) if prune else 0
-        choice = tree_text.Choice(drawn, False, depth, times[0], least)
+        least = 0 if max_lines == 0 else _least(core, drawn, times, rows)
+        choice = tree_text.Choice(drawn, prune, depth, times[0], least, folds_chains=least > 0)
     else:
         choice = tree_text.Choice(None if drawn.all() else drawn, prune, depth)
-    places = _places(w, position, wanted, up, choice)
+    places = _places(core, rows, up, choice)
     if labels is LabelStyle.short:
         category = tree_text.short_category(core)
     else:
@@ -125,16 +129,23 @@ def tree(
         category = categories(core).__getitem__
     width, _ = screen()
     is_short = labels is LabelStyle.short
-    style = tree_text.Labels(category, is_short, uids, gpu_time, host_time=times, width=width if up and is_short else 0)
+    beside = times if up else None
+    style = tree_text.Labels(
+        category, is_short, uids, gpu_time, host_time=beside, width=width if up and is_short else 0
+    )
     limit = (_LINES_FOR_PEOPLE if sys.stdout.isatty() else 0) if max_lines is None else max_lines
     shown = islice(places, limit) if limit else places
     more = max(len(places) - limit, 0) if limit else 0
-    draw = tree_text.ladder_lines if up else tree_text.lines
-    lines = draw(core, shown, style)
-    if up:
+    lines = (tree_text.ladder_lines if up else tree_text.lines)(core, shown, style)
+    if times is not None and not up:
+        print_lines(tree_text.timed_lines(core, shown, style, times, width))
+    elif up:
         print_lines(part for line in lines for part in wrapped(line, width, "    "))
     else:
         print_lines(tree_text.fitted_line(line, width) for line in lines)
+    if times is not None and not up and (drawn & (times[0] < least)).any():
+        left_out = f"calls under {least / 1e6:.3f} ms are left out: --max-lines 0 draws all, --uid N what is below one"
+        print_lines(wrapped(left_out, width))
     if more:
         sys.stdout.write(f"... {more:,} more {'nodes' if up else 'lines'} (--max-lines 0 shows all)\n")
 
@@ -149,15 +160,30 @@ def _kinds(names: list[str] | None) -> list[Kind]:
         raise typer.BadParameter(f"--kind: {error}") from None
 
 
-def _places(w: Part, uid: int | None, wanted: dict[str, Any], up: bool, choice: Choice) -> Places:
+def _least(core: Core, drawn: Mask, times: Sequence[Ns], rows: Sequence[int] | None) -> float:
+    """Host time from which on a call is drawn: 1 % of all, unless that were too few or too many for a screen."""
+    import numpy as np
+
+    below = drawn.copy()
+    if rows is not None:
+        change = np.zeros(len(below) + 1, np.int64)
+        np.add.at(change, rows, 1)
+        np.add.at(change, core.columns.last[rows].astype(np.int64) + 1, -1)
+        below &= np.cumsum(change[:-1]) > 0
+    longest = np.sort(times[0][below])[::-1]
+    if not len(longest):
+        return 0
+    few, many = longest[np.minimum(_SCREEN, len(longest) - 1)]
+    return float(np.clip(_LEAST * times[1][below].sum(), many, few))
+
+
+def _places(core: Core, rows: list[int] | None, up: bool, choice: Choice) -> Places:
     import numpy as np
 
     from tracelens_graph.reports import tree_text
 
-    core = w.core
-    if uid is None and not wanted:
+    if rows is None:
         return tree_text.forest(core, choice)
-    rows = _matches(w, uid, wanted)
     if up:
         from tracelens_graph.graph.user_code import onward
 

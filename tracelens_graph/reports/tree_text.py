@@ -23,6 +23,7 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis.finding import shown_ms
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.user_code import shown_name
@@ -44,7 +45,7 @@ Place = tuple[int, str]
 DEEPEST = 200
 """Levels that are drawn below the top of a tree, and callers above a node; a line says how many more there are."""
 
-_HOST_TIMES = ("host us", "self", "GPU idle")
+_HOST_TIMES = ("host ms", "self ms", "GPU idle ms")
 _BATCH = 512
 _BRANCHES = "│├└─ "
 _TEXT = 40
@@ -67,7 +68,8 @@ class Choice:
         depth: levels below the top ones; None for all.
         measure: a quantity per row of the graph, by which nodes beside each other are sorted, the greatest first; None
             for the order of time.
-        least: what nodes have of it at least.
+        least: what nodes have of it at least; the others count as more below the node above them.
+        folds_chains: whether a node stands for the callers above it that did next to nothing else: less than `least`.
     """
 
     only: np.ndarray | None = None
@@ -75,15 +77,46 @@ class Choice:
     depth: int | None = None
     measure: Ns | None = None
     least: float = 0
+    folds_chains: bool = False
 
     def mask(self, core: Core) -> np.ndarray:
         """For each row of the graph whether it is drawn."""
+        drawn = self.wanted(core)
+        if self.measure is None:
+            return drawn
+        kept = drawn & (self.measure >= self.least)
+        return kept & ~self._passed_through(core, drawn, kept) if self.folds_chains else kept
+
+    def _passed_through(self, core: Core, wanted: Mask, kept: Mask) -> Mask:
+        """Nodes whose one child that is kept has nearly all of what they have."""
+        assert self.measure is not None
+        found, rows = np.zeros(len(kept), bool), np.flatnonzero(kept)
+        above = climb(core.columns.parent, core.columns.parent[rows], wanted)
+        rows, above = rows[above >= 0], above[above >= 0]
+        children = np.bincount(above, minlength=len(kept))
+        rows, above = rows[children[above] == 1], above[children[above] == 1]
+        found[above] = self.measure[above] - self.measure[rows] < self.least
+        return found
+
+    def more_below(self, core: Core, drawn: Mask) -> dict[int, tuple[int, int]]:
+        """Row, or -1 - thread -> number of calls right below that have too little to be drawn, and what they have."""
+        if self.measure is None or not self.least:
+            return {}
+        c, wanted = core.columns, self.wanted(core) & is_kind(core.columns.kind, FOREST_KINDS)
+        rows = np.flatnonzero(wanted & (self.measure < self.least) & (self.measure > 0))
+        nearest = climb(c.parent, c.parent[rows], wanted)
+        rows = rows[(nearest < 0) | (self.measure[nearest] >= self.least)]
+        above = climb(c.parent, c.parent[rows], drawn)
+        places, at = np.unique(np.where(above >= 0, above, -1 - c.thread[rows].astype(np.int64)), return_inverse=True)
+        sums = sum_by_group(at, self.measure[rows], len(places))
+        return dict(zip(places.tolist(), zip(np.bincount(at).tolist(), sums.tolist(), strict=True), strict=True))
+
+    def wanted(self, core: Core) -> Mask:
+        """For each row whether it may be drawn, whatever the measure says."""
         c, gpu = core.columns, core.gpu_rows
         drawn = np.ones(len(c), bool) if self.only is None else self.only.copy()
         if self.gpu_only:
             drawn &= np.searchsorted(gpu, c.last, "right") > np.searchsorted(gpu, np.arange(len(c)))
-        if self.measure is not None:
-            drawn &= self.measure >= self.least
         return drawn
 
     @property
@@ -234,25 +267,45 @@ def _drawing(
     slot = np.where(parent >= 0, parent, len(c) + of)
     if choice.measure is not None:
         order = _by_measure(np.searchsorted(shown, parent), parent < 0, slot, level, choice.measure[shown])
-        shown, level, hidden, of, slot = (values[order] for values in (shown, level, hidden, of, slot))
+        shown, level, hidden, of, slot, parent = (one[order] for one in (shown, level, hidden, of, slot, parent))
     youngest = np.zeros(len(c) + len(tops), np.int64)
     youngest[slot] = shown  # in order, so the last of several stays
     is_last = youngest[slot] == shown
     begins = np.append(True, of[1:] != of[:-1])[: len(of)] if heading else np.zeros(len(of), bool)
+    more = choice.more_below(core, drawn)
+    # Below a node without a child that is drawn, its total says as much.
+    ending_at = more.keys() & {*parent[level > 0].tolist()}
+    if heading:
+        ending_at |= more.keys() & {-1 - thread for thread in c.thread[shown[begins]].tolist()}
+    with_more = np.array([*ending_at], np.int64)
+    is_last &= ~np.isin(np.where(level > 0, parent, -1 - c.thread[shown].astype(np.int64)), with_more)
 
     def places() -> Iterator[Place]:
         prefix = [""] * (choice.levels + 2)
+        open_ends: list[tuple[int, int]] = []  # level of a line with what is not drawn, and its place in `more`
+
+        def closed(down_to: int) -> Iterator[Place]:
+            while open_ends and open_ends[-1][0] >= down_to:
+                at, place = open_ends.pop()
+                number, ns = more[place]
+                yield HEADING, f"{prefix[at]}└── {_MORE}{number:,} more, {shown_ms(ns)}"
+
         for i, row in enumerate(shown.tolist()):
+            at, ending = int(level[i]), bool(is_last[i])
+            yield from closed(0 if begins[i] else at + 1)
             if heading and begins[i]:
                 yield HEADING, heading(int(group[np.searchsorted(tops, row, "right") - 1]))
-            at, ending = int(level[i]), bool(is_last[i])
+                open_ends += [(0, place)] if (place := -1 - int(c.thread[row])) in ending_at else []
             yield row, prefix[at] + ("└── " if ending else "├── ")
             prefix[at + 1] = prefix[at] + ("    " if ending else "│   ")
+            open_ends += [(at + 1, row)] if row in ending_at else []
             if hidden[i]:
-                more = _counted(int(hidden[i]), "more node")
-                yield HEADING, f"{prefix[at + 1]}└── {_MORE}{more} below (go on from uid {c.uid[row]})"
+                below = _counted(int(hidden[i]), "more node")
+                yield HEADING, f"{prefix[at + 1]}└── {_MORE}{below} below (go on from uid {c.uid[row]})"
+        yield from closed(0)
 
-    return Places(len(shown) + int(np.count_nonzero(begins)) + int(np.count_nonzero(hidden)), places())
+    lines = len(shown) + int(np.count_nonzero(begins)) + int(np.count_nonzero(hidden)) + len(ending_at)
+    return Places(lines, places())
 
 
 def _by_measure(above: Rows, is_top: Mask, slot: Rows, level: Codes, measure: Ns) -> Rows:
@@ -343,7 +396,7 @@ class Labels:
         if self.host_time is not None:
             is_host = is_kind(c.kind[asked], HOST_KINDS).tolist()
             for i, times in enumerate(zip(*(ns[asked].tolist() for ns in self.host_time), strict=True)):
-                shown = (f"{what} {ns / 1000:.1f}" for what, ns in zip(_HOST_TIMES, times, strict=False))
+                shown = (f"{what} {ns / 1e6:.3f}" for what, ns in zip(_HOST_TIMES, times, strict=False))
                 found[i] += f", {', '.join(shown)}" if is_host[i] else ""
         return found
 
@@ -391,6 +444,39 @@ def lines(core: Core, places: Iterable[Place], labels: Labels) -> Iterator[str]:
         yield from (f"{below}|   {detail}" for detail in labels.details(core, row))
 
 
+def timed_lines(core: Core, places: Iterable[Place], labels: Labels, times: Sequence[Ns], width: int) -> Iterator[str]:
+    """Lines of a tree with host times in columns left of it, as wide as a screen.
+
+    Args:
+        core: the graph.
+        places: of the tree.
+        labels: what stands behind the branches, if they are not short: then names do.
+        times: `times_of_calls`.
+        width: columns of a line.
+    """
+    heads = [*_HOST_TIMES[: len(times)], *["uid"] * labels.uid]
+    whole = [f"{ns.max(initial=0) / 1e6:,.3f}" for ns in times] + [f"{core.columns.uid.max(initial=0)}"] * labels.uid
+    widths = [max(len(head), len(text)) for head, text in zip(heads, whole, strict=True)]
+
+    def cells(texts: Iterable[str]) -> str:
+        return "".join(f"{text:>{of}}  " for text, of in zip(texts, widths, strict=True))
+
+    yield cells(heads).rstrip()
+    room = width - len(cells(heads))
+    for row, branches, text in _labelled(core, places, labels.of):
+        tree = branches.lstrip(_BRANCHES)
+        drawn = branches[: len(branches) - len(tree)]
+        # Two columns for a level: names need the others.
+        line = "".join(f"{drawn[at]}{'─' if drawn[at] in '├└' else ' '}" for at in range(0, len(drawn), 4)) + tree
+        if row == HEADING:
+            yield cells([""] * len(heads)) + fitted_line(line, room)
+            continue
+        if labels.short:
+            text = fitted(printable(shown_name(core, row)), max(room - width_of(line), _TEXT // 2))
+        uid = [f"{core.columns.uid[row]}"] * labels.uid
+        yield cells([*(f"{ns[row] / 1e6:,.3f}" for ns in times), *uid]) + fitted_line(line + text, room, _TEXT // 2)
+
+
 def _labelled(
     core: Core, places: Iterable[Place], texts_of: Callable[[Core, Sequence[int]], list[str]]
 ) -> Iterator[tuple[int, str, str]]:
@@ -406,13 +492,19 @@ def _labelled(
         size *= 2
 
 
-def fitted_line(line: str, width: int) -> str:
-    """A line of a tree that fits into some columns: deep branches lose their beginning, names their middle."""
+def fitted_line(line: str, width: int, least: int = _TEXT) -> str:
+    """A line of a tree that fits into some columns: deep branches lose their beginning, names their middle.
+
+    Args:
+        line: branches and text.
+        width: columns.
+        least: columns that the text keeps.
+    """
     if width_of(line) <= width:
         return line
     text = line.lstrip(_BRANCHES)
     branches = line[: len(line) - len(text)]
-    kept = max(_TEXT, width_of(text)) if text.startswith(_MORE) else _TEXT
+    kept = max(least, width_of(text)) if text.startswith(_MORE) else least
     if len(branches) > (room := max(width - kept, 8)):
         branches = "..." + branches[3 - room :]
     return branches + cut_middle(text, width - len(branches))

@@ -18,7 +18,7 @@ from tracelens_graph.analyses.idle.host_states import Clock, ends
 from tracelens_graph.analyses.idle.idle import Cause
 from tracelens_graph.analyses.ops.programs import recorded_executions
 from tracelens_graph.analyses.performance.judged_ops import device_of
-from tracelens_graph.analyses.places.host_times import By, host_span, host_times
+from tracelens_graph.analyses.places.host_times import By, host_span, host_times, thread_name
 from tracelens_graph.analyses.shared.gpu_work import calls_named
 from tracelens_graph.graph.intervals import length, merge
 from tracelens_graph.graph.window import Window
@@ -47,22 +47,35 @@ def no_gpu(w: Window) -> Finding:
         span, whole = host_span(w)
         evidence |= {"host_ms": length(span) / 1e6, "host_ms_of": whole, "most_expensive": took[0][0],
                      "most_expensive_ms": took[0][1]}  # fmt: skip
-        text += f". In {shown_ms(length(span))} of the {whole} all threads together spent most time in {_listed(took)}"
+        text += f". In {shown_ms(length(span))}, the {whole}, most was spent in {_listed(took, w)}"
         if lines := _most_expensive(w, "line"):
             text += f"; of the lines of Python, in {_listed(lines[:1])}"
+    if w.framework.recording == "profiler" and not (w.core.info.accelerator or w.title):
+        text += ". To have GPU events, record with ProfilerActivity.CUDA"
     ask_next = "ask programs" if w.core.programs else "ask host_times" if took else "tree"
     return Finding("headline", text, evidence, ask_next=f"tracelens-graph {ask_next} TRACE")
 
 
-def _most_expensive(w: Window, by: By) -> list[tuple[str, float]]:
-    """The names with most host time of their own, in ms of the span; steps are not among them."""
-    whole_ms = length(host_span(w)[0]) / 1e6
+def _most_expensive(w: Window, by: By) -> list[tuple[str, float, int, int]]:
+    """The names with most host time of their own: ms, calls, and the uid of the longest; steps are not among them."""
     rows = (row for row in host_times(w, by).records() if row.get("kind") != "Step")
-    return [(row["name"], row["percent"] * whole_ms / 100) for row in islice(rows, _NAMED) if row["percent"] >= 1]
+    columns = ("name", "self_ms", "calls", "uid")
+    return [tuple(row[one] for one in columns) for row in islice(rows, _NAMED) if row["percent"] >= 1]
 
 
-def _listed(found: list[tuple[str, float]]) -> str:
-    return ", ".join(f"{brief(name)} {shown_ms(round(1e6 * ms))}" for name, ms in found)
+def _listed(found: list[tuple[str, float, int, int]], w: Window | None = None) -> str:
+    """Names and times; given the window, of the first calls and threads, too."""
+    texts = [f"{brief(name)} {shown_ms(round(1e6 * ms))}" for name, ms, *_ in found]
+    if w is not None:
+        c, (_, _, calls, uid) = w.core.columns, found[0]
+        row = w.core.row(uid)
+        alike = c.thread[w.holds(every := np.arange(len(c))) & (c.name[every] == c.name[row])]
+        threads = len(np.unique(alike))
+        where = (
+            f"{threads} threads side by side" if threads > 1 else f"thread {thread_name(w.core, int(c.thread[row]))}"
+        )
+        texts[0] += f" ({calls:,} call{'s' if calls > 1 else ''} in {where}, up to {shown_ms(int(c.dur_ns[row]))})"
+    return ", ".join(texts)
 
 
 def other_accelerator(w: Window) -> Finding | None:

@@ -42,7 +42,7 @@ _COLUMNS: About = {
     ),
     "total_ms": Column.total("time in them with all that they call; what nests counts once", "ms", "total ms"),
     "percent": Column.share(
-        "their own time within the steps, as share of these; without steps, of the time from first to last call",
+        "their own time, as share of the time from the first to the last call; in a window, of the time in its calls",
         "self %",
     ),
     "idle_ms": Column.total("the part of their own time during which no GPU event ran", "ms", "GPU idle ms"),
@@ -178,12 +178,9 @@ def times_of_calls(w: Window, drawn: Mask) -> tuple[Ns, ...]:
 
 
 def host_span(w: Window) -> tuple[Intervals, str]:
-    """What shares of host time are of: the steps; without any, the time from the first to the last call of the host."""
+    """What shares of host time are of: the time from the first to the last call; in a window, the time in its calls."""
     c = w.core.columns
-    steps = w.rows_of_kind(Kind.Step)
-    if len(steps):
-        return merge(c.start_ns[steps], c.start_ns[steps] + c.dur_ns[steps]), "steps"
-    calls = w.rows_of_kind(*HOST_KINDS, Kind.Annotation)
+    calls = w.rows_of_kind(*HOST_KINDS, Kind.Annotation, Kind.Step)
     start, end = c.start_ns[calls], c.start_ns[calls] + c.dur_ns[calls]
     if w.is_whole and len(calls):
         start, end = start.min(keepdims=True), end.max(keepdims=True)
@@ -238,7 +235,7 @@ def host_times(g: Core | Window, by: Literal["op", "function", "line", "module",
         "calls": np.bincount(group[~again], minlength=groups),
         "self_ms": own_ns / 1e6,
         "total_ms": sum_by_group(group[outer], took[outer], groups) / 1e6,
-        "percent": 100 * own(partial(length_before, span)) / max(whole_ns, 1),
+        "percent": 100 * own_ns / max(whole_ns, 1),
         **({} if idle is None else {"idle_ms": own(idle) / 1e6}),
         "sum_ms": sum_by_group(group[~again], took[~again], groups) / 1e6,
         "longest_ms": took[longest] / 1e6,
