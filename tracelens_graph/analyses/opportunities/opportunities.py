@@ -42,7 +42,7 @@ OPPORTUNITIES = TableSchema(
             "could_win_ms as share of the same; opportunities may overlap", "%", heading="win %"
         ),
         "bound": Column.text("what bounds it at the roof: compute, memory or link; empty for what has no roof"),
-        "percent_of_roof": BELOW_ROOF["percent_of_roof"],
+        "percent_of_roof": replace(BELOW_ROOF["percent_of_roof"], heading="roof %"),
         "mean_percent_of_roof": replace(BELOW_ROOF["mean_percent_of_roof"], heading=None),
         "module": Column.text("the module that it is in"),
         "line": Column.text("the user's line that it comes from", "line", drop_priority=1),
