@@ -34,6 +34,8 @@ FEW_ROWS = 64
 """Rows of a product below which it moves the other matrix for little work."""
 SKINNY = 16
 """How many times one side of a result is the other, or the depth of a product both, where it is skinny."""
+WIDE_TILE = 256
+"""The side of the largest tiles: a result that is wider is not skinny, however tall."""
 SMALL_HEAD = 64
 """Width of attention heads below which tiles are not full; libraries are tuned for 64 and 128."""
 SHORT_SEQUENCE = 512
@@ -219,12 +221,14 @@ def reasons(work: Work) -> Iterator[Reason]:
     """What in its sizes keeps an operation below its roof, in the order of the rules."""
     for name, rule in RULES.items():
         if text := rule.find(work):
-            yield Reason(name, text, rule.advice)
+            # What is no product has no depth that could be split.
+            is_split = rule.advice == "more_tiles" and not work.product
+            yield Reason(name, text, "more_rows" if is_split else rule.advice)
 
 
 def _few_blocks(work: Work) -> str:
     tiles, units = work.tiles and work.tiles[1], work.units or FEWEST_UNITS
-    of_device = f"for {units:,} units" if work.units else f"where devices have {units} units and more"
+    of_device = f"for {units:,} units" if work.units else f"where the smallest known device has {units} units"
     if tiles is not None and 0 < tiles < units:
         what = f"{'tile' if work.product else 'block'}{'s'[: tiles > 1]}{'' if work.product else ' of queries'}"
         size = "x".join(map(str, work.tile)) if work.product else str(work.tile[0])
@@ -283,7 +287,7 @@ def _skinny(work: Work) -> str:
     small, large = sorted((one.m, one.n))
     if one.k >= SKINNY * large:
         return f"a small result of {one.m:,}x{one.n:,} over a depth of {one.k:,}: its tiles are few and long"
-    if small >= FEW_ROWS and large >= SKINNY * small:
+    if FEW_ROWS <= small <= WIDE_TILE and large >= SKINNY * small:
         return f"tall and skinny: {large:,} by {small:,}"
     return ""
 

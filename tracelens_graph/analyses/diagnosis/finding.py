@@ -132,6 +132,7 @@ TOPICS: Mapping[str, str] = {
 ADVICE: Mapping[str, str] = {
     "cuda_graphs": 'CUDA graphs, or torch.compile(mode="reduce-overhead")',
     "fewer_launches": "fewer, larger ops: a larger batch, fused or foreach optimizers",
+    "larger_batch": "fewer, larger ops: a larger batch",
     "graph_breaks": "find why Python runs between compiled regions: TORCH_LOGS=graph_breaks,recompiles",
     "python_tuning": "less Python between ops: torch.compile, or move the work out of the loop",
     "data_loader": "more DataLoader workers (num_workers), prefetch_factor, persistent_workers",
@@ -195,6 +196,15 @@ def brief(name: str) -> str:
 def percent(part: float, whole: float) -> float:
     """A share in percent; 0 of nothing."""
     return 100 * part / whole if whole else 0.0
+
+
+ABOVE_ROOF = "times, types or the device cannot be right"
+"""What a share of a roof above 100 % means."""
+
+
+def percent_text(share: float) -> str:
+    """A share of a roof for reading, percent."""
+    return f"{share:,.1f}" if share >= 1 else f"{share:.2g}" if share >= 0.01 or not share else "less than 0.01"
 
 
 def shown_ms(ns: float) -> str:

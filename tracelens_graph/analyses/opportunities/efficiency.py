@@ -7,12 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.families import is_fused
 from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.performance.judged_ops import JudgedOp, JudgedOps, judged_ops
+from tracelens_graph.analyses.places.attribution import of_optimizer
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.roofs import roofline
@@ -81,6 +84,9 @@ def _advice(op: JudgedOp) -> tuple[str, ...]:
         return found
     kind = str(op.row["op category"] or "").partition("_")[0]
     is_moving = op.bound == "memory-bound" and kind not in _ADVICE
+    core = op.ops.w.core
+    if is_moving and of_optimizer(core, np.array([core.row(op.uid)]))[0]:
+        return () if "_fused_" in op.name else ("fused_optimizer",)
     return ("fusion",) if is_moving and not any(map(is_fused, op.kernels)) else _ADVICE.get(kind, ())
 
 
@@ -99,7 +105,7 @@ def tensor_cores(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
         return
     found = [one for one in ops if _precision(one) == "fp32" and any(map(on_vector_units, one.kernels))]
     yield from _with_precision(
-        "tensor-cores", found, "tf32", 1.0, "float32 on vector units, not on tensor cores",
+        "tensor-cores", found, "tf32", 1.0, "in float32 on vector units, not on tensor cores",
         "they reach the same share of the roof in TF32", ("tensor_cores",),
     )  # fmt: skip
 
@@ -139,11 +145,11 @@ def _with_precision(
     share = sum(float(one.row["Percentage (%)"]) for one in touched)
     if share < limits.MUCH_PERCENT:
         return
-    first, several = touched[0], f"{len(touched):,} products" if len(touched) > 1 else "1 product"
+    first, calls = touched[0], sum(one.calls for one in touched)
+    several = f"{calls:,} products" if calls > 1 else "1 product"
     yield Opportunity(
         rule, f"{several} {what}, {share:.1f} % of the GPU time, most of it in {first.title}", ns, sum(won.values()),
-        assumption, advice, first.uid, calls=sum(one.calls for one in touched),
-        evidence={"percent_of_gpu_time": share},
+        assumption, advice, first.uid, calls=calls, evidence={"percent_of_gpu_time": share},
     )  # fmt: skip
 
 
@@ -168,7 +174,11 @@ def older_kernels(w: Window, arch: Architecture | None) -> Iterator[Opportunity]
             by_arch[work.made_for].append(op)
     for older, found in by_arch.items():
         ns, first = sum(round(one.us * 1e3) for one in found), found[0]
-        known = [one for one in found if one.percent_of_roof is not None]
+        # What its sizes hold back stays there in newer kernels.
+        known = [
+            one for one in found
+            if one.percent_of_roof is not None and all(reason.name == "older_kernel" for reason in one.reasons)
+        ]  # fmt: skip
         won_ns = sum(round(10 * one.us * (100 - _near(one))) for one in known)
         share = percent(ns, sum(round(one.us * 1e3) for one in ops))
         what = f"kernels for {older} on a device of {ops.capability}"
