@@ -118,7 +118,7 @@ class OfTrace:
         """GPU time per name at one level of the graph."""
 
     def host_times(self, by: Literal['op', 'function', 'line', 'module', 'thread'] = 'op') -> Table:
-        """Host time by name at a level, the greatest time of its own first; that of threads that only wait last."""
+        """Host time by name at a level, the greatest time of its own first; that of threads in the background last."""
 
     def modules(self) -> Table:
         """GPU time of every nn.Module, one row per module in the order of the module tree, with its own part of it."""
