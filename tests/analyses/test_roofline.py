@@ -377,8 +377,11 @@ def test_a_page_has_texts_by_number() -> None:
 
 
 def test_without_a_device_there_is_none() -> None:
-    assert roofline(ops_of("product"), None, Texts()) is None
-    assert roofline(None, DRAWN_TOY, Texts()) is None
+    """No points, and why."""
+    for found in (roofline(ops_of("product"), None, Texts()), roofline(None, DRAWN_TOY, Texts())):
+        assert found is not None
+        assert found["points"] == []
+        assert found["why"]
 
 
 def row(**cells: object) -> dict[str, object]:

@@ -25,7 +25,6 @@ def test_the_report_takes_extensions(run: Run, file: Path, tmp_path: Path) -> No
     both = [argument for name in ("my_ext.py", "hooks.py") for argument in ("--extension", EXAMPLES / name)]
     code, out, err = run("report", file, *both)
     assert (code, err) == (0, "")
-    assert "longest_kernels, steps" in " ".join(out.split())
     assert "Longest kernels" in run("report", file, *both, "--all")[1]
     code, out, _ = run("report", file, *both, "--csv", tmp_path / "out", "--arch", "h100-sxm")
     assert code == 0

@@ -120,6 +120,8 @@ def test_table_says_at_which_rate_work_runs_and_what_is_open() -> None:
 
 def test_what_moves_data_alone_takes_bytes_by_bandwidth() -> None:
     assert traffic_us(Cost(0, 4_000_000, "vector"), made()) == 4
-    assert traffic_us(Cost(8, 4_000_000, "vector"), made()) is None
+    assert traffic_us(Cost(8, 4_000_000, "vector"), made()) == 4  # on whole numbers
+    assert traffic_us(Cost(8, 4_000_000, "vector", "fp32"), made()) is None
+    assert traffic_us(Cost(8, 4_000_000, "matrix"), made()) is None
     assert traffic_us(Cost(0, None, "vector"), made()) is None
     assert traffic_us(Cost(0, 4_000_000, "vector"), made(bandwidth=None)) is None

@@ -104,12 +104,14 @@ def roofline(cost: Cost, arch: Architecture) -> Roof | str:
 
 
 def traffic_us(cost: Cost, arch: Architecture) -> float | None:
-    """The least time, in us, of work that moves data in memory and computes nothing: bytes / bandwidth.
+    """The least time, in us, of work that memory bounds on every device: bytes / bandwidth.
 
-    None for any other work, and where bytes or bandwidth are not known.
+    That is what computes nothing, and elementwise work on whole numbers or truth values, for which devices give no
+    rate. None for any other work, and where bytes or bandwidth are not known.
     """
     bandwidth = arch.value("memory_bandwidth_gbps")
-    if cost.link_bytes is not None or cost.flops != 0 or cost.bytes is None or cost.bytes >= _MOST or not bandwidth:
+    computes = cost.flops != 0 and (cost.unit != "vector" or bool(cost.precision))
+    if cost.link_bytes is not None or computes or cost.bytes is None or cost.bytes >= _MOST or not bandwidth:
         return None
     return cost.bytes / (bandwidth * 1e3)
 

@@ -34,6 +34,8 @@ FEW_ROWS = 64
 """Rows of a product below which it moves the other matrix for little work."""
 SKINNY = 16
 """How many times one side of a result is the other, or the depth of a product both, where it is skinny."""
+WIDE_TILE = 256
+"""The side of the largest tiles: a result that is wider is not skinny, however tall."""
 SMALL_HEAD = 64
 """Width of attention heads below which tiles are not full; libraries are tuned for 64 and 128."""
 SHORT_SEQUENCE = 512
@@ -219,7 +221,9 @@ def reasons(work: Work) -> Iterator[Reason]:
     """What in its sizes keeps an operation below its roof, in the order of the rules."""
     for name, rule in RULES.items():
         if text := rule.find(work):
-            yield Reason(name, text, rule.advice)
+            # What is no product has no depth that could be split.
+            is_split = rule.advice == "more_tiles" and not work.product
+            yield Reason(name, text, "more_rows" if is_split else rule.advice)
 
 
 def _few_blocks(work: Work) -> str:
@@ -283,7 +287,7 @@ def _skinny(work: Work) -> str:
     small, large = sorted((one.m, one.n))
     if one.k >= SKINNY * large:
         return f"a small result of {one.m:,}x{one.n:,} over a depth of {one.k:,}: its tiles are few and long"
-    if small >= FEW_ROWS and large >= SKINNY * small:
+    if FEW_ROWS <= small <= WIDE_TILE and large >= SKINNY * small:
         return f"tall and skinny: {large:,} by {small:,}"
     return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -38,8 +39,11 @@ from op_patterns import (
 
 from tracelens_graph.analyses.opportunities.opportunities import found_in
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
+from tracelens_graph.analyses.opportunities.traffic import Sizes, Traffic, chains_in
 from tracelens_graph.graph.window import window_of
 from tracelens_graph.loading.one import load_core
+
+MUL = ADD._replace(name="aten::mul")
 
 
 def found(rule: str, *ops: Op, **how: Any) -> list[Opportunity]:
@@ -53,7 +57,7 @@ def test_a_chain_is_what_one_kernel_could_do() -> None:
     tensor, weights = 2 * 64 * 512 * 1024, 2 * 2 * 1024
     moved, needed = 7 * tensor + weights, 3 * tensor + weights
     assert one.won_ns == pytest.approx(one.ns * (1 - needed / moved), abs=2)
-    assert one.id == "fusible-chain@Block:add..native_layer_normx3"
+    assert one.id == "fusible-chain@Block:add..native_layer_normx3-98e1ef5b"
     assert one.line == "model.py(10): forward"
 
 
@@ -71,11 +75,46 @@ def test_a_chain_is_what_one_kernel_could_do() -> None:
         ),
         pytest.param((MM, ADD, ADD._replace(name="mylib::add"), GELU), id="another library"),
         pytest.param((LAYER_NORM, LAYER_NORM, LAYER_NORM), id="normalisations"),
+        pytest.param([MUL, MUL, MUL, MUL, MM], id="a loop of one op"),
         pytest.param([one._replace(us=0.3) for one in (ADD, GELU, DROPOUT)] + [MM], id="little time"),
     ],
 )
 def test_no_chain(ops: list[Op]) -> None:
     assert not found("fusible-chain", *ops)
+
+
+def in_ranges(cat: str, *names: str) -> list[Opportunity]:
+    """Chains in a trace in which each of so many ops lies in a range of its own."""
+    events = trace(MM, ADD, MUL, GELU, DROPOUT)
+    ops = [one for one in events if one.get("cat") == "cpu_op" and one["name"] not in ("aten::mm", "aten::matmul")]
+    ranges = [one | {"cat": cat, "name": names[n % len(names)], "args": {}} for n, one in enumerate(ops)]
+    for one in ranges:
+        one["ts"], one["dur"] = one["ts"] - 0.2, one["dur"] + 0.4
+    return [one for one in found_in(window_of(load_core([*events, *ranges]))) if one.rule == "fusible-chain"]
+
+
+@pytest.mark.parametrize(("cat", "name"), [("user_annotation", "part"), ("cpu_op", "Torch-Compiled Region: 0/0")])
+def test_a_chain_ends_with_its_annotation_and_is_none_in_what_is_compiled(cat: str, name: str) -> None:
+    assert not in_ranges(cat, name)
+    assert in_ranges("cpu_op", "mine")
+
+
+def test_parameters_of_an_optimizer_are_no_chain() -> None:
+    step = [
+        ADD._replace(name="aten::add_", dims=[size, size, []]) for size in ([512, 512], [512, 512], [64, 64]) * 3
+    ]  # fmt: skip
+    assert len(chains_in([traffic(one) for one in step])) > 0
+    assert not [one for one in chains_in([traffic(one) for one in step], True) if len(one.places) > 2]
+
+
+def traffic(op: Op) -> Traffic:
+    reads = tuple(Sizes(math.prod(one), 32, tuple(one)) for one in op.dims if one)
+    return Traffic(reads, reads[0], name=op.name)
+
+
+def test_ids_of_chains_of_other_ops_differ() -> None:
+    ids = [found("fusible-chain", MM, ADD, one, GELU, DROPOUT)[0].id for one in (MUL, ADD._replace(name="aten::sub"))]
+    assert ids[0] != ids[1]
 
 
 def test_chains_of_queries_and_of_keys_are_two() -> None:

@@ -190,6 +190,37 @@ def test_an_id_is_the_same_in_every_run() -> None:
     assert ids[0] == ids[1]
 
 
+def test_newer_kernels_win_nothing_of_what_sizes_hold_back() -> None:
+    (one,) = of_rule("older-kernels", products(AMPERE, 300, BF16, size=100), H100)
+    assert (one.won_ns, one.assumption) == (None, "")
+
+
+@pytest.mark.parametrize("rule", ["exposed-communication", "host-to-device-copy", "other-copies"])
+def test_no_more_can_be_hidden_than_computation_takes(rule: str) -> None:
+    name, cat, launcher = {
+        "exposed-communication": ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", "kernel", "cudaLaunchKernel"),
+        "host-to-device-copy": ("Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", "cudaMemcpyAsync"),
+        "other-copies": ("Memcpy DtoH (Device -> Pinned)", "gpu_memcpy", "cudaMemcpyAsync"),
+    }[rule]
+    hidden = [call(501, 901, launcher), gpu(1_000, 6_000, 901, name, cat, stream=9)]
+    events = [*ops(), *hidden, call(500, 900, launcher), gpu(8_020, 30_000, 900, name, cat, stream=9)]
+    (one,) = of_rule(rule, events, None)
+    assert (one.ns, one.won_ns) == (30_000_000, 2_000_000)
+
+
+def test_little_work_says_nothing_of_the_host() -> None:
+    events = waiting("train.py(3): work", 5_000)
+    few = [one for one in events if (one["args"].get("correlation") or one["ts"]) in (1, 2, 100, 0, 10, 400, 13_100)]
+    assert not of_rule("python", few, None)
+    assert of_rule("python", events, None)
+
+
+def test_whole_numbers_are_bound_by_memory() -> None:
+    events = products(HOPPER, 1_000, "long int", name="aten::add")
+    (one,) = of_rule("below-roof", events, H100)
+    assert (one.evidence["bound"], one.won_ns is not None) == ("memory", True)
+
+
 # -- what the verdict says ------------------------------------------------------------------------------------------
 
 
@@ -227,6 +258,26 @@ def test_kernels_that_a_compiler_fused_are_not_to_be_fused(kernel: str, advised:
     given = {name for one in verdict_of(events, H100) for name in one.advice}
     assert given & {"fusion", "python_tuning"} == advised
     assert {name for one in found_in_trace(events, H100) for name in one.advice} & {"fusion"} == advised
+
+
+def test_the_verdict_shows_the_larger_gain_of_an_operation() -> None:
+    found = [one.id for one in verdict_of(products(SIMT, 20_000, "float"), H100) if one.topic == "opportunity"]
+    assert found == ["mixed-precision", "tensor-cores"]
+
+
+def test_what_is_faster_than_its_roof_cannot_be_right() -> None:
+    (whole,) = [one for one in verdict_of(products(HOPPER, 300, BF16), H100) if one.topic == "kernels"]
+    assert whole.evidence["percent_of_roof"] > 300
+    assert whole.evidence["could_win_ms"] == 0
+    g = load_core({"deviceProperties": [{"id": 0, **H100}], "traceEvents": products(HOPPER, 300, BF16)})
+    assert any("cannot be" in note for note in model_flops(g).notes)
+
+
+def test_utilisation_of_one_step_is_that_of_the_run() -> None:
+    step = span("user_annotation", "ProfilerStep#1", -1_000, 130_000)
+    g = load_core({"deviceProperties": [{"id": 0, **H100}], "traceEvents": [step, *products(HOPPER, 3_000, BF16)]})
+    one, whole = model_flops(g).records()
+    assert one["time_ms"] == pytest.approx(whole["time_ms"]) == pytest.approx(130)
 
 
 def test_model_flops_utilisation() -> None:

@@ -88,6 +88,13 @@ class Account:
         return found
 
     @property
+    def before_ns(self) -> int:
+        """Time of the window before the span."""
+        idle, gpu = self.idle, self.window.gpu_rows
+        before = self.at_edges & (idle.start < self.window.core.columns.start_ns[gpu].min())
+        return int((idle.end - idle.start - idle.parts[Cause.outside])[before].sum())
+
+    @property
     def window_ns(self) -> int:
         """Length of the window, without time in which the GPU ran what is not in it."""
         idle = self.idle

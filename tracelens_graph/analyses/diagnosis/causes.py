@@ -11,7 +11,15 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, WHOLES, Account, account_of
 from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families, families_of, far_below_roof
-from tracelens_graph.analyses.diagnosis.finding import Finding, Severity, brief, percent, shown_ms
+from tracelens_graph.analyses.diagnosis.finding import (
+    ABOVE_ROOF,
+    Finding,
+    Severity,
+    brief,
+    percent,
+    percent_text,
+    shown_ms,
+)
 from tracelens_graph.analyses.diagnosis.headline import leading_parts
 from tracelens_graph.analyses.idle.blame import Blamed
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
@@ -151,7 +159,7 @@ def _culprit(account: Account, found: Blamed) -> dict[str, Any]:
     c = core.columns
     if row < 0:
         return {"because": "", "because_ms": 0.0}
-    because = core.names[c.name[row]]
+    because = shown_name(core, row)
     evidence = {
         "because": because, "because_ms": found.ns / 1e6, "because_calls": len(found.rows), "due_ms": found.due_ns / 1e6
     }  # fmt: skip
@@ -333,7 +341,8 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         if "gemm_tuning" in advice and not far_below_roof(roof):
             advice = ()
         if roof:
-            text += f"; they reach {roof[0]:.1f} % of their roof, {shown_ms(roof[1])} could be won"
+            won = f"{shown_ms(roof[1])} could be won" if roof[0] <= 100 else f"more than they can: {ABOVE_ROOF}"
+            text += f"; they reach {percent_text(roof[0])} % of their roof, {won}"
             evidence |= {"percent_of_roof": roof[0], "could_win_ms": roof[1] / 1e6}
         ask = f"tracelens-graph tree TRACE --uid {uid} --up"
         yield Finding("kernels", text, evidence, "fact", advice, ask, f"kernels@{kind}")

@@ -21,13 +21,15 @@ from tracelens_graph.analyses.shared.grouping import group_by, text_codes
 from tracelens_graph.analyses.shared.unnamed_communication import may_communicate
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extensions.extension import extension_of
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.window import Window, window_of
-from tracelens_graph.schema import Kind
+from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.user_code import Code, codes_of
+from tracelens_graph.graph.window import Window, whole_window, window_of
+from tracelens_graph.schema import GPU_KINDS, Kind
 from tracelens_graph.tables.names import short_name
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.arrays import Mask, Rows
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -117,7 +119,8 @@ class Families:
     def roof(self, w: Window, arch: Architecture | None, kind: str) -> tuple[float, int] | None:
         """What a family's kernels reach of their roof, percent, and what they take above it, ns.
 
-        None where the device is not known, or the roof of half of their time.
+        None where the device is not known, or the roof of half of their time. Above 100, where most of their time is
+        shorter than it can be; else no kernel counts as faster than its roof.
         """
         device, _ = device_of(w, arch)
         rows = self.rows.get(kind, w.gpu_rows[:0])
@@ -126,8 +129,9 @@ class Families:
         found, took = roofed_by(w, device), w.core.columns.dur_ns[rows]
         at_roof = found.at_roof[np.searchsorted(found.gpu, rows)]
         known = ~np.isnan(at_roof)
-        time, least = int(took[known].sum()), float(at_roof[known].sum())
-        return (percent(least, time), round(time - least)) if 2 * time >= int(took.sum()) > 0 else None
+        time, beyond = int(took[known].sum()), int(took[at_roof > took].sum())
+        least = float((at_roof if 2 * beyond > time else np.minimum(at_roof, took))[known].sum())
+        return (percent(least, time), max(round(time - least), 0)) if 2 * time >= int(took.sum()) > 0 else None
 
     def modelled_percent(self, w: Window, device: Architecture) -> float:
         """Share of the time of products, convolutions and attention that has a roof; 0 without any."""
@@ -292,7 +296,8 @@ def op_advice(
         advice = advice_of.get(most, ())
         is_slow = most != "compute.gemm" or far_below_roof(families_of(w).roof(w, arch, most))
         if not advice and most in _TUNING and is_op[own].all() and _is_worth_tuning(findings) and is_slow:
-            advice = fitting(w, (_TUNING[most],))
+            row = int(found.rows[found.of[own[c.dur_ns[found.gpu[own]].argmax()]]])
+            advice = fitting(w, (_TUNING[most],), int(c.uid[row]))
         advised.append(ADVICE[advice[0]] if advice else "")
     return advised
 
@@ -301,10 +306,34 @@ _COMPILED: Mapping[str, tuple[str, ...]] = {"fusion": (), "python_tuning": ("gra
 """What to try -> what instead, where a compiler has fused the kernels already."""
 
 
-def fitting(w: Window, advice: Iterable[str]) -> tuple[str, ...]:
-    """What to try in the words of the window's framework, without what was done already."""
+_REGION = re.compile(r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction")
+"""How names of ops and annotations begin that PyTorch puts around what torch.compile made."""
+
+
+def in_compiled(core: Core, rows: Rows) -> Mask:
+    """Whether the nearest frame or region around each row, itself included, is of what a compiler made."""
+    compiled, stop = whole_window(core).once(_compiled)
+    around = climb(core.columns.parent, rows, stop)
+    return (around >= 0) & compiled[around]
+
+
+def _compiled(w: Window) -> tuple[Mask, Mask]:
+    """For each row whether a compiler made it, and whether it is such or a frame of a program."""
+    core, c, codes = w.core, w.core.columns, codes_of(w.core)
+    compiled = fitting_names(core, _REGION.match)[c.name] & ~is_kind(c.kind, GPU_KINDS) | (codes == Code.compiled)
+    return compiled, compiled | (codes >= Code.library)
+
+
+def fitting(w: Window, advice: Iterable[str], uid: int = -1) -> tuple[str, ...]:
+    """What to try in the words of the window's framework, without what was done already.
+
+    Args:
+        w: the window.
+        advice: names of ADVICE.
+        uid: the node that they are for; -1 for the whole window.
+    """
     given, own = tuple(advice), w.framework.advice
-    if families_of(w).is_compiled:
+    if given and (families_of(w).is_compiled or (uid >= 0 and in_compiled(w.core, np.array([w.core.row(uid)]))[0])):
         given = tuple(name for one in given for name in _COMPILED.get(one, (one,)))
     return tuple(own.get(name, name) for name in given)
 

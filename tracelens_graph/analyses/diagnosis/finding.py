@@ -197,6 +197,15 @@ def percent(part: float, whole: float) -> float:
     return 100 * part / whole if whole else 0.0
 
 
+ABOVE_ROOF = "times, types or the device cannot be right"
+"""What a share of a roof above 100 % means."""
+
+
+def percent_text(share: float) -> str:
+    """A share of a roof for reading, percent."""
+    return f"{share:,.1f}" if share >= 1 else f"{share:.2g}" if share >= 0.01 or not share else "less than 0.01"
+
+
 def shown_ms(ns: float) -> str:
     """A time for reading: three digits or more, in s, ms or us."""
     time = ns / 1e6

@@ -117,7 +117,7 @@ def verdict(g: Core | Window, arch: Architecture | None = None) -> Verdict:
         return Verdict([no_gpu(w), *(([*on_host(w), *compiled(w)]) if w.framework.compiles_programs else ())])
     first, *others = _of_gpu_work(w, arch)
     found = [first, *_cut_short(w), *others]
-    advised = [replace(one, advice=fitting(w, one.advice)) for one in found]
+    advised = [replace(one, advice=fitting(w, one.advice, int(one.evidence.get("uid", -1)))) for one in found]
     return Verdict([*advised, *(compiled(w) if w.framework.compiles_programs else ())])
 
 
@@ -162,10 +162,10 @@ def _opportunities(
 
     known = {
         *(one.id for one in (*named, *losses_of(w))),
-        *(one.evidence.get("uid") for one in named if one.topic == "operation"),
+        *((rule, one.evidence.get("uid")) for one in named if one.topic == "operation" for rule in _OF_ONE),
     }
     whole = account_of(w)
-    found = (one for one in found_in(w, arch, parts) if one.id not in known and one.uid not in known)
+    found = (one for one in found_in(w, arch, parts) if one.id not in known and (one.rule, one.uid) not in known)
     for one in islice(found, limits.OPPORTUNITIES):
         won_ns = one.won_ns or 0
         share = percent(won_ns, whole.window_ns)
@@ -179,6 +179,10 @@ def _opportunities(
         }  # fmt: skip
         ask = "tracelens-graph ask opportunities TRACE"
         yield Finding("opportunity", f"{text} [uid {one.uid}]", evidence, "fact", one.advice, ask, one.id)
+
+
+_OF_ONE = ("below-roof", "no-roof")
+"""Rules that say of an operation what a finding about it says."""
 
 
 def _is_named_by(cause: Finding, unknown: list[Finding]) -> bool:

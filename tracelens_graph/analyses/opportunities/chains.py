@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.diagnosis.families import in_compiled
 from tracelens_graph.analyses.opportunities.attention import in_attention
 from tracelens_graph.analyses.opportunities.copies_around import copied_for
 from tracelens_graph.analyses.opportunities.launched import Does, Launched, launched, modules_around, placed
@@ -60,7 +62,8 @@ def fusible_chains(w: Window, arch: Architecture | None) -> Iterator[Opportunity
     """Chains of ops that move the same elements again and again, by module class and names of ops.
 
     A chain is of ops whose kernels run one after another on a stream, with no product, copy to elsewhere or kernel of
-    another library between them, in one module or in modules right below it, and each reads what one before it made.
+    another library between them, in one step, in one module or in modules right below it, and each reads what one
+    before it made.
     What fusing saves is by bytes: those by which results in between are written and read, at the rate that its kernels
     reach now.
     """
@@ -85,7 +88,8 @@ def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
         "fusible-chain", what, one.ns, round(one.won_ns),
         "no other op reads the results in between",
         ("fused_optimizer" if one.module == OPTIMIZER else "fusion",), int(work.core.columns.uid[work.row[one.first]]),
-        f"{where.replace(': ', ':')}{plain[0]}..{plain[-1]}x{len(plain)}", one.calls, one.module,
+        f"{where.replace(': ', ':')}{plain[0]}..{plain[-1]}x{len(plain)}-{crc32(','.join(plain).encode()):08x}",
+        one.calls, one.module,
         line_names(w, work.row[[one.first]])[0],
         {"ops": ", ".join(plain), "kernels": one.kernels, "saved_bytes": one.saved},
     )  # fmt: skip
@@ -109,7 +113,8 @@ def _chains(work: Launched, taken: Rows) -> Iterator[_Chain]:
             OPTIMIZER if is_optimizer else module, bool(work.backward[places[start]]), tuple(signature[start:end])
         ].append(start)
     for (module, backward, of_run), begins in runs.items():
-        for chain in chains_in([traffic_of(work, int(places[begins[0] + i])) for i in range(len(of_run))]):
+        run = [traffic_of(work, int(places[begins[0] + i])) for i in range(len(of_run))]
+        for chain in chains_in(run, module == OPTIMIZER):
             if len(chain.places) < limits.CHAIN_OPS or chain.needed >= chain.moved:
                 continue
             inside = places[np.array(begins)[:, None] + np.array(chain.places)]
@@ -125,18 +130,23 @@ def _chains(work: Launched, taken: Rows) -> Iterator[_Chain]:
 
 
 def _runs(work: Launched, taken: Rows) -> tuple[Rows, Rows, Rows, Mask]:
-    """Places of fusible ops; where runs of them start and end that are of one scope, with nothing else between them;
-    and whether each run is of an optimizer.
+    """Places of fusible ops; where runs of them start and end that are of one scope, step and annotation, with nothing
+    else between them; and whether each run is of an optimizer.
 
-    Fills count as nothing, and the ops `taken` have rules of their own. A run has one
-    normalisation at most: each needs sums over what comes before it.
+    Fills count as nothing, the ops `taken` have rules of their own, and what a compiler left apart is none. A run has
+    one normalisation at most: each needs sums over what comes before it.
     """
-    is_fusible = np.isin(work.does, _FUSIBLE)
+    is_fusible = np.isin(work.does, _FUSIBLE) & ~in_compiled(work.core, work.row)
     is_fusible[taken] = False
     places = np.flatnonzero(is_fusible)
     part = np.cumsum(~(is_fusible | (work.does == Does.FILL)))
     optimizer = of_optimizer(work.core, work.kernel[places])
-    keys = [optimizer, *(key[places] for key in (part, work.stream, work.scope, work.backward))]
+    core, kernel = work.core, work.kernel
+    annotation = np.where(work.row >= 0, core.annotation[work.row], -1) if len(work) else work.row
+    keys = [
+        optimizer,
+        *(key[places] for key in (part, work.stream, work.scope, work.backward, core.gpu_step[kernel], annotation)),
+    ]
     begins = np.ones(len(places), bool)
     begins[1:] = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
     whole = np.flatnonzero(begins)

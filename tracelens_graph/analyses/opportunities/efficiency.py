@@ -99,7 +99,7 @@ def tensor_cores(w: Window, arch: Architecture | None) -> Iterator[Opportunity]:
         return
     found = [one for one in ops if _precision(one) == "fp32" and any(map(on_vector_units, one.kernels))]
     yield from _with_precision(
-        "tensor-cores", found, "tf32", 1.0, "float32 on vector units, not on tensor cores",
+        "tensor-cores", found, "tf32", 1.0, "in float32 on vector units, not on tensor cores",
         "they reach the same share of the roof in TF32", ("tensor_cores",),
     )  # fmt: skip
 
@@ -139,11 +139,11 @@ def _with_precision(
     share = sum(float(one.row["Percentage (%)"]) for one in touched)
     if share < limits.MUCH_PERCENT:
         return
-    first, several = touched[0], f"{len(touched):,} products" if len(touched) > 1 else "1 product"
+    first, calls = touched[0], sum(one.calls for one in touched)
+    several = f"{calls:,} products" if calls > 1 else "1 product"
     yield Opportunity(
         rule, f"{several} {what}, {share:.1f} % of the GPU time, most of it in {first.title}", ns, sum(won.values()),
-        assumption, advice, first.uid, calls=sum(one.calls for one in touched),
-        evidence={"percent_of_gpu_time": share},
+        assumption, advice, first.uid, calls=calls, evidence={"percent_of_gpu_time": share},
     )  # fmt: skip
 
 
@@ -168,7 +168,11 @@ def older_kernels(w: Window, arch: Architecture | None) -> Iterator[Opportunity]
             by_arch[work.made_for].append(op)
     for older, found in by_arch.items():
         ns, first = sum(round(one.us * 1e3) for one in found), found[0]
-        known = [one for one in found if one.percent_of_roof is not None]
+        # What its sizes hold back stays there in newer kernels.
+        known = [
+            one for one in found
+            if one.percent_of_roof is not None and all(reason.name == "older_kernel" for reason in one.reasons)
+        ]  # fmt: skip
         won_ns = sum(round(10 * one.us * (100 - _near(one))) for one in known)
         share = percent(ns, sum(round(one.us * 1e3) for one in ops))
         what = f"kernels for {older} on a device of {ops.capability}"

@@ -11,7 +11,7 @@ import numpy as np
 from tracelens_graph.analyses.diagnosis.account import PARTS, account_of
 from tracelens_graph.analyses.diagnosis.families import fitting
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, percent
-from tracelens_graph.analyses.diagnosis.headline import capture, other_accelerator
+from tracelens_graph.analyses.diagnosis.headline import capture, other_accelerator, too_little
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.rules import RULES
 from tracelens_graph.analyses.performance.judged_ops import device_of
@@ -42,7 +42,7 @@ OPPORTUNITIES = TableSchema(
             "could_win_ms as share of the same; opportunities may overlap", "%", heading="win %"
         ),
         "bound": Column.text("what bounds it at the roof: compute, memory or link; empty for what has no roof"),
-        "percent_of_roof": BELOW_ROOF["percent_of_roof"],
+        "percent_of_roof": replace(BELOW_ROOF["percent_of_roof"], heading="roof %"),
         "mean_percent_of_roof": replace(BELOW_ROOF["mean_percent_of_roof"], heading=None),
         "module": Column.text("the module that it is in"),
         "line": Column.text("the user's line that it comes from", "line", drop_priority=1),
@@ -70,7 +70,7 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
     device = _named(arch) if isinstance(arch, str) else arch
     found = found_in(w, device)
     whole = account_of(w).window_ns if len(w.gpu_rows) else 0
-    advice = ["; ".join(ADVICE[name] for name in fitting(w, one.advice)) for one in found]
+    advice = ["; ".join(ADVICE[name] for name in fitting(w, one.advice, one.uid)) for one in found]
     return OPPORTUNITIES.of_records(
         [
             {
@@ -107,6 +107,8 @@ def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str]
     """
     if _unjudged(w):
         return []
+    if too_little(account_of(w)):
+        parts = [part for part in parts if part != "host"]
     device, _ = device_of(w, arch)
     found = [one for rule in RULES.values() if rule.part in parts for one in rule.find(w, device)]
     return sorted(found, key=lambda one: (-(one.won_ns or 0), -one.ns, one.id))
@@ -133,6 +135,8 @@ def _notes(w: Window, arch: Architecture | None) -> Iterator[str]:
         yield why
         return
     yield "rows may overlap: time that two of them could win is won once"
+    if few := too_little(account_of(w)):
+        yield f"{few.text}; waiting for the host is left out"
     if missing := device_of(w, arch)[1]:
         yield f"rules that compare with a roof found nothing: {missing}"
 

@@ -144,13 +144,14 @@ class _Link(NamedTuple):
     bytes: int
 
 
-def chains_in(run: list[Traffic]) -> list[Chain]:
+def chains_in(run: list[Traffic], is_optimizer: bool = False) -> list[Chain]:
     """The chains in a run: an op belongs to the one before it whose result it may take, by number and type of elements.
 
     Which tensor an op reads is not recorded. So a result counts as taken by the next op that reads as many elements of
     its type. Inputs of an op that are alike are different tensors: if results that nobody took cannot be all of them,
     the others come from outside. Where two ops come again that began a chain, another one begins, such as that of the
-    keys behind that of the queries.
+    keys behind that of the queries. An op that is called three times in a row with equal arguments is a loop, whose
+    calls read nothing of each other; where one of an optimizer comes again, it is for the next parameter.
     """
     run = _typed(run)
     results: list[tuple[int, Sizes, bool]] = []
@@ -158,11 +159,15 @@ def chains_in(run: list[Traffic]) -> list[Chain]:
     group = list(range(len(run)))
     inside = [0] * len(run)
     began: list[int] = []
+    first = own = 0
     for op, one in enumerate(run):
         again = any(run[at : at + 2] == run[op : op + 2] and run[at] != run[at + 1] for at in began)
+        again |= any(run[at : at + 3] == [one] * 3 for at in (op - 2, op - 1) if at >= 0)
+        if is_optimizer and one in run[first : op - 1]:
+            first, own = op, len(results)
         reads = Counter(() if again else one.reads)
         for key, count in reads.items():
-            fitting = [place for place, (_, made, reduced) in enumerate(results) if _fits(key, made, reduced)]
+            fitting = [place for place in range(own, len(results)) if _fits(key, *results[place][1:])]
             free = [place for place in reversed(fitting) if place not in taken][:count]
             for place in free or fitting[-1:]:
                 taken.add(place)

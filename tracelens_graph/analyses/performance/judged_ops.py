@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
+from tracelens_graph.analyses.diagnosis.finding import percent_text
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.performance.perf_tables import COMMUNICATION_LINE, unified_perf_summary
 from tracelens_graph.analyses.performance.roofline_points import Reached, reached
@@ -166,19 +167,20 @@ class JudgedOp:
         if share is None or device is None:
             return f"how far below its roof is not known: {self._why}"
         if of_all is not None:
-            return f"{self.bound}, {_digits(of_all)} % of the roof of {device.name}"
-        text = f"{self.bound}, {_digits(share)} % of the roof of {device.name}{self._rate(device)}"
+            return f"{self.bound}, {percent_text(of_all)} % of the roof of {device.name}"
+        text = f"{self.bound}, {percent_text(share)} % of the roof of {device.name}{self._rate(device)}"
         if share > 100:
             text += f", more than it can be: {_ABOVE_ROOF[self.bound]}"
         if mean is not None and abs(mean - share) >= limits.APART_POINTS:
-            text += f", {_digits(mean)} % in the mean of the calls"
+            text += f", {percent_text(mean)} % in the mean of the calls"
         return text
 
     def _rate(self, device: Architecture) -> str:
         """` (375 of 708 TFLOP/s)`: what was reached of the rate that bounds."""
         bandwidth = device.value("memory_bandwidth_gbps")
+        unit = "TOP/s" if "int" in str(self.row["Compute Spec"]) else "TFLOP/s"
         if self.bound == "compute-bound" and self.rates.tflops_s and (rate := device.rate(self.row["Compute Spec"])):
-            return f" ({self.rates.tflops_s:,.3g} of {rate.tflops:,.4g} TFLOP/s)"
+            return f" ({self.rates.tflops_s:,.3g} of {rate.tflops:,.4g} {unit})"
         if self.bound == "memory-bound" and self.rates.tb_s and bandwidth:
             return f" ({self.rates.tb_s:,.3g} of {bandwidth / 1e3:,.3g} TB/s)"
         return ""
@@ -370,10 +372,6 @@ def _once(w: Window, make: Callable[[Window, Any], _Made], device: Architecture 
 
 def _nothing(w: Window, make: Callable[..., Any]) -> list[Any]:
     return []
-
-
-def _digits(share: float) -> str:
-    return f"{share:.1f}" if share >= 1 else f"{share:.2g}"
 
 
 def _sizes_of(cells: Any) -> list[Sequence[int]]:

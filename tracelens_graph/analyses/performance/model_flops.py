@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracelens_graph.analyses.diagnosis.finding import ABOVE_ROOF
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.timeline.steps import step_summary
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
@@ -33,7 +34,10 @@ MODEL_FLOPS = TableSchema(
     "What share of the device's peak each step uses: model FLOPs utilisation (MFU).",
     {
         "name": Column.key("the step, or `(all)`: the steps together, without steps the GPU span"),
-        "time_ms": Column("its time on the device, end to end; of all together with what lies before and behind", "ms"),
+        "time_ms": Column(
+            "its time on the device, end to end; what of the window lies before and behind is of the first and last",
+            "ms",
+        ),
         "calls": Column.count(
             "calls of products, convolutions and attention with a model, without those computed again"
         ),
@@ -107,12 +111,16 @@ def model_flops(g: Core | Window, arch: Architecture | str | None = None) -> Tab
         return MODEL_FLOPS.empty(title, [missing or "no GPU events were recorded"])
     found, steps = model_flops_of(w, device), step_summary(w, top_ops=0)
     step = np.array([row["uid"] for row in steps.records() if row["uid"] is not None], np.int64)
-    times = [*(np.asarray(steps["device_step_ms"], float)[: len(step)] * 1e6), account_of(w).window_ns]
+    account = account_of(w)
+    time = np.append(np.asarray(steps["device_step_ms"], float)[: len(step)] * 1e6, account.window_ns)
+    if len(step) and account.devices == 1:
+        time[0] += account.before_ns
+        time[-2] += max(account.window_ns - np.nansum(time[:-1]), 0)
     uid = np.append(w.core.columns.uid, -1)[found.step]
     own = [*(uid == one for one in step.tolist()), np.ones(len(uid), bool)]
     calls = np.array([int(one.sum()) for one in own])
     flops = np.array([float(found.flops[one].sum()) for one in own])
-    at_peak, time = np.array([float(found.at_peak_ns[one].sum()) for one in own]), np.array(times, float)
+    at_peak = np.array([float(found.at_peak_ns[one].sum()) for one in own])
     with np.errstate(divide="ignore", invalid="ignore"):
         columns = {
             "name": [*list(steps["name"])[: len(step)], "(all)"], "time_ms": time / 1e6, "calls": calls,
@@ -120,5 +128,9 @@ def model_flops(g: Core | Window, arch: Architecture | str | None = None) -> Tab
             "peak_tflops_s": np.where(at_peak > 0, flops / at_peak / 1e3, np.nan),
             "mfu_percent": np.where(calls > 0, 100 * at_peak / time, np.nan),
         }  # fmt: skip
-    notes = [f"peaks are those of {device.name}", *unlinked_notes(w, left_out=True)]
+    above = np.nanmax(columns["mfu_percent"], initial=0) > 100
+    notes = [
+        f"peaks are those of {device.name}",
+        *([f"more than 100 % cannot be: {ABOVE_ROOF}"] * bool(above)), *unlinked_notes(w, left_out=True),
+    ]  # fmt: skip
     return MODEL_FLOPS.table(columns, title, notes)

@@ -270,7 +270,7 @@ class Roofed:
     Attributes:
         gpu: their rows, ascending.
         part: of each the part of its time.
-        at_roof: of each its share of the time of its call at the roof, but not more than it took, ns; NaN for no roof.
+        at_roof: of each its share of the time of its call at the roof, ns; NaN for no roof.
     """
 
     gpu: Rows
@@ -286,7 +286,7 @@ def roofed(w: Window, arch: Architecture) -> Roofed:
     call, first = group_by(work.op, work.code)
     of_call = sum_by_group(call, took, len(first))
     roof = np.append(least, np.nan)[np.where(np.isin(part[first], _ROOFED), work.code[first], -1)]
-    share = np.divide(np.minimum(roof, of_call), of_call, out=np.full(len(first), np.nan), where=of_call > 0)
+    share = np.divide(roof, of_call, out=np.full(len(first), np.nan), where=of_call > 0)
     return Roofed(work.gpu, part, share[call] * took)
 
 
@@ -309,7 +309,7 @@ def _bounds(costs: list[Cost], arch: Architecture) -> tuple[np.ndarray, np.ndarr
             parts[n] = _BOUNDS[roof.bound]
             least[n] = roof.time_us * 1e3
         elif (moving := traffic_us(cost, arch)) is not None:
-            parts[n] = Part.memory_only
+            parts[n] = Part.memory_bound if cost.flops else Part.memory_only
             least[n] = moving * 1e3
         else:
             why[n] = roof

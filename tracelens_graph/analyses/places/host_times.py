@@ -50,6 +50,7 @@ _COLUMNS: About = {
     "longest_ms": Column("the longest call", "ms", heading="longest ms", drop_priority=2),
     "uid": Column.uid("the longest call", heading="uid"),
 }
+_OF_A_LEVEL: About = {name: column for name, column in _COLUMNS.items() if name != "kind"}
 
 
 HOST_TIMES = TableSchema(
@@ -57,10 +58,10 @@ HOST_TIMES = TableSchema(
     "Where the host's time went: by op, function of Python, line, module or thread.",
     _COLUMNS,
 )
-HOST_FUNCTIONS = TableSchema("host_functions", "Host time by function of Python, built-in ones, too.", _COLUMNS)
-HOST_LINES = TableSchema("host_lines", "Host time by line of Python that calls.", _COLUMNS)
-HOST_MODULES = TableSchema("host_modules", "Host time by module, on the thread that calls it.", _COLUMNS)
-HOST_THREADS = TableSchema("host_threads", "Host time by thread.", _COLUMNS)
+HOST_FUNCTIONS = TableSchema("host_functions", "Host time by function of Python, built-in ones, too.", _OF_A_LEVEL)
+HOST_LINES = TableSchema("host_lines", "Host time by line of Python that calls.", _OF_A_LEVEL)
+HOST_MODULES = TableSchema("host_modules", "Host time by module, on the thread that calls it.", _OF_A_LEVEL)
+HOST_THREADS = TableSchema("host_threads", "Host time by thread.", _OF_A_LEVEL)
 
 
 @dataclass(frozen=True)

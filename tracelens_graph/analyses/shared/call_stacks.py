@@ -82,7 +82,7 @@ def _frames(w: Window) -> tuple[np.ndarray, np.ndarray]:
     core, c = w.core, w.core.columns
     in_file = fitting_names(core, lambda name: ".py(" in name)
     is_python = is_kind(c.kind, PYTHON_KINDS)
-    return np.flatnonzero(is_python & in_file[c.name]), codes_of(core) > Code.compiled
+    return np.flatnonzero(is_python & in_file[c.name]), codes_of(core) >= Code.compiled
 
 
 def call_stacks(core: Core, rows: Sequence[np.ndarray], python_frames: bool = True) -> list[Stack]:
