@@ -56,7 +56,7 @@ def tree(
         option(
             "--host-time",
             help="Host time per line, with all that is called and its own, the most first; and for how long of it the "
-            "GPU was idle. Calls of less than 1 % of the whole are counted only, and threads in the background left out; "
+            "GPU was idle. Calls of less than 1 % of the whole are counted only, threads in the background left out; "
             "--max-lines 0 draws all.",
         ),
     ] = False,
