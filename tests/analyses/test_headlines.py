@@ -282,7 +282,7 @@ def test_the_evidence_has_the_share_of_the_sentence() -> None:
     step = span("user_annotation", "ProfilerStep#1", 0, 20_000)
     work = [call(5_990, 1), gpu(6_000, 7_000, 1), call(6_500, 2), gpu(13_000, 6_000, 2, "ncclDevKernel_AllReduce")]
     lone = [gpu(10 + 1_000 * n, 1_000, 100 + n) for n in range(25)]
-    for events, share in (([step, *work], "35.0 % and waiting"), (lone, "100.0 % of the GPU time")):
+    for events, share in (([step, *work], "35.0 % (matrix"), (lone, "100.0 % of the GPU time")):
         headline, *_ = verdict(load_core(events))
         assert share.split()[0] == f"{headline.evidence['percent']:.1f}", headline.text
         assert share in headline.text

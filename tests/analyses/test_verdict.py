@@ -127,7 +127,7 @@ def test_the_greatest_loss_comes_first_and_severity_follows_the_share() -> None:
     assert [(topic, found.severity, found.evidence["ms"]) for topic, found in losses(core).items()] == [
         ("allocation", "minor", 6.0), ("python", "minor", 4.495),
     ]  # fmt: skip
-    assert losses(core)["allocation"].advice == ()
+    assert losses(core)["allocation"].advice == ("allocator",), "small causes may be the cheapest to mend"
     alone = losses(core.window(after_ns=10_000_000))["allocation"]
     assert (alone.severity, alone.advice) == ("major", ("allocator",))
 
@@ -139,7 +139,7 @@ def test_copies_that_do_not_go_to_the_device() -> None:
     assert found.evidence["ms"] == 2
     assert found.evidence["gb_per_s"] == 10
     assert found.text == (
-        "Copies on and from the device cost 2.00 ms, 20.0 % of the GPU span, in 1 copy of 20.0 MB at 10.0 GB/s"
+        "Copies on and from the device cost 2.00 ms, 20.0 % of the GPU span, in 1 copy, 20.0 MB at 10.0 GB/s"
         f" [uid {found.evidence['uid']}]"
     )
     assert found.advice == ()
@@ -197,8 +197,8 @@ def products(us: float) -> list[dict[str, Any]]:
         event
         for n in range(2)
         for event in (
-            span("cpu_op", "aten::mm", 20 * n, 10, Input_Dims=sizes, Input_type=types), call(20 * n + 1, n),
-            gpu(100 + n * us, us, n),
+            span("cpu_op", "aten::mm", 20 * n, 10, Input_Dims=sizes, Input_type=types), call(20 * n + 1, n + 1),
+            gpu(100 + n * us, us, n + 1),
         )
     ]  # fmt: skip
 
@@ -234,6 +234,66 @@ def test_graphs_are_suggested_for_many_short_launches_only() -> None:
     assert "cuda_graphs" not in advice(30, 10, "cudaGraphLaunch"), "they are there already"
 
 
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
+        ("aten::add", "larger_batch"),
+        ("autograd::engine::evaluate_function: AddBackward0", "fewer_launches"),
+        ("Optimizer.step#SGD.step", "fewer_launches"),
+    ],
+)
+def test_fused_optimizers_are_for_training(op: str, name: str) -> None:
+    events = []
+    for n in range(60):
+        events += [span("cpu_op", op, 50 * n, 40), call(50 * n + 35, n), gpu(50 * n + 42, 5, n)]
+    found = finding(load_core(events), "launches")
+    assert set(found.advice) & {"larger_batch", "fewer_launches"} == {name}
+
+
+def test_lines_by_own_time_are_asked_for_where_stacks_are_recorded() -> None:
+    def python(inner_us: float) -> Finding:
+        events = []
+        for n in range(30):
+            at = 1_000 * n
+            events += [span("python_function", "train.py(1): step", at, 900)]
+            events += [span("python_function", "torch/x.py(2): inner", at + 10, inner_us)] if inner_us else []
+            events += [call(at + 880, n), gpu(at + 890, 100, n)]
+        return finding(load_core(events), "python")
+
+    assert python(0).ask_next.endswith("ask host_times TRACE -p by=line")
+    assert " of it in train.py(1): step" in python(0).text
+    assert " of it in train.py(1): step" not in python(800).text, "inner has most of its time"
+
+
+def test_work_launched_before_the_recording_began_is_left_out_by_a_step() -> None:
+    step = span("user_annotation", "ProfilerStep#7", 6_000, 12_000)
+    early = [gpu(100 + 1_000 * n, 900, 900 + n, "lone") for n in range(5)]
+    own = [event for n in range(5) for event in (call(6_100 + 20 * n, n), gpu(7_000 + 2_000 * n, 1_900, n))]
+    found = finding(load_core([step, *early, *own]), "unlinked")
+    assert (found.evidence["is_early"], found.evidence["step_without"]) == (1, 7)
+    assert found.ask_next == "tracelens-graph report TRACE --step 7"
+    late = finding(load_core([step, *early, *own, gpu(16_900, 900, 990, "lone")]), "unlinked")
+    assert "is_early" not in late.evidence
+    assert late.ask_next == "tracelens-graph info TRACE"
+
+
+def test_the_time_with_a_known_roof_is_given() -> None:
+    core = load_core([*products(5_000), span("cpu_op", "other::mm", 50, 10), call(51, 9), gpu(10_100, 4_000, 9)])
+    found = next(one for one in verdict(core, FAST) if one.topic == "kernels")
+    assert (found.evidence["ms"], found.evidence["known_ms"]) == (14, 10)
+    assert float(found.evidence["could_win_ms"]) == pytest.approx(
+        10 * (1 - float(found.evidence["percent_of_roof"]) / 100)
+    )
+
+
+def test_gaps_between_queued_kernels_are_apart_from_waiting_for_the_host() -> None:
+    events = [event for n in range(20) for event in (call(5 * n, n), gpu(200 + 110 * n, 100, n))]
+    account = account_of(window_of(load_core(events)))
+    assert account.shown_parts["between queued kernels"] == 19 * 10_000 == account.parts()["host"]
+    assert account.shown_parts["waiting for the host"] == 0
+    assert sum(account.shown_parts.values()) == account.window_ns
+
+
 def test_a_kernel_with_the_short_name_of_others_is_one_of_them() -> None:
     add, multiply = (f"void at::native::elementwise_kernel<128, 4, at::native::{one}>(int)" for one in ("Add", "Mul"))
     core = load_core([
@@ -256,7 +316,7 @@ def test_gpu_work_outside_of_the_steps_is_part_of_what_shares_are_of() -> None:
         return verdict(load_core(events))[0].text
 
     assert "40.0 % of the 10.0 ms of the steps;" in shares([*inside, *copy]) + ";"
-    assert "of the 10.0 ms of the steps and GPU work outside of them" in shares([*inside, *copy, gpu(9_000, 400, 9)])
+    assert "of the 10.0 ms of the steps and other GPU work" in shares([*inside, *copy, gpu(9_000, 400, 9)])
 
 
 def test_a_long_step_is_named_with_the_report_of_it() -> None:

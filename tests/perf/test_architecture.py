@@ -46,6 +46,7 @@ BUSES = {
 SEEN = [
     ("Tesla V100-SXM2-32GB", 80, 31.74, "v100-sxm2"),
     ("Tesla V100-SXM2-16GB", 80, 15.78, "v100-sxm2"),
+    ("Tesla V100-DGXS-32GB", 80, 31.74, "v100-sxm2"),
     ("Tesla V100-PCIE-16GB", 80, 15.78, "v100-pcie"),
     ("A100-SXM4-40GB", 108, 39.59, "a100-40gb"),
     ("NVIDIA A100-PCIE-40GB", 108, 39.59, "a100-40gb"),

@@ -272,7 +272,8 @@ class Report(Answer):
             found = top_ops(self.w, self._asked.options.linked_only, most)
             largest = [found]
             worth = [name for name, percent in zip(found["name"], found["percent"], strict=True) if percent >= _WORTH]
-            hints = [*call.to_replay(worth, f"--top {len(found)}"), *call.to_open(found)]
+            replay = call.to_replay(worth, f"--top {len(found)}") if _computes(self.findings) else []
+            hints = [*replay, *call.to_open(found)]
         else:
             largest = self._host_tables(most)
             hints = [line for table in largest[:1] for line in call.to_open(table)]
@@ -427,6 +428,13 @@ class Theirs(Report):
 
 _OF_EVERY_PROFILE = ("linked_only", "models", "histogram_bins", "arch", "extension")
 """Options that do not change which sheets there are, or are not asked for by name."""
+
+
+def _computes(findings: Sequence[Finding]) -> bool:
+    """Whether kernels may be what bounds a run: not where the headline names the host or communication alone."""
+    evidence = findings[0].evidence
+    kinds = [str(evidence[name]) for name in ("first", "second") if name in evidence] or [str(evidence["kind"])]
+    return not all(kind.startswith(("host.", "comm.")) for kind in kinds)
 
 
 def _beyond_default(options: ReportOptions) -> list[str]:

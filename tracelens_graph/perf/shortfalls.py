@@ -228,7 +228,7 @@ def reasons(work: Work) -> Iterator[Reason]:
 
 def _few_blocks(work: Work) -> str:
     tiles, units = work.tiles and work.tiles[1], work.units or FEWEST_UNITS
-    of_device = f"for {units:,} units" if work.units else f"where devices have {units} units and more"
+    of_device = f"for {units:,} units" if work.units else f"where the smallest known device has {units} units"
     if tiles is not None and 0 < tiles < units:
         what = f"{'tile' if work.product else 'block'}{'s'[: tiles > 1]}{'' if work.product else ' of queries'}"
         size = "x".join(map(str, work.tile)) if work.product else str(work.tile[0])

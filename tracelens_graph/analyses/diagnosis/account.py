@@ -16,6 +16,7 @@ from tracelens_graph.analyses.idle.idle import Cause, Idle, edge_parts, idle_par
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, narrow, window_of
+from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
 from tracelens_graph.tables.table import Table
 
@@ -37,6 +38,9 @@ PARTS: Mapping[str, str] = {
     "host": "waiting for the host", "unexplained": "idle without a known reason",
 }  # fmt: skip
 """What a window's time is divided into, and how that is called; communication and copies as far as they are exposed."""
+
+QUEUED = "between queued kernels"
+"""What idle time is called before work that had been launched already; a part of `host` none of the host's doing."""
 
 TIME_SPENT = {
     "part": Column.key("what the time went to; the parts add up to the whole", "part"),
@@ -88,6 +92,11 @@ class Account:
         return found
 
     @property
+    def has_stacks(self) -> bool:
+        """Whether functions of Python are recorded."""
+        return bool((self.window.core.columns.kind == Kind.PythonFunction).any())
+
+    @property
     def before_ns(self) -> int:
         """Time of the window before the span."""
         idle, gpu = self.idle, self.window.gpu_rows
@@ -120,7 +129,7 @@ class Account:
         GPU work that no step launched is named where there is much: it lies in the window, too.
         """
         text = self._of_devices(WHOLES[self.whole])
-        return f"{text} and GPU work outside of them" if self.whole == "steps" and self._has_strays else text
+        return f"{text} and other GPU work" if self.whole == "steps" and self._has_strays else text
 
     @property
     def _has_strays(self) -> bool:
@@ -154,6 +163,13 @@ class Account:
             else f"{whole.removesuffix('s')}s of {self.devices:,} GPUs"
         )
 
+    @cached_property
+    def shown_parts(self) -> dict[str, int]:
+        """The parts in words -> ns; gaps before work that had been launched already are apart."""
+        queued = int(self.causes[Cause.queued])
+        found = {PARTS[part]: ns - queued * (part == "host") for part, ns in self.parts().items()}
+        return found | {QUEUED: queued}
+
     def parts(self, in_span: bool = False) -> dict[str, int]:
         """Names of PARTS -> ns of the window, or of the span."""
         causes = self.causes_in_span if in_span else self.causes
@@ -173,9 +189,9 @@ def time_spent(g: Core | Window) -> Table:
     if not len(w.gpu_rows):
         return Table("time_spent", {name: [] for name in TIME_SPENT}, TIME_SPENT, "Where the time went")
     account = account_of(w)
-    parts = sorted(((ns, part) for part, ns in account.parts().items() if ns), reverse=True)
+    parts = sorted(((ns, part) for part, ns in account.shown_parts.items() if ns), reverse=True)
     columns: dict[str, Sequence[Any]] = {
-        "part": [PARTS[part] for _, part in parts], "ms": [ns / 1e6 for ns, _ in parts],
+        "part": [part for _, part in parts], "ms": [ns / 1e6 for ns, _ in parts],
         "percent": [percent(ns, account.window_ns) for ns, _ in parts],
     }  # fmt: skip
     return Table("time_spent", columns, TIME_SPENT, w.titled(f"Where {account.base_text} went"))

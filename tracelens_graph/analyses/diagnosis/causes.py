@@ -10,7 +10,7 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import UNEXPLAINED, WHOLES, Account, account_of
-from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families, families_of, far_below_roof
+from tracelens_graph.analyses.diagnosis.families import LABELS, MEMORY, Families, Roof, families_of, far_below_roof
 from tracelens_graph.analyses.diagnosis.finding import (
     ABOVE_ROOF,
     Finding,
@@ -25,15 +25,16 @@ from tracelens_graph.analyses.idle.blame import Blamed
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
 from tracelens_graph.analyses.idle.idle import Cause, blame
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
-from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.collectives import collectives_of, kernels_of_collectives
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import ancestors, rows_of_kind
 from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window
-from tracelens_graph.schema import Kind
+from tracelens_graph.schema import HOST_KINDS, PYTHON_KINDS, Kind
 from tracelens_graph.tables.names import short_name
+from tracelens_graph.utils.arrays import Rows
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -62,8 +63,7 @@ def causes_of(w: Window, leads: Sequence[str], arch: Architecture | None = None)
         arch: the device; None for the one that the trace describes.
     """
     account = account_of(w)
-    minor = [replace(one, advice=()) if one.severity == "minor" else one for one in losses_of(w)]
-    found = [*minor, *_kernels(account, families_of(account.window), "computation" in leads, arch)]
+    found = [*losses_of(w), *_kernels(account, families_of(account.window), "computation" in leads, arch)]
     found.sort(key=lambda finding: -float(finding.evidence["ms"]))
     return list(_without_repetition(found))
 
@@ -119,7 +119,7 @@ def _waits(
         short = int((c.dur_ns[gpu] < limits.SHORT_KERNEL_NS).sum())
         evidence |= {"short_gpu_events": short, "gpu_events": len(gpu)}
         text += f"; {evidence['short_gpu_events']:,} of {evidence['gpu_events']:,} GPU events are shorter than 5 us"
-    if topic == "unrecorded" and not (c.kind == Kind.PythonFunction).any():
+    if topic == "unrecorded" and not account.has_stacks:
         text, advice = f"{text}; the trace has no Python stacks", ("record_stacks",)
     if topic == "outside":  # which the window leaves out, so that it is no part of it
         share = percent(time, account.span_ns)
@@ -130,8 +130,12 @@ def _waits(
         return
     if not _are_short_launches(account, families, part):
         advice = tuple(one for one in advice if one not in _FOR_SHORT_LAUNCHES)
+    if topic == "data_loader" and evidence["percent"] < limits.MAJOR_PERCENT and 2 * int(part[longest]) > time:
+        advice = ()  # one wait, such as for the first batch, is no reason for more workers
     has_callers = row >= 0 and (c.parent[row] >= 0 or "python" in evidence)
     ask = f"tracelens-graph tree TRACE --uid {uid} --up" if has_callers else _BY_CAUSE
+    if topic in ("python", "launches") and account.has_stacks:
+        ask = _BY_LINE
     yield _loss(topic, f"{text} [uid {uid}]", evidence, advice, ask)
 
 
@@ -170,6 +174,15 @@ def _culprit(account: Account, found: Blamed) -> dict[str, Any]:
     return evidence | ({"python": line} if line not in ("", because) else {})
 
 
+def _is_wrapper(core: Core, rows: Rows) -> bool:
+    """Whether functions of Python spend less than half of their time outside of what they call."""
+    c = core.columns
+    if c.kind[rows[0]] not in PYTHON_KINDS:
+        return False
+    called = is_kind(c.kind, HOST_KINDS) & np.isin(c.parent, rows)
+    return 2 * int(c.dur_ns[called].sum()) > int(c.dur_ns[rows].sum())
+
+
 def _culprit_text(core: Core, found: Blamed, evidence: Mapping[str, Any]) -> str:
     """`3.10 ms of it in aten::item, from train.py(48): step`."""
     name = brief(shown_name(core, found.row))
@@ -177,11 +190,15 @@ def _culprit_text(core: Core, found: Blamed, evidence: Mapping[str, Any]) -> str
         name = f"{brief(op)} ({name})"
     line = evidence.get("python")
     # A call that costs the host its lead may end long before the gaps do.
-    time = f"{shown_ms(found.due_ns)} of it due to" if found.due_ns > found.ns else f"{shown_ms(found.ns)} of it in"
+    where = "below" if _is_wrapper(core, found.rows) else "in"
+    time = (
+        f"{shown_ms(found.due_ns)} of it due to" if found.due_ns > found.ns else f"{shown_ms(found.ns)} of it {where}"
+    )
     return f"{time} {name}{f', from {brief(line)}' if line else ''}"
 
 
 _BY_CAUSE = "tracelens-graph report TRACE --table idle_causes"
+_BY_LINE = "tracelens-graph ask host_times TRACE -p by=line"
 
 
 def _copies(account: Account, families: Families) -> Iterator[Finding]:
@@ -207,9 +224,12 @@ def _copies(account: Account, families: Families) -> Iterator[Finding]:
             )
             continue
         evidence = {**_cost(account, time), **_volume(core, rows), "exposed_ms": alone / 1e6, "idle_ms": idle / 1e6}
-        text = f"{name} cost {_cost_text(account, time)}, in {len(rows):,} cop{'y' if len(rows) == 1 else 'ies'}"
+        because = " with the idle time because of them" if idle else ""
+        cost = f"{_cost_text(account, time)}{because}"
+        text = f"{name} cost {cost}, in {len(rows):,} cop{'y' if len(rows) == 1 else 'ies'}"
         if "bytes" in evidence:
-            text += f" of {evidence['bytes'] / 1e6:,.1f} MB at {evidence['gb_per_s']:.1f} GB/s"
+            together = " together" if len(rows) > 1 else ""
+            text += f", {evidence['bytes'] / 1e6:,.1f} MB{together} at {evidence['gb_per_s']:.1f} GB/s"
         advice: tuple[str, ...] = ()
         if share := evidence["pageable_percent"]:
             text += f", {'all' if share == 100 else f'{share:.0f} % of their time'} pageable"
@@ -261,7 +281,7 @@ def _communication(account: Account, leads: bool) -> Iterator[Finding]:
         evidence |= {"bus_gb_per_s": rate, "collectives_with_size": busses}
         if leads and rate < limits.SLOW_BUS_GB_PER_S:
             advice.insert(0, "network")
-    ask = f"tracelens-graph tree TRACE --uid {uid} --up"
+    ask = "tracelens-graph ask exposed_communication TRACE"
     yield _loss("exposed_communication", f"{text} [uid {uid}]", evidence, tuple(advice), ask)
 
 
@@ -306,6 +326,8 @@ def _bus_bandwidth(w: Window) -> tuple[float, int]:
 def _kernels(account: Account, families: Families, leads: bool, arch: Architecture | None) -> Iterator[Finding]:
     """Families of kernels, each with the op and kernel that take most of its time."""
     core, c = account.window.core, account.window.core.columns
+    overlaps = families.gpu_ns > account.window_ns
+    gpu_time = f"the {shown_ms(families.gpu_ns)} of GPU time on all streams" if overlaps else "the GPU time"
     for kind, time in families.times.items():
         if not _is_reported(account, time):
             continue
@@ -324,7 +346,7 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         of_gpu, most = percent(time, families.gpu_ns), percent(int(by_name[kernel]), time)
         uid = int(c.uid[longest])
         text = (
-            f"{LABELS[kind][0].upper()}{LABELS[kind][1:]} took {shown_ms(time)}, {of_gpu:.1f} % of the GPU time;"
+            f"{LABELS[kind][0].upper()}{LABELS[kind][1:]} took {shown_ms(time)}, {of_gpu:.1f} % of {gpu_time};"
             f" {most:.0f} % of it in {_distinct_name(core, rows, kernel)} [uid {uid}{op}]"
         )
         evidence: dict[str, Any] = {
@@ -341,11 +363,19 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         if "gemm_tuning" in advice and not far_below_roof(roof):
             advice = ()
         if roof:
-            won = f"{shown_ms(roof[1])} could be won" if roof[0] <= 100 else f"more than they can: {ABOVE_ROOF}"
-            text += f"; they reach {percent_text(roof[0])} % of their roof, {won}"
-            evidence |= {"percent_of_roof": roof[0], "could_win_ms": roof[1] / 1e6}
-        ask = f"tracelens-graph tree TRACE --uid {uid} --up"
+            text += f"; {_roof_text(roof, time)}"
+            evidence |= {
+                "percent_of_roof": roof.percent, "could_win_ms": roof.above_ns / 1e6, "known_ms": roof.known_ns / 1e6
+            }  # fmt: skip
+        ask = "tracelens-graph ask opportunities TRACE" if leads else f"tracelens-graph tree TRACE --uid {uid} --up"
         yield Finding("kernels", text, evidence, "fact", advice, ask, f"kernels@{kind}")
+
+
+def _roof_text(roof: Roof, time: int) -> str:
+    """What kernels reach of their roof; of which time, where the roof of only a part of it is known."""
+    base = f" in the {shown_ms(roof.known_ns)} of ops with known sizes" if roof.known_ns < time else ""
+    won = f"{shown_ms(roof.above_ns)} could be won" if roof.percent <= 100 else f"more than they can: {ABOVE_ROOF}"
+    return f"they reach {percent_text(roof.percent)} % of their roof{base}, {won}"
 
 
 def _distinct_name(core: Core, rows: np.ndarray, kernel: int) -> str:

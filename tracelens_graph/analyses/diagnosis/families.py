@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -63,6 +63,14 @@ def is_fused(kernel: str) -> bool:
     return _FUSED.search(kernel) is not None
 
 
+class Roof(NamedTuple):
+    """What kernels reach of their roof, percent, and what they take above it, ns, of the time with a known roof."""
+
+    percent: float
+    above_ns: int
+    known_ns: int
+
+
 @dataclass(frozen=True)
 class Families:
     """GPU time by family of kernels.
@@ -116,8 +124,8 @@ class Families:
         memory = found.gpu[found.part == Part.memory_bound]
         return percent(int(took[rows[np.isin(rows, memory)]].sum()), int(took[rows].sum()))
 
-    def roof(self, w: Window, arch: Architecture | None, kind: str) -> tuple[float, int] | None:
-        """What a family's kernels reach of their roof, percent, and what they take above it, ns.
+    def roof(self, w: Window, arch: Architecture | None, kind: str) -> Roof | None:
+        """What a family's kernels reach of their roof.
 
         None where the device is not known, or the roof of half of their time. Above 100, where most of their time is
         shorter than it can be; else no kernel counts as faster than its roof.
@@ -131,7 +139,9 @@ class Families:
         known = ~np.isnan(at_roof)
         time, beyond = int(took[known].sum()), int(took[at_roof > took].sum())
         least = float((at_roof if 2 * beyond > time else np.minimum(at_roof, took))[known].sum())
-        return (percent(least, time), max(round(time - least), 0)) if 2 * time >= int(took.sum()) > 0 else None
+        return (
+            Roof(percent(least, time), max(round(time - least), 0), time) if 2 * time >= int(took.sum()) > 0 else None
+        )
 
     def modelled_percent(self, w: Window, device: Architecture) -> float:
         """Share of the time of products, convolutions and attention that has a roof; 0 without any."""
@@ -158,9 +168,9 @@ def _is_of(family: str, kind: str) -> bool:
     return family == kind or (kind == "compute.matrix" and family.startswith("compute."))
 
 
-def far_below_roof(roof: tuple[float, int] | None) -> bool:
+def far_below_roof(roof: Roof | None) -> bool:
     """Whether kernels are far below their roof; not where that is not known."""
-    return roof is not None and roof[0] < limits.FAR_BELOW_ROOF_PERCENT
+    return roof is not None and roof.percent < limits.FAR_BELOW_ROOF_PERCENT
 
 
 def families_of(w: Window) -> Families:
@@ -306,6 +316,10 @@ _COMPILED: Mapping[str, tuple[str, ...]] = {"fusion": (), "python_tuning": ("gra
 """What to try -> what instead, where a compiler has fused the kernels already."""
 
 
+_TRAINS = re.compile(r"Optimizer\.|autograd::engine|aten::_(?:foreach|fused_(?:adam|sgd))|\w+Backward\d*$")
+"""Names in a trace with a backward pass or an optimizer."""
+
+
 _REGION = re.compile(r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction")
 """How names of ops and annotations begin that PyTorch puts around what torch.compile made."""
 
@@ -335,7 +349,10 @@ def fitting(w: Window, advice: Iterable[str], uid: int = -1) -> tuple[str, ...]:
     given, own = tuple(advice), w.framework.advice
     if given and (families_of(w).is_compiled or (uid >= 0 and in_compiled(w.core, np.array([w.core.row(uid)]))[0])):
         given = tuple(name for one in given for name in _COMPILED.get(one, (one,)))
-    return tuple(own.get(name, name) for name in given)
+    found = tuple(own.get(name, name) for name in given)
+    if "fewer_launches" in found and not any(map(_TRAINS.match, w.core.names)):
+        return tuple("larger_batch" if name == "fewer_launches" else name for name in found)
+    return found
 
 
 def _topics(finding: Finding) -> tuple[str, ...]:

@@ -132,6 +132,7 @@ TOPICS: Mapping[str, str] = {
 ADVICE: Mapping[str, str] = {
     "cuda_graphs": 'CUDA graphs, or torch.compile(mode="reduce-overhead")',
     "fewer_launches": "fewer, larger ops: a larger batch, fused or foreach optimizers",
+    "larger_batch": "fewer, larger ops: a larger batch",
     "graph_breaks": "find why Python runs between compiled regions: TORCH_LOGS=graph_breaks,recompiles",
     "python_tuning": "less Python between ops: torch.compile, or move the work out of the loop",
     "data_loader": "more DataLoader workers (num_workers), prefetch_factor, persistent_workers",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
-from tracelens_graph.analyses.diagnosis.account import HOST, PARTS, Account
+from tracelens_graph.analyses.diagnosis.account import HOST, PARTS, QUEUED, Account
 from tracelens_graph.analyses.diagnosis.families import ALL_OF_IT, LABELS, MATRIX, MEMORY, Families
 from tracelens_graph.analyses.diagnosis.finding import Finding, brief, percent, shown_ms
 from tracelens_graph.analyses.idle.host_states import Clock, ends
@@ -330,7 +330,7 @@ def _clear(account: Account, families: Families, part: str, arch: Architecture |
         return _waiting(account)
     kind = {"communication": "comm.exposed", "copies": "host.copies"}[part]
     others = _others(account, part)
-    text = f"{_NAMES[kind]}: {_share(account, part)} was {PARTS[part]}; {others}"
+    text = f"{_NAMES[kind]}: {PARTS[part]} took {_share(account, part)}; {others}"
     return _headline(account, part, kind, text)
 
 
@@ -340,6 +340,8 @@ def _waiting(account: Account) -> Finding:
     doing = " and ".join(_DOING[cause] for cause in causes)
     name = "Host-bound" if len(causes) > 1 else _NAMES[kind]
     waited = f"for {_share(account, 'host')} the GPU waited for the host, mostly {doing}"
+    if account.has_stacks:
+        waited += " (with_stack itself slows the host)"
     text = f"{name}: {waited}; {_others(account, 'host')}"
     return _headline(account, "host", kind, text, host_causes=", ".join(cause.name for cause in causes))
 
@@ -388,12 +390,12 @@ def _made_of(families: Families) -> str:
 def _mixture(account: Account, families: Families, leads: tuple[str, ...]) -> Finding:
     named = []
     for part in leads:
-        what = PARTS[part]
+        what = f"{PARTS[part]} {percent(account.parts()[part], account.window_ns):.1f} %"
         if part == "host":
-            what += f", mostly {' and '.join(_DOING[cause] for cause in host_causes(account))},"
+            what += f" (mostly {' and '.join(_DOING[cause] for cause in host_causes(account))})"
         if part == "computation":
             what += f" ({_made_of(families)})"
-        named.append(f"{what} {percent(account.parts()[part], account.window_ns):.1f} %")
+        named.append(what)
     text = f"A mixture: {' and '.join(named)} of {account.base_text}"
     kinds = [_kind_of(part, account, families) for part in leads]
     share = percent(account.parts()[leads[0]], account.window_ns)
@@ -458,9 +460,9 @@ def _share(account: Account, part: str) -> str:
 
 def _others(account: Account, part: str) -> str:
     """What else took time, in a few words; shares are of the same."""
-    parts = account.parts()
-    others = sorted((one for one in parts if one != part), key=lambda one: -parts[one])
+    parts = account.shown_parts
+    others = sorted((one for one in parts if one != PARTS[part]), key=lambda one: -parts[one])
     shares = {one: percent(parts[one], account.window_ns) for one in others}
-    return ", ".join(f"{PARTS[one]} {share:.1f} %" for one, share in shares.items() if share >= 1) or (
-        "nothing else took 1 %"
-    )
+    if part == "host":  # which holds them
+        shares = {("of that " if one == QUEUED else "") + one: share for one, share in shares.items()}
+    return ", ".join(f"{one} {share:.1f} %" for one, share in shares.items() if share >= 1) or ("nothing else took 1 %")

@@ -9,7 +9,7 @@ DOMINANT_RATIO = 1.5
 WORTH_REPORTING_PERCENT = 5.0
 """Share of the window from which something is a cause of its own."""
 MAJOR_PERCENT = 20.0
-"""Share of the window from which a loss is major, and something to try is suggested."""
+"""Share of the window from which a loss is major."""
 CAUSES = 4
 """Causes that are shown, the most expensive first."""
 

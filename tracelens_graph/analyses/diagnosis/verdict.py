@@ -28,6 +28,7 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, step_number, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import short_name
+from tracelens_graph.utils.arrays import Rows
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -171,8 +172,8 @@ def _opportunities(
         share = percent(won_ns, whole.window_ns)
         if share < limits.WORTH_REPORTING_PERCENT:
             return
-        gain = f"{share:.1f} % of the {whole.whole_text} ({shown_ms(won_ns)})"
-        text = f"{gain} could be won if {one.assumption}: {one.what}"
+        gain = f"{shown_ms(won_ns)}, {share:.1f} % of the {whole.whole_text}"
+        text = f"{one.what}: could win {gain}, if {one.assumption}"
         evidence = {
             "could_win_ms": won_ns / 1e6, "percent": share, "percent_of": whole.whole, "ms": one.ns / 1e6,
             "calls": one.calls, "uid": one.uid, **one.evidence,
@@ -230,12 +231,26 @@ def _unlinked(w: Window) -> Iterator[Finding]:
     share = percent(int(c.dur_ns[lone].sum()), int(c.dur_ns[every].sum()))
     if share < limits.WORTH_REPORTING_PERCENT:
         return
-    text = (
-        f"Without a launch in the trace, so charged to no op: {share:.1f} % of the GPU time"
-        f" ({len(lone):,} of {len(every):,} GPU events)"
-    )
-    evidence = {"percent_of_gpu_time": share, "unlinked": len(lone), "gpu_events": len(every)}
-    yield Finding("unlinked", text, evidence, ask_next="tracelens-graph info TRACE")
+    why, ask = "Without a launch in the trace", "tracelens-graph info TRACE"
+    evidence: dict[str, Any] = {"percent_of_gpu_time": share, "unlinked": len(lone), "gpu_events": len(every)}
+    linked = every[c.parent[every] >= 0]
+    if len(linked) and (c.start_ns[lone] + c.dur_ns[lone]).max() <= c.start_ns[linked].min():
+        why, evidence["is_early"] = "Launched before the recording began", 1
+        if not w.title and (step := _step_without(w, lone)) is not None:
+            why, ask = f"{why} (step {step} leaves it out)", f"tracelens-graph report TRACE --step {step}"
+            evidence["step_without"] = step
+    text = f"{why}, so charged to no op: {share:.1f} % of the GPU time ({len(lone):,} of {len(every):,} GPU events)"
+    yield Finding("unlinked", text, evidence, ask_next=ask)
+
+
+def _step_without(w: Window, rows: Rows) -> int | None:
+    """The number of the first step with GPU work, none of it among some GPU events."""
+    core, of_step = w.core, w.core.gpu_step
+    for step in w.rows_of_kind(Kind.Step).tolist():
+        own = w.gpu_rows[of_step[w.gpu_rows] == step]
+        if len(own) and not np.isin(rows, own).any():
+            return step_number(core.names[core.columns.name[step]])
+    return None
 
 
 def _long_step(w: Window) -> Iterator[Finding]:

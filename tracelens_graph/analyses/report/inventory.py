@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tracelens_graph.analyses.kernels.shares import GRAPH_LAUNCH_CALLS
 from tracelens_graph.analyses.ops.programs import compilations, programs, recorded_executions
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.graph.arrays import distinct_pairs, is_kind, positions_by
@@ -264,7 +265,7 @@ class Option:
 
     Attributes:
         name: what is recorded.
-        how: what to ask the profiler for.
+        how: what to ask the profiler for; a function where that depends on the trace.
         applies: whether this trace could hold it.
         missing: how much of it this trace lacks, in words; "" if nothing.
         poorer: what is poorer without it.
@@ -272,11 +273,15 @@ class Option:
     """
 
     name: str
-    how: str
+    how: str | Callable[[Core], str]
     applies: Callable[[Core], bool]
     missing: Callable[[Core], str]
     poorer: str
     is_entries: bool = True
+
+    def asked(self, g: Core) -> str:
+        """What to ask the profiler for."""
+        return self.how if isinstance(self.how, str) else self.how(g)
 
     def recorded(self, g: Core, lack: str | None) -> bool | None:
         """Whether a trace with this lack was recorded with it; None if nobody can tell."""
@@ -304,6 +309,11 @@ def _unlinked_share(g: Core) -> str:
     share = 100 * int(c.dur_ns[lone].sum()) / max(int(c.dur_ns[gpu].sum()), 1)
     missing = f"missing for {len(lone):,} of {len(gpu):,} GPU events, {share:.1f} % of GPU time"
     return missing if len(lone) else ""
+
+
+def _how_launches(g: Core) -> str:
+    replays = any(name.startswith(GRAPH_LAUNCH_CALLS) for name in g.names)
+    return f"start recording before the work is launched{'; capture traces for replayed graphs' if replays else ''}"
 
 
 OPTIONS = (
@@ -334,7 +344,7 @@ OPTIONS = (
         "there is no time per step, and warm-up cannot be separated from the rest",
     ),
     Option(
-        "launches of GPU work", "start recording before the work is launched; capture traces for replayed graphs",
+        "launches of GPU work", _how_launches,
         lambda g: len(g.gpu_rows) > 0 and _has_ops(g), _unlinked_share,
         "this GPU time is charged to no op and no module",
     ),
@@ -407,7 +417,7 @@ def _recording(g: Core) -> Table:
     rows = []
     for option in options:
         lack = option.missing(g) if option.applies(g) else None
-        rows.append((option.name, option.recorded(g, lack), lack, option.poorer, option.how))
+        rows.append((option.name, option.recorded(g, lack), lack, option.poorer, option.asked(g)))
     return _table("recording", "Recording", rows, {
         "what": Column("what a trace may hold"),
         "recorded": Column(
