@@ -260,6 +260,12 @@ def test_kernels_that_a_compiler_fused_are_not_to_be_fused(kernel: str, advised:
     assert {name for one in found_in_trace(events, H100) for name in one.advice} & {"fusion"} == advised
 
 
+def test_an_optimizer_is_fused_by_its_option() -> None:
+    step = span("user_annotation", "Optimizer.step#SGD.step", -1, 500)
+    (one,) = of_rule("below-roof", [step, *products(HOPPER, 3_000, "float", name="aten::add_")], H100)
+    assert one.advice == ("fused_optimizer",)
+
+
 def test_the_verdict_shows_the_larger_gain_of_an_operation() -> None:
     found = [one.id for one in verdict_of(products(SIMT, 20_000, "float"), H100) if one.topic == "opportunity"]
     assert found == ["mixed-precision", "tensor-cores"]

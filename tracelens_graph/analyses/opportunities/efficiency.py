@@ -7,12 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.families import is_fused
 from tracelens_graph.analyses.diagnosis.finding import percent
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.performance.judged_ops import JudgedOp, JudgedOps, judged_ops
+from tracelens_graph.analyses.places.attribution import of_optimizer
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.cost import Cost
 from tracelens_graph.perf.roofs import roofline
@@ -81,6 +84,9 @@ def _advice(op: JudgedOp) -> tuple[str, ...]:
         return found
     kind = str(op.row["op category"] or "").partition("_")[0]
     is_moving = op.bound == "memory-bound" and kind not in _ADVICE
+    core = op.ops.w.core
+    if is_moving and of_optimizer(core, np.array([core.row(op.uid)]))[0]:
+        return () if "_fused_" in op.name else ("fused_optimizer",)
     return ("fusion",) if is_moving and not any(map(is_fused, op.kernels)) else _ADVICE.get(kind, ())
 
 
