@@ -88,6 +88,20 @@ def test_host_time_is_a_screen(run: Run, tmp_path: Path) -> None:
     assert "left out" in below
 
 
+def test_threads_in_the_background_are_no_part_of_a_screen(run: Run, tmp_path: Path) -> None:
+    monitor = [
+        span("python_function", "tqdm/_monitor.py(60): run", 0, 1000, tid=9),
+        span("python_function", "threading.py(359): wait", 1, 998, tid=9),
+    ]
+    path = tmp_path / "monitor.json"
+    path.write_text(json.dumps({"traceEvents": [*monitor, span("cpu_op", "aten::mm", 0, 500)]}))
+    _, out, _ = run("tree", path, "--host-time")
+    assert "monitor" not in out
+    assert "aten::mm" in out
+    _, whole, _ = run("tree", path, "--host-time", "--max-lines", 0)
+    assert "monitor" in whole
+
+
 def test_up(run: Run, trace_file: Path) -> None:
     _, out, _ = run("tree", trace_file, "--name", "gemm", "--up", "--labels", "full")
     assert out.splitlines()[:6] == [

@@ -56,7 +56,8 @@ def tree(
         option(
             "--host-time",
             help="Host time per line, with all that is called and its own, the most first; and for how long of it the "
-            "GPU was idle. Calls of less than 1 % of the whole are counted only; --max-lines 0 draws all.",
+            "GPU was idle. Calls of less than 1 % of the whole are counted only, threads in the background left out; "
+            "--max-lines 0 draws all.",
         ),
     ] = False,
     depth: Annotated[int | None, option(min=0, metavar="N", help="Levels below the nodes.")] = None,
@@ -113,8 +114,11 @@ def tree(
         drawn &= (core.columns.kind != Kind.PythonFunction) | shown_frames(w)
     times = None
     if host_time:
-        from tracelens_graph.analyses.places.host_times import times_of_calls
+        from tracelens_graph.analyses.places.host_times import in_background, times_of_calls
 
+        behind = in_background(core)[core.columns.thread]
+        if rows is None and max_lines != 0 and (drawn & ~behind).any():
+            drawn &= ~behind
         times = times_of_calls(w, drawn)
         least = 0 if max_lines == 0 else _least(core, drawn, times, rows)
         choice = tree_text.Choice(drawn, prune, depth, times[0], least, folds_chains=least > 0)
