@@ -68,7 +68,7 @@ def test_the_evidence_of_planted_problems() -> None:
     assert found.evidence["gb_per_s"] == pytest.approx(9, rel=0.01)
     assert found.evidence["pageable_percent"] == 100
     assert copies.node(int(found.evidence["uid"])).name == "Memcpy HtoD (Pageable -> Device)"
-    assert "9 copies of 768.2 MB at 9.0 GB/s, all pageable" in found.text
+    assert "in 9 copies, 768.2 MB together at 9.0 GB/s, all pageable" in found.text
     assert found.advice == ("pin_memory",)
 
     (synchronized,) = simulated("synchronization")

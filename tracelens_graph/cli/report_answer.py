@@ -292,7 +292,8 @@ class Report(Answer):
         """What there is beside the first screen. Which ops have models is not asked: that would cost time."""
         every = self._every
         names = [*every.built_in, *every.of_extension]
-        if not len(self.w.gpu_rows):  # most tables are of GPU work; what is left costs little
+        # Most tables are of GPU work; what is left costs little. Tables of a comparison refuse traces without.
+        if not len(self.w.gpu_rows) and self._asked.compare_with is None:
             return [name for name in names if name not in _OF_HOST and len(every[name])]
         return [*names, "a table for each family of ops"] if every.options.models else names
 
