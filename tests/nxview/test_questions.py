@@ -42,6 +42,7 @@ WRONG = (
 )
 
 
+@pytest.mark.checkout
 def test_types_of_a_users_program_hold(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [
