@@ -116,7 +116,7 @@ def test_hints_do_not_name_a_pipe_that_is_read_up(job: Path, tmp_path: Path) -> 
         assert ("TRACE stands for a file" in found.stdout) == words.startswith("report")
     found = shell(f"{PROGRAM} report <(cat a.gz) --no-models", job, tmp_path)
     assert found.stdout.startswith("pipe, rank 0 of 2")
-    assert found.stdout.splitlines()[-1].endswith(": tracelens-graph save - -o x.tlg")
+    assert found.stdout.splitlines()[-2].endswith(": tracelens-graph save - -o x.tlg")
     found = shell(f"{PROGRAM} compare a.gz <(cat b.gz)", job, tmp_path)
     assert found.stdout.startswith("pipe against a\n")
     assert "TRACE stands" not in shell(f"{PROGRAM} report a.gz --no-models", job, tmp_path).stdout
