@@ -53,7 +53,9 @@ def no_gpu(w: Window) -> Finding:
             text += f"; of the lines of Python, in {_listed(lines[:1])}"
     if w.framework.recording == "profiler" and not (w.core.info.accelerator or w.title):
         text += ". To have GPU events, record with ProfilerActivity.CUDA"
-    ask_next = "ask programs TRACE" if w.core.programs else "ask host_times TRACE -p by=thread" if took else "tree TRACE"
+    ask_next = (
+        "ask programs TRACE" if w.core.programs else "ask host_times TRACE -p by=thread" if took else "tree TRACE"
+    )
     return Finding("headline", text, evidence, ask_next=f"tracelens-graph {ask_next}")
 
 
