@@ -37,7 +37,7 @@ from op_patterns import (
     trace,
 )
 
-from tracelens_graph.analyses.opportunities.opportunities import found_in
+from tracelens_graph.analyses.opportunities.opportunities import found_in, opportunities
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import Sizes, Traffic, chains_in
 from tracelens_graph.graph.window import window_of
@@ -50,6 +50,13 @@ def found(rule: str, *ops: Op, **how: Any) -> list[Opportunity]:
     return [one for one in found_in(window_of(load_core(trace(*ops, **how)))) if one.rule == rule]
 
 
+@pytest.mark.parametrize("ops", [(ADD, GELU, LAYER_NORM), ATTENTION], ids=["chain", "attention"])
+def test_a_row_has_the_users_line_and_the_class_of_the_module(ops: tuple[Op, ...]) -> None:
+    rows = [row for row in opportunities(load_core(trace(MM, *ops, MM))).records() if "@Block" in row["id"]]
+    assert rows
+    assert {(row["line"], row["module"]) for row in rows} == {("model.py(10): forward", "Block")}
+
+
 def test_a_chain_is_what_one_kernel_could_do() -> None:
     (one,) = found("fusible-chain", MM, ADD, GELU, LAYER_NORM)
     assert one.calls == 4
@@ -58,7 +65,6 @@ def test_a_chain_is_what_one_kernel_could_do() -> None:
     moved, needed = 7 * tensor + weights, 3 * tensor + weights
     assert one.won_ns == pytest.approx(one.ns * (1 - needed / moved), abs=2)
     assert one.id == "fusible-chain@Block:add..native_layer_normx3-98e1ef5b"
-    assert one.line == "model.py(10): forward"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +143,6 @@ def test_eager_attention() -> None:
     assert one.won_ns == pytest.approx(4 * 100_000 * (2 + 256 / 257), rel=1e-6)
     assert one.advice == ("flash_attention",)
     assert one.evidence["score_bytes"] == 2 * 128 * 512 * 512
-    assert one.line == "model.py(10): forward"
 
 
 @pytest.mark.parametrize(

@@ -372,7 +372,7 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
 
 
 def _roof_text(roof: Roof, time: int) -> str:
-    """What kernels reach of their roof; of which time, where the roof of only a part of it is known."""
+    """What kernels reach of their roof, and in how much of their time, if the roof is known for a part only."""
     base = f" in the {shown_ms(roof.known_ns)} of ops with known sizes" if 100 * roof.known_ns < 99 * time else ""
     won = f"{shown_ms(roof.above_ns)} could be won" if roof.percent <= 100 else f"more than they can: {ABOVE_ROOF}"
     return f"they reach {percent_text(roof.percent)} % of their roof{base}, {won}"

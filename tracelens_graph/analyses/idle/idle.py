@@ -475,7 +475,7 @@ def blame(core: Core, idle: Idle, gaps: Rows, causes: Sequence[Cause]) -> Blamed
 def _stretches(calls: Calls, idle: Idle, gaps: Rows, state: int) -> tuple[Codes, Ns, Ns]:
     """For each gap the thread that was in a state, and from when to when it is looked at.
 
-    It is the thread that launched what ends the gap, else that which had launched before, else the dispatcher. The
+    It is the thread that launched what ends the gap, else the one that launched before, else the dispatcher. The
     first is looked at up to the end of its launch, where that is in the gap.
     """
     c = calls.core.columns

@@ -16,7 +16,6 @@ from tracelens_graph.analyses.opportunities.traffic import Traffic, traffic_of
 from tracelens_graph.analyses.shared.gpu_work import fitting_names
 from tracelens_graph.graph.arrays import expanded
 from tracelens_graph.graph.traversals import climb
-from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
 from tracelens_graph.utils.arrays import Mask, Rows
 
@@ -94,7 +93,7 @@ def eager_attention(w: Window, arch: Architecture | None) -> Iterator[Opportunit
             one.won_ns += shares[key] * int(work.ns[place])
     for module, one in found.items():
         if one.won_ns >= least and one.won_ns > 0:
-            yield _opportunity(w, work, module, one)
+            yield _opportunity(work, module, one)
 
 
 def in_attention(w: Window) -> Rows:
@@ -103,7 +102,7 @@ def in_attention(w: Window) -> Rows:
     return expanded(blocks.first, blocks.last + 1)[0]
 
 
-def _opportunity(w: Window, work: Launched, module: str, one: _Found) -> Opportunity:
+def _opportunity(work: Launched, module: str, one: _Found) -> Opportunity:
     calls = f"{one.forward:,} times" if one.forward > 1 else "once"
     calls += f" and {one.backward:,} backward" if one.backward else ""
     scores = f", with scores of {one.score_bytes / 1e6:,.3g} MB each time" if one.score_bytes else ", with scores"
@@ -112,7 +111,7 @@ def _opportunity(w: Window, work: Launched, module: str, one: _Found) -> Opportu
         "eager-attention", f"{placed(module)}attention as {how}, {calls}{scores}; a fused kernel writes none",
         one.ns, round(one.won_ns), "a fused kernel computes the two products as fast",
         ("attention_backend" if one.is_math else "flash_attention",), int(work.core.columns.uid[work.row[one.place]]),
-        module, one.forward + one.backward, module, line_names(w, work.row[[one.place]])[0],
+        module, one.forward + one.backward, module,
         {"forward": one.forward, "backward": one.backward, "score_bytes": one.score_bytes},
     )  # fmt: skip
 

@@ -19,7 +19,6 @@ from tracelens_graph.analyses.opportunities.launched import Does, Launched, laun
 from tracelens_graph.analyses.opportunities.opportunity import Opportunity
 from tracelens_graph.analyses.opportunities.traffic import chains_in, traffic_of
 from tracelens_graph.analyses.places.attribution import OPTIMIZER, of_optimizer
-from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
 from tracelens_graph.utils.arrays import Mask, Rows
 
@@ -71,10 +70,10 @@ def fusible_chains(w: Window, arch: Architecture | None) -> Iterator[Opportunity
     least = limits.MUCH_PERCENT / 100 * int(c.dur_ns[w.gpu_rows].sum())
     for one in _chains(work, np.concatenate((copied_for(w), in_attention(w)))):
         if one.won_ns >= least:
-            yield _opportunity(w, work, one)
+            yield _opportunity(work, one)
 
 
-def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
+def _opportunity(work: Launched, one: _Chain) -> Opportunity:
     plain = [name.removeprefix("aten::") for name in one.ops]
     named = [f"{name} x{len(list(same))}" for name, same in groupby(plain)]
     names = ", ".join(name.removesuffix(" x1") for name in named[:_NAMED]) + ", ..." * (len(named) > _NAMED)
@@ -90,7 +89,6 @@ def _opportunity(w: Window, work: Launched, one: _Chain) -> Opportunity:
         ("fused_optimizer" if one.module == OPTIMIZER else "fusion",), int(work.core.columns.uid[work.row[one.first]]),
         f"{where.replace(': ', ':')}{plain[0]}..{plain[-1]}x{len(plain)}-{crc32(','.join(plain).encode()):08x}",
         one.calls, one.module,
-        line_names(w, work.row[[one.first]])[0],
         {"ops": ", ".join(plain), "kernels": one.kernels, "saved_bytes": one.saved},
     )  # fmt: skip
 

@@ -19,7 +19,6 @@ from tracelens_graph.analyses.shared.gpu_work import modules_of
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.errors import CannotModel
 from tracelens_graph.graph.arrays import fitting
-from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.utils.arrays import Rows
@@ -99,7 +98,7 @@ def _opportunity(w: Window, module: str, backward: bool, op: str, kind: str, one
     return Opportunity(
         "copies-around", what, one.ns, one.ns, about.assumption, advice, int(w.core.columns.uid[one.first]),
         f"{where.replace(': ', ':')}{plain}.{kind}", one.calls,
-        module, line_names(w, np.array([one.first]))[0],
+        module,
         {"op": op, "kind": kind},
     )  # fmt: skip
 

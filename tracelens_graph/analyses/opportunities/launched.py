@@ -121,7 +121,7 @@ def placed(module: str, backward: bool = False) -> str:
 
 
 def modules_around(work: Launched, places: Rows, starts: Rows, ends: Rows) -> list[str]:
-    """Class of the module of each run of launched ops: that which all of them are of, else the one around them.
+    """Class of the module of each run of launched ops: the one they share, else the one around them.
 
     Args:
         work: the launched ops.

@@ -37,7 +37,7 @@ def loss(topic: str, what: str, assumption: str) -> Find:
                 name = str(evidence.get("because") or evidence.get("name") or "")
                 yield Opportunity(
                     one.id, f"{what}, such as in {brief(name)}" if name else what, ns, won, assumption, one.advice,
-                    int(evidence["uid"]), calls=int(calls), line=str(evidence.get("python", "")),
+                    int(evidence["uid"]), calls=int(calls),
                 )  # fmt: skip
 
     return find

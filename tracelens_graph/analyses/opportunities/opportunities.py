@@ -77,7 +77,7 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
                 "id": one.id,
                 "what": f"{one.what}; try: {tried}" if tried else one.what,
                 "module": one.module or module,
-                "line": one.line or line,
+                "line": line,
                 "calls": one.calls,
                 "time_ms": one.ns / 1e6,
                 "could_win_ms": None if one.won_ns is None else one.won_ns / 1e6,
@@ -98,7 +98,7 @@ def opportunities(g: Core | Window, arch: Architecture | str | None = None) -> T
 
 
 def found_in(w: Window, arch: Architecture | None = None, parts: Collection[str] = PARTS) -> list[Opportunity]:
-    """What the rules find, the most that could be won first; behind it that of which this is not known.
+    """What the rules find, the greatest gain first; last what has no known gain.
 
     Args:
         w: the window.

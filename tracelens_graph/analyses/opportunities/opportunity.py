@@ -28,7 +28,6 @@ class Opportunity:
             sizes; no uid, time or rank. Empty where a rule finds one at most.
         calls: how many calls, gaps or kernels it is made of.
         module: the module that it is in; empty for none.
-        line: the line of the program that it comes from; empty for none.
         evidence: further figures, keys end in the unit: `bound`, `percent_of_roof` and the like.
     """
 
@@ -42,7 +41,6 @@ class Opportunity:
     where: str = ""
     calls: int = 1
     module: str = ""
-    line: str = ""
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -17,7 +17,6 @@ from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes,
 from tracelens_graph.analyses.timeline.collectives import communication_kernels
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.intervals import Intervals, length, merge, overlapping
-from tracelens_graph.graph.user_code import line_names
 from tracelens_graph.graph.window import Window
 from tracelens_graph.utils.arrays import Rows
 
@@ -88,7 +87,7 @@ def _opportunity(w: Window, module: str, kind: str, one: _Found) -> Opportunity:
         "overlappable-collective", what, one.ns, one.won_ns,
         "what reads as many elements as the collective gives is the first to need it, and both can run at once",
         ("async_collective",), int(c.uid[one.row]), f"{module}:{kind}" if module else kind, one.calls, module,
-        line_names(w, np.array([one.row]))[0], {"kind": kind, "independent_ms": one.independent / 1e6},
+        {"kind": kind, "independent_ms": one.independent / 1e6},
     )  # fmt: skip
 
 

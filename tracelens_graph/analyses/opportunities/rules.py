@@ -131,7 +131,7 @@ RULES: Mapping[str, Rule] = {
         {"MUCH_PERCENT": limits.MUCH_PERCENT, "NEAR_ROOF_PERCENT": limits.NEAR_ROOF_PERCENT},
     ),
     "fusible-chain": Rule(
-        "elementwise, normalising and reducing ops in a row, each of which reads what another wrote", "computation",
+        "elementwise, normalising and reducing ops in a row that read what one another wrote", "computation",
         _later("chains", "fusible_chains"), _TUNING_GUIDE, {"CHAIN_OPS": limits.CHAIN_OPS, **_PATTERN},
     ),
     "eager-attention": Rule(

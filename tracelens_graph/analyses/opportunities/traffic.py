@@ -11,6 +11,7 @@ from tracelens_graph.analyses.opportunities.launched import Does, Launched
 from tracelens_graph.analyses.performance.unified import arguments_of
 from tracelens_graph.errors import CannotModel
 from tracelens_graph.perf.arguments import Arguments
+from tracelens_graph.perf.families.elementwise import broadcast
 from tracelens_graph.perf.scalar_types import known
 
 
@@ -93,7 +94,7 @@ def _traffic(name: str, does: Does, arguments: Arguments) -> Traffic:
         return Traffic(reads, reads[0], reduced=True)
     if does in _LIKE_FIRST:
         return Traffic(reads, reads[0])
-    shape = _broadcast([one.shape for one in reads])
+    shape = broadcast(*(one.shape for one in reads))
     bits = 8 if _COMPARES.match(name) else max(one.bits for one in reads)
     return Traffic(reads, Sizes(prod(shape), bits, shape))
 
@@ -117,12 +118,6 @@ def _is_nested(arguments: Arguments, index: int) -> bool:
     return index < len(dims) and isinstance(dims[index], list) and any(isinstance(one, list) for one in dims[index])
 
 
-def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
-    rank = max(map(len, shapes))
-    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    return tuple(max(sizes) for sizes in zip(*padded, strict=True))
-
-
 class Chain(NamedTuple):
     """Ops of a run whose results the next ones take.
 
@@ -135,13 +130,6 @@ class Chain(NamedTuple):
     places: tuple[int, ...]
     moved: int
     needed: int
-
-
-class _Link(NamedTuple):
-    """A result of an op that an op takes behind it; `op` is a position in the run."""
-
-    op: int
-    bytes: int
 
 
 def chains_in(run: list[Traffic], is_optimizer: bool = False) -> list[Chain]:

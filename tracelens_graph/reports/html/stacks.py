@@ -101,7 +101,7 @@ class Stacks:
         parent, name: of each frame the one that it is in, -1 for none, and the number of its name.
         first: where its first GPU event begins, ns.
         frame, step, ns, count, uid: parts of the time: whose own it is, in which step (0 for none), how much, of how
-            many GPU events or calls, the longest of which has the uid.
+            many GPU events or calls; the uid is that of the longest.
         idle: of host time, during how much of each part the GPU was idle; empty else.
         left_out: number of frames with less time, whose own is that of the frames they are in, or of `OTHERS`.
     """

@@ -53,7 +53,7 @@ LANES = TableSchema(
 )
 
 MOST_BLAMED = 100
-"""Idle gaps of a page of which the call is known that is most of them, the longest ones."""
+"""Idle gaps on a page for which the call behind most of the gap is computed: the longest ones."""
 _LONGEST_ARGUMENTS = 160
 _THREAD = re.compile(r"thread (?P<number>\d+) \((?P<name>.+)\)")
 """What PyTorch calls threads."""

@@ -250,10 +250,10 @@ export class App extends Page {
 
   /** The calls around one but for those that only pass on what others do. @param {number[]} calls */
   callers(calls) {
-    const told = calls.filter((one) => !this.trace.isPlumbing(one)),
-      rest = calls.length - told.length;
+    const shown = calls.filter((one) => !this.trace.isPlumbing(one)),
+      rest = calls.length - shown.length;
     return [
-      this.path("in ", " ‹ ", told, MOST_CALLERS),
+      this.path("in ", " ‹ ", shown, MOST_CALLERS),
       rest > 0 && el("div.dim", `and ${Show.count(rest)} ${rest === 1 ? "frame" : "frames"} of the framework`),
     ];
   }
