@@ -273,3 +273,12 @@ def test_a_collective_holds_up_work_that_does_not_read_its_result() -> None:
 )
 def test_a_collective_that_cannot_overlap(ops: tuple[Op, ...]) -> None:
     assert not found("overlappable-collective", *ops)
+
+
+def test_the_state_of_an_optimizer_is_written() -> None:
+    """Adagrad: 12 times the parameter are moved, 7 have to be: the sum, the gradient and the parameter, two written."""
+    one = Sizes(1000, 32)
+    run = [Traffic((one,) * 3, one, name="aten::addcmul_"), Traffic((one,), one, name="aten::sqrt"),
+           Traffic((one,), one, name="aten::add_"), Traffic((one,) * 3, one, name="aten::addcdiv_")]  # fmt: skip
+    (chain,) = chains_in(run, is_optimizer=True)
+    assert (chain.moved, chain.needed) == (12 * one.bytes, 7 * one.bytes)

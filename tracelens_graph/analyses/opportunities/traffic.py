@@ -165,7 +165,10 @@ def chains_in(run: list[Traffic], is_optimizer: bool = False) -> list[Chain]:
             began.append(op)
         if one.result is not None:
             results.append((op, one.result, one.reduced))
-    kept = {place for place in range(len(results)) if place not in taken}
+    # An op in place with inputs from outside writes what was there before the chain, such as an optimizer's state.
+    in_place = [one.name.endswith("_") and one.name != "aten::copy_" for one in run]
+    outside = [inside[op] < sum(read.bytes for read in one.reads) for op, one in enumerate(run)]
+    kept = {place for place, (op, *_) in enumerate(results) if place not in taken or (in_place[op] and outside[op])}
     found = []
     for root in dict.fromkeys(group):
         places = [op for op in range(len(run)) if group[op] == root]
