@@ -42,6 +42,19 @@ CATEGORIES: Mapping[str, str] = {
 
 _CONVOLUTION_OP = r"conv(?!ert)"
 
+_PRODUCTS = (
+    r"cijk|(?<!fb)gemm|nvjet|cublas|rocblas|hipblas|splitk_?reduce|split_k_?reduce|reduce_?split_?k",
+    r"postgsu",
+    r"gemv|gevm|mat_?mul|(?<![a-z])mul_mat|(?<![a-z])b?mm_(?!a)",
+    r"(?:scaled|grouped|batched|group)_mm(?![a-z])",
+    r"(?<![a-z])bmm(?![a-z])|(?<![a-z])addmm|wv_?split|(?<![a-z])ll_?mm|marlin|machete|exllama",
+    r"(?<![a-z])gptq|awq_gem",
+    r"flatmm|matvec|dot_product|^dot(?:[._]|$)|(?:fusion|_)dot(?:[._]\d+|$)",
+    r"(?<![a-z])(?:mma|wmma)_kernel|(?<![a-z])syrk|(?<![a-z])trsm",
+    r"cutlass(?:3x)?_\d*\w{0,8}_?tensorop|persistent_mm|linear_kernel|cusparse|spmm|csrmm",
+    r"(?<![a-z])lora(?![a-z])|[sb]gmv",
+)
+
 
 def _rules(category: str, *patterns: str | tuple[str, str]) -> tuple[str, Sequence[str | tuple[str, str]]]:
     return category, patterns
@@ -122,19 +135,9 @@ NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = (
         r"sort_chunks_by",
         r"(?<![a-z])ep_(?:scatter|gather|moe)|deepep_|compute_seg_indptr|token_?permut|(?:un)?permute_?tokens",
     ),
-    _rules(
-        "GEMM",
-        r"cijk|(?<!fb)gemm|nvjet|cublas|rocblas|hipblas|splitk_?reduce|split_k_?reduce|reduce_?split_?k",
-        r"postgsu",
-        r"gemv|gevm|mat_?mul|(?<![a-z])mul_mat|(?<![a-z])b?mm_(?!a)",
-        r"(?:scaled|grouped|batched|group)_mm(?![a-z])",
-        r"(?<![a-z])bmm(?![a-z])|(?<![a-z])addmm|wv_?split|(?<![a-z])ll_?mm|marlin|machete|exllama",
-        r"(?<![a-z])gptq|awq_gem",
-        r"flatmm|matvec|dot_product|^dot(?:[._]|$)|(?:fusion|_)dot(?:[._]\d+|$)",
-        r"(?<![a-z])(?:mma|wmma)_kernel|(?<![a-z])syrk|(?<![a-z])trsm",
-        r"cutlass(?:3x)?_\d*\w{0,8}_?tensorop|persistent_mm|linear_kernel|cusparse|spmm|csrmm",
-        r"(?<![a-z])lora(?![a-z])|[sb]gmv",
-    ),
+    # Products that a convolution launches are its algorithm.
+    _rules("Convolution", ("|".join(_PRODUCTS), _CONVOLUTION_OP)),
+    _rules("GEMM", *_PRODUCTS),
     _rules(
         "Embedding",
         r"embedding|(?<![a-z])emb_|pooled_embs?|bounds_check_indices|linearize_(?:index|cache)|lxu_cache",

@@ -5,13 +5,20 @@ The tables of ops are groupings of these, so they are found once per window and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
-from tracelens_graph.categories.ops import OpRules, op_category
+from tracelens_graph.analyses.shared.gpu_work import (
+    COMMUNICATION,
+    fitting_names,
+    gpu_categories,
+    gpu_classes,
+    is_in_tracelens_layout,
+)
+from tracelens_graph.analyses.shared.grouping import group_by
+from tracelens_graph.categories.ops import GRAPH, OpRules, call_category, op_category
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arguments import instructions_of
 from tracelens_graph.graph.arrays import distinct
@@ -22,7 +29,7 @@ from tracelens_graph.graph.window import Window
 from tracelens_graph.op_table import WITH_TWO_TENSORS
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.schema import Kind
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 NO_LAUNCH = "(no launch in trace)"
 UNLINKED = "unlinked"
@@ -111,14 +118,39 @@ class OpCalls:
 
     @cached_property
     def _categories(self) -> tuple[list[str], np.ndarray]:
+        in_theirs = is_in_tracelens_layout(self.core)
+        texts, code = self._by_rules(self.rules) if in_theirs else self._by_main_kernels()
+        labels = sorted({texts[i] for i in distinct(code)[0].tolist()})
+        place = np.array([labels.index(text) if text in labels else -1 for text in texts], np.int64)
+        return labels, place[code]
+
+    def _by_rules(self, rules: OpRules) -> tuple[list[str], np.ndarray]:
+        """Categories by names, else by first kernels: texts, and the place of each among them."""
         c, names, known = self.core.columns, self.core.names, OpNames(self.core)
         kernels = max(len(names), 1)
         pair = known.codes(self.rows).astype(np.int64) * kernels + c.name[self._leading]
         pairs, back = np.unique(pair, return_inverse=True)
-        found = [op_category(known.names[p // kernels], names[p % kernels], self.rules) for p in pairs.tolist()]
-        labels = sorted(set(found))
-        code = {label: i for i, label in enumerate(labels)}
-        return labels, np.array([code[label] for label in found], np.int64)[back]
+        return [op_category(known.names[p // kernels], names[p % kernels], rules) for p in pairs.tolist()], back
+
+    def _by_main_kernels(self) -> tuple[list[str], np.ndarray]:
+        """Categories by the kernels with most of the time: for ops those of all calls of the name.
+
+        A launch that replays several GPU events is a graph. What an extension says of ops comes first.
+        """
+        c, names, rules = self.core.columns, self.core.names, extension_of(self.window).op_rules
+        name = c.name[self.rows]
+        code = _with_most_time(self, np.where(self.is_op, name, len(names) + np.arange(len(name))))
+        if self.is_op.any():
+            launched = self.window.whole.once(_main_of_names)[name]
+            code = np.where(self.is_op & (launched >= 0), launched, code)
+        texts = [*gpu_categories(self.window)[0], GRAPH]
+        replays = fitting_names(self.core, lambda text: call_category(text, self.rules) == GRAPH)[name]
+        code = np.where(replays & ~self.is_op & (self.count > 1), len(texts) - 1, code)
+        if rules == OpRules():
+            return texts, code
+        given, of = self._by_rules(replace(rules, other=""))
+        known = np.array([bool(one) for one in given], bool)[of]
+        return texts + given, np.where(known, len(texts) + of, code)
 
     @property
     def categories(self) -> list[str]:
@@ -127,13 +159,46 @@ class OpCalls:
 
     @property
     def category(self) -> np.ndarray:
-        """Category of each, as a position in `categories`."""
+        """Category of each, as a position in `categories`: TraceLens's in its layout, else that of its main kernels."""
         return self._categories[1]
+
+    @cached_property
+    def is_op(self) -> Mask:
+        """Whether each is an op; else it is a runtime call."""
+        found: Mask = self.core.columns.kind[self.rows] == Kind.Op
+        return found
 
     @cached_property
     def module(self) -> np.ndarray:
         """Row of the nearest module above each, -1 for none."""
         return nearest_above(self.core.columns, self.rows, (Kind.Module,))
+
+
+def _with_most_time(found: OpCalls, key: Codes) -> Codes:
+    """For each call the category (of `gpu_categories`) with most GPU time among the calls of equal keys."""
+    c, kind, call_key = found.core.columns, gpu_categories(found.window)[1][found.gpu], key[found.of]
+    pair, first = group_by(call_key, kind)
+    # Events without a length count, too.
+    ns = sum_by_group(pair, c.dur_ns[found.gpu] + 1, len(first))
+    order = np.lexsort((kind[first], ns, call_key[first]))
+    keys, last = call_key[first][order], kind[first][order]
+    at = np.searchsorted(keys, key, "right") - 1
+    return last[at] if len(last) else at
+
+
+def main_categories(w: Window) -> list[str]:
+    """For each name of a graph the category of ops of that name that launch GPU work; empty for none."""
+    labels = [*gpu_categories(w)[0], ""]
+    return [labels[code] for code in w.whole.once(_main_of_names)[:-1].tolist()]
+
+
+def _main_of_names(w: Window) -> Codes:
+    """For each name of a graph the category with most GPU time that is charged to ops of that name; -1 for none."""
+    found, names = launchers(w), np.full(len(w.core.names) + 1, -1, np.int64)
+    ops = np.flatnonzero(found.is_op)
+    name = found.core.columns.name[found.rows]
+    names[name[ops]] = _with_most_time(found, np.where(found.is_op, name, len(w.core.names)))[ops]
+    return names
 
 
 class OpNames:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.grouping import Cells, cell_order
+from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by
 from tracelens_graph.analyses.shared.unnamed_communication import unnamed_communication
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, fitting
@@ -107,27 +107,60 @@ def _communication_names(core: Core) -> frozenset[str]:
     return frozenset(core.names[code] for code in codes.tolist())
 
 
-def categories_of(w: Window, kernels: Iterable[tuple[str, str]]) -> list[str]:
-    """Categories of kernels of a window, each given by name and op; "" for no op.
+def gpu_categories(w: Window) -> tuple[list[str], Codes]:
+    """What GPU events do: the categories, sorted, and for each row of the graph a position among them.
 
-    Communication that no rule knows by name or op is in its category all the same.
+    A kernel's category is that of its name and of the op that it is charged to; of copies and fills it is Memory Ops.
+    Communication that no rule knows is in its category all the same. Every table, page, finding and query goes by
+    these, that of an op included (`ops.launchers`).
     """
-    # Most tables do without these rules, and without the time that it takes to import them.
-    from tracelens_graph.categories.kernels import kernel_categories
+    return w.whole.once(_gpu_categories)
 
-    kernels, rules, communicates = list(kernels), extension_of(w).all_kernel_rules, communication_names(w.core)
-    return [
-        "Communication" if category == rules.other and name in communicates else category
-        for (name, _), category in zip(kernels, kernel_categories(kernels, rules), strict=True)
+
+def _gpu_categories(w: Window) -> tuple[list[str], Codes]:
+    # Many tables do without these rules, and without the time that it takes to import them.
+    from tracelens_graph.categories.kernels import category_of_op, kernel_categories
+
+    core, c, gpu = w.core, w.core.columns, w.core.gpu_rows
+    rules, communicates = extension_of(w).all_kernel_rules, communication_names(core)
+    owner = c.owner[gpu]
+    # Rules are regular expressions: each pair of names is matched once, not each event.
+    pair, first = group_by(c.name[gpu], np.where(owner >= 0, c.name[owner], -1), c.kind[gpu] == Kind.Kernel)
+    named = [
+        (core.names[c.name[row]], core.names[c.name[op]] if op >= 0 else "")
+        for row, op in zip(gpu[first].tolist(), owner[first].tolist(), strict=True)
     ]
+    found = kernel_categories(named, rules)
+    for i, ((name, op), kind) in enumerate(zip(named, c.kind[gpu[first]].tolist(), strict=True)):
+        if kind != Kind.Kernel:
+            found[i] = "Memory Ops"
+        elif found[i] == rules.other:
+            found[i] = "Communication" if name in communicates else category_of_op(op, rules)
+    labels = sorted(set(found))
+    code = np.array([labels.index(one) for one in found], np.int16)
+    of_row = np.zeros(len(c), np.int16)
+    of_row[gpu] = code[pair]
+    return labels, of_row
 
 
 def as_tracelens_counts(w: Window) -> Window:
-    """The window for tables in TraceLens's layout: there NCCL, RCCL and `cross_device_reduce` alone communicate."""
-    core = w.core.once(_as_tracelens_counts)
-    if core is w.core:
+    """The window for tables in TraceLens's layout.
+
+    There NCCL, RCCL and `cross_device_reduce` alone communicate, and categories of ops are TraceLens's.
+    """
+    if is_in_tracelens_layout(w.core):
         return w
+    core = w.core.once(_as_tracelens_counts)
     return whole_window(core) if w is whole_window(w.core) else w.moved_to(core)
+
+
+def is_in_tracelens_layout(core: Core) -> bool:
+    """Whether a graph is for tables in TraceLens's layout."""
+    return core.once(_is_for_tracelens)
+
+
+def _is_for_tracelens(_: Core) -> bool:
+    return False
 
 
 def _as_tracelens_counts(core: Core) -> Core:
@@ -137,10 +170,9 @@ def _as_tracelens_counts(core: Core) -> Core:
     theirs[copies[~fitting(core.names, c.name[copies], COPY_KERNEL_NAME.search)]] = COMPUTATION
     named = rows[fitting(core.names, c.name[rows], counts_in_tracelens)]
     theirs[named[(theirs[named] == COMPUTATION) & (c.kind[named] != Kind.Memcpy)]] = COMMUNICATION
-    if np.array_equal(theirs, ours):
-        return core
     other = changed(core)
     other.remember(theirs, _classes)
+    other.remember(True, _is_for_tracelens)
     return other
 
 
