@@ -245,22 +245,34 @@ NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = (
 """Category and patterns, in order; a pair is a pattern for the name and one for the op."""
 
 OP_RULES: Sequence[tuple[str, str]] = [
-    ("Communication", r"record_param_comms|c10d|nccl|all_?reduce|all_?gather|reduce_?scatter|customcollective"),
+    (
+        "Communication",
+        r"record_param_comms|xla collective|c10d|nccl|all_?reduce|all_?gather|reduce_?scatter|customcollective",
+    ),
     ("Flash Attention Backward", r"(?:attn|attention|sdpa|mha|fmha)\w{0,24}(?:bwd|backward)"),
     ("Flash Attention Forward", r"attn|attention|sdpa|fmha|(?<![a-z])mha(?![a-z])"),
     ("Convolution", _CONVOLUTION_OP),
     ("MoE", r"(?<![a-z])f?moe(?![a-z])"),
     ("RoPE", r"rotary|(?<![a-z])rope(?![a-z])|fusedrope"),
-    ("Normalization", r"_norm(?!al)|batchnorm|layernorm|groupnorm|rmsnorm|(?<![a-z])norm_(?:fwd|bwd)"),
+    (
+        "Normalization",
+        r"(?<!linalg)(?<!vector)(?<!matrix)(?<!foreach)(?<!grad)_norm(?!al)|batchnorm|layernorm|groupnorm|rmsnorm|(?<![a-z])norm_(?:fwd|bwd)",
+    ),
     ("GEMM", r"(?<!fb)gemm|(?<![a-z])(?:mm|addmm|bmm|baddbmm|addmv|mv|matmul|linear|_scaled_mm|_grouped_mm)(?![a-z])"),
     ("Embedding", r"embedding"),
     ("Optimizer", r"optimizer|_foreach_|adam"),
     ("Softmax", r"softmax|cross_?entropy"),
     ("Quantisation", r"quant"),
     ("Sort/TopK", r"(?<![a-z])(?:sort|topk|argsort|unique)"),
-    ("Sampling", r"multinomial|sampling|(?:uniform|normal|exponential|bernoulli)_$"),
-    ("Memory Ops", r"aten::(?:copy_|clone|contiguous|cat|stack|index|gather|scatter|repeat|fill_|zero_|nonzero)"),
-    ("Reduction", r"(?<![a-z])(?:reduce|sum|mean|std|var|max|min|amax|amin|argmax|argmin|cumsum|cumprod)$|loss"),
+    ("Sampling", r"xla random|multinomial|sampling|(?:uniform|normal|exponential|bernoulli)_$"),
+    (
+        "Memory Ops",
+        r"xla (?:copy|gather)|aten::(?:copy_|clone|contiguous|cat|stack|index|gather|scatter|repeat|fill_|zero_|nonzero)",
+    ),
+    (
+        "Reduction",
+        r"(?<![a-z])(?<!clamp_)(?:reduce|sum|mean|std|var|max|min|amax|amin|argmax|argmin|cumsum|cumprod)$|loss",
+    ),
     ("Elementwise", r"elementwise|aten::(?:add|sub|mul|div|exp|log|neg|pow|r?sqrt|silu|gelu|relu|sigmoid|tanh|where)"),
 ]
 """Category and pattern of the launching op, asked where no rule fits the kernel's name."""

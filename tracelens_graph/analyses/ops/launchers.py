@@ -18,16 +18,14 @@ from tracelens_graph.analyses.shared.gpu_work import (
     is_in_tracelens_layout,
 )
 from tracelens_graph.analyses.shared.grouping import group_by
+from tracelens_graph.analyses.shared.op_names import OpNames
 from tracelens_graph.categories.ops import GRAPH, OpRules, call_category, op_category
-from tracelens_graph.extensions.extension import extension_of
-from tracelens_graph.graph.arguments import instructions_of
+from tracelens_graph.extensions.extension import Extension, extension_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import busy_below, launcher, nearest_above
 from tracelens_graph.graph.window import Window
-from tracelens_graph.op_table import WITH_TWO_TENSORS
-from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.schema import Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
@@ -126,7 +124,7 @@ class OpCalls:
 
     def _by_rules(self, rules: OpRules) -> tuple[list[str], np.ndarray]:
         """Categories by names, else by first kernels: texts, and the place of each among them."""
-        c, names, known = self.core.columns, self.core.names, OpNames(self.core)
+        c, names, known = self.core.columns, self.core.names, self.core.once(OpNames)
         kernels = max(len(names), 1)
         pair = known.codes(self.rows).astype(np.int64) * kernels + c.name[self._leading]
         pairs, back = np.unique(pair, return_inverse=True)
@@ -135,20 +133,26 @@ class OpCalls:
     def _by_main_kernels(self) -> tuple[list[str], np.ndarray]:
         """Categories by the kernels with most of the time: for ops those of all calls of the name.
 
-        A launch that replays several GPU events is a graph. What an extension says of ops comes first.
+        Ops that launch nothing themselves go by their names, if these show it. A launch that replays several GPU events
+        is a graph. What an extension says of ops comes first.
         """
-        c, names, rules = self.core.columns, self.core.names, extension_of(self.window).op_rules
-        name = c.name[self.rows]
-        code = _with_most_time(self, np.where(self.is_op, name, len(names) + np.arange(len(name))))
-        if self.is_op.any():
-            launched = self.window.whole.once(_main_of_names)[name]
-            code = np.where(self.is_op & (launched >= 0), launched, code)
+        names, extension = self.core.once(OpNames), extension_of(self.window)
+        name, is_op = names.called(self.rows), self.is_op
+        code = _with_most_time(self, np.where(is_op, name, len(names.names) + np.arange(len(name))))
         texts = [*gpu_categories(self.window)[0], GRAPH]
-        replays = fitting_names(self.core, lambda text: call_category(text, self.rules) == GRAPH)[name]
-        code = np.where(replays & ~self.is_op & (self.count > 1), len(texts) - 1, code)
-        if rules == OpRules():
+        if is_op.any():
+            launched = self.window.whole.once(_main_of_names)[name]
+            code = np.where(is_op & (launched >= 0), launched, code)
+            for one in distinct(name[is_op & (launched < 0)])[0].tolist():
+                if known := _known_by_name(names.names[one], extension):
+                    code[is_op & (name == one)] = len(texts)
+                    texts.append(known)
+        replays = fitting_names(self.core, lambda text: call_category(text, self.rules) == GRAPH)
+        calls = np.flatnonzero(~is_op & (self.count > 1))
+        code[calls[replays[self.core.columns.name[self.rows[calls]]]]] = texts.index(GRAPH)
+        if extension.op_rules == OpRules():
             return texts, code
-        given, of = self._by_rules(replace(rules, other=""))
+        given, of = self._by_rules(replace(extension.op_rules, other=""))
         known = np.array([bool(one) for one in given], bool)[of]
         return texts + given, np.where(known, len(texts) + of, code)
 
@@ -189,51 +193,24 @@ def _with_most_time(found: OpCalls, key: Codes) -> Codes:
 def main_categories(w: Window) -> list[str]:
     """For each name of a graph the category of ops of that name that launch GPU work; empty for none."""
     labels = [*gpu_categories(w)[0], ""]
-    return [labels[code] for code in w.whole.once(_main_of_names)[:-1].tolist()]
+    return [labels[code] for code in w.whole.once(_main_of_names)[: len(w.core.names)].tolist()]
+
+
+def _known_by_name(op: str, extension: Extension) -> str:
+    """The category that an op's name shows; empty for none."""
+    from tracelens_graph.categories.kernels import category_of_op
+
+    found = category_of_op(op, extension.all_kernel_rules)
+    return "" if found == extension.all_kernel_rules.other else found
 
 
 def _main_of_names(w: Window) -> Codes:
-    """For each name of a graph the category with most GPU time that is charged to ops of that name; -1 for none."""
-    found, names = launchers(w), np.full(len(w.core.names) + 1, -1, np.int64)
+    """For each of `OpNames` the category with most GPU time that is charged to ops of that name; -1 for none."""
+    found, names = launchers(w), w.core.once(OpNames)
+    main, name = np.full(len(names.names), -1, np.int64), names.called(found.rows)
     ops = np.flatnonzero(found.is_op)
-    name = found.core.columns.name[found.rows]
-    names[name[ops]] = _with_most_time(found, np.where(found.is_op, name, len(w.core.names)))[ops]
-    return names
-
-
-class OpNames:
-    """Names that give calls their categories: their own, but where arguments make them another op.
-
-    Attributes:
-        names: those of the graph, and of the ops that calls may be.
-    """
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self.names = [*core.names, *WITH_TWO_TENSORS.values()]
-        self._instructions = {code: facts.table_name for code, facts in instructions_of(core).items()}
-        kinds = dict.fromkeys(self._instructions.values())
-        self._kinds = dict(zip(kinds, range(len(self.names), len(self.names) + len(kinds)), strict=True))
-        self.names += kinds
-
-    def codes(self, rows: np.ndarray) -> np.ndarray:
-        """For each call a position in `names`."""
-        core, c = self._core, self._core.columns
-        found = c.name[rows].copy()
-        for further, op in enumerate(WITH_TWO_TENSORS):
-            if op not in core.names:
-                continue
-            called = np.flatnonzero(c.name[rows] == core.names.index(op))
-            sets, which = distinct(c.argset[rows[called]])
-            pairs = [code >= 0 and Arguments(*core.argsets[code]).tensors_at(0, 1) for code in sets.tolist()]
-            found[called[np.array(pairs, bool)[which]]] = len(core.names) + further
-        if self._instructions:
-            kind = np.full(len(core.argsets) + 1, -1, np.int32)
-            for code, name in self._instructions.items():
-                kind[code] = self._kinds[name]
-            kinds = kind[c.argset[rows]]
-            found = np.where((kinds >= 0) & (c.kind[rows] == Kind.Op), kinds, found)
-        return found
+    main[name[ops]] = _with_most_time(found, np.where(found.is_op, name, -1))[ops]
+    return main
 
 
 def busy_by_group(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by
+from tracelens_graph.analyses.shared.op_names import OpNames
 from tracelens_graph.analyses.shared.unnamed_communication import unnamed_communication
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, fitting
@@ -18,7 +19,7 @@ from tracelens_graph.graph.collectives import kernels_of_collectives
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import changed
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import climb, nearest_above, rows_of_kind
+from tracelens_graph.graph.traversals import climb, launcher, nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column, Role
@@ -110,9 +111,9 @@ def _communication_names(core: Core) -> frozenset[str]:
 def gpu_categories(w: Window) -> tuple[list[str], Codes]:
     """What GPU events do: the categories, sorted, and for each row of the graph a position among them.
 
-    A kernel's category is that of its name and of the op that it is charged to; of copies and fills it is Memory Ops.
-    Communication that no rule knows is in its category all the same. Every table, page, finding and query goes by
-    these, that of an op included (`ops.launchers`).
+    A kernel's category is that of its name and of the op, or else the call, that launches it; of copies and fills it is
+    Memory Ops. Communication that no rule knows is in its category all the same. Every table, page, finding and query
+    goes by these, that of an op included (`ops.launchers`).
     """
     return w.whole.once(_gpu_categories)
 
@@ -123,18 +124,19 @@ def _gpu_categories(w: Window) -> tuple[list[str], Codes]:
 
     core, c, gpu = w.core, w.core.columns, w.core.gpu_rows
     rules, communicates = extension_of(w).all_kernel_rules, communication_names(core)
-    owner = c.owner[gpu]
+    call = np.asarray(launcher(c, gpu), np.int64)
     # Rules are regular expressions: each pair of names is matched once, not each event.
-    pair, first = group_by(c.name[gpu], np.where(owner >= 0, c.name[owner], -1), c.kind[gpu] == Kind.Kernel)
-    named = [
-        (core.names[c.name[row]], core.names[c.name[op]] if op >= 0 else "")
-        for row, op in zip(gpu[first].tolist(), owner[first].tolist(), strict=True)
-    ]
+    pair, first = group_by(c.name[gpu], np.where(call >= 0, c.name[call], -1), c.kind[gpu] == Kind.Kernel)
+    names, calls = core.once(OpNames), call[first]
+    kernels = [core.names[code] for code in c.name[gpu[first]].tolist()]
+    ops = [core.names[c.name[row]] if row >= 0 else "" for row in calls.tolist()]
+    named = list(zip(kernels, ops, strict=True))
     found = kernel_categories(named, rules)
-    for i, ((name, op), kind) in enumerate(zip(named, c.kind[gpu[first]].tolist(), strict=True)):
+    for i, (name, kind, row) in enumerate(zip(kernels, c.kind[gpu[first]].tolist(), calls.tolist(), strict=True)):
         if kind != Kind.Kernel:
             found[i] = "Memory Ops"
         elif found[i] == rules.other:
+            op = names.names[names.codes(calls[i : i + 1])[0]] if row >= 0 else ""
             found[i] = "Communication" if name in communicates else category_of_op(op, rules)
     labels = sorted(set(found))
     code = np.array([labels.index(one) for one in found], np.int16)
@@ -156,11 +158,16 @@ def as_tracelens_counts(w: Window) -> Window:
 
 def is_in_tracelens_layout(core: Core) -> bool:
     """Whether a graph is for tables in TraceLens's layout."""
-    return core.once(_is_for_tracelens)
+    return recorded(core) is not core
 
 
-def _is_for_tracelens(_: Core) -> bool:
-    return False
+def recorded(core: Core) -> Core:
+    """The graph that one for TraceLens's layout was made of; any other itself."""
+    return core.once(_itself)
+
+
+def _itself(core: Core) -> Core:
+    return core
 
 
 def _as_tracelens_counts(core: Core) -> Core:
@@ -172,7 +179,7 @@ def _as_tracelens_counts(core: Core) -> Core:
     theirs[named[(theirs[named] == COMPUTATION) & (c.kind[named] != Kind.Memcpy)]] = COMMUNICATION
     other = changed(core)
     other.remember(theirs, _classes)
-    other.remember(True, _is_for_tracelens)
+    other.remember(core, _itself)
     return other
 
 

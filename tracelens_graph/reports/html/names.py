@@ -64,6 +64,17 @@ def category_class(category: str) -> str:
     return next((of for of, pattern in _OF_CATEGORY.items() if re.search(pattern, text)), "other")
 
 
+def categories_by_class(w: Window) -> dict[str, str]:
+    """What each class of GPU work is on a page of a window: the categories that there are, as other screens have them.
+
+    Nothing where nothing ran on a GPU.
+    """
+    found: dict[str, list[str]] = {}
+    for category in gpu_categories(w)[0] if len(w.core.gpu_rows) else ():
+        found.setdefault(category_class(category), []).append(clean(category))
+    return {of: ", ".join(several) for of, several in found.items()}
+
+
 def clean(text: str, longest: int = LONGEST) -> str:
     """A text of a trace as a page shows it: capped, with nothing invisible in it."""
     return printable(shorten(text, longest))
