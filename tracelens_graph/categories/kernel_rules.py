@@ -256,7 +256,8 @@ OP_RULES: Sequence[tuple[str, str]] = [
     ("RoPE", r"rotary|(?<![a-z])rope(?![a-z])|fusedrope"),
     (
         "Normalization",
-        r"(?<!linalg)(?<!vector)(?<!matrix)(?<!foreach)(?<!grad)_norm(?!al)|batchnorm|layernorm|groupnorm|rmsnorm|(?<![a-z])norm_(?:fwd|bwd)",
+        r"(?<!linalg)(?<!vector)(?<!matrix)(?<!foreach)(?<!grad)_norm(?!al)"
+        r"|batchnorm|layernorm|groupnorm|rmsnorm|(?<![a-z])norm_(?:fwd|bwd)",
     ),
     ("GEMM", r"(?<!fb)gemm|(?<![a-z])(?:mm|addmm|bmm|baddbmm|addmv|mv|matmul|linear|_scaled_mm|_grouped_mm)(?![a-z])"),
     ("Embedding", r"embedding"),
@@ -267,7 +268,8 @@ OP_RULES: Sequence[tuple[str, str]] = [
     ("Sampling", r"xla random|multinomial|sampling|(?:uniform|normal|exponential|bernoulli)_$"),
     (
         "Memory Ops",
-        r"xla (?:copy|gather)|aten::(?:copy_|clone|contiguous|cat|stack|index|gather|scatter|repeat|fill_|zero_|nonzero)",
+        r"xla (?:copy|gather)"
+        r"|aten::(?:copy_|clone|contiguous|cat|stack|index|gather|scatter|repeat|fill_|zero_|nonzero)",
     ),
     (
         "Reduction",
