@@ -481,7 +481,7 @@ def _stretches(calls: Calls, idle: Idle, gaps: Rows, state: int) -> tuple[Codes,
     """
     c = calls.core.columns
     start, end = idle.start[gaps], idle.end[gaps]
-    call, before = c.parent[idle.row[gaps]], c.parent[idle.before[gaps]]
+    call, before = launches_of(c, idle.row[gaps]), launches_of(c, idle.before[gaps])
     returned = np.where(call >= 0, ends(calls.core, call), end)
     end = np.where(returned > start, np.minimum(returned, end), end)
     chosen = np.full(len(gaps), -1, np.int64)
