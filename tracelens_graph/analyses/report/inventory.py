@@ -216,7 +216,7 @@ def _launches(g: Core) -> Table:
     rows = []
     for rule in rules:
         of_rule = gpu[c.owner_rule[gpu] == rule]
-        if rule is OwnerRule.hlo and not len(of_rule):
+        if rule in (OwnerRule.hlo, OwnerRule.graph_capture) and not len(of_rule):
             continue  # few profiles have graphs that tell
         ns = int(c.dur_ns[of_rule].sum())
         meaning = g.framework.owner_rule_meaning[rule]
