@@ -15,9 +15,7 @@ def vllm(context: Requests, generation: Requests, phase: str) -> Batch:
     return Batch(context, generation, phase, context.count + generation.count, 0, True, "vLLM")  # type: ignore[arg-type]
 
 
-def sglang(
-    phase: str, size: int, context: Requests = Requests(), generation: Requests = Requests(), keys: bool = True
-) -> Batch:
+def sglang(phase: str, size: int, context: Requests = NONE, generation: Requests = NONE, keys: bool = True) -> Batch:
     return Batch(context, generation, phase, size, 0, keys, "SGLang")  # type: ignore[arg-type]
 
 

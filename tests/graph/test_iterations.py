@@ -141,7 +141,9 @@ def test_the_steady_state_is_a_stretch_of_the_trace(requests: list[int]) -> None
     assert (behind > first) == bool(requests)
 
 
-@parametrize("path", traces_named("inference/vllm-decode/graph-replay", "inference/sglang-decode/graph-replay"))
+@parametrize(
+    "path", traces_named(*(f"tracelens/inference/{engine}-decode/graph-replay" for engine in ("vllm", "sglang")))
+)
 def test_real_servers(path: Path) -> None:
     found = iterations_of(loaded(path))
     assert found.phases.tolist() == ["decode"]

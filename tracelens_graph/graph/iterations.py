@@ -173,7 +173,8 @@ def _annotated_on_device(core: Core) -> Iterations | None:
     if not len(ranges):
         return None
     ranges = ranges[np.lexsort((c.start_ns[ranges], c.device[ranges]))]
-    first, end = [], []
+    first: list[int] = []
+    end: list[int] = []
     for row in ranges.tolist():
         begin, until = int(c.start_ns[row]), int(c.end_ns[row])
         if first and c.device[first[-1]] == c.device[row] and begin < end[-1]:
