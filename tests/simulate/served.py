@@ -1,4 +1,4 @@
-"""What a trace of a simulated server, joined with its captures, says of each replayed kernel, held against the truth."""
+"""What a trace of a simulated server, joined with captures, says of each replayed kernel, held against the truth."""
 
 from __future__ import annotations
 

@@ -151,7 +151,8 @@ def _usual_size(core: Core, rows: Rows) -> int | None:
 def _tree(core: Core, rows: Rows, begin: int) -> tuple[CallTree, Rows]:
     """Modules, and frames of the user and ops that began in the capture, above the calls; of each call the nearest.
 
-    A piece of a model is captured within its modules. Frames of libraries say nothing about the program, and would be most of the rows of a trace with many replays.
+    A piece of a model is captured within its modules. Frames of libraries say nothing about the program, and would be
+    most of the rows of a trace with many replays.
     """
     c = core.columns
     bearing = np.zeros(len(c), bool)
