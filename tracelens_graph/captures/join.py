@@ -137,7 +137,9 @@ def _matched(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGra
         different = list({patterns[at].key: patterns[at] for at in group}.values())
         reference = reference_of(core, different, max(map(len, graphs), default=0))
         best, others = _best(reference, expected, graphs, words, core.info.rank)
-        for at in group if best is not None else ():
+        if best is None:
+            continue
+        for at in group:
             key = patterns[at].key
             if key not in known:
                 known[key] = _match(patterns[at], reference, best, others)

@@ -17,7 +17,7 @@ from tracelens_graph.captures.recording import CapturedGraph, arguments_of
 from tracelens_graph.graph.common_order import common_order
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import Kind
-from tracelens_graph.utils.arrays import Codes, Mask, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 BY_NAME, BY_NODE, BY_ALIGNMENT = "equal names in order", "equal names, by graph node ids", "aligned by name"
 BY_COUNT, BY_KIND = "equal number, in order", "aligned by kind of kernel"
@@ -44,12 +44,14 @@ class Pattern:
         rows: the GPU events, as they stand below the launch.
         order: positions of these in the order of the pattern.
         token, stream: of each event of the pattern a number for what it is called, and its stream.
+        start: when it began, from the first of them, ns.
     """
 
     rows: Rows
     order: Rows
     token: Codes
     stream: Codes
+    start: Ns
 
     @property
     def key(self) -> tuple[bytes, bytes]:
@@ -63,6 +65,7 @@ class Reference:
 
     Attributes:
         token, stream: of each event.
+        start: when it began, from the begin of a replay, ns.
         names, kinds: what it is called, and what it is.
         grids: its grid, None where that is not known.
         is_ordered: whether the order is that of the capture: on one stream, or by the ids of nodes.
@@ -71,6 +74,7 @@ class Reference:
 
     token: Codes
     stream: Codes
+    start: Ns
     names: Sequence[str]
     kinds: Sequence[int]
     grids: Sequence[Any]
@@ -154,7 +158,8 @@ def pattern_of(core: Core, rows: Rows, words: Vocabulary) -> Pattern:
     c = core.columns
     stream = c.stream[rows]
     order = np.arange(len(rows)) if (stream == stream[0]).all() else np.argsort(stream, kind="stable")
-    return Pattern(rows, order, words.of_rows(rows[order]), stream[order])
+    start = c.start_ns[rows[order]]
+    return Pattern(rows, order, words.of_rows(rows[order]), stream[order], start - start.min())
 
 
 # --- the reference -----------------------------------------------------------------------------------------------
@@ -177,7 +182,7 @@ def reference_of(core: Core, patterns: Sequence[Pattern], calls: int) -> Referen
     place = (
         nodes[0] if nodes[0] is not None else np.argsort(np.argsort(c.start_ns[first.rows[first.order]], kind="stable"))
     )
-    made = _Made(first.token, first.stream, first.rows[first.order], place.astype(float))
+    made = _Made(first.token, first.stream, first.start, first.rows[first.order], place.astype(float))
     for one, ids in zip(found[1:], nodes[1:], strict=True):
         if len(made.token) >= calls:
             break
@@ -189,7 +194,7 @@ def reference_of(core: Core, patterns: Sequence[Pattern], calls: int) -> Referen
     order = np.argsort(made.place, kind="stable")
     rows = made.row[order]
     return Reference(
-        made.token[order], made.stream[order], [core.names[code] for code in c.name[rows].tolist()],
+        made.token[order], made.stream[order], made.start[order], [core.names[code] for code in c.name[rows].tolist()],
         c.kind[rows].tolist(), [looked_up.get(row, {}).get("grid") for row in rows.tolist()],
         by_node or len(np.unique(made.stream)) == 1, by_node,
     )  # fmt: skip
@@ -197,18 +202,19 @@ def reference_of(core: Core, patterns: Sequence[Pattern], calls: int) -> Referen
 
 @dataclass(frozen=True, eq=False)
 class _Made:
-    """A reference that is being put together: of each event its token, stream, an example, and where it stands."""
+    """A reference that is being put together: of each event its token, stream, begin, an example, where it stands."""
 
     token: Codes
     stream: Codes
+    start: Ns
     row: Rows
     place: np.ndarray
 
     def with_events(self, one: Pattern, at: Rows, place: np.ndarray) -> _Made:
-        return _Made(
-            np.append(self.token, one.token[at]), np.append(self.stream, one.stream[at]),
-            np.append(self.row, one.rows[one.order[at]]), np.append(self.place, place),
-        )  # fmt: skip
+        """The same and some events of a replay."""
+        mine = self.token, self.stream, self.start, self.row, self.place
+        theirs = one.token[at], one.stream[at], one.start[at], one.rows[one.order[at]], place
+        return _Made(*(np.append(*both) for both in zip(mine, theirs, strict=True)))
 
 
 def _merged(made: _Made, one: Pattern) -> _Made:
@@ -262,21 +268,65 @@ def _by_stream(token: Codes, stream: Codes, of_token: Codes, of_stream: Codes, p
 def replayed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
     """Of each GPU event of a replay, as they stand below the launch, its place in the reference, -1 for none.
 
-    Also which of them would fit another place as well, because what stands between was lost.
+    Also which of them would fit another place as well, because what stands between was lost: times decide there.
     """
-    found = np.full(len(one.rows), -1, np.int64)
-    doubtful = np.zeros(len(one.rows), bool)
     if np.array_equal(one.token, of.token) and np.array_equal(one.stream, of.stream):
-        found[one.order] = np.arange(len(of))
-        return found, doubtful
+        found, doubtful = np.arange(len(of)), np.zeros(len(of), bool)
+    else:
+        found, doubtful = _placed(one, of)
+    in_rows, unsure = np.empty_like(found), np.empty_like(doubtful)
+    in_rows[one.order], unsure[one.order] = found, doubtful
+    return in_rows, unsure
+
+
+def _placed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
     place = np.arange(len(of))
+    found, last = np.full((2, len(one.token)), -1, np.int64)
     own, at = _by_stream(one.token, one.stream, of.token, of.stream, place)
-    found[one.order[own]] = at
+    found[own] = at
     # From the other end the same events are paired otherwise where there is a choice.
-    last = np.full(len(one.rows), -1, np.int64)
     own, at = _by_stream(one.token[::-1], one.stream[::-1], of.token[::-1], of.stream[::-1], place)
-    last[one.order[len(one.rows) - 1 - own]] = len(of) - 1 - at
-    return found, (found != last) & (found >= 0)
+    last[len(one.token) - 1 - own] = len(of) - 1 - at
+    doubtful = (found != last) & (found >= 0)
+    sure = np.flatnonzero((found >= 0) & ~doubtful)
+    if not doubtful.any() or len(sure) < _LEAST_SURE:
+        return found, doubtful
+    # A graph's kernels begin at much the same times in each replay, so the sure ones say when others should.
+    sure = sure[np.argsort(of.start[found[sure]], kind="stable")]
+    begun = of.start[found[sure]]
+    due = of.start + np.interp(of.start, begun, one.start[sure] - begun)
+    free = np.ones(len(of), bool)
+    free[found[sure]] = False
+    for stream, token in {*zip(one.stream[doubtful].tolist(), one.token[doubtful].tolist(), strict=True)}:
+        events = np.flatnonzero(doubtful & (one.stream == stream) & (one.token == token))
+        places = np.flatnonzero(free & (of.stream == stream) & (of.token == token))
+        if len(places) < len(events):
+            continue
+        distance = np.abs(due[places][None, :] - one.start[events][:, None])
+        found[events] = places[_nearest(distance)]
+    return found, doubtful
+
+
+_LEAST_SURE = 2
+"""Events whose places must be known for times to say where others belong."""
+
+
+def _nearest(distance: np.ndarray) -> Rows:
+    """A place for each event, in their order, so that the distances add up to the least."""
+    events, places = distance.shape
+    best = np.zeros(places + 1)
+    rows = []
+    for row in range(events):
+        paired = best[:-1] + distance[row]
+        # The first event has no place behind it, and so on: those before `row` cannot hold it.
+        paired[:row] = np.inf
+        best = np.concatenate(([np.inf], np.minimum.accumulate(paired)))
+        rows.append(paired)
+    found, limit = np.empty(events, np.int64), places
+    for row in range(events - 1, -1, -1):
+        limit = int(np.argmin(rows[row][:limit]))
+        found[row] = limit
+    return found
 
 
 # --- the captured graph ------------------------------------------------------------------------------------------
