@@ -165,6 +165,11 @@ class Served:
         return np.where(length > 0, length / 1e6, np.nan)
 
     @cached_property
+    def busy_ns(self) -> Ns:
+        """Time in which GPU events of each run; and of those that are in none."""
+        return times_by_group(self.window.core, self.window.gpu_rows, self.group, len(self) + 1)["busy_time"]
+
+    @cached_property
     def between(self) -> Mask:
         """Of each idle gap of the GPU whether it lies between iterations: work of two of them, or of none."""
         idle, of = self.idle, self.found.of
@@ -261,7 +266,7 @@ def iterations(g: Core | Window) -> Table:
         **{name: np.append(cells, np.nan) for name, cells in figures.items()},
         "gpu_events": np.bincount(served.group, minlength=count),
         "gpu_sum_ms": sum_by_group(served.group, c.dur_ns[gpu], count) / 1e6,
-        "busy_ms": times_by_group(core, gpu, served.group, count)["busy_time"] / 1e6,
+        "busy_ms": served.busy_ns / 1e6,
         "gap_ms": served.gap_ns / 1e6,
         "uid": [*c.uid[rows].tolist(), None],
     }

@@ -88,12 +88,12 @@ STEP_COSTS = TableSchema(
     {
         "phase": Column.key("phase of the iterations; all for those of every phase", "phase"),
         "term": Column.key("fixed, or what each further one of it costs", "per"),
-        "us": Column("least-squares estimate of the time on the device", "us", heading="us"),
-        "std_error": Column("its standard error", "us", heading="std. error"),
+        "ns": Column("least-squares estimate of the time in which its GPU events run", "ns", heading="ns"),
+        "std_error": Column("its standard error", "ns", heading="std. error ns"),
         "mean": Column("mean of that number over the iterations", "", heading="mean of it"),
-        "percent": Column("share of the mean length of a step: the estimate times that mean", "%", heading="% of step"),
+        "percent": Column("share of the mean time: the estimate times that mean", "%", heading="% of GPU time"),
         "iterations": Column.count("iterations that it is estimated from", "iterations"),
-        "r2": Column("share of the variance of step times that all terms of the phase explain", "", heading="R2"),
+        "r2": Column("share of the variance of the times that all terms of the phase explain", "", heading="R2"),
     },
     counts="iteration",
 )
@@ -294,10 +294,11 @@ _ALIKE = 0.98
 def step_costs(g: Core | Window) -> Table:
     """Fixed cost of a step, and cost of each token, request and token of context, by phase: least squares.
 
-    The length of a step on the device is explained by tokens of prompts, tokens of answers, tokens that are attended to
-    (keys) and requests. A number that hardly varies, or that others explain to 98 %, is left out, and a note says so:
-    the data cannot tell what it costs. Phases with few steps, less than 8 or than three for each term, say nothing. The
-    last step of each process is left out, as it ends with its work, not with that of the next.
+    The time in which GPU events of a step run is explained by tokens of prompts, tokens of answers (empty places of a
+    captured batch count as such, where they are known), tokens that are attended to (keys) and requests. What the GPU
+    waits for the host comes on top; `phases` has it. A number that hardly varies, or that others explain to 98 %, is
+    left out, and a note says so: the data cannot tell what it costs. Phases with few steps, less than 8 or than three
+    for each term, say nothing.
 
     Args:
         g: the graph, or a window of it.
@@ -310,20 +311,13 @@ def step_costs(g: Core | Window) -> Table:
     records: list[dict[str, Any]] = []
     notes: list[str] = []
     for phase in (*PHASES, "all"):
-        steps = _whole_steps(served) & ((served.phases == phase) | (phase == "all"))
+        steps = (served.busy_ns[:-1] > 0) & ((served.phases == phase) | (phase == "all"))
         if phase == "all" and len({record["phase"] for record in records}) == 1 == len(set(served.phases.tolist())):
             continue
         fit = costs_of(served, steps)
         records += [{"phase": phase, **line} for line in fit.lines]
         notes += [f"{phase}: {note}" for note in fit.notes if steps.any()]
     return STEP_COSTS.of_records(records, title, notes)
-
-
-def _whole_steps(served: Served) -> Mask:
-    steps = np.isfinite(served.device_ms)
-    if len(known := np.flatnonzero(steps)):
-        steps[known[-1]] = False
-    return steps
 
 
 @dataclass(frozen=True)
@@ -336,14 +330,15 @@ class Fit:
 
 def costs_of(served: Served, steps: Mask) -> Fit:
     """What some steps cost, by what is in them."""
-    y = served.device_ms[steps] * 1e3
+    y = served.busy_ns[:-1][steps].astype(float)
+    places = served.generation_tokens + np.nan_to_num(served.padding)
     terms: Mapping[str, np.ndarray] = {
-        "context token": served.context_tokens[steps], "generation token": served.generation_tokens[steps],
+        "context token": served.context_tokens[steps], "generation token": places[steps],
         "key": served.keys[steps], "request": served.requests[steps],
     }  # fmt: skip
     terms = {name: values for name, values in terms.items() if np.isfinite(values).all()}
     if len(y) < _FEWEST:
-        return Fit([], [f"{len(y)} whole steps are too few to separate costs"])
+        return Fit([], [f"{len(y)} steps are too few to separate costs"])
     kept: dict[str, np.ndarray] = {}
     notes = []
     for name, values in terms.items():
@@ -353,9 +348,7 @@ def costs_of(served: Served, steps: Mask) -> Fit:
             if values.any():
                 notes.append(f"the number of {name}s hardly varies, so its cost is part of the fixed one")
         elif _explained(kept, values) > _ALIKE:
-            notes.append(
-                f"the number of {name}s follows from {' and '.join(f'{one}s' for one in kept)}, so its cost is theirs"
-            )
+            notes.append(f"the number of {name}s follows from those of the terms, so its cost is in theirs")
         else:
             kept[name] = values
     if not kept:
@@ -387,7 +380,7 @@ def _lines(columns: Mapping[str, np.ndarray], y: np.ndarray) -> Iterator[dict[st
     ):
         times = 1.0 if np.isnan(mean) else mean
         yield {
-            "term": name, "us": estimate / scale, "std_error": error / scale, "mean": mean,
+            "term": name, "ns": estimate / scale, "std_error": error / scale, "mean": mean,
             "percent": 100 * _rate(estimate / scale * times, float(y.mean())), "iterations": len(y),
             "r2": 1 - float(residual @ residual) / spread if spread else np.nan,
         }  # fmt: skip
