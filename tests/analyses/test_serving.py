@@ -62,10 +62,10 @@ def test_phases_by_hand() -> None:
     assert list(rows) == ["prefill", "decode", "(between)"]
     decode = rows["decode"]
     assert (decode["iterations"], decode["generation_tokens"], decode["requests"]) == (2, 7, 3.5)
-    assert decode["us_per_token"] == pytest.approx(10)
+    assert decode["token_us"] == pytest.approx(10)
     assert decode["idle_percent"] == pytest.approx(50)
     assert decode["padding_percent"] == pytest.approx(62.5)
-    assert rows["prefill"]["us_per_token"] == pytest.approx(0.55)
+    assert rows["prefill"]["token_us"] == pytest.approx(0.55)
     assert sum(row["percent_of_device"] for row in rows.values()) == pytest.approx(100)
 
 

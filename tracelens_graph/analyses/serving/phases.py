@@ -32,13 +32,13 @@ PHASE_TABLE = TableSchema(
         ),
         "iterations": Column.count("iterations", "iterations"),
         "requests": Column("mean number of requests computed together", heading="requests"),
-        "context_tokens": Column.total("tokens of prompts read", "", "context tokens"),
-        "generation_tokens": Column.total("tokens of answers written, guessed ones included", "", "generation tokens"),
+        "context_tokens": Column.count("tokens of prompts read", "context tokens"),
+        "generation_tokens": Column.count("tokens of answers written, guessed ones included", "generation tokens"),
         "device_ms": Column.total("sum of the iterations' lengths on the device", "ms", "device ms"),
         "percent_of_device": Column.share("share of that sum over all phases", "% of device time"),
         "step_ms": Column("median length of an iteration on the device", "ms", heading="step ms"),
         "host_ms": Column("median length of an iteration on the host", "ms", drop_priority=2),
-        "us_per_token": Column("device_ms by the tokens of prompts and answers", "us", heading="us/token"),
+        "token_us": Column("device_ms by the tokens of prompts and answers", "us", heading="us/token"),
         "tokens_per_s": Column("tokens of prompts and answers by device_ms", "1/s", heading="tokens/s"),
         "gpu_sum_ms": Column.total("sum of the durations of its GPU events", "ms", drop_priority=2),
         "busy_ms": Column.total("time in which any of its GPU events runs", "ms", drop_priority=2),
@@ -57,7 +57,6 @@ PHASE_TABLE = TableSchema(
         ),
     },
     counts="iteration",
-    figure="phase",
 )  # fmt: skip
 
 STEADY_STATE = TableSchema(
@@ -166,7 +165,7 @@ def phases(g: Core | Window) -> Table:
             "percent_of_device": 100 * device / whole,
             "step_ms": _median(served.device_ms[inside]),
             "host_ms": _median(served.found.dur_ns[served.numbers][inside] / 1e6),
-            "us_per_token": _rate(device / 1e3, tokens),
+            "token_us": _rate(device / 1e3, tokens),
             "tokens_per_s": _rate(tokens * 1e9, device),
             "gpu_sum_ms": sums[at],
             "busy_ms": busy_ms[at],
