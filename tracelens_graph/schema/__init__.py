@@ -105,6 +105,8 @@ class OwnerRule(IntEnum):
     no_op = 2
     unlinked = 3
     hlo = 4
+    graph_capture = 5
+    pseudo_op = 6
 
 
 OWNER_RULE_MEANING = {
@@ -113,6 +115,8 @@ OWNER_RULE_MEANING = {
     OwnerRule.no_op: "launched outside of any op: charged to nobody",
     OwnerRule.unlinked: "its launch is not in the trace: charged to nobody",
     OwnerRule.hlo: "launched in a graph: charged to the instruction that it names itself",
+    OwnerRule.graph_capture: "launched in a graph: charged to the op that launched it in the capture",
+    OwnerRule.pseudo_op: "a part of a fused op: charged to an op made for that part",
 }
 
 
