@@ -49,7 +49,7 @@ def load_core(
     if capture is not None:
         from tracelens_graph.loading.captures import with_captures
 
-        core = with_pseudo_ops(with_captures(core, capture, tell))
+        core = with_captures(core, capture, tell)
     return core if et is None else linked(core, et)
 
 
