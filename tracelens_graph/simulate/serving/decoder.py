@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from tracelens_graph.simulate.communicate import wait_stream
 from tracelens_graph.simulate.events import Storage, Tensor, contiguous
@@ -121,9 +121,10 @@ class Decoder:
             self._op(t, "attention", q, kv, kv, q, f"model.layers.{layer}.self_attn.attn"),
         ):
             with self._op(t, "cache", kv, kv, cache, cache, tensor(rows, dtype="long int")):
-                stream = self._fork(t, 2)
-                self._launch(t, "cache", (rows, 1, 1), linear_ns(0, 8 * self._kv, 0, rows), stream=stream)
-                self._join(t, stream)
+                self._wait(t, 2, 0)
+                with self._stream(t, 2) as stream:
+                    self._launch(t, "cache", (rows, 1, 1), linear_ns(0, 8 * self._kv, 0, rows), stream=stream)
+                self._wait(t, 0, 2)
             key_ns = 1e9 * 4 * self._kv / (0.78 * PEAK_BYTES)
             grid = (1, self._kv // self._head, rows)
             self._launch(t, "attention", grid, linear_ns(0, 4 * o.width, 0, rows), key_ns=key_ns)
@@ -139,6 +140,10 @@ class Decoder:
 
     @contextmanager
     def _module(self, t: Thread, name: str, number: int, where: str) -> Iterator[None]:
+        """Call a module; a piecewise capture is of compiled code, which has none within the model."""
+        if self._options.capture == "piecewise" and name != "LlamaModel":
+            yield
+            return
         with t.module(f"{name}_{number}", f"{self._files}{where}: forward"):
             yield
 
@@ -153,16 +158,23 @@ class Decoder:
     ) -> None:  # fmt: skip
         t.launch(Kernel(name or NAMES[role][self._rocm], ns, grid, (256, 1, 1), api=api, key_ns=key_ns), stream)
 
-    def _fork(self, t: Thread, number: int) -> int:
-        """The stream of some work, which waits for what the main stream has done so far."""
+    @contextmanager
+    def _stream(self, t: Thread, number: int) -> Iterator[int]:
+        """A stream for some work, as `torch.cuda.stream` gives it; the main one where there are not so many."""
         if number >= self._options.streams:
-            return COMPUTE_STREAM
-        wait_stream(t, SIDE_STREAMS[number], COMPUTE_STREAM)
-        return SIDE_STREAMS[number]
+            yield COMPUTE_STREAM
+            return
+        with t.frame("torch/cuda/__init__.py(561): __enter__"):
+            t.spend(900, 1500)
+        yield SIDE_STREAMS[number]
+        with t.frame("torch/cuda/__init__.py(579): __exit__"):
+            t.spend(900, 1500)
 
-    def _join(self, t: Thread, stream: int) -> None:
-        if stream != COMPUTE_STREAM:
-            wait_stream(t, COMPUTE_STREAM, stream)
+    def _wait(self, t: Thread, waiting: int, awaited: int) -> None:
+        """Let a stream wait for another, if there are so many; streams by their numbers."""
+        if max(waiting, awaited) < self._options.streams:
+            with t.frame("torch/cuda/streams.py(64): wait_stream"):
+                wait_stream(t, SIDE_STREAMS[waiting], SIDE_STREAMS[awaited])
 
     def _embed(self, t: Thread, rows: int) -> Tensor:
         width = self._options.width
@@ -208,15 +220,16 @@ class Decoder:
         with self._module(t, "LlamaAttention", layer, "models/llama.py(213)"):
             with self._module(t, "QKVParallelLinear", layer, "layers/linear.py(565)"):
                 self._matmul(t, x, "qkv", o.width + 2 * self._kv)
-            stream = self._fork(t, 1)
-            for place, (heads, on) in enumerate(((q, COMPUTE_STREAM), (k, stream))):
+            self._wait(t, 1, 0)
+            for place, heads in enumerate((q, k)):
                 ns = linear_ns(0, 4 * heads.shape[1] * self._head, 0, rows)
                 with (
+                    self._stream(t, place) if place else nullcontext(COMPUTE_STREAM) as stream,
                     self._module(t, "HeadNorm", 2 * layer + place, "layers/layernorm.py(154)"),
                     self._op(t, "norm", heads, heads, tensor(self._head), 1e-6),
                 ):
-                    self._launch(t, "head_norm", (rows * heads.shape[1], 1, 1), ns, stream=on)
-            self._join(t, stream)
+                    self._launch(t, "head_norm", (rows * heads.shape[1], 1, 1), ns, stream=stream)
+            self._wait(t, 0, 1)
             angles = (tensor(rows, dtype="long int"), q, k, self._head, tensor(8192, self._head), True)
             with (
                 self._module(t, "RotaryEmbedding", layer, "layers/rotary_embedding.py(142)"),
