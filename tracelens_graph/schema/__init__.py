@@ -141,6 +141,9 @@ FLAG_MEANING = {
 }
 
 
+FIRST_MADE_UID = 2**39
+"""Nodes that are no events of the trace's file are numbered from here on."""
+
 REPAIR_MEANING = {
     "bad_utf8": "invalid UTF-8 replaced",
     "non_finite": "bare inf/nan set to null",
@@ -235,6 +238,7 @@ _HOST, _GPU = ("|".join(kind.name for kind in kinds) for kinds in (HOST_KINDS, G
 EVENT_EDGES = (
     EdgeType("CALLS", _HOST, _HOST, "host nesting"),
     EdgeType("LAUNCHES", "RuntimeCall", _GPU, "runtime call to the GPU event it launched"),
+    EdgeType("RAN_AS", "Module|PythonFunction|Op", _GPU, "captured call to the GPU event that it ran as in a replay"),
     EdgeType("CHARGED_TO", _GPU, "Op", "GPU event to the op it is charged to"),
     EdgeType("HAS_BACKWARD", "Op", "Op", "forward op to its backward op"),
     EdgeType("NEXT_ON_STREAM", _GPU, _GPU, "next GPU event of the same stream"),

@@ -19,7 +19,7 @@ from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import changed
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import climb, nearest_above, rows_of_kind
+from tracelens_graph.graph.traversals import climb, launches_of, nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.op_table.pseudo import PARTS
@@ -91,7 +91,7 @@ def _launched_as_copies(core: Core, kernels: Rows) -> Rows:
     """
     c = core.columns
     codes, of = distinct(c.name[kernels])
-    launch = c.parent[kernels]
+    launch = launches_of(c, kernels)
     copied = (launch >= 0) & fitting_names(core, _COPY_CALL.search)[np.where(launch >= 0, c.name[launch], -1)]
     if not copied.any():
         return kernels[:0]
