@@ -13,7 +13,7 @@ from tracelens_graph.analyses.performance.perf_tables import unified_perf_summar
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
 from tracelens_graph.graph.graph import Graph
-from tracelens_graph.graph.instances import FIRST_UID
+from tracelens_graph.graph.instances import FIRST_MADE_UID
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.loading.pseudo_ops import with_pseudo_ops
 from tracelens_graph.schema import GPU_KINDS, Kind, OwnerRule
@@ -75,7 +75,7 @@ def test_the_products_of_a_layer_of_experts() -> None:
         "pseudo_op::moe_triton_unfused_finalize_matmul_scatter": [last],
     }
     made = next(node for node in core.find(Kind.Op, "pseudo_op::moe_triton_unfused_up"))
-    assert made.uid >= FIRST_UID
+    assert made.uid >= FIRST_MADE_UID
     assert made.shapes["Input Dims"] == [[32, 64], [32, 8], []]
     assert [node.name for node in made.ancestors][:2] == ["vllm::moe_forward", "aten::linear"]
     assert [node.name for node in made.children[0].children] == [up]

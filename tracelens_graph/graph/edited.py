@@ -17,7 +17,7 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph, changed
-from tracelens_graph.graph.instances import FIRST_UID
+from tracelens_graph.graph.instances import FIRST_MADE_UID
 from tracelens_graph.graph.traversals import outermost_above
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, STORED, Flag, Kind, OwnerRule
 from tracelens_graph.utils.arrays import Codes, Rows
@@ -111,7 +111,7 @@ def wrapped(core: Core, tops: Rows, names: Sequence[str], argsets: Codes) -> Gra
     on_host = is_kind(c.kind[tops], HOST_KINDS)
     host = np.where(on_host, tops, c.parent[tops])
     values: dict[str, Any] = {
-        "uid": max(FIRST_UID, int(c.uid.max()) + 1) + np.arange(n), "kind": Kind.Op, "name": codes,
+        "uid": max(FIRST_MADE_UID, int(c.uid.max()) + 1) + np.arange(n), "kind": Kind.Op, "name": codes,
         "thread": c.thread[host], "start_ns": c.start_ns[host], "dur_ns": np.where(on_host, c.dur_ns[tops], 0),
         "argset": argsets, "depth": c.depth[tops], "flags": c.flags[host] & Flag.captured,
     }  # fmt: skip
