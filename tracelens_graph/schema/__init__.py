@@ -106,6 +106,7 @@ class OwnerRule(IntEnum):
     unlinked = 3
     hlo = 4
     graph_capture = 5
+    pseudo_op = 6
 
 
 OWNER_RULE_MEANING = {
@@ -115,6 +116,7 @@ OWNER_RULE_MEANING = {
     OwnerRule.unlinked: "its launch is not in the trace: charged to nobody",
     OwnerRule.hlo: "launched in a graph: charged to the instruction that it names itself",
     OwnerRule.graph_capture: "replayed from a graph: charged to the op that the capture recorded",
+    OwnerRule.pseudo_op: "a part of a fused op: charged to an op made for that part",
 }
 
 
