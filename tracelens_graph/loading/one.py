@@ -9,6 +9,7 @@ from tracelens_graph.errors import ExecutionTraceError, LinkError, NotATraceErro
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.loaders.sources import Source, open_source
+from tracelens_graph.loading.pseudo_ops import with_pseudo_ops
 
 if TYPE_CHECKING:
     from tracelens_graph.execution.trace import ExecutionTrace
@@ -18,6 +19,8 @@ def load_core(
     source: Any,
     *,
     et: Any = None,
+    capture: Any = None,
+    tell: Callable[[str], None] = lambda line: None,
     progress: Callable[[int, int], None] | None = None,
     processes: int | None = None,
 ) -> Graph:
@@ -30,6 +33,8 @@ def load_core(
             standard input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or `nodes`, or the list of
             events).
         et: the execution trace of the same run, given like `source`: see `linked`.
+        capture: captures of the graphs that it replays: see `captures.with_captures`.
+        tell: called with a line on captures that could not be used.
         progress: called with bytes done and bytes in all.
         processes: 1 to stay in this process; by default two for large files where that is safe.
 
@@ -41,6 +46,10 @@ def load_core(
         MissingExtraError: `.json.zst` needs the extra `zstd`.
     """
     core = _load(source, progress, processes)
+    if capture is not None:
+        from tracelens_graph.loading.captures import with_captures
+
+        core = with_captures(core, capture, tell)
     return core if et is None else linked(core, et)
 
 
@@ -82,7 +91,7 @@ def load_profile(
             from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE
 
             raise ExecutionTraceError(f"{opened.name}: {IS_EXECUTION_TRACE}")
-        return core
+        return with_pseudo_ops(core)
 
 
 def _xplane(opened: Source, progress: Callable[[int, int], None] | None) -> Graph:

@@ -1,0 +1,258 @@
+"""Joins the launches of graphs of a trace with the graphs that were captured: which one each replays, and how well."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.captures.matching import (
+    Fit,
+    Pattern,
+    Reference,
+    Vocabulary,
+    fit,
+    pattern_of,
+    reference_of,
+    replayed,
+)
+from tracelens_graph.captures.recording import CapturedGraph
+from tracelens_graph.graph.arrays import fitting
+from tracelens_graph.graph.classes import normal_name
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import Graph, changed
+from tracelens_graph.graph.info import TraceInfo
+from tracelens_graph.graph.instances import Instance, with_instances
+from tracelens_graph.graph.traversals import rows_of_kind
+from tracelens_graph.schema import GPU_KINDS, Flag, Kind, OwnerRule
+from tracelens_graph.utils.arrays import Rows
+
+_SIZES = (
+    re.compile(r"\bbs=(\d+)"),
+    re.compile(r"^execute_(\d+)_context_"),
+    re.compile(r"^execute_context_\d+\((\d+)\)_generation_\d+\((\d+)\)"),
+)
+"""How annotations of servers tell the size of a step's batch, which is the sum of the numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """One launch of a graph.
+
+    Attributes:
+        launch: its row.
+        rows: GPU events that it ran, in the order in which they began.
+        step: row of the annotation of its server's step, -1 for none.
+        size: what that says of the batch; None for nothing.
+    """
+
+    launch: int
+    rows: Rows
+    step: int = -1
+    size: int | None = None
+
+
+def replays_in(core: Core) -> list[Replay]:
+    """Launches of graphs that ran GPU work, in row order."""
+    c = core.columns
+    gpu = rows_of_kind(c, GPU_KINDS)
+    gpu = gpu[c.parent[gpu] >= 0]
+    launch = c.parent[gpu].astype(np.int64)
+
+    def launches_graph(name: str) -> bool:
+        return normal_name(Kind.RuntimeCall, name) == "launch graph"
+
+    of_graph = (c.kind[launch] == Kind.RuntimeCall) & fitting(core.names, c.name[launch], launches_graph)
+    gpu, launch = gpu[of_graph], launch[of_graph]
+    if not len(gpu):
+        return []
+    first = np.flatnonzero(np.diff(launch, prepend=-1))
+    steps = [_step(core, row) for row in launch[first].tolist()]
+    parts = np.split(gpu, first[1:])
+    return [Replay(int(launch[at]), rows, *step) for at, rows, step in zip(first, parts, steps, strict=True)]
+
+
+def _step(core: Core, row: int) -> tuple[int, int | None]:
+    """Row of the outermost annotation above a launch that tells the size of a batch, and the size."""
+    found: tuple[int, int | None] = (-1, None)
+    while (row := int(core.annotation[row])) >= 0:
+        name = core.names[core.columns.name[row]]
+        sizes = (match for pattern in _SIZES if (match := pattern.search(name)))
+        if match := next(sizes, None):
+            found = row, sum(map(int, match.groups()))
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """How one replay fits the captured graph that it fits best.
+
+    Attributes:
+        fit: how all replays of the graph fit it, put together.
+        call: of each GPU event, in row order, the position of its captured call, -1 for none.
+        doubtful: how many of them fit another call as well.
+        implausible: how many were left out, as they cannot be the work of the op that they stand for.
+        others: how many other captured graphs the replay fits equally.
+    """
+
+    fit: Fit
+    call: Rows
+    doubtful: int
+    implausible: int
+    others: int
+
+    @property
+    def graph(self) -> CapturedGraph:
+        """The captured graph."""
+        return self.fit.graph
+
+
+def joined_with(core: Core, graphs: Sequence[CapturedGraph]) -> Graph:
+    """The graph, with the captured calls of each replay that fits below its launch.
+
+    `TraceInfo.replays` holds what became of the replays. Whatever fits no captured graph stays as it is.
+    """
+    replays = replays_in(core)
+    found = _matched(core, replays, graphs)
+    instances = [
+        Instance(replay.launch, match.graph.tree, np.append(match.graph.call, -1)[match.call])
+        for replay, match in zip(replays, found, strict=True)
+        if match is not None
+    ]
+    joined = with_instances(core, instances, OwnerRule.graph_capture, Flag.captured)
+    return changed(joined, info=_with_outcome(core, replays, found))
+
+
+def _matched(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGraph]) -> list[Match | None]:
+    """How each replay fits the captured graph that it fits best; None where it fits none."""
+    words = Vocabulary(core)
+    patterns = [pattern_of(core, replay.rows, words) for replay in replays]
+    found: list[Match | None] = [None] * len(replays)
+    for group, expected in _alike(replays, patterns, graphs):
+        known: dict[tuple[bytes, bytes], Match | None] = {}
+        different = list({patterns[at].key: patterns[at] for at in group}.values())
+        reference = reference_of(core, different, max(map(len, graphs), default=0))
+        best, others = _best(reference, expected, graphs, words, core.info.rank)
+        if best is None:
+            continue
+        for at in group:
+            key = patterns[at].key
+            if key not in known:
+                known[key] = _match(patterns[at], reference, best, others)
+            found[at] = known[key]
+    return found
+
+
+def _alike(
+    replays: Sequence[Replay], patterns: Sequence[Pattern], graphs: Sequence[CapturedGraph]
+) -> Iterator[tuple[list[int], list[CapturedGraph]]]:
+    """Positions of replays of one graph, and the captured graphs that they should be of, the likeliest first.
+
+    A step of a server says the size of its batch, which is replayed with the least size that it fits into. If as many
+    graphs were captured for that size as the step launches, they are replayed in the order in which they were captured.
+    Where no step says a size, replays that run much the same are of one graph, and those that are equal in all that
+    can be compared take turns.
+    """
+    sizes = sorted({graph.batch_size for graph in graphs if graph.batch_size is not None})
+    steps: dict[int, list[int]] = {}
+    for at, replay in enumerate(replays):
+        steps.setdefault(replay.step, []).append(at)
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    expected: dict[tuple[Any, ...], list[CapturedGraph]] = {}
+    for step, members in steps.items():
+        size = replays[members[0]].size
+        captured = next((one for one in sizes if size is not None and one >= size), None)
+        own = [graph for graph in graphs if graph.batch_size == captured] if captured is not None else []
+        turns = {rank: [graph for graph in own if graph.rank == rank] for rank in {graph.rank for graph in own}}
+        for turn, at in enumerate(members):
+            placed = [one[turn] for one in turns.values() if step >= 0 and len(one) == len(members)]
+            key = (captured, turn if placed else -1, () if step >= 0 and placed else patterns[at].key)
+            groups.setdefault(key, []).append(at)
+            expected[key] = placed or own
+    yield from ((members, expected[key]) for key, members in groups.items())
+
+
+def _best(
+    reference: Reference, expected: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph], words: Vocabulary,
+    rank: int | None,
+) -> tuple[Fit | None, int]:  # fmt: skip
+    """The best fit of a reference, and how many other graphs fit equally and say something else.
+
+    Graphs that it is not expected to be of are tried where it fits none of those that it should be of.
+    """
+    for candidates in (expected, graphs):
+        fits = [one for one in (fit(reference, graph, words) for graph in candidates) if one.fits]
+        if fits:
+            score = max(one.score for one in fits)
+            best = [one for one in fits if one.score == score]
+            best.sort(key=lambda one: one.graph.rank != rank)
+            same = [one for one in best if (one.graph.rank == rank) == (best[0].graph.rank == rank)]
+            return best[0], sum(not one.graph.says_the_same(best[0].graph) for one in same[1:])
+    return None, 0
+
+
+def _match(pattern: Pattern, reference: Reference, best: Fit, others: int) -> Match:
+    at, doubtful = replayed(pattern, reference)
+    call = np.append(best.call, -1)[at]
+    unsure = (doubtful | np.append(best.doubtful, False)[at]) & (call >= 0)
+    left_out = int(np.count_nonzero(np.append(best.implausible, False)[at]))
+    return Match(best, call, int(np.count_nonzero(unsure)), left_out, others)
+
+
+def _with_outcome(core: Core, replays: Sequence[Replay], found: Sequence[Match | None]) -> TraceInfo:
+    """The facts of a trace, with what became of its replays: one entry for each captured graph and rule, then the rest.
+
+    Attributes of an entry: `file`, `graph`, `batch_size` and `mode` of the captured graph, or None; `rule`; `calls`,
+    the number of calls captured; `launches`, uids of the launches; `sizes`, least and greatest batch of their steps;
+    `gpu_events` in all of them; `joined`; `lost` and `extra`, what was captured and is not in a replay, and the other
+    way round, as pairs of name and count.
+    """
+    groups: dict[tuple[int, str], list[tuple[Replay, Match | None]]] = {}
+    for replay, match in zip(replays, found, strict=True):
+        key = (0, "") if match is None else (id(match.graph), match.fit.rule)
+        groups.setdefault(key, []).append((replay, match))
+    order = sorted(groups.values(), key=lambda group: (group[0][1] is None, group[0][0].launch))
+    return replace(core.info, replays=[_outcome(core, group) for group in order])
+
+
+def _outcome(core: Core, group: Sequence[tuple[Replay, Match | None]]) -> dict[str, Any]:
+    graph = group[0][1].graph if group[0][1] else None
+    c = core.columns
+    lost: Counter[str] = Counter()
+    extra: Counter[str] = Counter()
+    joined = 0
+    for replay, match in group:
+        call = match.call if match else np.full(len(replay.rows), -1)
+        joined += int(np.count_nonzero(call >= 0))
+        left = replay.rows[call < 0]
+        extra.update(core.names[code] for code in c.name[left].tolist())
+        if graph is not None and len(call) - len(left) < len(graph):
+            missing = np.setdiff1d(np.arange(len(graph)), call)
+            lost.update(graph.names[at] or Kind(int(graph.kinds[at])).name for at in missing.tolist())
+    sizes = [replay.size for replay, _ in group if replay.size is not None]
+    return {
+        "file": graph and graph.file,
+        "graph": graph and graph.number,
+        "batch_size": graph and graph.batch_size,
+        "mode": graph and graph.mode,
+        "calls": graph and len(graph),
+        "rule": group[0][1].fit.rule if group[0][1] else "",
+        "launches": [int(c.uid[replay.launch]) for replay, _ in group],
+        "sizes": [min(sizes), max(sizes)] if sizes else [],
+        "gpu_events": sum(len(replay.rows) for replay, _ in group),
+        "joined": joined,
+        "lost": [list(one) for one in lost.most_common(_NAMED)],
+        "lost_in_all": lost.total(),
+        "extra": [list(one) for one in extra.most_common(_NAMED)],
+        "extra_in_all": extra.total(),
+        **{name: sum(getattr(match, name) for _, match in group if match) for name in ("doubtful", "implausible")},
+        "others": group[0][1].others if group[0][1] else 0,
+    }
+
+
+_NAMED = 20
+"""Names of lost and of additional kernels that are kept."""
