@@ -156,6 +156,7 @@ def generate_perf_report_pytorch(
         short=short_kernel_study,
         collectives=collective_analysis and not disable_coll_analysis,
         pseudo_ops=enable_pseudo_ops,
+        inference=group_by_parent_module or bool(core.info.replays),
     )
     tables, families = pytorch_sheets(w, asked)
     shown = {"ops_unique_args": topk_ops, "short_kernels_summary": topk_short_kernels}

@@ -175,8 +175,8 @@ class TreePerfAnalyzer(PerformanceMethods):
             include_kernel_details: kernel_details; and what ran beside on other streams for other launchers:
                 overlapping_kernel_names, overlapping_kernels_details, and overlap_pct, the share (0 to 1) of the
                 direct time during which some of it ran.
-            include_call_stack: call_stack (modules around the call, the outermost first) and parent_module (the
-                innermost, without the number of the instance).
+            include_call_stack: call_stack (the call and the modules around it, the innermost first) and parent_module
+                (the innermost, without the number of the instance).
             include_first_occurrence_time: ts, the start on the file's clock, of which the summary by arguments makes
                 first_occurrence_time.
             args_cols: which arguments, by their names in the file.

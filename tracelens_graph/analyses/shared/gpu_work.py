@@ -23,6 +23,7 @@ from tracelens_graph.graph.traversals import climb, launches_of, nearest_above, 
 from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.op_table.pseudo import PARTS
+from tracelens_graph.perf.registry import unnumbered
 from tracelens_graph.schema import Kind, OwnerRule
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
@@ -139,6 +140,8 @@ def as_tracelens_counts(w: Window, pseudo_ops: bool = False) -> Window:
 
 
 def _as_tracelens_counts(core: Core, pseudo_ops: bool) -> Core:
+    if pseudo_ops:
+        core = _without_numbers(core)
     core = _without_pseudo_ops(core, kept={name for name in PARTS if pseudo_ops and OP_TABLE[name].in_tracelens})
     c, rows, ours = core.columns, core.gpu_rows, core.once(_classes)
     theirs = np.where(ours == COMMUNICATION, COMPUTATION, ours)
@@ -151,6 +154,16 @@ def _as_tracelens_counts(core: Core, pseudo_ops: bool) -> Core:
     other = changed(core)
     other.remember(theirs, _classes)
     return other
+
+
+def _without_numbers(core: Core) -> Core:
+    """The graph in which the ranges of SGLang have no numbers of their instances; the same if it has none."""
+    names = [unnumbered(name) for name in core.names]
+    if names == core.names:
+        return core
+    codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    column = np.array([codes[name] for name in names], np.int32)[core.columns.name]
+    return changed(core, columns=Columns(dict(core.columns) | {"name": column}), names=list(codes))
 
 
 def _without_pseudo_ops(core: Core, kept: set[str]) -> Core:
