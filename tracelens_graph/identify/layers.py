@@ -115,10 +115,13 @@ def _by_rank(names: Sequence[str], found: list[tuple[int, Slot]], layers: int) -
                 last_start = at
             positions[slot].append(at - last_start)
             fills[name][slot] += 1
-    groups = _groups(fills)
+    groups = [([at for at, name in enumerate(names) if name in group], slots) for group, slots in _groups(fills)]
+    # Where two attentions overtook what is between them, one layer too few was seen.
+    attention = next(((rows, slots) for rows, slots in groups if Slot("attention", "attention") in slots), None)
+    if attention and len(attention[0]) % len(attention[1]) == 0:
+        layers = len(attention[0]) // len(attention[1])
     result = list(found)
-    for group, slots in groups:
-        rows = [at for at, name in enumerate(names) if name in group]
+    for rows, slots in groups:
         order = sorted(slots, key=lambda slot: median(positions[slot]))
         places = [(layer, slot) for layer in range(layers) for slot in order]
         extra = len(rows) - len(places)
