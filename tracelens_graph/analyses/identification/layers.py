@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from tracelens_graph.identify.families import Family, family_of
-from tracelens_graph.identify.grammar import Slot, beside, roles
+from tracelens_graph.analyses.identification.families import Family, family_of
+from tracelens_graph.analyses.identification.grammar import Slot, beside, roles
 
 FEWEST = 3
 """Layers that a pass must have: fewer repeats could be anything."""

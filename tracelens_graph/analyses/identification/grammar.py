@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tracelens_graph.identify.families import Family
+from tracelens_graph.analyses.identification.families import Family
 
 
 class Slot(NamedTuple):
