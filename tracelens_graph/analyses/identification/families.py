@@ -49,7 +49,7 @@ class Family(StrEnum):
 
 RULES: Sequence[tuple[Family, str]] = (
     # Preparations for attention are made once for all layers: they must not be taken for an attention of their own.
-    (Family.prepare, r"metadata|kv_?indices|page_?table|req_to_token|slot_mapping|token_ids|prepare_varlen|seq_?lens?_|positions?_k"),
+    (Family.prepare, r"(?<!list)metadata|kv_?indices|page_?table|req_to_token|slot_mapping|token_ids|prepare_varlen|seq_?lens?_|positions?_k"),
     # An all-reduce that ends in the norm stands where the norm does, so the grammar sees a norm.
     (Family.norm, r"all_?reduce\w{0,60}norm|all_?reduce_?fusion|norm\w{0,60}all_?reduce|moefinalizeallreduce"),
     (Family.all_reduce, r"all_?reduce|cross_device_reduce|(?:one|two)_?shot|multimem_?reduce|quick_?reduce"),

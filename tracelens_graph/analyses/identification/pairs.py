@@ -21,6 +21,8 @@ from tracelens_graph.graph.core import Core
 _ALONE, _OTHER_FUNCTION = 6, 1
 """Cost of leaving a kernel alone, and of a pair of one family whose functions differ."""
 
+_PASS = "a pass"
+
 _COMMON = {family.value for family in (Family.copy, Family.elementwise, Family.compiled, Family.other)}
 """Families that are everywhere: leaving such a kernel alone costs less, for that two of them are alike says little."""
 
@@ -54,11 +56,14 @@ class _Side:
         self.rows = rows[np.lexsort((c.start_ns[rows], launch))]
         self.is_pass = taken[self.rows]
         self.names = [core.names[i] for i in c.name[self.rows].tolist()]
-        self.families = ["a pass" if is_pass else family_of(name).value for name, is_pass in zip(self.names, self.is_pass, strict=True)]
-        self.functions = ["" if is_pass else _function(name) for name, is_pass in zip(self.names, self.is_pass, strict=True)]
+        self.families = [_PASS if is_pass else family_of(name).value for name, is_pass in zip(self.names, self.is_pass, strict=True)]
+        self.functions = [_function(name, family) for name, family in zip(self.names, self.families, strict=True)]
 
 
-def _function(name: str) -> str:
+def _function(name: str, family: str) -> str:
+    """What a kernel applies; a copy is a kernel on one platform and a transfer on another."""
+    if family in (Family.copy, _PASS):
+        return family
     parsed = parse_name(name)
     return (parsed.functor if parsed else None) or name
 
@@ -88,19 +93,26 @@ def _beside(a: _Side, b: _Side) -> tuple[dict[int, str], dict[int, str]]:
     alone = [np.array([_ALONE - 2 * (family in _COMMON) for family in side.families], np.int64) for side in (a, b)]
     equal = tuple(f * (len(codes) + 1) + g for f, g in zip(functions, families, strict=True))
     pairs = aligned(*alone, costs, equal, tuple(families))
-    labels: tuple[dict[int, str], dict[int, str]] = ({}, {})
     counts: Counter[str] = Counter()
-    before, at = "the beginning", (0, 0)
-    for pair in [*pairs, (len(a.rows), len(b.rows))]:
-        for side, which, begin, end in zip((a, b), (0, 1), at, pair, strict=True):
-            labels[which].update((int(row), f"beside the layers / after {before}, on one side only") for row, is_pass in zip(side.rows[begin:end], side.is_pass[begin:end], strict=True) if not is_pass)
-        if pair[0] == len(a.rows):
-            break
-        family = a.families[pair[0]]
-        counts[family] += 1
-        before = f"{family} {counts[family]}"
-        if not a.is_pass[pair[0]]:
-            for side, which in zip((a, b), (0, 1), strict=True):
-                labels[which][int(side.rows[pair[which]])] = f"beside the layers / {before}"
-        at = (pair[0] + 1, pair[1] + 1)
-    return labels
+    words = []
+    for at, _ in pairs:
+        counts[a.families[at]] += 1
+        words.append(f"{a.families[at]} {counts[a.families[at]]}")
+    first, second = ([pair[which] for pair in pairs] for which in (0, 1))
+    return _in_words(a, dict(zip(first, words, strict=True))), _in_words(b, dict(zip(second, words, strict=True)))
+
+
+def _in_words(side: _Side, paired: dict[int, str]) -> dict[int, str]:
+    """Row -> label of kernels that no pass holds: its pair, or after which pair it stands alone.
+
+    One operation may be two kernels on one side: what stands beside a pair and is of its family belongs to it.
+    """
+    found, before = {}, "the beginning"
+    for at, (row, family) in enumerate(zip(side.rows.tolist(), side.families, strict=True)):
+        beside = [near for near in (at, at - 1, at + 1) if near in paired and side.families[near] == family]
+        if beside and (beside[0] == at or family not in _COMMON):
+            before = paired[beside[0]]
+            found[row] = f"beside the layers / {before}"
+        else:
+            found[row] = f"beside the layers / after {before}, on one side only"
+    return {row: label for row, label, is_pass in zip(found, found.values(), side.is_pass, strict=True) if not is_pass}
