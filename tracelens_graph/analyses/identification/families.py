@@ -49,21 +49,30 @@ class Family(StrEnum):
 
 RULES: Sequence[tuple[Family, str]] = (
     # Preparations for attention are made once for all layers: they must not be taken for an attention of their own.
-    (Family.prepare, r"(?<!list)metadata|kv_?indices|page_?table|req_to_token|slot_mapping|token_ids|prepare_varlen|seq_?lens?_|positions?_k"),
+    (
+        Family.prepare,
+        r"(?<!list)metadata|kv_?indices|page_?table|req_to_token|slot_mapping|token_ids|prepare_varlen|seq_?lens?_|positions?_k",
+    ),
     # An all-reduce that ends in the norm stands where the norm does, so the grammar sees a norm.
     (Family.norm, r"all_?reduce\w{0,60}norm|all_?reduce_?fusion|norm\w{0,60}all_?reduce|moefinalizeallreduce"),
     (Family.all_reduce, r"all_?reduce|cross_device_reduce|(?:one|two)_?shot|multimem_?reduce|quick_?reduce"),
     # Fused with a rotation, the write to the cache is named for the rotation that comes first.
     (Family.rope, r"rotary|(?<![a-z])m?rope|(?:qk|fused|apply|bias|norm)_?m?rope"),
-    (Family.cache, r"reshape_and_cache|concat_and_cache|(?:store|write|set|save|append|update)\w{0,12}(?:kv|cache|mla)"),
+    (
+        Family.cache,
+        r"reshape_and_cache|concat_and_cache|(?:store|write|set|save|append|update)\w{0,12}(?:kv|cache|mla)",
+    ),
     # What finishes an attention that was split over the keys; the whole is one place of the model.
     (
         Family.attention_part,
         r"paged_attention\w{0,20}_reduce|reduce_segments|(?:attn|attention|mla|fmha|splitkv)\w{0,30}(?:combine|reduce)|"
         r"merge_?(?:attn_)?states?|_fwd_kernel_stage2|attn_?fwd_?combine|kn_mla_reduce|variable_?length_?merge_?states",
     ),
-    (Family.router, r"top_?k_?(?:gating|softmax|sigmoid|softplus|forward|routing)|grouped_?topk|moe_?fused_?gate|"
-                    r"gating|(?<![a-z])_?topk(?:_forward)?(?:\.kd)?$|routing(?:renormalize|deepseek|llama4|custom)"),
+    (
+        Family.router,
+        r"top_?k_?(?:gating|softmax|sigmoid|softplus|forward|routing)|grouped_?topk|moe_?fused_?gate|"
+        r"gating|(?<![a-z])_?topk(?:_forward)?(?:\.kd)?$|routing(?:renormalize|deepseek|llama4|custom)",
+    ),
     (
         Family.combine,
         r"moe_?(?:sum|combine|reduce|finalize|unpermute)|finalize_?(?:moe|matmul|kernel)|dev::finalize|post_reorder|"
@@ -82,7 +91,10 @@ RULES: Sequence[tuple[Family, str]] = (
         r"group_?gemm|group_?problem|moe_?(?:mx)?gemm|kernel_moe|bmm_\w{0,160}dynb|moegemm|grouped_topology|moe_wna16|marlin_moe",
     ),
     (Family.activation, r"act_and_mul|silu|swi?glu|geglu|gelu|doactivation|dev::activation|relu2|relu_squared"),
-    (Family.norm, r"rms_?norm|layer_?norm|add_?norm|triton_(?:red|per)_fused\w{0,200}rsqrt|fused_?\w{0,12}norm|qk_?norm"),
+    (
+        Family.norm,
+        r"rms_?norm|layer_?norm|add_?norm|triton_(?:red|per)_fused\w{0,200}rsqrt|fused_?\w{0,12}norm|qk_?norm",
+    ),
     # A product that was split over K, or whose epilogue runs by itself: one place with the product.
     (Family.product_part, r"split_?k_?\w{0,8}reduce|reduce_?split_?k|postgsu|splitkreduce|split_?k_?zero"),
     (Family.router, r"router_?gemm(?!\w)"),
@@ -92,7 +104,10 @@ RULES: Sequence[tuple[Family, str]] = (
     (Family.copy, r"multi_tensor_apply.{0,400}?copy"),
     (Family.scan, r"scan|cumsum"),
     (Family.index, r"index_?put|index_?elementwise|index_kernel|alloc_|gather|scatter|arange|with_index|nonzero"),
-    (Family.copy, r"direct_copy|copy_kernel|memcpy|memset|copy_?buffer|copyfunctor|native::copy<|fillfunctor|fill_?buffer|_copy(?![a-z])"),
+    (
+        Family.copy,
+        r"direct_copy|copy_kernel|memcpy|memset|copy_?buffer|copyfunctor|native::copy<|fillfunctor|fill_?buffer|_copy(?![a-z])",
+    ),
 )
 """Family and pattern, in order."""
 

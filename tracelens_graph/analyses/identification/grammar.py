@@ -42,6 +42,20 @@ _CERTAIN = {
 """Families whose role is known wherever they stand in a layer."""
 
 
+_BY_ORDER = frozenset({Family.product, Family.product_part, Family.norm, Family.experts})
+
+
+def certainty(family: Family, slot: Slot) -> float:
+    """How much a role follows from a kernel's family alone, from 0 to 1.
+
+    Attention, rotation, cache, activation and routing are named by their kernels. Products and norms have roles by
+    their order in the layer. What small kernels do is known, what for is not.
+    """
+    if slot.block in ("before", "after"):
+        return 0.95 if slot.role in ("final norm", "head product", "embedding", "sampling") else 0.6
+    return 1.0 if family in _CERTAIN else 0.95 if family in _BY_ORDER else 0.8
+
+
 def roles(families: Sequence[Family], anchors: int) -> list[Slot]:
     """The roles of a layer's kernels, in order of time.
 
@@ -52,7 +66,11 @@ def roles(families: Sequence[Family], anchors: int) -> list[Slot]:
     middle = _second_norm(families, anchors)
     before, after, rest = families[:anchors], families[anchors:middle], families[middle:]
     block = "moe" if _MOE & set(rest) else "mlp"
-    ways = [*_inward(before, _absorbed(before, after)), *_outward(after), *(_experts(rest) if block == "moe" else _dense(rest))]
+    ways = [
+        *_inward(before, _absorbed(before, after)),
+        *_outward(after),
+        *(_experts(rest) if block == "moe" else _dense(rest)),
+    ]
     blocks = ["attention"] * middle + [block] * len(rest)
     return _numbered(zip(blocks, ways, strict=True))
 
@@ -77,11 +95,14 @@ def _absorbed(before: Sequence[Family], after: Sequence[Family]) -> bool:
 def _inward(families: Sequence[Family], latent: bool) -> Iterable[str]:
     count, seen, norms = families.count(Family.product), 0, 0
     if latent:
-        names = {2: ("q/kv down product", "k absorb product"), 3: ("q/kv down product", "q up product", "k absorb product")}.get(
-            count, ("q down product", "kv down product", "q up product", "k absorb product")
-        )
+        names = {
+            2: ("q/kv down product", "k absorb product"),
+            3: ("q/kv down product", "q up product", "k absorb product"),
+        }.get(count, ("q down product", "kv down product", "q up product", "k absorb product"))
     else:
-        names = {1: ("qkv product",), 2: ("q product", "kv product")}.get(count, ("q product", "k product", "v product"))
+        names = {1: ("qkv product",), 2: ("q product", "kv product")}.get(
+            count, ("q product", "k product", "v product")
+        )
     head_norms = ("q down norm", "kv down norm") if latent else ("q norm", "k norm")
     for family in families:
         if family == Family.product:
@@ -128,7 +149,10 @@ def _dense(families: Sequence[Family]) -> Iterable[str]:
             yield ("post-attention norm" if not norms else "MLP norm") if not seen else "post-MLP norm"
             norms += 1
         else:
-            yield _small(family, "after MLP" if seen == total else "before gate/up product" if not seen else "before down product")
+            yield _small(
+                family,
+                "after MLP" if seen == total else "before gate/up product" if not seen else "before down product",
+            )
 
 
 def _experts(families: Sequence[Family]) -> Iterable[str]:
@@ -152,14 +176,29 @@ def _experts(families: Sequence[Family]) -> Iterable[str]:
             yield role
         elif family == Family.experts:
             seen += 1
-            yield "expert products" if len(grouped) == 1 else "up product" if seen <= (len(grouped) + 1) // 2 else "down product"
+            yield (
+                "expert products"
+                if len(grouped) == 1
+                else "up product"
+                if seen <= (len(grouped) + 1) // 2
+                else "down product"
+            )
         elif family == Family.norm:
             yield "post-attention norm" if not norms else "MoE norm"
             norms += 1
         elif family == Family.activation and (not grouped or not grouped[0] < at < grouped[-1]):
             yield "shared activation"
         else:
-            yield _small(family, "before router product" if at < router else "before experts" if not seen else "after experts" if seen == len(grouped) else "between experts")
+            yield _small(
+                family,
+                "before router product"
+                if at < router
+                else "before experts"
+                if not seen
+                else "after experts"
+                if seen == len(grouped)
+                else "between experts",
+            )
 
 
 def _small(family: Family, where: str) -> str:

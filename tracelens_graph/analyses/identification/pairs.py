@@ -32,12 +32,19 @@ def common_labels(a: Core, b: Core) -> tuple[dict[int, str], dict[int, str]]:
     sides = [_Side(a), _Side(b)]
     fine = _shared(*[[place for one in side.passes for place in one.places] for side in sides])
     found = [
-        {row: _label(place, fine) for one in side.passes for row, place in zip(one.rows.tolist(), one.places, strict=False)}
+        {
+            row: _label(place, fine)
+            for one in side.passes
+            for row, place in zip(one.rows.tolist(), one.places, strict=False)
+        }
         for side in sides
     ]
     for rows, labels in zip(found, _beside(*sides), strict=True):
         rows |= labels
-    return tuple({int(core.columns.uid[row]): label for row, label in rows.items()} for core, rows in zip((a, b), found, strict=True))
+    return tuple(
+        {int(core.columns.uid[row]): label for row, label in rows.items()}
+        for core, rows in zip((a, b), found, strict=True)
+    )
 
 
 class _Side:
@@ -56,7 +63,9 @@ class _Side:
         self.rows = rows[np.lexsort((c.start_ns[rows], launch))]
         self.is_pass = taken[self.rows]
         self.names = [core.names[i] for i in c.name[self.rows].tolist()]
-        self.families = [_PASS if is_pass else family_of(name).value for name, is_pass in zip(self.names, self.is_pass, strict=True)]
+        self.families = [
+            _PASS if is_pass else family_of(name).value for name, is_pass in zip(self.names, self.is_pass, strict=True)
+        ]
         self.functions = [_function(name, family) for name, family in zip(self.names, self.families, strict=True)]
 
 
@@ -82,7 +91,10 @@ def _label(place: Place, shared: set[tuple[int, str, str]]) -> str:
 def _beside(a: _Side, b: _Side) -> tuple[dict[int, str], dict[int, str]]:
     codes: dict[str, int] = {}
     functions, families = (
-        [np.array([codes.setdefault(f"{what} {x}", len(codes)) for x in getattr(side, what)], np.int64) for side in (a, b)]
+        [
+            np.array([codes.setdefault(f"{what} {x}", len(codes)) for x in getattr(side, what)], np.int64)
+            for side in (a, b)
+        ]
         for what in ("functions", "families")
     )
 
