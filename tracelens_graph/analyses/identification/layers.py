@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
-from tracelens_graph.analyses.identification.families import Family, family_of
-from tracelens_graph.analyses.identification.grammar import Slot, beside, certainty, roles
+from tracelens_graph.analyses.identification.families import family_of
+from tracelens_graph.analyses.identification.grammar import Slot, beside, certainty
+from tracelens_graph.analyses.identification.segments import segments
 
 _Found = tuple[int, Slot]
-
-FEWEST = 3
-"""Layers that a pass must have: fewer repeats could be anything."""
 
 
 class Place(NamedTuple):
@@ -48,16 +46,14 @@ def places(names: Sequence[str]) -> list[Place]:
         names: of its kernels, in order of time.
     """
     families = [family_of(name) for name in names]
-    anchors = _anchors(families)
-    if len(anchors) < FEWEST:
+    layers = segments(names, families)
+    if not layers:
         return []
-    starts = _starts(families, anchors)
-    end = _end(families, anchors, starts)
-    found: list[_Found] = [(-1, slot) for slot in beside(families[: starts[0]], "before")]
-    for layer, (first, last, anchor) in enumerate(zip(starts, [*starts[1:], end], anchors, strict=True)):
-        found += [(layer, slot) for slot in roles(families[first:last], anchor - first)]
-    found += [(-1, slot) for slot in beside(families[end:], "after")]
-    settled = _by_rank(names, found, len(anchors))
+    found: list[_Found] = [(-1, slot) for slot in beside(families[: layers[0].first], "before")]
+    for number, layer in enumerate(layers):
+        found += [(number, slot) for slot in layer.slots]
+    found += [(-1, slot) for slot in beside(families[layers[-1].last :], "after")]
+    settled = _by_rank(names, found, len(layers))
     regular, odd = _regularity(settled), _out_of_order(settled)
     return [
         Place(layer, slot, round(certainty(family, slot) * regular.get(slot[:2], 1) * (0.8 if out else 1), 3), out)
@@ -103,51 +99,6 @@ def _in_order(found: Sequence[_Found]) -> list[Slot]:
     return sorted(positions, key=lambda slot: median(positions[slot]))
 
 
-def _anchors(families: Sequence[Family]) -> list[int]:
-    """Positions of the attention of each layer: the first of those that no product parts."""
-    found: list[int] = []
-    parted = True
-    for at, family in enumerate(families):
-        if family == Family.attention:
-            if parted:
-                found.append(at)
-            parted = False
-        elif family == Family.product:
-            parted = True
-    return found
-
-
-def _starts(families: Sequence[Family], anchors: Sequence[int]) -> list[int]:
-    """First kernel of each layer: the norm behind which as many products lead to attention as in most layers."""
-    options = []
-    for before, anchor in zip([-1, *anchors[:-1]], anchors, strict=True):
-        products, ways = 0, {}
-        for at in range(anchor - 1, before, -1):
-            products += families[at] == Family.product
-            if families[at] == Family.norm and products:
-                ways.setdefault(products, at)
-        options.append(ways)
-    # Before the first layer there is no other one, so the norm that stands first is its own.
-    usual = max(options[0], default=0) or Counter(min(ways) for ways in options if ways).most_common(1)[0][0]
-    starts = []
-    for before, anchor, ways in zip([-1, *anchors[:-1]], anchors, options, strict=True):
-        nearest = min(ways, key=lambda count: (abs(count - usual), count), default=None)
-        starts.append(ways[nearest] if nearest is not None else max(before + 1, anchor - 1))
-    return starts
-
-
-def _end(families: Sequence[Family], anchors: Sequence[int], starts: Sequence[int]) -> int:
-    """Behind the last layer: at the norm that would begin another one."""
-    norms = [sum(f == Family.norm for f in families[a:b]) for a, b in zip(anchors, starts[1:], strict=False)]
-    usual = Counter(norms).most_common(1)[0][0]
-    for at in range(anchors[-1], len(families)):
-        if families[at] == Family.norm:
-            if not usual:
-                return at
-            usual -= 1
-    return len(families)
-
-
 def _by_rank(names: Sequence[str], found: list[_Found], layers: int) -> list[_Found]:
     """Mend what was recorded out of order: of kernels that fill the same places, the n-th is at the n-th place.
 
@@ -164,13 +115,13 @@ def _by_rank(names: Sequence[str], found: list[_Found], layers: int) -> list[_Fo
     # Where two attentions overtook what is between them, one layer too few was seen.
     attention = next(((rows, slots) for rows, slots in groups if Slot("attention", "attention") in slots), None)
     if attention and len(attention[0]) % len(attention[1]) == 0:
-        layers = len(attention[0]) // len(attention[1])
+        layers = max(layers, len(attention[0]) // len(attention[1]))
     result = list(found)
     for rows, slots in groups:
         places = [(layer, slot) for layer in range(layers) for slot in sorted(slots, key=order.__getitem__)]
-        extra = len(rows) - len(places)
+        outside = sum(found[at][0] < 0 for at in rows)
         now = [found[at] for at in rows]
-        if not 0 <= extra <= 1 or now[: len(places)] == places:
+        if len(rows) != len(places) + outside or now[: len(places)] == places:
             continue
         for at, place in zip(rows, places, strict=False):
             result[at] = place
