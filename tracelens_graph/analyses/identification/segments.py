@@ -135,7 +135,7 @@ def _usual(counts: Counter[tuple[str, ...]]) -> list[tuple[str, ...]]:
         if count < 2:
             break
         damaged = any(
-            10 * count <= counts[other]
+            4 * count <= counts[other]
             and (len(way) > 1.6 * len(other) or SequenceMatcher(None, way, other).ratio() > 0.8)
             for other in found
         )
