@@ -37,6 +37,7 @@ PURPOSE = {
     "simulate": "training runs whose truth is known",
     "analyses": "one folder per theme of questions; each answers with a Table",
     "frameworks": "what differs between traces of PyTorch and JAX",
+    "captures": "graphs that were captured: what their replays ran",
     "extensions": "what users add: categories, models, tables, replayers",
     "perf": "performance models of ops",
     "categories": "rules that sort ops and kernels",

@@ -34,6 +34,7 @@ def load(
     source: Any,
     *,
     et: Any = None,
+    capture: Any = None,
     progress: Callable[[int, int], None] | None = None,
     processes: int | None = None,
 ) -> TraceGraph:
@@ -45,6 +46,8 @@ def load(
             with `traceEvents` or the list of events).
         et: the execution trace of the same run, given like `source`: the graph is linked with it (`g.link`), and takes
             from it arguments of ops and collectives that the trace does not record.
+        capture: folder or trace of the captures of the graphs that it replays, or several of these: replayed kernels
+            get the ops, shapes and modules that were recorded there.
         progress: called with bytes done and bytes in all; by default a line on standard error, if that is a
             terminal and loading takes more than a second.
         processes: 1 to stay in this process; by default two for large files where that is safe.
@@ -52,14 +55,19 @@ def load(
     Raises:
         NotATraceError: it is something else; the message says what was found.
         TraceError: it cannot be read.
-        LinkError: the execution trace is of another program or rank; the message names both files and the share.
+        LinkError: the execution trace is of another program or rank, or no graph was captured in the captures.
         MissingExtraError: `.json.zst` needs the extra `zstd`.
 
     Warns:
         DamagedTraceWarning: it was broken; the message counts what was repaired and what was lost.
     """
     with progress_on_terminal("loading") as shown:
-        core = load_core(source, et=et, progress=progress or shown, processes=processes)
+        unused: list[str] = []
+        core = load_core(
+            source, et=et, capture=capture, tell=unused.append, progress=progress or shown, processes=processes
+        )
+    for line in unused:
+        warnings.warn(line, IncompleteSetWarning, stacklevel=2)
     if core.info.damage:
         warnings.warn(f"{core.info.source}: {core.info.damage}", DamagedTraceWarning, stacklevel=2)
     if et is not None and (damage := link_damage(core)):
@@ -112,6 +120,7 @@ def load_set(
     scheduler: str | None = None,
     memory_bytes: int = MEMORY_BYTES,
     progress: Callable[[int, int], None] | None = None,
+    capture: Any = (),
 ) -> TraceGraphSet:
     """Load several traces as a set: the ranks of a job, or runs to be compared.
 
@@ -130,6 +139,7 @@ def load_set(
         memory_bytes: graphs up to this size together are held in memory, the others mapped from temporary files that
             vanish with the set.
         progress: called with bytes done and bytes in all; by default a line on standard error, if that is a terminal.
+        capture: folder or trace of captures that each trace is joined with, or several of these, as for `load`.
 
     Raises:
         NotATraceError: no file is there, or something among them is no path.
@@ -152,7 +162,7 @@ def load_set(
     with progress_on_terminal(f"loading {len(files):,} traces") as shown:
         traces = load_core_set(
             files, run=run, processes=processes, scheduler=scheduler, memory_bytes=memory_bytes, columns=columns,
-            progress=progress or shown,
+            progress=progress or shown, capture=[*_paths([capture])],
         )  # fmt: skip
     traces.notes = (*left_out, *traces.notes)
     for line in traces.notes:

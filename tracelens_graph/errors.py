@@ -6,7 +6,7 @@ TraceLensGraphError
 │   │   ├── ExecutionTraceError   an execution trace, for which there is a loader of its own
 │   │   └── XplaneError           a profile of JAX, for which there is a loader of its own
 │   └── ChangedTraceError         the file is no longer the one that was loaded
-├── LinkError                     a trace and an execution trace are not of one run, or not of one rank
+├── LinkError                     a trace and an execution trace, or captures, are not of one run, or not of one rank
 ├── NodeNotFoundError             no node answers the question (also a KeyError)
 ├── AnalysisError                 a question that this graph cannot answer
 │   └── NoTimesError              of an execution trace alone, which has no times (also a NotATraceError)
@@ -72,7 +72,7 @@ class ChangedTraceError(TraceError):
 
 
 class LinkError(TraceLensGraphError):
-    """A trace and an execution trace are not of one program or rank; the message names both files and the share."""
+    """A trace and an execution trace, or captures, do not belong together; the message names them, and says why."""
 
 
 class NodeNotFoundError(TraceLensGraphError, KeyError):

@@ -151,7 +151,7 @@ class Program(Group):
 
     homes: ClassVar[Mapping[str, str]] = HOMES
     lenient = frozenset({"model"})  # sizes were options of it
-    anywhere: ClassVar[Mapping[str, bool]] = dict.fromkeys(("--debug", "--cache", "--force"), False)
+    anywhere: ClassVar[Mapping[str, bool]] = {"--debug": False, "--cache": False, "--force": False, "--capture": True}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is asked for; a trace without one gets its report."""
@@ -280,12 +280,21 @@ def options(
     force: Annotated[
         bool, option("--force", help="Replace files that this tool did not write; never an input.")
     ] = False,
+    capture: Annotated[
+        list[str] | None,
+        option(
+            "--capture",
+            metavar="FOLDER|FILE",
+            help="Captures of the graphs that the trace replays: its kernels get their ops, shapes and modules; may be "
+            "given again.",
+        ),
+    ] = None,
     debug: Annotated[bool, option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Where did the GPU time go? Profiler traces (PyTorch/Kineto JSON) as graphs.
 
     A trace is a .json, .json.gz, .json.zst or .zip file, a graph saved earlier, or - for standard input. Without a
-    command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`. --cache, --force and --debug may stand behind
-    the command, too.
+    command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`. --cache, --force, --capture and --debug may
+    stand behind the command, too.
     """
-    ANYWHERE.set(Anywhere(cache, force))
+    ANYWHERE.set(Anywhere(cache, force, tuple(capture or ())))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tracelens_graph.cli.options import ANYWHERE
 from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ class Call:
             more += [("--extension", one) for one in self.extensions]
         if name in COMMANDS_WITH["--et"] and self.et is not None:
             more.append(("--et", self.et))
+        if name in COMMANDS_WITH["--annotation"]:
+            more += [("--capture", one) for one in ANYWHERE.get().capture]
         for option in more:
             if option[0] not in command.split():
                 words += option

@@ -77,10 +77,12 @@ class Anywhere:
     Attributes:
         cache: whether the graph of a trace is kept, or taken from where it was kept.
         force: whether files may be replaced that the tool did not write.
+        capture: captures that traces are joined with, as the user named them.
     """
 
     cache: bool = False
     force: bool = False
+    capture: tuple[str, ...] = ()
 
 
 ANYWHERE: ContextVar[Anywhere] = ContextVar("anywhere", default=Anywhere())  # noqa: B039 (frozen)

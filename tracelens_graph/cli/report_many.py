@@ -36,6 +36,7 @@ class _Work:
         screen: what the terminal can show.
         protection: what must not be overwritten.
         cache: whether its graph is kept.
+        capture: captures that it is joined with.
     """
 
     path: str
@@ -46,6 +47,7 @@ class _Work:
     screen: Screen
     protection: Protection | None
     cache: bool
+    capture: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def many_traces(
         _Work(
             path, name, replace(plain, et=pairs.of_trace.get(path)), conditions,
             folder and folder / name.replace("/", "_"), screen(), protection(), ANYWHERE.get().cache,
+            ANYWHERE.get().capture,
         )
         for path, name in zip(paths, distinct_names(paths), strict=True)
     ]  # fmt: skip
@@ -180,7 +183,8 @@ def _outcome(work: _Work) -> Outcome:
     options = replace(work.asked.options, extension=extension_of(work.asked.extensions, warns=False))
     try:
         with protecting(work.protection):
-            core = _with_link(load(work.path, processes=1, wants_gpu=True, cache=work.cache), work.asked.et)
+            alone = load(work.path, processes=1, wants_gpu=True, cache=work.cache, capture=work.capture)
+            core = _with_link(alone, work.asked.et)
             answer = answer_of(core, work.path, replace(work.asked, options=options), processes=1)
             text = f"{write_tables(answer.files, work.folder)}\n" if work.folder else answer.text(work.screen)
         remarks, met = answer.judged(work.conditions)

@@ -128,7 +128,9 @@ def load_set(
     from tracelens_graph.tables.terminal import progress_on_terminal
 
     with progress_on_terminal(f"reading {len(files):,} traces") as progress:
-        traces = load_core_set(files, run=run, columns=columns, scheduler=scheduler, progress=progress)
+        traces = load_core_set(
+            files, run=run, columns=columns, scheduler=scheduler, progress=progress, capture=ANYWHERE.get().capture
+        )
     call_devices(one.core.info.accelerator for one in traces)
     say([*([traces.linked] if traces.linked else []), *traces.notes])
     warn([*traces.broken, *(f"{one.name}: {one.core.info.damage}" for one in traces if one.core.info.damage)])
@@ -214,6 +216,7 @@ def load(
     needs_times: bool = True,
     et: str | None = None,
     cache: bool | None = None,
+    capture: Sequence[str] | None = None,
 ) -> Graph:
     """The graph of the trace that a command was given, with progress on a terminal.
 
@@ -224,6 +227,7 @@ def load(
         needs_times: it has nothing to say of an execution trace alone, either.
         et: the execution trace of the same run, to be linked with.
         cache: keep the graph in the user's cache, or take it from there; None for what `--cache` says.
+        capture: captures that it is joined with; None for what `--capture` says.
 
     Raises:
         NotATraceError: it is something else.
@@ -265,6 +269,10 @@ def load(
         warn([f"{core.info.source}: {core.info.damage}"])
     from tracelens_graph.loading.one import link_damage, linked
 
+    if named := ANYWHERE.get().capture if capture is None else capture:
+        from tracelens_graph.loading.captures import with_captures
+
+        core = with_captures(core, named, lambda line: warn([line]))
     if et is not None:
         core = linked(core, et)  # behind the cache, which keeps graphs as their traces have them
     if core.framework.has_times and (damage := link_damage(core)):

@@ -48,6 +48,7 @@ class TraceInfo:
             the order of the file; the last of them in part.
         has_times: whether it has times. An execution trace does not: starts and durations of its graph are places in
             the order of all begins and ends, so that calls nest; nobody is shown them.
+        replays: of a graph that was joined with captured graphs, what became of its replays (`captures.replays`).
     """
 
     source: str = ""
@@ -66,6 +67,7 @@ class TraceInfo:
     cut_short: int = 0
     planes: list[str] = field(default_factory=list)
     has_times: bool = True
+    replays: list[dict[str, Any]] = field(default_factory=list)
 
     def check_times(self) -> None:
         """Raise NoTimesError for an execution trace alone."""

@@ -26,6 +26,7 @@ from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
 from tracelens_graph.loaders.sources import Source, is_stream
 from tracelens_graph.loaders.xplane.files import COPY, runs_in
+from tracelens_graph.loading.captures import with_captures
 from tracelens_graph.loading.fused import with_ranks_apart
 from tracelens_graph.loading.one import link_damage, linked, load_profile
 from tracelens_graph.loading.pairing import execution_traces_alone, is_execution_trace_file, paired
@@ -156,12 +157,13 @@ def _few(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class _Order:
-    """A file to load, its execution trace, the columns to keep, and the file that its graph goes to."""
+    """A file to load, its execution trace and captures, the columns to keep, and the file that its graph goes to."""
 
     file: str
     target: Path
     columns: tuple[str, ...] | None
     et: str | None = None
+    capture: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -172,11 +174,13 @@ class _Done:
         written: the file that it was written to, or the bytes of that file.
         source: the trace, as it was when it was loaded.
         linked: what became of its execution trace.
+        notes: on its captures.
     """
 
     written: Path | bytes
     source: Source
     linked: _Linked | None
+    notes: tuple[str, ...]
 
 
 class _Linked(NamedTuple):
@@ -196,10 +200,11 @@ class _Linked(NamedTuple):
 
 
 class _Loaded(NamedTuple):
-    """A graph, and what became of its execution trace."""
+    """A graph, what became of its execution trace, and notes on its captures."""
 
     core: Graph
     linked: _Linked | None
+    notes: tuple[str, ...]
 
 
 def load_core_set(
@@ -211,6 +216,7 @@ def load_core_set(
     memory_bytes: int = MEMORY_BYTES,
     columns: Iterable[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    capture: Sequence[str] = (),
 ) -> TraceSet:
     """The traces of some files as a set, in their order.
 
@@ -226,6 +232,7 @@ def load_core_set(
         memory_bytes: graphs up to this size together are held in memory, the others mapped from temporary files.
         columns: load lean graphs with these columns only; see `Graph.lean`. None for all.
         progress: called with bytes of files done and bytes in all.
+        capture: folders or traces of captures, with which each trace is joined.
 
     Raises:
         TraceError: none of the files is a trace that can be read.
@@ -243,12 +250,13 @@ def load_core_set(
     graphs: dict[str, Graph] = {}
     errors: dict[str, TraceError] = {}
     links: dict[str, _Linked] = {}
+    remarks: dict[str, None] = {}
     lists: dict[str, list[Any]] = {}
     done = held = 0
     folder = temporary_folder()
     try:
         orders = {
-            file: _Order(file, Path(folder.name, f"{place}.tlg"), lean, pairs.of_trace.get(file))
+            file: _Order(file, Path(folder.name, f"{place}.tlg"), lean, pairs.of_trace.get(file), tuple(capture))
             for place, file in enumerate(files)
         }
         here = [file for file in files if alone or file.endswith(".tlg") or is_stream(file)]
@@ -267,6 +275,7 @@ def load_core_set(
             if isinstance(outcome, TraceError):
                 errors[file] = outcome
                 continue
+            remarks.update(dict.fromkeys(outcome.notes))
             if outcome.linked is not None:
                 links[file] = outcome.linked
             if isinstance(outcome, _Done):
@@ -290,7 +299,7 @@ def load_core_set(
     broken = [str(error) for _, error in failed if not isinstance(error, NotATraceError)]
     refused = [f"{one.error}; loaded without" for one in links.values() if one.error]
     damaged = [one.damage for one in links.values() if one.damage]
-    notes = [*left_out_note(no_traces), *pairs.notes, *refused, *damaged]
+    notes = [*left_out_note(no_traces), *pairs.notes, *refused, *damaged, *remarks]
     traces = TraceSet(members, notes, broken, _linked_note([one for one in links.values() if not one.error]))
     traces.no_traces = tuple(no_traces)
     weakref.finalize(traces, folder.cleanup)
@@ -359,8 +368,11 @@ def _loaded(
 ) -> _Loaded | TraceError:
     """The graph of a file, or why there is none."""
     found = None
+    notes: list[str] = []
     try:
         core = load_profile(order.file, progress=progress, processes=processes or None)
+        if order.capture:
+            core = with_captures(core, order.capture, notes.append)
         if order.et is not None:
             core, found = _with_link(core, order.et)
         if order.columns is not None:
@@ -369,7 +381,7 @@ def _loaded(
             core.read_all()
     except TraceError as error:
         return error
-    return _Loaded(core, found)
+    return _Loaded(core, found, tuple(notes))
 
 
 def _with_link(core: Graph, et: str) -> tuple[Graph, _Linked]:
@@ -395,7 +407,12 @@ def _on_workers(orders: Sequence[_Order], scheduler: str) -> Iterator[tuple[str,
     from tracelens_graph.loading.cluster import map_on_workers
 
     there = {
-        order.file: replace(order, file=os.path.abspath(order.file), et=order.et and os.path.abspath(order.et))
+        order.file: replace(
+            order,
+            file=os.path.abspath(order.file),
+            et=order.et and os.path.abspath(order.et),
+            capture=tuple(map(os.path.abspath, order.capture)),
+        )
         for order in orders
     }
     return map_on_workers(_to_bytes, there, scheduler)
@@ -414,12 +431,12 @@ def _to_file(order: _Order) -> _Done | TraceError:
     try:
         if places is None or not isinstance(core.details, FileDetails):
             write_graph(core, order.target)
-            return _Done(order.target, Source(order.file, path=Path(order.file).absolute()), loaded.linked)
+            return _Done(order.target, Source(order.file, path=Path(order.file).absolute()), *loaded[1:])
         with replacing(order.target, private=True) as file:
             write_without_events(core, file, places)
     except TraceError as error:  # a saved graph by another name, whose damage shows when it is read
         return error
-    return _Done(order.target, core.details.source, loaded.linked)
+    return _Done(order.target, core.details.source, *loaded[1:])
 
 
 def _to_bytes(order: _Order) -> _Done | TraceError:

@@ -18,6 +18,8 @@ def load_core(
     source: Any,
     *,
     et: Any = None,
+    capture: Any = None,
+    tell: Callable[[str], None] = lambda line: None,
     progress: Callable[[int, int], None] | None = None,
     processes: int | None = None,
 ) -> Graph:
@@ -30,6 +32,8 @@ def load_core(
             standard input, bytes, a file object, or parsed JSON (a dict with `traceEvents` or `nodes`, or the list of
             events).
         et: the execution trace of the same run, given like `source`: see `linked`.
+        capture: captures of the graphs that it replays: see `captures.with_captures`.
+        tell: called with a line on captures that could not be used.
         progress: called with bytes done and bytes in all.
         processes: 1 to stay in this process; by default two for large files where that is safe.
 
@@ -41,6 +45,10 @@ def load_core(
         MissingExtraError: `.json.zst` needs the extra `zstd`.
     """
     core = _load(source, progress, processes)
+    if capture is not None:
+        from tracelens_graph.loading.captures import with_captures
+
+        core = with_captures(core, capture, tell)
     return core if et is None else linked(core, et)
 
 

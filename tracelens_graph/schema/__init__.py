@@ -105,6 +105,7 @@ class OwnerRule(IntEnum):
     no_op = 2
     unlinked = 3
     hlo = 4
+    graph_capture = 5
 
 
 OWNER_RULE_MEANING = {
@@ -113,6 +114,7 @@ OWNER_RULE_MEANING = {
     OwnerRule.no_op: "launched outside of any op: charged to nobody",
     OwnerRule.unlinked: "its launch is not in the trace: charged to nobody",
     OwnerRule.hlo: "launched in a graph: charged to the instruction that it names itself",
+    OwnerRule.graph_capture: "replayed from a graph: charged to the op that the capture recorded",
 }
 
 
@@ -124,6 +126,7 @@ class Flag(IntEnum):
     negative_duration = 4
     linked_by_flow = 8
     starts_before_launch = 16
+    captured = 32
 
 
 FLAG_MEANING = {
@@ -132,6 +135,7 @@ FLAG_MEANING = {
     Flag.negative_duration: "the recorded duration is negative; counted as zero",
     Flag.linked_by_flow: "linked to its launch by a flow arrow, for want of a correlation id",
     Flag.starts_before_launch: "starts on the device before its launch call began (clock skew)",
+    Flag.captured: "a call of a captured graph that was replayed here: it took no host time",
 }
 
 

@@ -1,0 +1,200 @@
+"""Graphs that a trace recorded: the calls between the begin and the end of a capture of a stream, none of which ran."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.graph.arrays import fitting
+from tracelens_graph.graph.classes import normal_name
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.instances import CallTree
+from tracelens_graph.graph.traversals import climb, rows_of_kind
+from tracelens_graph.graph.user_code import Code, codes_of
+from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
+
+BEGIN = re.compile(r"^(?:cuda|hip|cu)StreamBeginCapture")
+_END = re.compile(r"^(?:cuda|hip|cu)StreamEndCapture")
+RECORDED = {"launch": Kind.Kernel, "copy": Kind.Memcpy, "fill": Kind.Memset}
+"""What calls that a capture records are called without their API, and the GPU work that they stand for."""
+_ANNOTATED = re.compile(r"^capture_(\d+)_(\w+)")
+"""What servers call the range in which they capture one graph: its batch size, and its mode."""
+
+
+@dataclass(frozen=True, eq=False)
+class CapturedGraph:
+    """A graph as it was captured.
+
+    Attributes:
+        file: the trace of the capture.
+        rank: the rank that recorded it, where it says so.
+        number: which of the graphs in the file, from 1.
+        batch_size: what it was captured for; None where that is not known.
+        mode: FULL for one graph of the forward pass, PIECEWISE for one of several, or what the server calls it.
+        kinds: the kind of GPU work of each captured call, in their order.
+        names: the names of their kernels; None where the trace does not say, as of CUDA.
+        grids, streams: of each call; None where not recorded.
+        tree: modules, frames of the user and ops above the calls.
+        call: position in the tree of what made each captured call; -1 for none.
+    """
+
+    file: str
+    rank: int | None
+    number: int
+    batch_size: int | None
+    mode: str
+    kinds: Codes
+    names: tuple[str | None, ...]
+    grids: tuple[Any, ...]
+    streams: tuple[Any, ...]
+    tree: CallTree
+    call: Rows
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+
+def captured_calls(core: Core) -> list[tuple[int, Rows]]:
+    """When each capture in a trace began, and the rows of the calls that it recorded; none of them launched what ran.
+
+    A capture lasts from a begin to the next end on the thread. What the trace has no end of lasts to the trace's end.
+    """
+    c = core.columns
+    calls = rows_of_kind(c, (Kind.RuntimeCall,))
+    begins = calls[fitting(core.names, c.name[calls], BEGIN.search)]
+    if not len(begins):
+        return []
+    ends = calls[fitting(core.names, c.name[calls], _END.search)]
+    rows = calls[fitting(core.names, c.name[calls], lambda name: normal_name(Kind.RuntimeCall, name) in RECORDED)]
+    rows = rows[~np.isin(rows, np.unique(c.parent[core.gpu_rows]))]
+    # The runtime's call may hold the driver's, which records the same work.
+    is_recorded = np.zeros(len(c) + 1, bool)
+    is_recorded[rows] = True
+    rows = rows[climb(np.append(c.parent, -1), c.parent[rows], is_recorded) < 0]
+    found = []
+    for begin in begins[np.argsort(c.start_ns[begins], kind="stable")].tolist():
+        later = ends[(c.thread[ends] == c.thread[begin]) & (c.start_ns[ends] > c.start_ns[begin])]
+        end = c.start_ns[later].min() if len(later) else np.iinfo(np.int64).max
+        start = c.start_ns[rows]
+        inside = (c.thread[rows] == c.thread[begin]) & (start > c.start_ns[begin]) & (start < end)
+        found.append((int(c.start_ns[begin]), rows[inside]))
+    return found
+
+
+def arguments_of(core: Core, rows: Rows) -> list[dict[str, Any]]:
+    """What the trace recorded of each call."""
+    c = core.columns
+    events = core.details.events(c.uid[rows].tolist())
+    found = [events.get(uid, {}).get("args") for uid in c.uid[rows].tolist()]
+    return [one if isinstance(one, dict) else {} for one in found]
+
+
+def captured_graphs(core: Core) -> list[CapturedGraph]:
+    """The graphs that a trace recorded and that hold GPU work."""
+    captures = [(begin, rows) for begin, rows in captured_calls(core) if len(rows)]
+    ranges = _ranges(core)
+    found = []
+    for number, (begin, rows) in enumerate(captures, 1):
+        around = [(size, mode) for start, end, size, mode in ranges if start <= begin < end]
+        size, mode = around[-1] if around else (_usual_size(core, rows), "FULL" if len(captures) == 1 else "PIECEWISE")
+        found.append(_graph(core, rows, begin, number, size, mode))
+    return found
+
+
+def _graph(core: Core, rows: Rows, begin: int, number: int, size: int | None, mode: str) -> CapturedGraph:
+    c = core.columns
+    tree, call = _tree(core, rows, begin)
+    arguments = arguments_of(core, rows)
+    apis = [normal_name(Kind.RuntimeCall, core.names[name]) for name in c.name[rows].tolist()]
+    names = [one.get("kernel") for one in arguments]
+    return CapturedGraph(
+        file=core.info.source,
+        rank=core.info.rank,
+        number=number,
+        batch_size=size,
+        mode=mode,
+        kinds=np.array([RECORDED[api] for api in apis], np.uint8),
+        names=tuple(name if isinstance(name, str) and name else None for name in names),
+        grids=tuple(one.get("grid") for one in arguments),
+        streams=tuple(one.get("stream") for one in arguments),
+        tree=tree,
+        call=call,
+    )
+
+
+def _ranges(core: Core) -> list[tuple[int, int, int, str]]:
+    """Start, end, batch size and mode of the ranges in which a server captured its graphs."""
+    c, found = core.columns, []
+    for row in rows_of_kind(c, (Kind.Annotation,)).tolist():
+        if match := _ANNOTATED.match(core.names[c.name[row]]):
+            found.append((int(c.start_ns[row]), int(c.end_ns[row]), int(match[1]), match[2]))
+    return sorted(found)
+
+
+def _usual_size(core: Core, rows: Rows) -> int | None:
+    """The most frequent first dimension of what the ops above some calls are given."""
+    c = core.columns
+    ops = climb(c.parent, c.parent[rows], c.kind == Kind.Op)
+    argsets = c.argset[ops[ops >= 0]]
+    found: Counter[int] = Counter()
+    for argset, count in Counter(argsets[argsets >= 0].tolist()).items():
+        if match := re.match(r"\[\[(\d+)", core.argsets[argset][0].replace(" ", "")):
+            found[int(match[1])] += count
+    return found.most_common(1)[0][0] if found else None
+
+
+def _tree(core: Core, rows: Rows, begin: int) -> tuple[CallTree, Rows]:
+    """Modules, frames of the user and ops that began in the capture and made the calls, and of each call the nearest.
+
+    Frames of libraries say nothing about the program, and would be most of the rows of a trace with many replays.
+    """
+    c = core.columns
+    bearing = np.zeros(len(c), bool)
+    above = c.parent[rows].astype(np.int64)
+    while (above >= 0).any():
+        above = np.unique(above[above >= 0])
+        bearing[above] = True
+        above = c.parent[above].astype(np.int64)
+    kept = bearing & _shown(core) & (c.start_ns >= begin)
+    nodes = np.flatnonzero(kept)
+    position = np.full(len(c) + 1, -1, np.int64)
+    position[nodes] = np.arange(len(nodes))
+    name, names = _renumbered(c.name[nodes], core.names)
+    argset, argsets = _renumbered(c.argset[nodes], core.argsets)
+    collectives = {
+        place: core.collective_args[uid]
+        for place, uid in enumerate(c.uid[nodes].tolist())
+        if uid in core.collective_args
+    }
+    tree = CallTree(
+        kind=c.kind[nodes],
+        parent=position[climb(c.parent, c.parent[nodes], kept)],
+        name=name,
+        argset=argset,
+        names=names,
+        argsets=argsets,
+        collectives=collectives,
+    )
+    return tree, position[climb(c.parent, c.parent[rows], kept)]
+
+
+def _shown(core: Core) -> Mask:
+    """Modules, ops, and frames of the user; of generated code the outermost frames."""
+    c, codes = core.columns, codes_of(core)
+    shown = (c.kind == Kind.Module) | (c.kind == Kind.Op) | (codes == Code.user)
+    compiled = np.flatnonzero(codes == Code.compiled)
+    above = climb(c.parent, c.parent[compiled], (codes >= Code.compiled) & (codes != Code.plumbing))
+    shown[compiled[(above < 0) | (codes[above] != Code.compiled)]] = True
+    return shown
+
+
+def _renumbered(codes: Codes, table: Any) -> tuple[Codes, list[Any]]:
+    """Codes of the entries of a table that are used, and these; -1 stays."""
+    used, found = np.unique(codes, return_inverse=True)
+    absent = int(np.count_nonzero(used < 0))
+    return np.where(codes < 0, -1, found - absent), [table[code] for code in used[absent:].tolist()]

@@ -1,0 +1,142 @@
+"""Traces of captures in files and folders, read to join a trace with what it replays."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tracelens_graph.errors import LinkError, NotATraceError, TraceError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import Graph, readable
+
+if TYPE_CHECKING:
+    from tracelens_graph.captures.recording import CapturedGraph
+
+DETAILS = "execution_details.json"
+"""File beside captures that says of each its batch size and mode."""
+_RANK = re.compile(r"rank[_-]?(\d+)", re.I)
+
+
+def with_captures(core: Core, captures: Any, tell: Callable[[str], None]) -> Graph:
+    """The graph, joined with captured graphs.
+
+    Args:
+        core: a whole graph.
+        captures: a folder of captures, the trace of one, or several of these.
+        tell: called with a line on whatever of the captures could not be used.
+
+    Raises:
+        LinkError: they hold no captured graph, or the graph cannot be joined; the message says why.
+    """
+    from tracelens_graph.captures.join import joined_with, replays_in
+
+    if core.link is not None or core.programs is not None or core.info.replays:
+        raise LinkError(f"{core.info.source}: {_why_not(core)}")
+    if not replays_in(core):
+        tell(f"{core.info.source}: no launch of a graph in it ran GPU work, so there is nothing to join with captures")
+        return readable(core)
+    graphs = load_captures(captures, core.info.rank, tell)
+    return joined_with(core, graphs)
+
+
+def _why_not(core: Core) -> str:
+    if core.link is not None:
+        return "is linked with an execution trace already; join the trace itself with captures, and link it then"
+    if core.programs is not None:
+        return "is a profile of JAX, whose kernels name their instructions; captures are of PyTorch"
+    return "is joined with captures already"
+
+
+def load_captures(captures: Any, rank: int | None, tell: Callable[[str], None]) -> list[CapturedGraph]:
+    """The captured graphs in some files and folders.
+
+    Args:
+        captures: a path, or several.
+        rank: the rank that is to be joined: where files are named by ranks, those of others are not read.
+        tell: called with a line on each file that cannot be used.
+
+    Raises:
+        LinkError: there is none in them.
+    """
+    from tracelens_graph.captures.recording import captured_graphs
+    from tracelens_graph.loading.one import load_profile
+
+    named = [captures] if isinstance(captures, str | os.PathLike) else list(captures)
+    graphs: list[CapturedGraph] = []
+    for path, details in _files([os.fspath(one) for one in named], rank, tell):
+        try:
+            found = captured_graphs(load_profile(path))
+        except (TraceError, NotATraceError) as error:
+            tell(f"{error}; left out of the captures")
+            continue
+        if not found:
+            tell(f"{path}: holds no captured graph; left out of the captures")
+        graphs += _described(found, details)
+    if not graphs:
+        raise LinkError(f"{', '.join(map(str, named))}: no captured graph is in it")
+    return graphs
+
+
+def _files(named: Sequence[str], rank: int | None, tell: Callable[[str], None]) -> list[tuple[str, list[Any]]]:
+    """The traces of captures, and what is known of each from the file of details beside it."""
+    from tracelens_graph.loading.many import trace_files
+
+    found: list[tuple[str, list[Any]]] = []
+    for one in named:
+        if not os.path.exists(one):
+            raise LinkError(f"{one}: there is no such file or folder of captures")
+        try:
+            files = [file for file in trace_files([one]) if Path(file).name != DETAILS]
+        except NotATraceError as error:
+            raise LinkError(str(error)) from None
+        ranks = {file: int(match[1]) for file in files if (match := _RANK.search(Path(file).name))}
+        if rank in ranks.values():
+            files = [file for file in files if ranks.get(file, rank) == rank]
+        folder = Path(one) if os.path.isdir(one) else Path(one).parent
+        details = _details(folder / DETAILS, tell)
+        found += [(file, _of_file(file, files, details)) for file in files]
+    return found
+
+
+def _details(path: Path, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+    """What the file of details says, one entry for each captured graph."""
+    try:
+        read = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, RecursionError) as error:
+        tell(f"{path}: cannot be read ({error}); batch sizes and modes are those in the captures")
+        return []
+    entries = read if isinstance(read, list) else []
+    return [one for one in entries if isinstance(one, dict) and isinstance(one.get("file"), str)]
+
+
+def _of_file(file: str, files: Sequence[str], details: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The entries on a file: those that name it, else those whose name begins as its name does, and no other's."""
+    name = Path(file).name
+    if same := [one for one in details if Path(one["file"]).name == name]:
+        return same
+    stem = name.partition(".")[0]
+    if sum(Path(other).name.partition(".")[0] == stem for other in files) > 1:
+        return []
+    return [one for one in details if Path(one["file"]).name.partition(".")[0] == stem]
+
+
+def _described(graphs: Sequence[CapturedGraph], details: Sequence[dict[str, Any]]) -> list[CapturedGraph]:
+    """Captured graphs of a file, with batch sizes and modes as details have them, if these are as many, or one."""
+    if len(details) not in (1, len(graphs)):
+        return list(graphs)
+    of_each = list(details) * len(graphs) if len(details) == 1 else details
+    return [_with_entry(graph, entry) for graph, entry in zip(graphs, of_each, strict=False)]
+
+
+def _with_entry(graph: CapturedGraph, entry: dict[str, Any]) -> CapturedGraph:
+    size, mode = entry.get("batch_size"), entry.get("mode")
+    if type(size) is int and size > 0:
+        graph = replace(graph, batch_size=size)
+    return replace(graph, mode=mode[:40]) if isinstance(mode, str) and mode else graph
