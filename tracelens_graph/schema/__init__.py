@@ -106,6 +106,7 @@ class OwnerRule(IntEnum):
     unlinked = 3
     hlo = 4
     graph_capture = 5
+    inferred = 6
 
 
 OWNER_RULE_MEANING = {
@@ -115,6 +116,7 @@ OWNER_RULE_MEANING = {
     OwnerRule.unlinked: "its launch is not in the trace: charged to nobody",
     OwnerRule.hlo: "launched in a graph: charged to the instruction that it names itself",
     OwnerRule.graph_capture: "replayed from a graph: charged to the op that the capture recorded",
+    OwnerRule.inferred: "replayed from a graph: charged to what it was identified as, which is inferred",
 }
 
 
@@ -127,6 +129,7 @@ class Flag(IntEnum):
     linked_by_flow = 8
     starts_before_launch = 16
     captured = 32
+    inferred = 64
 
 
 FLAG_MEANING = {
@@ -136,6 +139,7 @@ FLAG_MEANING = {
     Flag.linked_by_flow: "linked to its launch by a flow arrow, for want of a correlation id",
     Flag.starts_before_launch: "starts on the device before its launch call began (clock skew)",
     Flag.captured: "a call of a captured graph that was replayed here: it took no host time",
+    Flag.inferred: "a call that no trace recorded: what replayed kernels were identified as",
 }
 
 

@@ -1,4 +1,4 @@
-"""The replayed kernels of a trace, pass by pass, and the places of the model that they were found to be."""
+"""The forward passes of a trace that replayed kernels are of, and the places of the model that these were found to be."""
 
 from __future__ import annotations
 
@@ -8,51 +8,94 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.analyses.identification.layers import Place, places
+from tracelens_graph.graph.arrays import fitting
+from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
-from tracelens_graph.schema import OwnerRule
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.graph.traversals import climb, nearest_above
+from tracelens_graph.schema import Kind, OwnerRule
+from tracelens_graph.utils.arrays import Mask, Rows
 
-_UNOWNED = (OwnerRule.no_op, OwnerRule.unlinked)
+_KNOWN = (OwnerRule.hlo, OwnerRule.graph_capture)
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One forward pass: the kernels of a graph launch, in order of time.
+    """One forward pass.
 
     Attributes:
-        launch: row of the launch; -1 where kernels have none.
-        rows: of its GPU events.
-        places: of each; empty where no layers were found.
+        rows: its GPU events that nothing but their names describes, in order of time.
+        places: of each.
     """
 
-    launch: int
     rows: Rows
     places: Sequence[Place]
 
 
 def passes(core: Core) -> Sequence[Pass]:
-    """The forward passes among kernels that no op is charged with, in order of time."""
+    """The forward passes of replayed kernels in which layers were found, in order of time."""
     return core.once(_passes)
 
 
 def place_of(core: Core) -> Mapping[int, Place]:
     """Row of a GPU event -> its place, of all that were identified."""
-    return {row: place for one in passes(core) for row, place in zip(one.rows.tolist(), one.places, strict=False)}
+    return {row: place for one in passes(core) for row, place in zip(one.rows.tolist(), one.places, strict=True)}
+
+
+def nameless(core: Core) -> Mask:
+    """For each row whether it is a GPU event of which no more than its name is known.
+
+    These are replayed from graphs without a capture, or have no launch or no op above it.
+    """
+    c, gpu = core.columns, core.gpu_rows
+    launch = nearest_above(c, gpu, (Kind.RuntimeCall,))
+    is_replay = fitting(core.names, c.name[launch], lambda name: normal_name(Kind.RuntimeCall, name) == "launch graph")
+    found = np.zeros(len(c.kind), bool)
+    found[gpu] = (c.owner[gpu] < 0) | (is_replay & (launch >= 0))
+    found[gpu[np.isin(c.owner_rule[gpu], _KNOWN)]] = False
+    return found
 
 
 def _passes(core: Core) -> list[Pass]:
     c = core.columns
-    rows = core.gpu_rows[np.isin(c.owner_rule[core.gpu_rows], _UNOWNED)]
-    rows = rows[np.lexsort((c.uid[rows], c.start_ns[rows]))]
-    launch = c.parent[rows]
-    first = dict.fromkeys(launch.tolist())
-    found = []
-    known: dict[tuple[int, ...], list[Place]] = {}
-    for one in first:
-        of = rows[launch == one]
-        # Replays of one graph are equal, name for name, so the grammar reads the sequence once.
-        key = tuple(c.name[of].tolist())
-        if key not in known:
-            known[key] = places([core.names[i] for i in key])
-        found.append(Pass(one, of, known[key]))
-    return found
+    wanted = nameless(core)
+    gpu = core.gpu_rows[np.lexsort((c.uid[core.gpu_rows], c.start_ns[core.gpu_rows]))]
+    reader = _Reader(core)
+    found, taken = [], np.zeros(len(c.kind), bool)
+    for rows in _by(nearest_above(c, gpu, (Kind.RuntimeCall,)), gpu, wanted):
+        if read := reader.places(rows):
+            found.append(Pass(rows, read))
+            taken[rows] = True
+    # A pass that is several graphs has layers together with what runs between these.
+    rest = wanted & ~taken
+    open_gpu = gpu[~taken[gpu]]
+    for rows in _by(_outermost_annotation(core, open_gpu), open_gpu, rest):
+        if read := reader.places(rows):
+            pick = rest[rows]
+            found.append(Pass(rows[pick], [place for place, picked in zip(read, pick.tolist(), strict=True) if picked]))
+    return sorted(found, key=lambda one: int(c.start_ns[one.rows[0]]))
+
+
+def _by(key: Rows, rows: Rows, wanted: Mask) -> list[Rows]:
+    """Rows by a key, those groups that hold wanted ones, each in the order of the rows."""
+    order = np.argsort(key, kind="stable")
+    groups = np.split(rows[order], np.flatnonzero(np.diff(key[order])) + 1)
+    return [group for group in groups if wanted[group].any()]
+
+
+def _outermost_annotation(core: Core, rows: Rows) -> Rows:
+    found = core.annotation[rows].astype(np.int64)
+    return climb(core.annotation, found, core.annotation < 0)
+
+
+class _Reader:
+    """Reads passes; replays of one graph are equal, name for name, so that each sequence is read once."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.known: dict[tuple[int, ...], list[Place]] = {}
+
+    def places(self, rows: Rows) -> list[Place]:
+        key = tuple(self.core.columns.name[rows].tolist())
+        if key not in self.known:
+            self.known[key] = places([self.core.names[code] for code in key])
+        return self.known[key]
