@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from tracelens_graph.analyses.identification.kernels import passes
+from tracelens_graph.analyses.identification.kernels import nothing_found, passes, place_of
 from tracelens_graph.analyses.identification.layers import Place
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.graph import Graph
+from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.instances import CallTree, Instance, with_instances
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.schema import Flag, Kind, OwnerRule
@@ -19,16 +21,21 @@ PREFIX = "inferred::"
 """What names of ops begin with that no trace recorded."""
 
 
-def with_identified(core: Core) -> Graph:
+def with_identified(core: Core, tell: Callable[[str], None]) -> Graph:
     """The graph with what replayed kernels were identified as: modules and ops below the launches of their graphs.
 
     Kernels that were not identified stay as they are, and so do those without a launch in the trace.
+
+    Args:
+        core: the graph.
+        tell: called with a line where nothing was identified.
     """
     c = core.columns
-    place_of: dict[int, Place] = {}
-    for one in passes(core):
-        place_of.update(zip(one.rows.tolist(), one.places, strict=True))
-    rows = np.array(sorted(place_of), np.int64)
+    if not passes(core):
+        tell(f"{core.info.source}: {nothing_found(core)}, so nothing was identified")
+        return changed(core)
+    found_places = place_of(core)
+    rows = np.array(sorted(found_places), np.int64)
     by_launch: dict[int, list[int]] = defaultdict(list)
     for row, launch in zip(rows.tolist(), nearest_above(c, rows, (Kind.RuntimeCall,)).tolist(), strict=True):
         if launch >= 0:
@@ -39,14 +46,22 @@ def with_identified(core: Core) -> Graph:
         below = np.arange(launch + 1, c.last[launch] + 1)
         below = below[c.parent[below] == launch]
         below = below[np.isin(below, core.gpu_rows)]
-        key = tuple(place_of[row] for row in of_launch)
+        key = tuple(found_places[row] for row in of_launch)
         if key not in trees:
             trees[key] = _tree(key)
         tree, call = trees[key]
         at = np.full(len(below), -1, np.int64)
         at[np.searchsorted(below, of_launch)] = call
         instances.append(Instance(launch, tree, at))
-    return with_instances(core, instances, OwnerRule.inferred, Flag.inferred)
+    found = with_instances(core, instances, OwnerRule.inferred, Flag.inferred)
+    return changed(found, info=replace(core.info, inferred=_in_words(core)))
+
+
+def _in_words(core: Core) -> str:
+    """What is inferred, and how sure that is: the mean over the GPU time."""
+    time = {row: int(core.columns.dur_ns[row]) for one in passes(core) for row in one.rows.tolist()}
+    sure = sum(time[row] * place.confidence for row, place in place_of(core).items()) / max(sum(time.values()), 1)
+    return f"ops and modules of replayed kernels are inferred, confidence {sure:.2f}"
 
 
 def _tree(places: tuple[Place, ...]) -> tuple[CallTree, Rows]:

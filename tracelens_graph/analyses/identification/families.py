@@ -38,7 +38,7 @@ class Family(StrEnum):
     embedding = "embedding"
     scan = "scan"
     prepare = "preparation"
-    index = "index"
+    indexing = "index"
     copy = "copy"
     elementwise = "elementwise"
     compiled = "compiled"
@@ -103,7 +103,7 @@ RULES: Sequence[tuple[Family, str]] = (
     (Family.compiled, r"triton_(?:poi|red|per|tem|for)_fused"),
     (Family.copy, r"multi_tensor_apply.{0,400}?copy"),
     (Family.scan, r"scan|cumsum"),
-    (Family.index, r"index_?put|index_?elementwise|index_kernel|alloc_|gather|scatter|arange|with_index|nonzero"),
+    (Family.indexing, r"index_?put|index_?elementwise|index_kernel|alloc_|gather|scatter|arange|with_index|nonzero"),
     (
         Family.copy,
         r"direct_copy|copy_kernel|memcpy|memset|copy_?buffer|copyfunctor|native::copy<|fillfunctor|fill_?buffer|_copy(?![a-z])",

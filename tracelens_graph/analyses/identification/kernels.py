@@ -1,4 +1,4 @@
-"""The forward passes of a trace that replayed kernels are of, and the places of the model that these were found to be."""
+"""The forward passes that replayed kernels are of, and the places of the model that these were found to be."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tracelens_graph.analyses.identification.layers import Place, places
+from tracelens_graph.analyses.identification.segments import FEWEST
 from tracelens_graph.graph.arrays import fitting
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
@@ -39,6 +40,13 @@ def passes(core: Core) -> Sequence[Pass]:
 def place_of(core: Core) -> Mapping[int, Place]:
     """Row of a GPU event -> its place, of all that were identified."""
     return {row: place for one in passes(core) for row, place in zip(one.rows.tolist(), one.places, strict=True)}
+
+
+def nothing_found(core: Core) -> str:
+    """Why there are no passes, in words."""
+    if not nameless(core).any():
+        return "ops are known of all its GPU events"
+    return f"fewer than {FEWEST} layers repeat in what it replays from graphs or runs without ops"
 
 
 def nameless(core: Core) -> Mask:

@@ -111,7 +111,9 @@ def _by_rank(names: Sequence[str], found: list[_Found], layers: int) -> list[_Fo
     for name, (layer, slot) in zip(names, found, strict=True):
         if layer >= 0:
             fills[name][slot] += 1
-    groups = [([at for at, name in enumerate(names) if name in group], slots) for group, slots in _groups(fills)]
+    groups = [
+        ([at for at, name in enumerate(names) if name in group], slots) for group, slots in _groups(fills, layers)
+    ]
     # Where two attentions overtook what is between them, one layer too few was seen.
     attention = next(((rows, slots) for rows, slots in groups if Slot("attention", "attention") in slots), None)
     if attention and len(attention[0]) % len(attention[1]) == 0:
@@ -128,11 +130,11 @@ def _by_rank(names: Sequence[str], found: list[_Found], layers: int) -> list[_Fo
     return result
 
 
-def _groups(fills: dict[str, Counter[Slot]]) -> list[tuple[set[str], set[Slot]]]:
-    """Names that fill the same places, and these places; a place counts where a name fills it often."""
+def _groups(fills: dict[str, Counter[Slot]], layers: int) -> list[tuple[set[str], set[Slot]]]:
+    """Names that fill the same places, and these places: of each name as many as it has kernels in a layer."""
     groups: list[tuple[set[str], set[Slot]]] = []
     for name, counts in fills.items():
-        slots = {slot for slot, count in counts.items() if count >= 0.3 * max(counts.values())}
+        slots = {slot for slot, _ in counts.most_common(max(1, round(counts.total() / layers)))}
         joined, rest = [g for g in groups if g[1] & slots], [g for g in groups if not g[1] & slots]
         groups = [*rest, ({name}.union(*[g[0] for g in joined]), slots.union(*[g[1] for g in joined]))]
     return groups

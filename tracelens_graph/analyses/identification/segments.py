@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import pairwise
 
@@ -23,7 +23,10 @@ _LOST, _EXTRA, _OTHER_NAME, _OUTSIDE = 2, 3, 1, 1
 """What departures from a layer cost: a kernel that is missing, an additional one, one of the same family but another
 name; and a kernel that is left before the first layer, or behind the last."""
 
-_MOST_CELLS = 4_000_000
+_OTHER_NORM = 3
+"""The same of layers that begin with another norm than that behind the last layer."""
+
+_MOST_CELLS = 1_500_000
 """Comparisons of kernels with kernels of layers that are made at most."""
 
 
@@ -34,11 +37,13 @@ class Layer:
     Attributes:
         first, last: its kernels are those from the first up to the last, which is not its own.
         slots: the place of each of them.
+        cost: of its departures from layers that there are several of.
     """
 
     first: int
     last: int
     slots: Sequence[Slot]
+    cost: float
 
 
 def segments(names: Sequence[str], families: Sequence[Family]) -> list[Layer]:
@@ -46,13 +51,39 @@ def segments(names: Sequence[str], families: Sequence[Family]) -> list[Layer]:
     anchors = _anchors(families)
     if len(anchors) < FEWEST:
         return []
-    bounds = [*_starts(families, anchors), 0]
-    bounds[-1] = _end(families, anchors, bounds[:-1])
-    layers = [
-        Layer(first, last, roles(families[first:last], anchor - first))
+    options = _options(families, anchors)
+    products = _products(families, options, anchors)
+    ways = [
+        _cut_anew(names, families, _layers(families, anchors, options, count)) for count in (products, products + 1)
+        if count == products or 2 * sum(count in way for way in options) >= len(options)
+    ]  # fmt: skip
+    last_norm = next(
+        (name for name, family in zip(names[::-1], families[::-1], strict=True) if family == Family.norm), ""
+    )
+
+    def departures(layers: list[Layer]) -> float:
+        outside = len(names) - sum(len(one.slots) for one in layers)
+        # The norm behind the last layer is that which begins the others.
+        begins = Counter(names[one.first] for one in layers).most_common(1)[0][0]
+        return sum(one.cost for one in layers) + outside + (_OTHER_NORM if begins != last_norm else 0)
+
+    # A wrong norm at the beginning makes layers that are equal, too, but leaves more kernels before and behind them.
+    return min(ways, key=departures)
+
+
+def _layers(
+    families: Sequence[Family], anchors: Sequence[int], options: Sequence[dict[int, int]], products: int
+) -> list[Layer]:
+    """A layer around each attention, from the norm behind which this many products lead to it."""
+    starts = []
+    for before, anchor, ways in zip([-1, *anchors[:-1]], anchors, options, strict=True):
+        nearest = min(ways, key=lambda count: (abs(count - products), count), default=None)
+        starts.append(ways[nearest] if nearest is not None else max(before + 1, anchor - 1))
+    bounds = [*starts, _end(families, anchors, starts)]
+    return [
+        Layer(first, last, roles(families[first:last], anchor - first), last - first)
         for (first, last), anchor in zip(pairwise(bounds), anchors, strict=True)
     ]
-    return _cut_anew(names, families, layers)
 
 
 def _anchors(families: Sequence[Family]) -> list[int]:
@@ -69,27 +100,29 @@ def _anchors(families: Sequence[Family]) -> list[int]:
     return found
 
 
-def _starts(families: Sequence[Family], anchors: Sequence[int]) -> list[int]:
-    """First kernel of each layer: the norm behind which as many products lead to attention as in most layers."""
+def _options(families: Sequence[Family], anchors: Sequence[int]) -> list[dict[int, int]]:
+    """Where each layer may begin: number of products between a norm and attention -> the last norm with as many."""
     options = []
     for before, anchor in zip([-1, *anchors[:-1]], anchors, strict=True):
-        products, ways = 0, {}
+        products = 0
+        ways: dict[int, int] = {}
         for at in range(anchor - 1, before, -1):
             products += families[at] == Family.product
             if families[at] == Family.norm and products:
                 ways.setdefault(products, at)
         options.append(ways)
-    # Before the first layer there is no other one, so the norm that stands first is its own; if its attention is lost,
-    # products of a whole layer stand between.
+    return options
+
+
+def _products(families: Sequence[Family], options: Sequence[dict[int, int]], anchors: Sequence[int]) -> int:
+    """How many products lead to attention in most layers.
+
+    No other layer stands before the first one, so that the norm farthest from its attention is its own. It may be one
+    less, if that norm or a product behind it is lost; if attention is, products of a whole layer stand between.
+    """
     period = Counter(families[a:b].count(Family.product) for a, b in pairwise(anchors)).most_common(1)[0][0]
     first = max(options[0], default=0)
-    usual = first % period or first if period else first
-    usual = usual or Counter(min(ways) for ways in options if ways).most_common(1)[0][0]
-    starts = []
-    for before, anchor, ways in zip([-1, *anchors[:-1]], anchors, options, strict=True):
-        nearest = min(ways, key=lambda count: (abs(count - usual), count), default=None)
-        starts.append(ways[nearest] if nearest is not None else max(before + 1, anchor - 1))
-    return starts
+    return (first % period or first if period else first) or 1
 
 
 def _end(families: Sequence[Family], anchors: Sequence[int], starts: Sequence[int]) -> int:
@@ -108,16 +141,20 @@ def _cut_anew(names: Sequence[str], families: Sequence[Family], layers: list[Lay
     """The layers, those that are like no other ones cut anew by those that are."""
     ways = [tuple(names[one.first : one.last]) for one in layers]
     counts = Counter(ways)
-    usual = {way: layers[ways.index(way)] for way in _usual(counts)}
+    usual = {way: replace(layers[ways.index(way)], cost=0) for way in _usual(counts)}
     if not usual:
         return layers
     shortest = min(len(way) for way in usual)
-    clean = [one for one, way in zip(layers, ways, strict=True) if way in usual]
+    clean = [replace(one, cost=0) for one, way in zip(layers, ways, strict=True) if way in usual]
     result: list[Layer] = []
     at = 0
     for one in [*clean, None]:
         until = one.first if one else len(names)
-        odd = [other for other in layers if at <= other.first and other.last <= until and other is not one]
+        odd = [
+            other
+            for other in layers
+            if at <= other.first and other.last <= until and (not one or other.first != one.first)
+        ]
         # A layer whose attention is lost stands at the beginning or the end and is no layer yet.
         if odd or ((not at or not one) and until - at > shortest / 2):
             stretch = _Stretch(names, families, at, until, not at, not one)
@@ -216,7 +253,7 @@ class _Stretch:
         for slot, family in zip(slots, self.families[here : self.first + end], strict=True):
             block = slot.block if slot else block
             placed.append(slot or Slot(block, f"additional {family}"))
-        return Layer(here, self.first + end, placed)
+        return Layer(here, self.first + end, placed, rows[-1][end - at])
 
 
 _SLACK = 4
