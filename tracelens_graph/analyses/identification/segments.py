@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from itertools import pairwise
 
 from tracelens_graph.analyses.identification.families import Family
@@ -166,19 +165,25 @@ def _cut_anew(names: Sequence[str], families: Sequence[Family], layers: list[Lay
 
 
 def _usual(counts: Counter[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Sequences of kernels of layers that are whole: not what two lost kernels, or a lost boundary, make by chance."""
+    """Sequences of kernels of layers that are whole: not the pieces of more frequent ones that losses leave."""
     found: list[tuple[str, ...]] = []
     for way, count in counts.most_common():
         if count < 2:
             break
-        damaged = any(
-            4 * count <= counts[other]
-            and (len(way) > 1.6 * len(other) or SequenceMatcher(None, way, other).ratio() > 0.8)
-            for other in found
-        )
-        if not damaged:
+        if not any(4 * count <= counts[other] and _is_piece(way, other) for other in found):
             found.append(way)
     return found
+
+
+def _is_piece(way: Sequence[str], whole: Sequence[str]) -> bool:
+    """Whether nearly all of a sequence stands, in its order, in three layers behind one another."""
+    row = [0] * (3 * len(whole) + 1)
+    for name in way:
+        above = row
+        row = [0]
+        for at, other in enumerate((*whole, *whole, *whole)):
+            row.append(max(above[at] + 1 if name == other else 0, above[at + 1], row[at]))
+    return row[-1] > 0.9 * len(way)
 
 
 @dataclass(frozen=True)
