@@ -10,7 +10,7 @@ import pytest
 from handmade import Run
 from typer import BadParameter
 
-from tracelens_graph.cli.windows import _steps
+from tracelens_graph.cli.windows import numbers_of
 
 
 def kernels(run: Run, trace: Path, *options: object) -> list[str]:
@@ -62,7 +62,7 @@ def test_what_is_refused(run: Run, trace_file: Path, options: list[str], code: i
 
 
 def test_lists_of_steps() -> None:
-    assert _steps("3") == (3,)
-    assert _steps("1, 4-6") == (1, 4, 5, 6)
+    assert numbers_of("3", "--step") == (3,)
+    assert numbers_of("1, 4-6", "--step") == (1, 4, 5, 6)
     with pytest.raises(BadParameter):
-        _steps("0-99999999999")
+        numbers_of("0-99999999999", "--step")

@@ -116,9 +116,12 @@ def test_public_names_are_there(package: str) -> None:
     assert package or {"Any", "TYPE_CHECKING", "import_module"}.isdisjoint(dir(module))
 
 
-def test_every_option_and_problem_of_the_simulator_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("kind", [[], ["--serving"]])
+def test_every_option_and_problem_of_the_simulator_is_explained(
+    kind: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
-        simulate(["--help"])
+        simulate([*kind, "--help"])
     options = {option.replace("--no-", "--") for option in re.findall(r"--[\w-]+", capsys.readouterr().out)} - {
         "--help"
     }

@@ -149,9 +149,10 @@ def _usual_size(core: Core, rows: Rows) -> int | None:
 
 
 def _tree(core: Core, rows: Rows, begin: int) -> tuple[CallTree, Rows]:
-    """Modules, frames of the user and ops that began in the capture and made the calls, and of each call the nearest.
+    """Modules, and frames of the user and ops that began in the capture, above the calls; of each call the nearest.
 
-    Frames of libraries say nothing about the program, and would be most of the rows of a trace with many replays.
+    A piece of a model is captured within its modules. Frames of libraries say nothing about the program, and would be
+    most of the rows of a trace with many replays.
     """
     c = core.columns
     bearing = np.zeros(len(c), bool)
@@ -160,7 +161,7 @@ def _tree(core: Core, rows: Rows, begin: int) -> tuple[CallTree, Rows]:
         above = np.unique(above[above >= 0])
         bearing[above] = True
         above = c.parent[above].astype(np.int64)
-    kept = bearing & _shown(core) & (c.start_ns >= begin)
+    kept = bearing & _shown(core) & ((c.start_ns >= begin) | (c.kind == Kind.Module))
     nodes = np.flatnonzero(kept)
     position = np.full(len(c) + 1, -1, np.int64)
     position[nodes] = np.arange(len(nodes))

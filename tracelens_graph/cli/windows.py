@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tracelens_graph.graph.trace_set import TraceSet
     from tracelens_graph.graph.window import Window as Part
 
-_STEPS = re.compile(r"(\d+)(?:-(\d+))?")
+_NUMBERS = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 class Frames(StrEnum):
@@ -26,6 +26,16 @@ class Frames(StrEnum):
 
     user = "user"
     all = "all"
+
+
+class Phase(StrEnum):
+    """What an iteration of a server computes."""
+
+    prefill = "prefill"
+    mixed = "mixed"
+    decode = "decode"
+    denoise = "denoise"
+    unknown = "unknown"
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,9 @@ class WindowChoice:
     """
 
     step: tuple[int, ...] | None = None
+    iteration: tuple[int, ...] | None = None
+    phase: str | None = None
+    steady: bool = False
     annotation: str | re.Pattern[str] | None = None
     threads: Literal["own", "all"] = "own"
     after_ns: int | None = None
@@ -73,8 +86,13 @@ class WindowChoice:
     def arguments(self) -> list[tuple[str, ...]]:
         """The options by which a command is asked for this window again."""
         words: list[tuple[str, ...]] = []
-        if self.step is not None:
-            words.append(("--step", ",".join(map(str, self.step))))
+        for name, chosen in (("--step", self.step), ("--iteration", self.iteration)):
+            if chosen is not None:
+                words.append((name, ",".join(map(str, chosen))))
+        if self.phase is not None:
+            words.append(("--phase", self.phase))
+        if self.steady:
+            words.append(("--steady",))
         if self.annotation is not None:
             words.append(("--annotation", as_written(self.annotation)))
         if self.threads == "all":
@@ -93,6 +111,11 @@ def _chosen(
     step: Annotated[
         str | None, option(metavar="N", help="Only step N, of PyTorch ProfilerStep#N: 3, 2-5 or 1,4-6.")
     ] = None,
+    iteration: Annotated[
+        str | None, option(metavar="N", help="Only iteration N of a server, from 0: 3, 2-5; ask iterations lists them.")
+    ] = None,
+    phase: Annotated[Phase | None, typer.Option(help="Only iterations of a server that do this.")] = None,
+    steady: Annotated[bool, option("--steady", help="Only the steady state of a server.")] = False,
     annotation: Annotated[
         str | None,
         option(
@@ -129,7 +152,10 @@ def _chosen(
     if all_threads and annotation is None:
         raise typer.BadParameter("--all-threads needs --annotation")
     return WindowChoice(
-        step=None if step is None else _steps(step),
+        step=None if step is None else numbers_of(step, "--step"),
+        iteration=None if iteration is None else numbers_of(iteration, "--iteration"),
+        phase=phase and phase.value,
+        steady=steady,
         annotation=name_wanted(annotation, "--annotation"),
         threads="all" if all_threads else "own",
         after_ns=None if from_ is None else to_ns(from_, "--from"),
@@ -145,14 +171,16 @@ Window = Annotated[WindowChoice, Group(_chosen)]
 """The parameter of a command that is asked of a part of a trace."""
 
 
-def _steps(text: str) -> tuple[int, ...]:
-    steps: list[int] = []
+def numbers_of(text: str, name: str) -> tuple[int, ...]:
+    """The numbers that a list such as `1,4-6` holds, given for an option of this name."""
+    what = name.strip("-")
+    numbers: list[int] = []
     for part in text.split(","):
-        match = _STEPS.fullmatch(part.strip())
+        match = _NUMBERS.fullmatch(part.strip())
         if not match:
-            raise typer.BadParameter(f"--step: {text!r} is no list of steps such as 3, 2-5 or 1,4-6")
+            raise typer.BadParameter(f"{name}: {text!r} is no list of {what}s such as 3, 2-5 or 1,4-6")
         low, high = int(match[1]), int(match[2] or match[1])
         if high < low or high - low > 1_000_000:
-            raise typer.BadParameter(f"--step: {part!r} is no range of steps")
-        steps += range(low, high + 1)
-    return tuple(steps)
+            raise typer.BadParameter(f"{name}: {part!r} is no range of {what}s")
+        numbers += range(low, high + 1)
+    return tuple(numbers)

@@ -173,6 +173,9 @@ class Graph(Core):
         self,
         *,
         step: int | Iterable[int] | None = None,
+        iteration: int | Iterable[int] | None = None,
+        phase: str | None = None,
+        steady: bool = False,
         annotation: str | re.Pattern[str] | None = None,
         threads: Threads = "own",
         after_ns: int | None = None,
@@ -188,6 +191,9 @@ class Graph(Core):
 
         Args:
             step: the number in `ProfilerStep#n`, or several, such as `range(2, 6)`.
+            iteration: the number of an iteration of a server, or several; table `iterations` lists them.
+            phase: iterations of this phase: "prefill", "mixed", "decode", "denoise", "empty", "unknown".
+            steady: iterations in the steady state of the server.
             annotation: name of record_function ranges, or a compiled pattern: what starts inside one of them.
             threads: of an annotation: "own" for its thread, "all" for the threads of its process.
             after_ns, before_ns: nodes that start in [after_ns, before_ns), in ns from the trace's start.
@@ -196,12 +202,12 @@ class Graph(Core):
             device, stream: GPU events on these, and the calls that lead to them.
 
         Raises:
-            AnalysisError: nothing in the trace has the step, annotation, name, device or stream asked for.
+            AnalysisError: nothing in the trace has the step, iteration, annotation, name, device or stream asked for.
             NodeNotFoundError: no node has the uid asked for.
         """
         return narrow(
-            self.everything, step=step, annotation=annotation, threads=threads, after_ns=after_ns,
-            before_ns=before_ns, under=under, device=device, stream=stream,
+            self.everything, step=step, iteration=iteration, phase=phase, steady=steady, annotation=annotation,
+            threads=threads, after_ns=after_ns, before_ns=before_ns, under=under, device=device, stream=stream,
         )  # fmt: skip
 
     def lean(self, columns: Iterable[str]) -> Graph:

@@ -22,25 +22,29 @@ _HOST_LAYER = (Kind.MemoryEvent,)
 
 
 class _Ranges:
-    """Annotations as nested intervals, per group, ready to be asked for the innermost one at an instant."""
+    """Annotations as nested intervals, per group, ready to be asked for the innermost one at an instant.
 
-    def __init__(self, columns: Columns, rows: Rows, group: Codes) -> None:
+    Intervals begin at their rows, and last as long as these unless other durations are given.
+    """
+
+    def __init__(self, columns: Columns, rows: Rows, group: Codes, dur_ns: Ns | None = None) -> None:
         # Of equal annotations the first in the file goes outside: `build_forest` decides that by position.
         in_file = np.argsort(columns.uid[rows], kind="stable")
+        dur = (columns.dur_ns[rows] if dur_ns is None else dur_ns)[in_file]
         rows, group = rows[in_file], group[in_file]
-        forest = build_forest(group, columns.start_ns[rows], columns.dur_ns[rows], np.zeros(len(rows), np.uint8))
+        start = columns.start_ns[rows]
+        forest = build_forest(group, start, dur, np.zeros(len(rows), np.uint8))
         self.rows, self.group = rows[forest.order], group[forest.order]
         self.enclosing = np.where(forest.parent >= 0, self.rows[forest.parent], -1) if len(rows) else rows
-        self._parent, self._columns = forest.parent, columns
+        self._parent, self._begin, self._end = forest.parent, start[forest.order], (start + dur)[forest.order]
 
     def at(self, group: Codes, instants: Ns) -> Rows:
         """Row of the innermost range of the group at each instant, -1 for none."""
         if not len(self.rows):
             return np.full(len(instants), -1, np.int64)
-        begin, end = self._columns.start_ns[self.rows], self._columns.end_ns[self.rows]
-        position = _latest(self.group, begin, group, instants)
+        position = _latest(self.group, self._begin, group, instants)
         position = np.where(self.group[position] == group, position, -1)  # -1 is looked up, too, and stays
-        inside = first_ending_after(end, self._parent, position, instants)
+        inside = first_ending_after(self._end, self._parent, position, instants)
         return np.where(inside >= 0, self.rows[inside], -1)
 
 
@@ -95,8 +99,30 @@ def inside(columns: Columns, annotations: Rows, group: Codes) -> Mask:
         annotations: rows of them; they belong to themselves.
         group: per row of the graph a number; an annotation holds host events of its own group only.
     """
-    found = _spread(columns, _Ranges(columns, annotations, group[annotations]), group, annotations, _host(columns)) >= 0
+    found = within(columns, annotations, group) >= 0
     found[annotations] = True
+    return found
+
+
+def within(columns: Columns, annotations: Rows, group: Codes, dur_ns: Ns | None = None) -> Rows:
+    """For every row the row of the innermost of some annotations, or other ranges, that it belongs to, -1 for none.
+
+    Args:
+        columns: the graph's columns.
+        annotations: rows at which the ranges begin.
+        group: as in `inside`.
+        dur_ns: durations of the ranges; without them, those of the rows.
+    """
+    ranges = _Ranges(columns, annotations, group[annotations], dur_ns)
+    return _spread(columns, ranges, group, annotations, _host(columns))
+
+
+def on_device(columns: Columns, annotations: Rows, dur_ns: Ns) -> Rows:
+    """For every GPU event the row of the device annotation of its device that its start lies in; -1 for none."""
+    found = np.full(len(columns), -1, np.int64)
+    gpu, device = rows_of_kind(columns, GPU_KINDS), columns.device.astype(np.int64) + 1
+    ranges = _Ranges(columns, annotations, np.maximum(device, 0)[annotations], dur_ns)
+    found[gpu] = ranges.at(np.maximum(device, 0)[gpu], columns.start_ns[gpu])
     return found
 
 

@@ -17,7 +17,9 @@ from tracelens_graph.errors import AnalysisError
 from tracelens_graph.frameworks import Framework
 from tracelens_graph.graph import membership, traversals
 from tracelens_graph.graph.arrays import is_kind
+from tracelens_graph.graph.batches import PHASES
 from tracelens_graph.graph.core import Core, Memo
+from tracelens_graph.graph.iterations import iterations_of
 from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Rows
 from tracelens_graph.utils.suggest import did_you_mean
@@ -164,6 +166,9 @@ def narrow(
     window: Window,
     *,
     step: int | Iterable[int] | None = None,
+    iteration: int | Iterable[int] | None = None,
+    phase: str | None = None,
+    steady: bool = False,
     annotation: str | re.Pattern[str] | None = None,
     threads: Threads = "own",
     after_ns: int | None = None,
@@ -175,11 +180,13 @@ def narrow(
     """The part of a window that meets all conditions; see `Core.window`.
 
     Raises:
-        AnalysisError: nothing in the trace has the step, annotation, node, device or stream asked for, or it has no
-            times.
+        AnalysisError: nothing in the trace has the step, iteration, annotation, node, device or stream asked for, or
+            it has no times.
     """
     if step is not None:
         window = _in_steps(window, [step] if isinstance(step, int) else list(step))
+    if iteration is not None or phase is not None or steady:
+        window = _in_iterations(window, [iteration] if isinstance(iteration, int) else iteration, phase, steady)
     if annotation is not None:
         window = _in_annotations(window, annotation, threads)
     if after_ns is not None or before_ns is not None:
@@ -198,6 +205,9 @@ _LANES = ("device", "external_id", "stream")
 
 _READ: Mapping[str, tuple[str, ...]] = {
     "step": ("thread", *_LANES),  # events without a launch find their step by their stream
+    "iteration": ("thread", *_LANES),
+    "phase": ("thread", *_LANES),
+    "steady": ("thread", *_LANES),
     "annotation": ("thread", *_LANES),
     "device": ("device",),
     "stream": ("stream",),
@@ -210,9 +220,9 @@ def columns_read(conditions: Mapping[str, Any]) -> frozenset[str]:
     """The columns of `schema.STORED` that a window with these conditions reads; see `Graph.lean`.
 
     Args:
-        conditions: arguments of `Core.window`; those that are None count as not given.
+        conditions: arguments of `Core.window`; those that are None, or False, count as not given.
     """
-    asked = (name for name, value in conditions.items() if value is not None)
+    asked = (name for name, value in conditions.items() if value is not None and value is not False)
     return frozenset(column for name in asked for column in _READ.get(name, ()))
 
 
@@ -234,6 +244,36 @@ def _in_steps(window: Window, wanted: list[int]) -> Window:
     keep[inside] = True
     label = ", ".join(_spans(sorted(set(wanted))))
     return window.narrowed(keep, f"step {label}" if len(set(wanted)) == 1 else f"steps {label}")
+
+
+def _in_iterations(window: Window, wanted: Iterable[int] | None, phase: str | None, steady: bool) -> Window:
+    core, found = window.core, iterations_of(window.core)
+    if not len(found):
+        has_steps = len(traversals.rows_of_kind(core.columns, (Kind.Step,)))
+        instead = "; its steps are ProfilerSteps (--step)" if has_steps else ": no annotation of an engine, no repeats"
+        raise AnalysisError(f"the trace has no iterations{instead}")
+    chosen, labels = np.ones(len(found), bool), []
+    if wanted is not None:
+        numbers = sorted(set(wanted))
+        if missing := [number for number in numbers if not 0 <= number < len(found)]:
+            raise AnalysisError(f"the trace has no iteration {_listed(missing)}; it has 0-{len(found) - 1:,}")
+        chosen &= np.isin(np.arange(len(found)), numbers)
+        labels.append(f"iteration{'s' * (len(numbers) > 1)} {', '.join(_spans(numbers))}")
+    if phase is not None:
+        if phase not in PHASES:
+            raise AnalysisError(f"there is no phase {phase!r}; {did_you_mean(phase, PHASES) or ', '.join(PHASES)}")
+        chosen &= found.phases == phase
+        labels.append(f"{phase} iterations")
+    if steady:
+        first, behind = found.steady
+        chosen[:first] = chosen[behind:] = False
+        labels.append(f"steady state, iterations {first}-{behind - 1}")
+    label = ", ".join(labels)
+    if not chosen.any():
+        phases, counts = np.unique(found.phases, return_counts=True)
+        there = ", ".join(f"{count:,} {name}" for name, count in zip(phases, counts, strict=True))
+        raise AnalysisError(f"the trace has no {label}; its iterations are {there}")
+    return window.narrowed((found.of >= 0) & chosen[found.of], label)
 
 
 def _in_annotations(window: Window, wanted: str | re.Pattern[str], threads: Threads) -> Window:

@@ -1,4 +1,4 @@
-"""Write simulated traces: `python -m tracelens_graph.simulate OUT --ranks 2 --seed 7`."""
+"""Write simulated traces: `python -m tracelens_graph.simulate OUT --ranks 2 --seed 7`, of a server with `--serving`."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ import sys
 from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from tracelens_graph.simulate import PROBLEMS, Options, simulate, write
+from tracelens_graph import simulate as training
+from tracelens_graph.simulate import PROBLEMS, Options, serving
 from tracelens_graph.simulate.options import Names, Numbers, PerClock, Places, Sizes
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(is_serving: bool) -> argparse.ArgumentParser:
+    what = "server of a language model" if is_serving else "training run"
     parser = argparse.ArgumentParser(
         prog="python -m tracelens_graph.simulate",
-        description="Write the traces of a simulated training run, and the truth about them, into a folder.",
+        description=f"Write the traces of a simulated {what}, and the truth about them, into a folder.",
     )
     parser.add_argument("out", metavar="OUT", help="folder to write into")
-    parser.add_argument("--problem", choices=list(PROBLEMS), help="plant this problem")
-    parser.add_argument("--traces-only", action="store_true", help="write neither truth nor execution traces")
-    add_settings(parser, Options)
+    parser.add_argument("--serving", action="store_true", help="simulate a server, with options of its own")
+    parser.add_argument("--traces-only", action="store_true", help="write the traces alone")
+    if not is_serving:
+        parser.add_argument("--problem", choices=list(PROBLEMS), help="plant this problem")
+    add_settings(parser, serving.Options if is_serving else Options)
     return parser
 
 
@@ -77,11 +81,13 @@ def _shown(default: Any) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; gives the exit status."""
-    settings = vars(_parser().parse_args(arguments))
-    out, traces_only = settings.pop("out"), settings.pop("traces_only")
+    is_serving = "--serving" in (sys.argv[1:] if arguments is None else arguments)
+    settings = vars(_parser(is_serving).parse_args(arguments))
+    out, traces_only, _ = (settings.pop(name) for name in ("out", "traces_only", "serving"))
+    simulator: Any = serving if is_serving else training
     try:
-        run = simulate(**settings)
-        files = write(run, out, traces_only=traces_only)
+        run = simulator.simulate(**settings)
+        files = simulator.write(run, out, traces_only=traces_only)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

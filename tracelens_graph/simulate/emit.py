@@ -8,7 +8,7 @@ from typing import Any
 
 from tracelens_graph.simulate.events import GpuEvent, HostEvent, HostThread, argument_columns
 from tracelens_graph.simulate.host import AutogradNode, Process
-from tracelens_graph.simulate.kernels import DEVICE_PROPERTIES
+from tracelens_graph.simulate.kernels import DEVICE_PROPERTIES, ROCM_DEVICE
 
 STEP = "ProfilerStep#"
 
@@ -103,10 +103,7 @@ class Writer:
         self._span_of_trace()
         return {
             "schemaVersion": 1,
-            "deviceProperties": [{"id": i, **DEVICE_PROPERTIES} for i in range(self._devices())],
-            "cupti_version": 26,
-            "cuda_runtime_version": 12080,
-            "cuda_driver_version": 12090,
+            **self._platform(),
             **self._distributed(),
             **{key: 1 for key, on in self._flags() if on},
             "trace_id": hashlib.md5(self._identity().encode()).hexdigest().upper(),
@@ -114,8 +111,16 @@ class Writer:
             "displayTimeUnit": "ms",
             "baseTimeNanoseconds": BASE_NS,
             "traceEvents": self._events,
-            "traceName": f"rank{self._process.rank}.json",
+            "traceName": f"{self._process.name}.json",
         }
+
+    def _platform(self) -> Json:
+        properties: Json = DEVICE_PROPERTIES
+        versions: Json = {"cupti_version": 26, "cuda_runtime_version": 12080, "cuda_driver_version": 12090}
+        if self._process.is_rocm:
+            properties = ROCM_DEVICE
+            versions = {"roctracer_version": 4.1, "hip_runtime_version": 70253211, "hip_driver_version": 70253211}
+        return {"deviceProperties": [{"id": i, **properties} for i in range(self._devices())], **versions}
 
     def _flags(self) -> list[tuple[str, bool]]:
         o = self._options
@@ -129,7 +134,8 @@ class Writer:
 
     def _identity(self) -> str:
         changed = self._options.changed()
-        return f"{self._options}/{self._process.rank}" + (f"/{changed}" if changed else "")
+        name = self._process.name.removeprefix("rank")
+        return f"{self._options}/{name}" + (f"/{changed}" if changed else "")
 
     def _devices(self) -> int:
         """Number of GPUs that the process sees."""
@@ -235,10 +241,12 @@ class Writer:
 
     def _device_events(self) -> None:
         calls = {event.correlation: event for event in self._process.hosts if event.correlation}
-        works = {gpu.correlation: gpu for gpu in self._process.gpus}
+        works: dict[int, list[GpuEvent]] = {}
+        for gpu in self._process.gpus:
+            works.setdefault(gpu.correlation, []).append(gpu)
         for correlation in sorted(calls.keys() | works.keys()):
-            call, gpu = calls.get(correlation), works.get(correlation)
-            if gpu is not None:
+            call, launched = calls.get(correlation), works.get(correlation, ())
+            for gpu in launched:
                 gpu.uid = self._complete(
                     gpu.cat, gpu.name, self._device, gpu.stream, gpu.start, gpu.end, self._gpu_args(gpu)
                 )
@@ -249,13 +257,23 @@ class Writer:
                 args = external | call.args | {"correlation": correlation}
                 call.uid = self._complete(*_place(call), args)
                 # a call without device work gets a flow that ends at itself, as Kineto writes it
-                self._flow("s" if gpu else "f", "ac2g", correlation, call.thread.pid, call.thread.tid, call.start)
+                self._flow("s" if launched else "f", "ac2g", correlation, call.thread.pid, call.thread.tid, call.start)
 
     def _gpu_args(self, gpu: GpuEvent) -> Json:
         external = {} if gpu.owner is None else {"External id": gpu.owner.external_id}
+        if self._process.is_rocm:
+            return external | self._rocm_args(gpu)
         queued = {"queued": 0} if gpu.cat == "kernel" else {}
         place = {"device": self._device, "context": CONTEXT, "stream": gpu.stream, "correlation": gpu.correlation}
         return {**external, **queued, **place, **gpu.args}
+
+    def _rocm_args(self, gpu: GpuEvent) -> Json:
+        place = {"device": self._device, "stream": gpu.stream, "correlation": gpu.correlation}
+        if gpu.kernel is None:
+            return place | gpu.args
+        if gpu.captured is not None:
+            return place | {"kind": "Dispatch Task"}
+        return place | {"kind": "Dispatch Kernel"} | {key: gpu.args[key] for key in ("grid", "block")}
 
     def _device_annotations(self) -> None:
         spans: dict[tuple[int, int], tuple[HostEvent, int, int]] = {}

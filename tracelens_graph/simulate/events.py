@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tracelens_graph.simulate.kernels import Kernel
     from tracelens_graph.simulate.places import Group
 
 ITEM_BYTES = {"c10::BFloat16": 2, "float": 4, "long int": 8, "unsigned char": 1}
@@ -192,6 +193,9 @@ class GpuEvent:
     waits: tuple[GpuEvent, ...] = ()
     collective: Collective | None = None
     correlation: int = 0
+    kernel: Kernel | None = None
+    captured: GpuEvent | None = None
+    """The node of a graph that this is a replay of."""
     gap: int = 0
     """Shortest time from its end to the start of the next work of its stream."""
     previous: GpuEvent | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +31,8 @@ COMM_STREAMS = range(20, 2000, 4)
 """One for each communicator that a rank uses, by first use."""
 GAP_NS = 900
 """Shortest time between two pieces of work on one stream."""
+GRAPH_GAP_NS = 400
+"""The same within a graph."""
 ID_BLOCK = 1024
 """PyTorch hands External ids to threads in blocks of this size."""
 SEGMENT = 20 << 20
@@ -42,11 +44,18 @@ COST = {
     "python_function": ((250, 900), (60, 260)),
     "launch": ((2400, 3800), (900, 1900)),
     "call": ((150, 350), (60, 200)),
+    "graph": ((9_000, 14_000), (4_000, 7_000)),
 }
 CBID = {
     "cudaLaunchKernel": 211, "cudaLaunchKernelExC": 430, "cuLaunchKernelEx": 652, "cudaMemcpyAsync": 41,
     "cudaMemsetAsync": 51, "cudaStreamIsCapturing": 317, "cudaEventRecord": 135, "cudaStreamWaitEvent": 147,
     "cudaStreamSynchronize": 131, "cudaDeviceSynchronize": 165, "cudaEventSynchronize": 137, "cudaMalloc": 20,
+    "cudaStreamBeginCapture": 318, "cudaStreamEndCapture": 315, "cudaGraphInstantiate": 309, "cudaGraphLaunch": 311,
+}  # fmt: skip
+HIP_NAMES = {"cudaLaunchKernelExC": "hipModuleLaunchKernel", "cuLaunchKernelEx": "hipExtModuleLaunchKernel"}
+HIP_CID = {
+    "hipLaunchKernel": 107, "hipExtModuleLaunchKernel": 65, "hipModuleLaunchKernel": 169, "hipMemcpyAsync": 134,
+    "hipStreamSynchronize": 245, "hipGraphLaunch": 215, "hipStreamBeginCapture": 219, "hipStreamEndCapture": 220,
 }  # fmt: skip
 
 
@@ -60,6 +69,11 @@ class Process:
         self.options = options
         self.clock = clock_of(options, place)
         self.rng = random.Random(f"{options.seed}/{rank}")
+        self.name = f"rank{rank}"
+        """Of its trace."""
+        self.is_rocm = False
+        self.keys = 0
+        """How many keys attention reads now, of all requests."""
         self.pid = 25286 + rank if place.node is None else 25286 + 1117 * place.node + place.device
         self.start = start
         self.step: int | None = None
@@ -86,6 +100,7 @@ class Process:
         self._counts: Counter[Any] = Counter()
         self._comm_streams: dict[int, int] = {}
         self._last: dict[int, GpuEvent] = {}
+        self._set_aside = self.gpus, self._last
         self._allocated = 0
         self._reserved = 0
         self._address = 0x7EF0_0000_0000
@@ -146,10 +161,21 @@ class Process:
     def submit(self, gpu: GpuEvent) -> GpuEvent:
         """Queue work on its stream."""
         gpu.waits = tuple(self._pending.pop(gpu.stream, ()))
-        gpu.gap = GAP_NS + (gpu.correlation - self._aside) % 400
+        gpu.gap = GRAPH_GAP_NS if gpu.captured else GAP_NS + (gpu.correlation - self._aside) % 400
         self.gpus.append(gpu)
         self._last[gpu.stream] = gpu
         return gpu
+
+    def begin_capture(self) -> None:
+        """Take what is launched from now on as the nodes of a graph; none of it runs."""
+        self._set_aside = self.gpus, self._last
+        self.gpus, self._last = [], {}
+
+    def end_capture(self) -> list[GpuEvent]:
+        """The nodes of the graph, in the order of their launches."""
+        nodes = self.gpus
+        self.gpus, self._last = self._set_aside
+        return nodes
 
     def allocate(self, thread: Thread, storage: Storage) -> None:
         """Take device memory for a storage."""
@@ -331,20 +357,37 @@ class Thread(HostThread):
     @contextmanager
     def runtime(self, name: str, cost: str = "call") -> Iterator[HostEvent]:
         """A call of the CUDA runtime, or of the driver if the name starts with cu, not cuda."""
-        event = self._open("cuda_runtime" if name.startswith("cuda") else "cuda_driver", name)
+        if self.process.is_rocm:
+            name = HIP_NAMES.get(name, name.replace("cuda", "hip"))
+        event = self._open("cuda_driver" if name.startswith("cuL") else "cuda_runtime", name)
         event.correlation = self.process.next_correlation()
-        event.args["cbid"] = CBID[name]
+        event.args |= {"cid": HIP_CID.get(name, 48)} if self.process.is_rocm else {"cbid": CBID[name]}
         with self._span(event, cost):
             yield event
 
     def launch(self, kernel: Kernel, stream: int = COMPUTE_STREAM) -> GpuEvent:
         """Launch a kernel."""
-        options = self.process.options
-        duration = kernel.duration * self.process.rng.uniform(0.97, 1.03)
-        if options.slow_rank == self.process.rank:
-            duration *= options.slow_factor
-        gpu = GpuEvent("kernel", kernel.name, stream, round(duration), args=kernel.launch_args())
+        args = kernel.launch_args()
+        gpu = GpuEvent("kernel", kernel.name, stream, self._duration(kernel), kernel=kernel, args=args)
         return self._submit(gpu, kernel.api)
+
+    def _duration(self, kernel: Kernel) -> int:
+        options = self.process.options
+        duration = (kernel.duration + kernel.key_ns * self.process.keys) * self.process.rng.uniform(0.97, 1.03)
+        return round(duration * options.slow_factor if options.slow_rank == self.process.rank else duration)
+
+    def launch_graph(self, nodes: Iterable[GpuEvent]) -> HostEvent:
+        """Replay a graph: one call launches all of its kernels, which keep their order on each stream."""
+        process, copies = self.process, dict[GpuEvent, GpuEvent]()
+        with self.runtime("cudaGraphLaunch", "graph") as call:
+            ready = call.start + process.rng.randint(5_000, 8_000)
+        for node in nodes:
+            assert node.kernel is not None
+            gpu = GpuEvent(node.cat, node.name, node.stream, self._duration(node.kernel), call, ready, captured=node)
+            gpu.correlation, gpu.args = call.correlation, node.args
+            copies[node] = process.submit(gpu)
+            gpu.waits += tuple(copies[other] for other in node.waits if other in copies)
+        return call
 
     def join(self, kernel: Kernel, collective: Collective, member: Member) -> GpuEvent:
         """Launch this rank's kernel of a collective."""
@@ -369,6 +412,8 @@ class Thread(HostThread):
     def _submit(self, gpu: GpuEvent, call: str) -> GpuEvent:
         with self.runtime(call, "launch") as launch:
             gpu.launch, gpu.correlation = launch, launch.correlation
+            if self.process.is_rocm and gpu.kernel is not None:
+                launch.args = {"kernel": gpu.name, **launch.args, **gpu.kernel.shape_args()}
             gpu.ready = launch.start + self.process.rng.randint(2600, 4200)
         return self.process.submit(gpu)
 

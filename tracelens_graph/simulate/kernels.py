@@ -50,6 +50,12 @@ class Kernel:
     shared: int = 0
     api: str = "cudaLaunchKernel"
     args: dict[str, Any] = field(default_factory=dict)
+    key_ns: float = 0.0
+    """Nanoseconds more with each key that attention reads."""
+
+    def shape_args(self) -> dict[str, Any]:
+        """Grid, block and shared memory, as ROCm's calls have them."""
+        return {"grid": list(self.grid), "block": list(self.block), "shared memory": self.shared}
 
     def launch_args(self) -> dict[str, Any]:
         """The configuration as Kineto writes it; a multiprocessor holds as many blocks as fit, and no more."""
@@ -66,6 +72,13 @@ class Kernel:
             "est. achieved occupancy %": round(100 * resident * threads / THREADS_PER_SM),
             **self.args,
         }
+
+
+ROCM_DEVICE: dict[str, Any] = {
+    "name": "AMD Instinct MI300X", "totalGlobalMem": 206141652992, "computeMajor": 9, "computeMinor": 4,
+    "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 64,
+    "sharedMemPerBlock": 65536, "numSms": 304, "maxSharedMemoryPerMultiProcessor": 65536,
+}  # fmt: skip
 
 
 def _resident_blocks(threads: int, registers: int, shared: int) -> int:

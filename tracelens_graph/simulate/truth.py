@@ -173,7 +173,7 @@ def _gpu_columns(gpus: list[GpuEvent], recorded: Callable[[int], int]) -> Column
                 **_causes(gpu),
             }
         )
-    return _columns(rows)
+    return columns(rows)
 
 
 def _causes(gpu: GpuEvent) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def _host_waits(process: Process) -> Columns:
                     "wake_ns": sync.wake,
                 }
             )
-    return _columns(rows)
+    return columns(rows)
 
 
 def _host_columns(process: Process, recorded: Callable[[int], int]) -> Columns:
@@ -235,10 +235,11 @@ def _host_columns(process: Process, recorded: Callable[[int], int]) -> Columns:
         }
         for event in sorted(process.hosts, key=lambda event: event.uid)
     ]
-    return _columns(rows)
+    return columns(rows)
 
 
-def _columns(rows: list[dict[str, Any]]) -> Columns:
+def columns(rows: list[dict[str, Any]]) -> Columns:
+    """Records as columns; no columns where there are no records."""
     return {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
 
 

@@ -16,7 +16,7 @@ from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.schema import Kind, OwnerRule
 from tracelens_graph.utils.arrays import Mask, Rows
 
-_KNOWN = (OwnerRule.hlo, OwnerRule.graph_capture)
+_KNOWN = (OwnerRule.hlo, OwnerRule.graph_capture, OwnerRule.pseudo_op)
 
 
 @dataclass(frozen=True)
@@ -68,18 +68,19 @@ def _passes(core: Core) -> list[Pass]:
     wanted = nameless(core)
     gpu = core.gpu_rows[np.lexsort((c.uid[core.gpu_rows], c.start_ns[core.gpu_rows]))]
     reader = _Reader(core)
-    found, taken = [], np.zeros(len(c.kind), bool)
-    for rows in _by(nearest_above(c, gpu, (Kind.RuntimeCall,)), gpu, wanted):
-        if read := reader.places(rows):
-            found.append(Pass(rows, read))
-            taken[rows] = True
-    # A pass that is several graphs has layers together with what runs between these.
-    rest = wanted & ~taken
-    open_gpu = gpu[~taken[gpu]]
-    for rows in _by(_outermost_annotation(core, open_gpu), open_gpu, rest):
-        if read := reader.places(rows):
-            pick = rest[rows]
-            found.append(Pass(rows[pick], [place for place, picked in zip(read, pick.tolist(), strict=True) if picked]))
+    found = []
+    # A graph is a pass of its own; one that is several graphs has layers together with what runs between these.
+    for key in (
+        lambda rows: nearest_above(c, rows, (Kind.RuntimeCall,)),
+        lambda rows: _outermost_annotation(core, rows),
+    ):
+        taken = np.zeros(len(wanted), bool)
+        for rows in _by(key(gpu), gpu, wanted):
+            if read := reader.places(rows):
+                pick = wanted[rows]
+                found.append(Pass(rows[pick], [place for place, one in zip(read, pick.tolist(), strict=True) if one]))
+                taken[rows] = True
+        wanted, gpu = wanted & ~taken, gpu[~taken[gpu]]
     return sorted(found, key=lambda one: int(c.start_ns[one.rows[0]]))
 
 

@@ -10,89 +10,33 @@ over requests of q, k, q² and q k; no more is needed for the cost of attention.
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from tracelens_graph.graph.batches import Batch, Requests, batch_of
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.attention import Attention, Heads
-from tracelens_graph.perf.model import CallContext, looks_at_context
+from tracelens_graph.perf.model import CallContext, looks_at_context, looks_inside
 from tracelens_graph.perf.scalar_types import element_type
 
 
-@dataclass(frozen=True)
-class Requests:
-    """Sums over requests of one kind.
-
-    Attributes:
-        count: number of requests; 0 if not known.
-        sq, sk: new tokens; keys.
-        sqsq, sqsk: sums of q² and of q k.
-    """
-
-    count: int = 0
-    sq: int = 0
-    sk: int = 0
-    sqsq: int = 0
-    sqsk: int = 0
-
-    def __post_init__(self) -> None:
-        if not (self.sq <= self.sk and self.sq <= self.sqsq <= self.sqsk):
-            raise CannotModel("the sums of the annotation contradict one another")
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Requests computed together."""
-
-    context: Requests = Requests()
-    generation: Requests = Requests()
-
-
-_NUMBER = r"(\d{1,18})"
-_SUMS = rf"{_NUMBER}\(sq{_NUMBER}sk{_NUMBER}sqsq{_NUMBER}sqsk{_NUMBER}\)"
-_VLLM = re.compile(rf"execute_\d{{1,18}}_context_{_SUMS}_generation_{_SUMS}")
-_SGLANG = re.compile(r"step\[(EXTEND|DECODE|MIXED)\b([^\]]{0,1000})\]")
-_ATOM = re.compile(r"(prefill|decode)\[bs=(.{0,1000})\]")
-_LONGEST = 10_000
-_FIELD = re.compile(r"\b(\w{1,8})=(\d{1,18})\b")
-
-
 def read_batch(annotation: str) -> Batch:
-    """The batch that an annotation of vLLM, SGLang or ATOM describes in full.
+    """The batch that annotations of an engine describe in full (`graph.batches.GRAMMARS`).
 
-    The forms are `execute_N_context_C(sq…sk…sqsq…sqsk…)_generation_G(sq…sk…sqsq…sqsk…)`,
-    `step[EXTEND|DECODE|MIXED bs=… c_sq=… c_sk=… … g_sqsk=…]` and `prefill|decode[bs=… tok=… … sqsq=… sqsk=… sk=…]`. An
-    engine's short form (`step[DECODE bs=32]`) does not say how many keys there are.
+    An engine's short form (`step[DECODE bs=32]`) does not say how many keys there are.
 
     Raises:
-        CannotModel: it is none of these, or its numbers contradict one another.
+        CannotModel: there is no such annotation, or its numbers contradict one another.
     """
-    annotation = annotation[:_LONGEST]
-    if found := _VLLM.search(annotation):
-        numbers = [int(one) for one in found.groups()]
-        return Batch(Requests(*numbers[:5]), Requests(*numbers[5:]))
-    if found := _SGLANG.search(annotation):
-        fields = {name: int(value) for name, value in _FIELD.findall(found[2])}
-        if any(name.endswith("sqsk") for name in fields):
-            counts = {"EXTEND": ("bs", ""), "DECODE": ("", "bs"), "MIXED": ("c", "g")}[found[1]]
-            kinds = (
-                Requests(
-                    fields.get(count, 0), *(fields.get(f"{kind}_{sum_}", 0) for sum_ in ("sq", "sk", "sqsq", "sqsk"))
-                )
-                for kind, count in zip("cg", counts, strict=True)
-            )
-            return Batch(*kinds)
-    if found := _ATOM.search(annotation):
-        fields = {name: int(value) for name, value in _FIELD.findall("bs=" + found[2].replace("/", " "))}
-        if "sqsk" in fields:
-            names = ("bs", "tok", "sk", "sqsq", "sqsk")
-            requests = Requests(*(fields.get(name, 0) for name in names))
-            return Batch(requests) if found[1] == "prefill" else Batch(generation=requests)
-    raise CannotModel("no annotation around the call gives the lengths of its requests")
+    batch = batch_of(annotation)
+    if batch is None or not batch.has_keys:
+        raise CannotModel("no annotation around the call gives the lengths of its requests")
+    if batch.context.contradicts_itself or batch.generation.contradicts_itself:
+        raise CannotModel("the sums of the annotation contradict one another")
+    return batch
 
 
 def _doubled_keys(batch: Batch) -> tuple[int, int]:
@@ -217,10 +161,16 @@ _PACKED = Attention("BNHD", causal=(12, 11, 10), dropout=None, window=1, packed=
 """The arguments of aiter's attention over packed sequences."""
 
 
-@looks_at_context
+_CACHES = {"_rocm_C::paged_attention": 5, "_C_cache_ops::reshape_and_cache_flash": 2}
+"""Ops below attention that read or write the cache of keys, and its place among their arguments."""
+
+
+@looks_inside(*_CACHES)
 @dataclass(frozen=True)
 class PagedAttention:
     """Reads attention over a cache of pages, by the positions of its operands.
+
+    Keys and values of the past are of the type of the cache, where an op below shows it, else of that of the new keys.
 
     Attributes:
         query, key: places of queries [tokens, heads, width] and of keys.
@@ -266,10 +216,12 @@ class PagedAttention:
         heads = Heads(query.shape[1], heads_kv, query.shape[2], value.shape[-1])
         window = args.integer(self.window) if self.window is not None else None
         window = window if window and window > 0 else None
-        cost = batch_attention(batch, heads, window=window, latent=self.latent, dtype=query.dtype, kv_dtype=key.dtype)
+        found = context.inside[1].optional(_CACHES[context.inside[0]]) if context.inside else None
+        cache = (found or key).dtype
+        cost = batch_attention(batch, heads, window=window, latent=self.latent, dtype=query.dtype, kv_dtype=cache)
         fresh = len(key.shape) == 3 and not self.latent
         keys = key.shape[0] if fresh else batch.context.sk + batch.generation.sk
-        params = _params(query, heads, keys, batch, key.dtype)
+        params = _params(query, heads, keys, batch, cache)
         return replace(cost, params=params | ({} if self.window is None else {"sliding_window": window or -1}))
 
 
