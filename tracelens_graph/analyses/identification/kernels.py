@@ -70,12 +70,9 @@ def _passes(core: Core) -> list[Pass]:
     reader = _Reader(core)
     found = []
     # A graph is a pass of its own; one that is several graphs has layers together with what runs between these.
-    for key in (
-        lambda rows: nearest_above(c, rows, (Kind.RuntimeCall,)),
-        lambda rows: _outermost_annotation(core, rows),
-    ):
+    for key in (_launch, _outermost_annotation):
         taken = np.zeros(len(wanted), bool)
-        for rows in _by(key(gpu), gpu, wanted):
+        for rows in _by(key(core, gpu), gpu, wanted):
             if read := reader.places(rows):
                 pick = wanted[rows]
                 found.append(Pass(rows[pick], [place for place, one in zip(read, pick.tolist(), strict=True) if one]))
@@ -89,6 +86,10 @@ def _by(key: Rows, rows: Rows, wanted: Mask) -> list[Rows]:
     order = np.argsort(key, kind="stable")
     groups = np.split(rows[order], np.flatnonzero(np.diff(key[order])) + 1)
     return [group for group in groups if wanted[group].any()]
+
+
+def _launch(core: Core, rows: Rows) -> Rows:
+    return nearest_above(core.columns, rows, (Kind.RuntimeCall,))
 
 
 def _outermost_annotation(core: Core, rows: Rows) -> Rows:
