@@ -13,6 +13,8 @@ from tracelens_graph.analyses.critical_path.critical_path import critical_path a
 from tracelens_graph.analyses.critical_path.what_if import what_if as what_if
 from tracelens_graph.analyses.diagnosis.finding import Finding as Finding
 from tracelens_graph.analyses.diagnosis.verdict import verdict as verdict
+from tracelens_graph.analyses.identification.tables import identified_kernels as identified_kernels
+from tracelens_graph.analyses.identification.tables import identified_labels as identified_labels
 from tracelens_graph.analyses.idle.idle import idle_causes as idle_causes
 from tracelens_graph.analyses.idle.idle_gaps import idle_gaps as idle_gaps
 from tracelens_graph.analyses.kernels.kernels import kernel_category_detail as kernel_category_detail
@@ -63,6 +65,10 @@ from tracelens_graph.analyses.ranks.job import rank_tables as rank_tables
 from tracelens_graph.analyses.ranks.rank_tables import rank_balance as rank_balance
 from tracelens_graph.analyses.report.report_tables import ReportOptions as ReportOptions
 from tracelens_graph.analyses.report.report_tables import report_tables as report_tables
+from tracelens_graph.analyses.serving.iterations import iterations as iterations
+from tracelens_graph.analyses.serving.phases import phases as phases
+from tracelens_graph.analyses.serving.phases import steady_state as steady_state
+from tracelens_graph.analyses.serving.phases import step_costs as step_costs
 from tracelens_graph.analyses.structure.layers import odd_layers as odd_layers
 from tracelens_graph.analyses.structure.structure import outliving_events as outliving_events
 from tracelens_graph.analyses.structure.structure import path_to_python as path_to_python
