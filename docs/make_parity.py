@@ -107,8 +107,8 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
     yield "".join(f"* `{job}`: the ranks of a job, made by hand\n" for job in ranks_of_jobs())
     yield "".join(f"* `{profile}`: a JAX profile\n" for profile in jax_profiles())
     yield "\nThe traces below `inference/` are joined with the captures of the graphs that they replay;\n"
-    yield "`inference-capture` is TraceLens's report of inference with pseudo ops, modules, call stacks and numbers of\n"
-    yield "kernels.\n"
+    yield "`inference-capture` is TraceLens's report of inference with pseudo ops, modules, call stacks and\n"
+    yield "numbers of kernels.\n"
 
 
 def _title(departure: Departure) -> str:
