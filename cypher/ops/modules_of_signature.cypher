@@ -41,7 +41,7 @@ WITH op, input_dims, collect(k) AS work, sum(k.dur_ns) AS ns
 WITH {op: op, input_dims: input_dims, ns: ns} AS f, work
 UNWIND work AS k
 WITH f, k, head(COLLECT {
-  MATCH (k)<-[:LAUNCHES|CALLS*]-(a) WHERE a:Module OR EXISTS { (a)<-[:HAS_BACKWARD]-() }
+  MATCH (k)<-[:LAUNCHES|RAN_AS|CALLS*]-(a) WHERE a:Module OR EXISTS { (a)<-[:HAS_BACKWARD]-() }
     OR a.name STARTS WITH 'autograd::engine::evaluate_function' AND EXISTS { (a)-[:CALLS]->()<-[:HAS_BACKWARD]-() }
   RETURN a ORDER BY a.depth DESC LIMIT 1
 }) AS a

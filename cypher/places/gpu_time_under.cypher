@@ -26,15 +26,17 @@ CALL (p, t) {
   MATCH (b:Module|PythonFunction|Op|RuntimeCall|GpuEvent {trace: t.id}) WHERE b.depth = 0 AND b.gpu_events > 0
   RETURN b
   UNION ALL
-  MATCH (:Event {trace: t.id, uid: p.under})-[:CALLS|LAUNCHES]->(b) WHERE b.gpu_events > 0
+  MATCH (n:Event {trace: t.id, uid: p.under})-[:CALLS|LAUNCHES|RAN_AS]->(b)
+  WHERE b.gpu_events > 0 AND b.depth = n.depth + 1
   RETURN b
   UNION ALL
-  MATCH (n:Module|PythonFunction|Op|RuntimeCall {trace: t.id})-[:CALLS|LAUNCHES]->(b)
-  WHERE n.name IN [p.under, 'nn.Module: ' + p.under] AND b.gpu_events > 0
+  MATCH (n:Module|PythonFunction|Op|RuntimeCall {trace: t.id})-[:CALLS|LAUNCHES|RAN_AS]->(b)
+  WHERE n.name IN [p.under, 'nn.Module: ' + p.under] AND b.gpu_events > 0 AND b.depth = n.depth + 1
     AND NOT EXISTS { (n)<-[:CALLS*]-(o) WHERE o.name IN [p.under, 'nn.Module: ' + p.under] }
   RETURN b
 }
-MATCH (b)-[:CALLS|LAUNCHES*0..]->(k:GpuEvent) WHERE p.step IS NULL OR k.step = p.step
+MATCH (b)-[:CALLS|LAUNCHES|RAN_AS*0..]->(k:GpuEvent) WHERE p.step IS NULL OR k.step = p.step
+WITH DISTINCT b, k
 WITH b.name AS name, [label IN labels(b) WHERE NOT label IN ['Event', 'GpuEvent', 'Hot', 'Warm']][0] AS kind,
      count(DISTINCT b) AS nodes, min([b.pre, b.uid]) AS first, sum(k.dur_ns) AS time,
      collect([k.start_ns, k.end_ns]) AS events

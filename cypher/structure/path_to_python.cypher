@@ -22,7 +22,7 @@ WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (k:GpuEvent) WHERE k.trace = t.id AND (k.uid = p.uid OR p.uid IS NULL AND k:Kernel)
 WITH k ORDER BY EXISTS { (k)<-[:LAUNCHES]-() } DESC,
   k.gpu_class = 'communication', k.dur_ns DESC, k.uid LIMIT 1
-WITH COLLECT { MATCH (k)<-[:LAUNCHES|CALLS*0..]-(a) RETURN a ORDER BY a.depth DESC } AS up
+WITH COLLECT { MATCH (k)<-[:LAUNCHES|RAN_AS|CALLS*0..]-(a) RETURN DISTINCT a ORDER BY a.depth DESC } AS up
 WITH up, CASE WHEN none(a IN up WHERE a:Module OR a:PythonFunction) THEN head(COLLECT {
   UNWIND up AS b MATCH (b)<-[:HAS_BACKWARD]-(f:Op)
   RETURN [b, f] ORDER BY b.depth DESC, f.start_ns, f.pre LIMIT 1
@@ -31,9 +31,9 @@ WITH [a IN up WHERE turn IS NULL OR a.depth >= turn[0].depth] +
      COLLECT { WITH turn[1] AS f MATCH (f)<-[:CALLS*0..]-(a) RETURN a ORDER BY a.depth DESC } AS up
 UNWIND range(0, size(up) - 1) AS level
 WITH level, up[level] AS a, CASE WHEN level > 0 THEN up[level - 1] END AS below
-OPTIONAL MATCH path = (a)-[r:LAUNCHES|CALLS|HAS_BACKWARD]->(below)
+OPTIONAL MATCH path = (a)-[r:LAUNCHES|RAN_AS|CALLS|HAS_BACKWARD]->(below)
 RETURN level,
-       CASE type(r) WHEN 'LAUNCHES' THEN 'launched by' WHEN 'CALLS' THEN 'called by'
+       CASE type(r) WHEN 'LAUNCHES' THEN 'launched by' WHEN 'RAN_AS' THEN 'launched by' WHEN 'CALLS' THEN 'called by'
                     WHEN 'HAS_BACKWARD' THEN 'backward of' END AS link,
        [l IN labels(a) WHERE NOT l IN ['Event', 'GpuEvent', 'Hot', 'Warm']][0] AS kind,
        a.name AS name, a.uid AS uid, a.dur_ns / 1e3 AS dur_us, a.gpu_sum_ns / 1e3 AS gpu_time_us, path

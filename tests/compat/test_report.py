@@ -280,7 +280,6 @@ def test_sources(trace: Path, tmp_path: Path) -> None:
     ("argument", "missing"),
     [
         ({"enable_origami": True}, "simulated times"),
-        ({"enable_pseudo_ops": True}, "pseudo ops"),
         ({"inductor_cache_dir": "cache"}, "performance models of compiled kernels"),
     ],
 )

@@ -463,7 +463,6 @@ def test_a_tree_can_be_kept_as_it_is() -> None:
     ("argument", "missing"),
     [
         ({"jax": True}, "trees of JAX"),
-        ({"enable_pseudo_ops": True}, "pseudo ops"),
         ({"tree_postprocess_extension": print}, "extensions"),
         ({"capture_trace_filepath": "capture.json"}, "capture traces"),
     ],

@@ -237,7 +237,8 @@ def is_error(result: tuple[Any, ...]) -> bool:
 
 def test_every_edge_type_is_there() -> None:
     graph = graph_of("made")
-    assert {key for _, _, key in graph.edges(keys=True)} == {edge.name for edge in EVENT_EDGES}
+    # Replays of captured graphs, of which this trace has none, are in tests/captures.
+    assert {key for _, _, key in graph.edges(keys=True)} == {edge.name for edge in EVENT_EDGES} - {"RAN_AS"}
 
 
 @pytest.mark.parametrize("face", ["graph", "tree", "full"])

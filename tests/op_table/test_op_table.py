@@ -10,6 +10,7 @@ import pytest
 from tracelens_graph import op_table
 from tracelens_graph.op_table import DOMAINS, OP_TABLE
 from tracelens_graph.op_table.entry import ModelSpec, OpEntry, model, ops
+from tracelens_graph.op_table.pseudo import PARTS
 from tracelens_graph.perf import families
 from tracelens_graph.perf.registry import MODELS
 
@@ -18,13 +19,18 @@ SPECS = {spec for entry in MODELLED.values() for spec in (entry.model, entry.bac
 
 
 def test_every_domain_is_read() -> None:
-    modules = {module.name for module in iter_modules(op_table.__path__)} - {"entry"}
+    modules = {module.name for module in iter_modules(op_table.__path__)} - {"entry", "pseudo"}
     assert {domain.__name__.rpartition(".")[2] for domain in DOMAINS} == modules
 
 
 def test_no_name_stands_twice() -> None:
     names = [name for domain in DOMAINS for name, _ in domain.OPS]
     assert sorted(names) == sorted(OP_TABLE)
+
+
+def test_every_pseudo_op_has_a_row() -> None:
+    assert OP_TABLE.keys() >= PARTS
+    assert {name for name, entry in OP_TABLE.items() if entry.is_part} < PARTS
 
 
 def test_every_row_says_something() -> None:
@@ -42,7 +48,7 @@ def test_every_model_can_be_made() -> None:
         made = MODELS[name]
         assert callable(made.estimate), name
         assert callable(made.backward) == (entry.backward is not None), name
-        assert (made.sheet, made.claims) == (entry.sheet, entry.in_tracelens), name
+        assert (made.sheet, made.claims) == (entry.sheet, entry.in_tracelens or entry.is_part), name
 
 
 def test_a_backward_pass_has_a_sheet_of_its_own() -> None:

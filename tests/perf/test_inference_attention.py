@@ -69,6 +69,22 @@ test_hostile_without_annotation = FAMILY.hostile(KNOWN)
 test_hostile = Family("inference_attention", changed=_under_mixed).hostile(KNOWN)
 
 
+@pytest.mark.parametrize(
+    ("inside", "bits"),
+    [
+        (None, 16),
+        (("_rocm_C::paged_attention", call(*[None] * 4, QUERY, (FP8, (10, 8, 4, 16, 16)))), 8),
+        (("_C_cache_ops::reshape_and_cache_flash", call(KEY, KEY, ("unsigned char", (10, 16, 8, 64)))), 8),
+        (("_rocm_C::paged_attention", call(QUERY)), 16),
+    ],
+)
+def test_keys_of_the_past_are_of_the_type_of_the_cache(inside: tuple[str, Arguments] | None, bits: int) -> None:
+    estimate = FAMILY.models["vllm::unified_attention_with_output"].estimate
+    annotation = "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk1000sqsq32sqsk1000)"
+    cost = estimate(call(QUERY, KEY, KEY, QUERY), CallContext(annotation=annotation, inside=inside))
+    assert cost.bytes == 2 * 32 * (64 + 8) * 128 + (1000 - 32) * 8 * 128 * bits // 8
+
+
 @pytest.mark.parametrize(("name", "arguments"), KNOWN)
 def test_known_calls(name: str, arguments: tuple[object, ...]) -> None:
     cost = cost_of(name, *arguments, of=MIXED)

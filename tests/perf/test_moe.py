@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from op_costs import BF16, BYTES, FP4, FP8, FP32, Family, Known, call
 
+from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.moe import Experts, experts_touched, fused_moe, moe_down, moe_up
 from tracelens_graph.perf.model import CallContext
 
@@ -125,3 +126,54 @@ layers = st.builds(
 def test_both_stages_do_the_work_of_the_whole(layer: Experts) -> None:
     sums = layer.tokens * layer.hidden * (2 * layer.topk - 1)
     assert moe_up(layer).flops + moe_down(layer).flops + sums == fused_moe(layer).flops
+
+
+OGS = "_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1"
+TRTLLM = "bmm_{}_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_rM_TN_transOut_schedP2x1x2x3_dynBatch{}_sm100f"
+
+
+def part(name: str, tokens: int, width: int, experts: int, context: CallContext) -> Cost:
+    arguments = call((BF16, (tokens, width)), (BF16, (tokens, experts)), None)
+    return FAMILY.models[f"pseudo_op::{name}"].estimate(arguments, context)
+
+
+def test_products_of_gpt_oss_on_an_mi300x() -> None:
+    """TraceLens has these figures of a decode step of gpt-oss-20b, 32 tokens."""
+    topk = ("TopK", call((BF16, (32, 32)), 4))
+    up = part("moe_triton_unfused_up", 32, 3072, 32, CallContext((f"{OGS}_swiglu",), inside=topk))
+    assert (up.flops, up.bytes and up.bytes / 2**20) == (4_831_838_208, pytest.approx(284.9228269331473))
+    down = part("moe_triton_unfused_down", 32, 3072, 32, CallContext((OGS,)))
+    assert (down.flops, down.bytes and down.bytes / 2**20) == (2_415_919_104, pytest.approx(142.93016346657365))
+    # Weights of 4 bits are unpacked, and multiplied in the tokens' type.
+    assert (down.compute_spec, down.params["weight_dtype"], down.params["gated"]) == ("matrix_bf16", "FP4", False)
+    fewer = part("moe_triton_unfused_down", 32, 3072, 32, CallContext((OGS,), inside=("TopK", call(None, 2))))
+    assert fewer.flops == down.flops // 2
+    summed = part("moe_triton_unfused_finalize_matmul_scatter", 32, 3072, 32, CallContext())
+    assert (summed.flops, summed.bytes) == (32 * 3072 * 7, 32 * 3072 * 2 * 5)
+
+
+def test_products_of_gpt_oss_on_a_b200() -> None:
+    """One of eight ranks: the grids show 512 of 2,880 columns (360, padded), and 4 of 128 experts a token."""
+    first, second = TRTLLM.format("MxE4m3", "_swiGlu"), TRTLLM.format("Bfloat16", "")
+    grids = (("quantize", (1, 1, 1)), (first, (8, 342, 1)), (second, (24, 342, 1)))
+    up = part("moe_trtllm_up", 888, 3072, 128, CallContext((first,), grids=grids))
+    assert up.flops == 2 * 888 * 3072 * 1024 * 4
+    assert up.bytes == 888 * 3072 + 888 * 4 * 512 + 128 * 3072 * 1024 // 2
+    down = part("moe_trtllm_down", 888, 3072, 128, CallContext((second,), grids=grids))
+    assert down.flops == 2 * 888 * 3072 * 512 * 4
+    assert down.bytes == 888 * 4 * 512 + 888 * 3072 * 2 + 128 * 3072 * 512 // 2
+    assert {key: up.params[key] for key in ("inter_dim", "topk", "gated")} == {
+        "inter_dim": 512,
+        "topk": 4,
+        "gated": True,
+    }
+    assert up.compute_spec == down.compute_spec == "matrix_fp8"
+    few = part("moe_trtllm_up", 8, 3072, 128, CallContext((first,), grids=((first, (8, 32, 1)),)))
+    assert few.params["topk"] == 4
+
+
+@pytest.mark.parametrize("grid", [None, (8, 343, 1), (8, 0, 1)])
+def test_grids_that_show_no_choice(grid: tuple[int, ...] | None) -> None:
+    name = TRTLLM.format("MxE4m3", "_swiGlu")
+    with pytest.raises(CannotModel, match="grid"):
+        part("moe_trtllm_up", 888, 3072, 128, CallContext((name,), grids=((name, grid),)))

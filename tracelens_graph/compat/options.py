@@ -39,7 +39,6 @@ _MISSING = {
     "python_path": "simulated times",
     "enable_origami": "simulated times",
     "inductor_cache_dir": "performance models of compiled kernels",
-    "enable_pseudo_ops": "pseudo ops",
     "tree_postprocess_extension": "extensions; the graph is read-only",
     "capture_trace_filepath": "capture traces of replayed graphs",
     "jax": "trees of JAX; generate_perf_report_jax reports on profiles of it",

@@ -70,8 +70,7 @@ def estimate(core: Core, row: int, model: OpModel | None, backward: bool = False
         if model.backward is None:
             raise CannotModel("no formula is known for its backward pass")
         return model.backward(arguments_of(core, row), CallContext())
-    low, high = np.searchsorted(core.gpu_rows, (row, int(core.columns.last[row]) + 1)).tolist()
-    return model.estimate(arguments_of(core, row), context_of(core, row, low, high))
+    return model.estimate(arguments_of(core, row), context_of(core, row, model))
 
 
 def estimates(

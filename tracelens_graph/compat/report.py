@@ -107,7 +107,8 @@ def generate_perf_report_pytorch(
         models: op name -> performance model; None for all there are.
         comparison_json_path: another trace to compare with: adds columns to unified_perf_summary, and the sheet
             diff_stats.
-        enable_pseudo_ops, python_path, inductor_cache_dir, enable_origami: not available.
+        enable_pseudo_ops: let the tables of models have ops for parts of fused work.
+        python_path, inductor_cache_dir, enable_origami: not available.
 
     Returns:
         Name of a sheet -> DataFrame. Arguments of ops are tuples, details of kernels lists of dictionaries; `attrs`
@@ -123,10 +124,7 @@ def generate_perf_report_pytorch(
     Warns:
         DamagedTraceWarning: the trace was broken; the message counts what was repaired and what was lost.
     """
-    refuse(
-        enable_pseudo_ops=enable_pseudo_ops, python_path=python_path, inductor_cache_dir=inductor_cache_dir,
-        enable_origami=enable_origami,
-    )  # fmt: skip
+    refuse(python_path=python_path, inductor_cache_dir=inductor_cache_dir, enable_origami=enable_origami)
     path = None if gpu_arch_json_path is None else Path(gpu_arch_json_path)
     arch = device(gpu_arch, path, gpu_arch_platform)
     workbook = workbook_for(profile_json_path, output_xlsx_path, output_csvs_dir)
@@ -157,6 +155,7 @@ def generate_perf_report_pytorch(
         kernels=kernel_summary or enable_kernel_summary,
         short=short_kernel_study,
         collectives=collective_analysis and not disable_coll_analysis,
+        pseudo_ops=enable_pseudo_ops,
     )
     tables, families = pytorch_sheets(w, asked)
     shown = {"ops_unique_args": topk_ops, "short_kernels_summary": topk_short_kernels}

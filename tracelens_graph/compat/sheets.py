@@ -47,6 +47,7 @@ class Asked:
         kernels: add kernel_summary.
         short: add the sheets of short kernels.
         collectives: add coll_analysis if the trace has any.
+        pseudo_ops: let unified_perf_summary and the sheets of families have pseudo ops.
     """
 
     options: ReportOptions
@@ -57,6 +58,7 @@ class Asked:
     kernels: bool = False
     short: bool = False
     collectives: bool = True
+    pseudo_ops: bool = True
 
 
 def sheets(w: Window, asked: Asked) -> dict[str, Table]:
@@ -78,7 +80,7 @@ def jax_sheets(w: Window) -> dict[str, Table]:
 
 def pytorch_sheets(w: Window, asked: Asked) -> tuple[dict[str, Table], Mapping[str, Table]]:
     """The sheets of TraceLens's report of a trace of PyTorch, and the tables by family that are among them."""
-    o, w = replace(asked.options, as_recorded=True), as_tracelens_counts(w)
+    o, w = replace(asked.options, as_recorded=True), as_tracelens_counts(w, asked.pseudo_ops)
     families = perf_sheets(w, arch=o.arch, recompute=o.recompute, by_kernel_count=o.by_kernel_count, as_recorded=True)
     found = _of_pytorch(w, replace(asked, options=o), families)
     streams = has_streams(w.core)

@@ -50,8 +50,8 @@ class TreePerfAnalyzer(PerformanceMethods):
             such as `h100-sxm`.
         models: op name -> performance model; None for all there are.
         use_kernel_name_categories: show what kernels do by their names, in `get_df_kernels`.
-        jax, python_path, enable_pseudo_ops, tree_postprocess_extension, enable_origami, inductor_cache_dir:
-            not available.
+        enable_pseudo_ops: let parts of fused work be ops where models are asked.
+        jax, python_path, tree_postprocess_extension, enable_origami, inductor_cache_dir: not available.
 
     Attributes:
         gpu_only: whether the trace has neither ops nor Python frames.
@@ -80,11 +80,11 @@ class TreePerfAnalyzer(PerformanceMethods):
         use_kernel_name_categories: bool = False,
     ) -> None:
         refuse(
-            jax=jax, python_path=python_path, enable_pseudo_ops=enable_pseudo_ops,
-            tree_postprocess_extension=tree_postprocess_extension, enable_origami=enable_origami,
-            inductor_cache_dir=inductor_cache_dir,
+            jax=jax, python_path=python_path, tree_postprocess_extension=tree_postprocess_extension,
+            enable_origami=enable_origami, inductor_cache_dir=inductor_cache_dir,
         )  # fmt: skip
         self.arch = device(arch)
+        self.enable_pseudo_ops = enable_pseudo_ops
         self.use_kernel_name_categories = use_kernel_name_categories
         self.tree = tree if isinstance(tree, TraceToTree) else TraceToTree(tree)
         everything = self._everything
@@ -371,7 +371,7 @@ class TreePerfAnalyzer(PerformanceMethods):
 
     @property
     def _everything(self) -> Window:
-        return as_tracelens_counts(whole_window(self.tree.graph))
+        return as_tracelens_counts(whole_window(self.tree.graph), self.enable_pseudo_ops)
 
     def _launchers(self, communication: bool = False) -> OpCalls:
         return launchers(self._everything, linked_only=True, communication=communication)

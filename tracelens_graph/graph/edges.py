@@ -8,8 +8,8 @@ import numpy as np
 
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.traversals import rows_of_kind
-from tracelens_graph.schema import EVENT_EDGES, GPU_KINDS, HOST_KINDS, Kind
+from tracelens_graph.graph.traversals import launches_of, rows_of_kind
+from tracelens_graph.schema import EVENT_EDGES, HOST_KINDS, Kind
 from tracelens_graph.utils.arrays import Rows
 
 EdgeRows = tuple[Rows, Rows]
@@ -28,6 +28,13 @@ def edge_rows(core: Core, edge_type: str) -> EdgeRows:
     return core.once(_edge_rows, edge_type)
 
 
+def forest_edge_rows(core: Core, edge_type: str) -> EdgeRows:
+    """The edges of a type that are of the call forest: from the row that a row stands below."""
+    source, target = edge_rows(core, edge_type)
+    inside = core.columns.parent[target] == source
+    return source[inside], target[inside]
+
+
 def _edge_rows(core: Core, edge_type: str) -> EdgeRows:
     source, target = _BUILDERS[edge_type](core)
     order = np.lexsort((target, source))
@@ -39,7 +46,14 @@ def _calls(core: Core) -> EdgeRows:
 
 
 def _launches(core: Core) -> EdgeRows:
-    return _children(core, rows_of_kind(core.columns, GPU_KINDS))
+    rows = core.gpu_rows[core.columns.parent[core.gpu_rows] >= 0]
+    return launches_of(core.columns, rows), rows
+
+
+def _ran_as(core: Core) -> EdgeRows:
+    call, rows = _children(core, core.gpu_rows)
+    captured = core.columns.kind[call] != Kind.RuntimeCall
+    return call[captured], rows[captured]
 
 
 def _children(core: Core, rows: Rows) -> EdgeRows:
@@ -88,6 +102,7 @@ def _during(core: Core) -> EdgeRows:
 _BUILDERS: dict[str, Callable[[Core], EdgeRows]] = {
     "CALLS": _calls,
     "LAUNCHES": _launches,
+    "RAN_AS": _ran_as,
     "CHARGED_TO": _charged_to,
     "HAS_BACKWARD": _has_backward,
     "NEXT_ON_STREAM": _next_on_stream,

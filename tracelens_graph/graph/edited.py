@@ -1,21 +1,26 @@
-"""A graph with other names or other arguments: what an extension may change before a report is made.
+"""A graph with other names, other arguments or further ops: what an extension, or a rule for fused work, may change.
 
-A graph is never changed; these return a new one that shares everything else with the old one. Nodes, their uids, times
-and links stay as they are.
+A graph is never changed; these return a new one that shares everything else with the old one. The nodes that there
+were keep their uids, times and links.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tracelens_graph.graph.arguments import ARGUMENTS
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph, changed
+from tracelens_graph.graph.instances import FIRST_MADE_UID
+from tracelens_graph.graph.traversals import outermost_above
+from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, STORED, Flag, Kind, OwnerRule
+from tracelens_graph.utils.arrays import Codes, Rows
 from tracelens_graph.utils.suggest import hint
 
 
@@ -29,14 +34,9 @@ def renamed(core: Core, names: Mapping[int, str]) -> Graph:
     Raises:
         NodeNotFoundError: there is no node of a uid.
     """
-    every = list(core.names)
-    codes = {name: code for code, name in enumerate(every)}
+    every, codes = _with_names(core, names.values())
     column = core.columns.name.astype(np.int64)
-    for row, name in zip(_rows(core, names), names.values(), strict=True):
-        if name not in codes:
-            codes[name] = len(every)
-            every.append(name)
-        column[row] = codes[name]
+    column[_rows(core, names)] = codes
     return changed(core, columns=_with(core, name=column), names=every)
 
 
@@ -70,6 +70,14 @@ def with_arguments(core: Core, arguments: Mapping[int, Mapping[str, Sequence[Any
     return changed(core, columns=_with(core, argset=column), argsets=argsets, instructions=instructions)
 
 
+def _with_names(core: Core, names: Iterable[str]) -> tuple[list[str], Codes]:
+    """The names of a graph and further ones, and the code of each of the latter."""
+    every = list(core.names)
+    codes = {name: code for code, name in enumerate(every)}
+    found = [codes.setdefault(name, len(codes)) for name in names]
+    return [*every, *list(codes)[len(every) :]], np.array(found, np.int64)
+
+
 def _with(core: Core, **columns: np.ndarray) -> Columns:
     return Columns({**dict(core.columns), **columns})
 
@@ -80,3 +88,46 @@ def _rows(core: Core, uids: Mapping[int, Any]) -> list[int]:
         core.row(uid)  # says what is wrong with it
     found: list[int] = rows.tolist()
     return found
+
+
+def wrapped(core: Core, tops: Rows, names: Sequence[str], argsets: Codes) -> Graph:
+    """The graph with an op more above each of some nodes, to which GPU events below are charged.
+
+    The op begins and ends with the node that it stands above; above a GPU event it has no host time. It takes over the
+    events that are charged to an op further up, or to none; those of ops below it stay theirs.
+
+    Args:
+        core: the graph.
+        tops: rows, ascending, none below another: of host calls, or of GPU events with a launch.
+        names: the name of the op above each.
+        argsets: the code of its arguments.
+    """
+    c, n = core.columns, len(tops)
+    moved = np.arange(len(c)) + np.searchsorted(tops, np.arange(len(c)), "right")
+    # Row -1 stands for none, and stays so.
+    place = np.append(moved, -1)
+    new, top = moved[tops] - 1, moved[tops]
+    every, codes = _with_names(core, names)
+    on_host = is_kind(c.kind[tops], HOST_KINDS)
+    host = np.where(on_host, tops, c.parent[tops])
+    values: dict[str, Any] = {
+        "uid": max(FIRST_MADE_UID, int(c.uid.max()) + 1) + np.arange(n), "kind": Kind.Op, "name": codes,
+        "thread": c.thread[host], "start_ns": c.start_ns[host], "dur_ns": np.where(on_host, c.dur_ns[tops], 0),
+        "argset": argsets, "depth": c.depth[tops], "flags": c.flags[host] & Flag.captured,
+    }  # fmt: skip
+    absent = {prop.name: prop.absent for prop in STORED}
+    arrays = {name: np.insert(column, tops, values.get(name, absent[name] or 0)) for name, column in c}
+    parent, last, owner = (np.insert(place[column], tops, -1) for column in (c.parent, c.last, c.owner))
+    parent[new], last[new] = parent[top], last[top]
+    parent[top] = new
+    ends = np.zeros(len(parent) + 1, np.int64)
+    np.add.at(ends, top, 1)
+    np.add.at(ends, last[new] + 1, -1)
+    arrays["depth"] = (arrays["depth"] + np.cumsum(ends)[:-1]).astype(c.depth.dtype)
+    gpu = np.flatnonzero(is_kind(arrays["kind"], GPU_KINDS))
+    above = outermost_above(last, new, gpu)
+    taken = (above >= 0) & (owner[gpu] < above)
+    owner[gpu[taken]], arrays["owner_rule"][gpu[taken]] = above[taken], OwnerRule.pseudo_op
+    arrays |= {"parent": parent, "last": last, "owner": owner}
+    narrowed = {name: array.astype(getattr(c, name).dtype, copy=False) for name, array in arrays.items()}
+    return changed(core, columns=Columns(narrowed), names=every, depends_on=place[core.depends_on])

@@ -18,11 +18,8 @@ from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.traversals import climb
-from tracelens_graph.schema import STORED, Flag, Kind, OwnerRule
+from tracelens_graph.schema import FIRST_MADE_UID, STORED, Flag, Kind, OwnerRule
 from tracelens_graph.utils.arrays import Codes, Rows
-
-FIRST_UID = 2**39
-"""Nodes that are no events of the file are numbered from here on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +131,7 @@ def with_instances(core: Core, instances: Iterable[Instance], rule: OwnerRule, f
     for prop in STORED:
         if prop.name in columns and prop.name not in _KEPT:
             columns[prop.name][calls] = values.get(prop.name, -1 if prop.absent is None else prop.absent)
-    uid = max(FIRST_UID, int(c.uid.max()) + 1) + np.arange(len(calls))
+    uid = max(FIRST_MADE_UID, int(c.uid.max()) + 1) + np.arange(len(calls))
     columns["uid"][calls] = uid
     parent, last = (_flat(layouts, which, name) for name in ("parent", "last"))
     columns["parent"][place] = np.where(parent >= 0, at_base + parent, np.repeat(new_row[launch], size))

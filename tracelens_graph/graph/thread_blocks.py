@@ -43,18 +43,28 @@ def thread_blocks(core: Core, rows: Rows, events: Mapping[int, dict[str, Any]] |
         rows: rows of kernels.
         events: their entries in the file by uid, where these were read before.
     """
+    return np.array([min(prod(grid), 2**62) if grid else 0 for grid in grids_in_blocks(core, rows, events)], np.int64)
+
+
+def grids_in_blocks(
+    core: Core, rows: Rows, events: Mapping[int, dict[str, Any]] | None = None
+) -> list[list[int] | None]:
+    """The grid of each kernel, counted in blocks; None where it is not recorded, or the file is gone.
+
+    Args:
+        core, rows, events: as of `thread_blocks`.
+    """
     c = core.columns
     if events is None:
         try:
             events = core.details.events(c.uid[rows].tolist())
         except TraceError:
-            return np.zeros(len(rows), np.int64)
-    found = np.zeros(len(rows), np.int64)
-    for place, (uid, parent) in enumerate(zip(c.uid[rows].tolist(), c.parent[rows].tolist(), strict=True)):
+            return [None] * len(rows)
+    found = []
+    for uid, parent in zip(c.uid[rows].tolist(), c.parent[rows].tolist(), strict=True):
         args = events.get(uid, {}).get("args")
         launch = core.names[c.name[parent]] if parent >= 0 else ""
-        grid = grid_in_blocks(args, launch) if isinstance(args, dict) else None
-        found[place] = min(prod(grid), 2**62) if grid else 0
+        found.append(grid_in_blocks(args, launch) if isinstance(args, dict) else None)
     return found
 
 

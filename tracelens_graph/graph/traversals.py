@@ -12,13 +12,23 @@ import numpy as np
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.intervals import union_length_by_group, union_length_by_range
-from tracelens_graph.schema import GPU_KINDS, Kind
+from tracelens_graph.schema import FIRST_MADE_UID, GPU_KINDS, HOST_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
 
 
 def rows_of_kind(columns: Columns, kinds: Iterable[Kind]) -> Rows:
     """Rows of nodes of these kinds, ascending."""
     return np.flatnonzero(is_kind(columns.kind, kinds))
+
+
+def is_captured(columns: Columns) -> Mask:
+    """For each row whether it is a call that a graph was captured with, below a replay: it took no host time there."""
+    return (columns.uid >= FIRST_MADE_UID) & (columns.dur_ns == 0) & is_kind(columns.kind, HOST_KINDS)
+
+
+def host_rows(columns: Columns) -> Rows:
+    """Rows of the calls that the host made while the trace was recorded, ascending."""
+    return np.flatnonzero(is_kind(columns.kind, HOST_KINDS) & ~is_captured(columns))
 
 
 def gpu_rows(columns: Columns, linked_only: bool = False) -> Rows:
@@ -101,10 +111,20 @@ def nearest_above(columns: Columns, rows: Rows, kinds: Iterable[Kind]) -> Rows:
     return climb(columns.parent, columns.parent[rows], wanted[columns.kind])
 
 
+def launches_of(columns: Columns, gpu: Rows) -> Rows:
+    """For each GPU row the runtime call that launched it, -1 without one; of a replayed graph the launch of the graph.
+
+    That is its parent, but where it hangs below a captured call.
+    """
+    parent = columns.parent[gpu]
+    launch = climb(columns.parent, parent, columns.kind == Kind.RuntimeCall)
+    return np.where(launch >= 0, launch, parent)
+
+
 def launcher(columns: Columns, rows: Rows) -> Rows:
     """For each GPU row the op it is charged to, else the runtime call that launched it; -1 without a launch."""
     owner = columns.owner[rows]
-    return np.where(owner >= 0, owner, columns.parent[rows])
+    return np.where(owner >= 0, owner, launches_of(columns, rows))
 
 
 def busy_below(columns: Columns, rows: Rows, gpu: Rows) -> Ns:

@@ -13,7 +13,7 @@ from tracelens_graph.execution.link import Link
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import union_length
-from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.traversals import climb, launches_of
 from tracelens_graph.linkage.metadata import metadata_of_row
 from tracelens_graph.linkage.traces import (
     CATEGORIES,
@@ -258,7 +258,7 @@ def kernel_to_op_tracing(identifier: Any, gpu_trace: Any, cpu_trace: Any) -> dic
     kernel = row_of_identifier(core, identifier)
     found = origins(core, link, np.array([kernel]))
     row, way = int(found.row[0]), int(found.way[0])
-    launch = int(core.columns.parent[kernel])
+    launch = int(launches_of(core.columns, np.array([kernel]))[0])
     record = partial(event_record, core, link)
     if row < 0:
         name = core.names[core.columns.name[kernel]][:80]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tracelens_graph.errors import LinkError, NotATraceError, TraceError
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph, readable
+from tracelens_graph.loading.pseudo_ops import with_pseudo_ops
 
 if TYPE_CHECKING:
     from tracelens_graph.captures.recording import CapturedGraph
@@ -23,7 +24,7 @@ _RANK = re.compile(r"rank[_-]?(\d+)", re.I)
 
 
 def with_captures(core: Core, captures: Any, tell: Callable[[str], None]) -> Graph:
-    """The graph, joined with captured graphs.
+    """The graph, joined with captured graphs, and with ops for parts of what is fused in them.
 
     Args:
         core: a whole graph.
@@ -41,7 +42,7 @@ def with_captures(core: Core, captures: Any, tell: Callable[[str], None]) -> Gra
         tell(f"{core.info.source}: no launch of a graph in it ran GPU work, so there is nothing to join with captures")
         return readable(core)
     graphs = load_captures(captures, core.info.rank, tell)
-    return joined_with(core, graphs)
+    return with_pseudo_ops(joined_with(core, graphs))
 
 
 def _why_not(core: Core) -> str:

@@ -9,6 +9,7 @@ from tracelens_graph.errors import ExecutionTraceError, LinkError, NotATraceErro
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.loaders.sources import Source, open_source
+from tracelens_graph.loading.pseudo_ops import with_pseudo_ops
 
 if TYPE_CHECKING:
     from tracelens_graph.execution.trace import ExecutionTrace
@@ -90,7 +91,7 @@ def load_profile(
             from tracelens_graph.loaders.foreign import IS_EXECUTION_TRACE
 
             raise ExecutionTraceError(f"{opened.name}: {IS_EXECUTION_TRACE}")
-        return core
+        return with_pseudo_ops(core)
 
 
 def _xplane(opened: Source, progress: Callable[[int, int], None] | None) -> Graph:

@@ -143,7 +143,10 @@ def _parents(table: _Table, edges: dict[str, list[tuple[int, int]]]) -> np.ndarr
     """Place of the parent of each node, -1 for a root."""
     kind, uid = table.columns["kind"], table.columns["uid"]
     parent = np.full(len(kind), -1, np.int64)
-    for source, target in edges.get("CALLS", []) + edges.get("LAUNCHES", []):
+    ran_as = edges.get("RAN_AS", [])
+    below = {target for _, target in ran_as}  # what hangs below captured calls, not below its launch
+    launches = [edge for edge in edges.get("LAUNCHES", []) if edge[1] not in below]
+    for source, target in edges.get("CALLS", []) + launches + ran_as:
         if kind[source] not in HOST_KINDS or kind[target] not in FOREST_KINDS:
             raise TraceError(
                 f"edge {uid[source]} -> {uid[target]}: a {Kind(int(kind[source])).name} cannot call or launch "

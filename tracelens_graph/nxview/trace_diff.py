@@ -16,7 +16,7 @@ from tracelens_graph.analyses.alignment.matches import kind_name
 from tracelens_graph.analyses.alignment.merged import merged_tree
 from tracelens_graph.analyses.alignment.tables import places_table, times_table, totals_table
 from tracelens_graph.graph.arrays import is_kind
-from tracelens_graph.graph.edges import edge_rows
+from tracelens_graph.graph.edges import forest_edge_rows
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.window import Window
 from tracelens_graph.nxview import views
@@ -145,7 +145,7 @@ def _own_edges(cores: Sequence[Any], rows: Sequence[np.ndarray]) -> TypedEdges:
         for side, (core, of) in enumerate(zip(cores, rows, strict=True)):
             place = np.full(len(core.columns), -1, np.int64)
             place[of] = np.arange(len(of)) + side * len(rows[0])
-            source, target = (place[one] for one in edge_rows(core, name))
+            source, target = (place[one] for one in forest_edge_rows(core, name))
             taken = (source >= 0) & (target >= 0)
             ends.append((source[taken], target[taken]))
         source, target = (np.concatenate(of) for of in zip(*ends, strict=True))

@@ -89,7 +89,7 @@ class TraceGraph(Graph, Drawing, OfTrace, views.ReadOnly, nx.MultiDiGraph):
         self.__dict__.update(core.__dict__)
         self._kept = dict(self._kept)
         self.remember(GraphWindow(self), cast(Any, Window))
-        edges = views.event_edges(self, views.ALL_EDGES)
+        edges = views.event_edges(self)
         self._put_on(views.graph_attributes(self), views.event_nodes(self), edges)
 
     # --- views and copies ------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from tracelens_graph.execution.link import add_tensors
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.context import Context, build_context
 from tracelens_graph.graph.core import Core
-from tracelens_graph.graph.edges import edge_rows
+from tracelens_graph.graph.edges import edge_rows, forest_edge_rows
 from tracelens_graph.graph.node import Node, plain_properties
 from tracelens_graph.nxview.lazy import FrozenDict, Index, JoinedIndex, KeyIndex, OnDemandDict, UidIndex, refuse
 from tracelens_graph.schema import EVENT_EDGES, FLAG_MEANING, GPU_KINDS, Flag, Kind, OwnerRule
@@ -25,7 +25,7 @@ from tracelens_graph.utils.arrays import Codes, Rows
 from tracelens_graph.utils.gc_pause import garbage_collection_paused
 
 ALL_EDGES = tuple([edge.name for edge in EVENT_EDGES])
-TREE_EDGES = ("CALLS", "LAUNCHES")
+TREE_EDGES = ("CALLS", "LAUNCHES", "RAN_AS")
 """Types of the edges that make the call forest."""
 
 
@@ -160,9 +160,9 @@ def attributes_of(core: Core, low: int, high: int) -> list[dict[str, Any]]:
     return found
 
 
-def event_edges(core: Core, types: Sequence[str]) -> Edges:
-    """The edges of these types between rows."""
-    return Edges(len(core.columns), lambda: [(name, *edge_rows(core, name)) for name in types])
+def event_edges(core: Core) -> Edges:
+    """All edges between rows."""
+    return Edges(len(core.columns), lambda: [(name, *edge_rows(core, name)) for name in ALL_EDGES])
 
 
 def graph_attributes(core: Core) -> dict[str, Any]:
@@ -173,13 +173,15 @@ def graph_attributes(core: Core) -> dict[str, Any]:
 
 
 class CallForest(ReadOnly, nx.DiGraph):
-    """The call forest of a trace graph: all its nodes, edges CALLS and LAUNCHES only, as attribute `type`."""
+    """The call forest of a trace graph: all its nodes, edges CALLS, LAUNCHES and RAN_AS only, as attribute `type`."""
 
     def __init__(self, core: Core, nodes: OnDemandDict | None = None) -> None:
         """The forest of a core; `nodes` are its event nodes, if there are some already."""
         self._core = core
         self._put_on(
-            graph_attributes(core), event_nodes(core) if nodes is None else nodes, event_edges(core, TREE_EDGES)
+            graph_attributes(core),
+            event_nodes(core) if nodes is None else nodes,
+            Edges(len(core.columns), lambda: [(name, *forest_edge_rows(core, name)) for name in TREE_EDGES]),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

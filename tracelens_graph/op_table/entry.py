@@ -35,6 +35,7 @@ class OpEntry:
         backward: what the backward pass of a call should cost; None if no formula is known.
         in_tracelens: whether TraceLens has a model of the op. Only then does ours claim GPU events, so that both tools
             give every event to the same op.
+        is_part: whether it is an op made for a part of fused work (`pseudo`), which has the events of that part.
     """
 
     category: str | None = None
@@ -42,6 +43,7 @@ class OpEntry:
     sheet: str = ""
     backward: ModelSpec | None = None
     in_tracelens: bool = False
+    is_part: bool = False
 
 
 Rows = list[tuple[str, OpEntry]]
@@ -67,7 +69,8 @@ def ops(
     sheet: str = "",
     backward: ModelSpec | None = None,
     in_tracelens: bool = False,
+    is_part: bool = False,
 ) -> Rows:
     """Rows of ops that have the same facts; see `OpEntry`."""
-    entry = OpEntry(category, model, sheet, backward, in_tracelens)
+    entry = OpEntry(category, model, sheet, backward, in_tracelens, is_part)
     return [(name, entry) for name in names]

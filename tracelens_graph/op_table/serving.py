@@ -18,6 +18,7 @@ def _stage(stage: str, *names: str, **positions: Any) -> Rows:
 
 
 _unfused = partial(ops, category="MoE_unfused", sheet="MoE_unfused_fwd", in_tracelens=True)
+_part = partial(ops, category="MoE_unfused", sheet="MoE_unfused_fwd", is_part=True)
 _aux = partial(ops, category="MoE_aux", sheet="MoE_aux_fwd", in_tracelens=True)
 
 _by_group = partial(ops, category="GroupQuant", sheet="GroupQuant_fwd", in_tracelens=True)
@@ -44,7 +45,11 @@ OPS: Rows = [
     *_stage("up", "pseudo_op::moe_gptq_awq_up", choices=4),
     *_stage("down", "pseudo_op::moe_gptq_awq_down", choices=4),
     *_unfused("sglang_profiler::fused_moe_triton_kernels_invoke_fused_moe_kernel", model=model("moe.triton_call")),
-    *ops("pseudo_op::moe_triton_unfused_up", "pseudo_op::moe_triton_unfused_down", category="MoE_unfused"),
+    *_unfused("pseudo_op::moe_triton_unfused_up", model=model("moe.ogs_call", stage="up")),
+    *_unfused("pseudo_op::moe_triton_unfused_down", model=model("moe.ogs_call", stage="down")),
+    *_part("pseudo_op::moe_triton_unfused_finalize_matmul_scatter", model=model("moe.summed_call")),
+    *_part("pseudo_op::moe_trtllm_up", model=model("moe.trtllm_call", stage="up")),
+    *_part("pseudo_op::moe_trtllm_down", model=model("moe.trtllm_call", stage="down")),
     # --- Routing -------------------------------------------------------------------------------------------------
     *_aux(
         "aiter::biased_grouped_topk_hip", "aiter::moe_sorting_fwd", "aiter::mxfp4_moe_sort_hip",

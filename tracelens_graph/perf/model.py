@@ -23,11 +23,17 @@ class CallContext:
         kernels: names of the GPU events of the call, in the order of their launches.
         annotation: text of the innermost annotation around the call; serving engines write their batches there.
         forward: of a backward op, the arguments of the forward op that it belongs to.
+        inside: name and arguments of the first op below that the model wants to see (`looks_inside`).
+        grids: where it wants these, kernels below and their grids in blocks, None where not recorded.
+
+    Of an op made for a part of fused work, `inside` and `grids` are what is below the fused op.
     """
 
     kernels: tuple[str, ...] = ()
     annotation: str = ""
     forward: Arguments | None = None
+    inside: tuple[str, Arguments] | None = None
+    grids: tuple[tuple[str, tuple[int, ...] | None], ...] = ()
 
 
 Estimate = Callable[[Arguments, CallContext], Cost]
@@ -40,6 +46,21 @@ def looks_at_context(reader: _Reader) -> _Reader:
     """Mark an estimate, or a class of estimates, that depends on the context (`OpModel.uses_context`)."""
     reader.uses_context = True  # type: ignore[attr-defined]
     return reader
+
+
+def looks_inside(*ops: str, grids: bool = False) -> Callable[[_Reader], _Reader]:
+    """Mark an estimate that depends on the context, on arguments of ops below the call among it.
+
+    Args:
+        ops: names of the ops below that it wants to see.
+        grids: whether it wants to see the grids of kernels.
+    """
+
+    def marked(reader: _Reader) -> _Reader:
+        reader.inside, reader.grids = ops, grids  # type: ignore[attr-defined]
+        return looks_at_context(reader)
+
+    return marked
 
 
 @dataclass(frozen=True)
@@ -60,6 +81,8 @@ class OpModel:
     backward: Estimate | None = None
     uses_context: bool = False
     claims: bool = True
+    inside: tuple[str, ...] = ()
+    grids: bool = False
 
     @property
     def sheets(self) -> tuple[str, ...]:

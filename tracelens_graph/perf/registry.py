@@ -51,12 +51,15 @@ MODELS: Mapping[str, OpModel] = Models(OP_TABLE)
 @cache
 def _made(entry: OpEntry) -> OpModel:
     assert entry.model is not None
+    reader = _reader(entry.model)
     return OpModel(
         _estimate(entry.model),
         entry.sheet,
         backward=_estimate(entry.backward) if entry.backward else None,
-        uses_context=getattr(_reader(entry.model), "uses_context", False),
-        claims=entry.in_tracelens,
+        uses_context=getattr(reader, "uses_context", False),
+        claims=entry.in_tracelens or entry.is_part,
+        inside=getattr(reader, "inside", ()),
+        grids=getattr(reader, "grids", False),
     )
 
 

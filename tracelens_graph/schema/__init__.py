@@ -106,6 +106,7 @@ class OwnerRule(IntEnum):
     unlinked = 3
     hlo = 4
     graph_capture = 5
+    pseudo_op = 6
 
 
 OWNER_RULE_MEANING = {
@@ -115,6 +116,7 @@ OWNER_RULE_MEANING = {
     OwnerRule.unlinked: "its launch is not in the trace: charged to nobody",
     OwnerRule.hlo: "launched in a graph: charged to the instruction that it names itself",
     OwnerRule.graph_capture: "replayed from a graph: charged to the op that the capture recorded",
+    OwnerRule.pseudo_op: "a part of a fused op: charged to an op made for that part",
 }
 
 
@@ -138,6 +140,9 @@ FLAG_MEANING = {
     Flag.captured: "a call of a captured graph that was replayed here: it took no host time",
 }
 
+
+FIRST_MADE_UID = 2**39
+"""Nodes that are no events of the trace's file are numbered from here on."""
 
 REPAIR_MEANING = {
     "bad_utf8": "invalid UTF-8 replaced",
@@ -233,6 +238,7 @@ _HOST, _GPU = ("|".join(kind.name for kind in kinds) for kinds in (HOST_KINDS, G
 EVENT_EDGES = (
     EdgeType("CALLS", _HOST, _HOST, "host nesting"),
     EdgeType("LAUNCHES", "RuntimeCall", _GPU, "runtime call to the GPU event it launched"),
+    EdgeType("RAN_AS", "Module|PythonFunction|Op", _GPU, "captured call to the GPU event that it ran as in a replay"),
     EdgeType("CHARGED_TO", _GPU, "Op", "GPU event to the op it is charged to"),
     EdgeType("HAS_BACKWARD", "Op", "Op", "forward op to its backward op"),
     EdgeType("NEXT_ON_STREAM", _GPU, _GPU, "next GPU event of the same stream"),

@@ -77,7 +77,7 @@ KEYS: Mapping[str, Key] = {
 KNOWLEDGE = tuple(kind for kind in CONTEXT_KINDS if KEYS[kind] == Key("key", ""))
 """Labels of nodes that all traces of a database share."""
 
-PULLED_EDGES = ("CALLS", "LAUNCHES", "CHARGED_TO", "DEPENDS_ON", "HAS_SIGNATURE", "OF_PROGRAM")
+PULLED_EDGES = ("CALLS", "LAUNCHES", "RAN_AS", "CHARGED_TO", "DEPENDS_ON", "HAS_SIGNATURE", "OF_PROGRAM")
 """Types of the edges from events that a graph is put together from again."""
 
 PATHS = "Trace", ("run", "name")

@@ -8,7 +8,6 @@ a thread, or of a stream where launches are not in the trace, is below a root of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, calls_named, fitting_names, gpu_classes
+from tracelens_graph.captures.recording import arguments_of, captured_calls
 from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arguments import argset_text
@@ -23,14 +23,10 @@ from tracelens_graph.graph.arrays import distinct, expanded, is_kind
 from tracelens_graph.graph.classes import mixed, normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.traversals import climb, launches_of
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import Kind
 from tracelens_graph.schema.categories import copy_direction
-
-_BEGIN = re.compile(r"^(?:cuda|hip|cu)StreamBeginCapture")
-_END = re.compile(r"^(?:cuda|hip|cu)StreamEndCapture")
-_RECORDED = frozenset(("launch", "copy", "fill"))
 
 
 def captured_launches(w: Window) -> dict[int, str]:
@@ -44,35 +40,22 @@ def captured_launches(w: Window) -> dict[int, str]:
 
 def _captured_launches(w: Window) -> dict[int, str]:
     core, c = w.core, w.core.columns
-    begins, ends = calls_named(w, _BEGIN.search), calls_named(w, _END.search)
-    if not len(begins):
+    captures = captured_calls(core)
+    if not captures:
         return {}
     # Normalising every name is costly; a trace without a capture has returned above.
     apis = {name: normal_name(Kind.RuntimeCall, name) for name in core.names}
-    gpu_calls = np.unique(c.parent[w.gpu_rows])
-    if np.isin(calls_named(w, lambda name: apis[name] == _GRAPH_LAUNCH), gpu_calls).any():
+    launches = calls_named(w, lambda name: apis[name] == _GRAPH_LAUNCH)
+    if np.isin(launches, launches_of(c, w.gpu_rows)).any():
         return {}
-    rows = calls_named(w, lambda name: apis[name] in _RECORDED)
-    rows = rows[(c.parent[rows] >= 0) & ~np.isin(rows, gpu_calls) & _during(core, rows, begins, ends)]
-    events = core.details.events(c.uid[rows].tolist())
-    found = {}
-    for row, uid in zip(rows.tolist(), c.uid[rows].tolist(), strict=True):
-        arguments = events.get(uid, {}).get("args")
-        kernel = arguments.get("kernel") if isinstance(arguments, dict) else None
-        found[row] = kernel if isinstance(kernel, str) and kernel else apis[core.names[c.name[row]]]
-    return found
-
-
-def _during(core: Core, rows: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Whether each call stands behind a begin of a capture on its thread, before the capture's end."""
-    c = core.columns
-    inside = np.zeros(len(rows), bool)
-    for begin in begins.tolist():
-        later = ends[(c.thread[ends] == c.thread[begin]) & (c.start_ns[ends] > c.start_ns[begin])]
-        end = c.start_ns[later].min() if len(later) else np.iinfo(np.int64).max
-        start = c.start_ns[rows]
-        inside |= (c.thread[rows] == c.thread[begin]) & (start > c.start_ns[begin]) & (start < end)
-    return inside
+    rows = np.unique(np.concatenate([calls for _, calls in captures]))
+    rows = rows[(c.parent[rows] >= 0) & w.holds(rows)]
+    kernels = [arguments.get("kernel") for arguments in arguments_of(core, rows)]
+    names = [core.names[code] for code in c.name[rows].tolist()]
+    return {
+        row: kernel if isinstance(kernel, str) and kernel else apis[name]
+        for row, kernel, name in zip(rows.tolist(), kernels, names, strict=True)
+    }
 
 
 _NODES = (Kind.Module, Kind.PythonFunction, Kind.Op)

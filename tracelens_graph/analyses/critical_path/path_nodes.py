@@ -12,8 +12,8 @@ from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.trace_set import rank_number
-from tracelens_graph.graph.traversals import climb, least_above
-from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Flag, Kind
+from tracelens_graph.graph.traversals import climb, host_rows, least_above
+from tracelens_graph.schema import GPU_KINDS, Flag, Kind
 
 
 def longest_calls(core: Core, thread: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
@@ -28,7 +28,7 @@ def longest_calls(core: Core, thread: np.ndarray, start_ns: np.ndarray, end_ns: 
     found = np.full(len(thread), -1, np.int64)
     wanted = np.zeros(len(core.threads) + 1, bool)
     wanted[thread] = True
-    hosts = np.flatnonzero(is_kind(c.kind, HOST_KINDS))
+    hosts = host_rows(c)
     hosts = hosts[wanted[c.thread[hosts]] & (c.dur_ns[hosts] > 0)]
     rows_of = {code: hosts[own] for code, own in positions_by(c.thread[hosts])}
     for code, spans in positions_by(thread):

@@ -15,12 +15,13 @@ import numpy as np
 from tracelens_graph.analyses.critical_path.waits import GpuQueue, waits_of
 from tracelens_graph.analyses.idle.host_states import PROFILER
 from tracelens_graph.analyses.idle.idle import calls_of
-from tracelens_graph.graph.arrays import is_kind, positions_by
+from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.membership import process_of_thread
 from tracelens_graph.graph.recompute import ENGINE
-from tracelens_graph.schema import HOST_KINDS, Kind
+from tracelens_graph.graph.traversals import host_rows
+from tracelens_graph.schema import Kind
 
 
 class Edge(IntEnum):
@@ -194,7 +195,7 @@ def _first_of_threads(core: Core, calls: np.ndarray) -> np.ndarray:
     c = core.columns
     counts = np.zeros(len(core.threads) + 1, bool)
     counts[c.thread[calls]] = True
-    hosts = np.flatnonzero(is_kind(c.kind, HOST_KINDS))
+    hosts = host_rows(c)
     hosts = hosts[counts[c.thread[hosts]]]
     if core.framework.launches_from_pool:
         hosts = hosts[~_of_profiler(core, hosts)]

@@ -21,6 +21,7 @@ from tracelens_graph.errors import ChangedTraceError
 from tracelens_graph.graph.arrays import distinct, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.edges import edge_rows
+from tracelens_graph.graph.traversals import launches_of
 from tracelens_graph.schema import Kind
 
 
@@ -47,7 +48,7 @@ class GpuQueue:
         self._lane_of = {
             key: lane for lane, key in enumerate(zip(device[new].tolist(), stream[new].tolist(), strict=True))
         }
-        self.launch = c.parent[self.rows].astype(np.int64)
+        self.launch = launches_of(c, self.rows)
         known = self.launch >= 0
         launched = np.where(known, c.start_ns[self.launch], -1)
         self._moments, code = np.unique(launched, return_inverse=True)

@@ -15,6 +15,7 @@ from tracelens_graph.analyses.idle.host_states import ends
 from tracelens_graph.analyses.idle.idle import Cause, Idle, edge_parts, idle_parts, joined
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import launches_of
 from tracelens_graph.graph.window import Window, narrow, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.column import Column
@@ -238,7 +239,7 @@ def _behind_cut_off_work(w: Window) -> int | None:
         return None
     length = idle.end - idle.start
     longest = int(length.argmax())
-    call, start = c.parent[idle.row[longest]], idle.start[longest]
+    call, start = launches_of(c, idle.row[longest : longest + 1])[0], idle.start[longest]
     within = int(c.start_ns[w.gpu_rows].min()) + limits.CUT_OFF_WITHIN_PERCENT / 100 * idle.total_ns
     if length[longest] < limits.CUT_OFF_PERCENT / 100 * int(length.sum()) or start > within:
         return None

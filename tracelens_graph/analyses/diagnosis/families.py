@@ -24,7 +24,7 @@ from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import climb
+from tracelens_graph.graph.traversals import climb, launches_of
 from tracelens_graph.graph.user_code import Code, codes_of
 from tracelens_graph.graph.window import Window, whole_window, window_of
 from tracelens_graph.schema import GPU_KINDS, Kind
@@ -252,7 +252,7 @@ def unknown_families(w: Window) -> list[UnknownFamily]:
 def _graph_ns(w: Window) -> int:
     core, c, rows = w.core, w.core.columns, w.gpu_rows
     replays = fitting_names(core, lambda name: name.startswith(GRAPH_LAUNCH_CALLS))
-    call = c.parent[rows]
+    call = launches_of(c, rows)
     return int(c.dur_ns[rows[(call >= 0) & replays[c.name[call]]]].sum())
 
 

@@ -21,6 +21,7 @@ from tracelens_graph.analyses.performance.judged_ops import device_of
 from tracelens_graph.analyses.places.host_times import By, host_span, host_times, thread_name
 from tracelens_graph.analyses.shared.gpu_work import calls_named
 from tracelens_graph.graph.intervals import length, merge
+from tracelens_graph.graph.traversals import launches_of
 from tracelens_graph.graph.user_code import Code, code_of
 from tracelens_graph.graph.window import Window
 
@@ -99,7 +100,7 @@ def capture(w: Window) -> Finding | None:
     launches, c = calls_named(w, LAUNCH.search), w.core.columns
     if not len(launches) or not len(calls_named(w, _CAPTURE.search)):
         return None
-    idle = launches[~np.isin(launches, c.parent[w.core.gpu_rows])]
+    idle = launches[~np.isin(launches, launches_of(c, w.core.gpu_rows))]
     share = percent(len(idle), len(launches))
     if share < limits.CAPTURED_PERCENT:
         return None
@@ -158,7 +159,7 @@ def is_thinned(w: Window) -> bool:
     if len(given) < limits.THINNED_CALLS:
         return False
     present = 100 * len(np.unique(given)) / (int(given.max()) - int(given.min()) + 1)
-    return present < limits.THINNED_PERCENT and bool(np.isin(launches, c.parent[w.core.gpu_rows]).all())
+    return present < limits.THINNED_PERCENT and bool(np.isin(launches, launches_of(c, w.core.gpu_rows)).all())
 
 
 _INITIAL = re.compile(

@@ -11,7 +11,7 @@ import numpy as np
 from tracelens_graph.graph.arrays import is_kind, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
-from tracelens_graph.graph.traversals import ancestors, least_above, nearest_above
+from tracelens_graph.graph.traversals import ancestors, host_rows, launches_of, least_above, nearest_above
 from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import HOST_KINDS, Flag, Kind
 
@@ -112,7 +112,7 @@ def _judge_copies(core: Core, state: np.ndarray) -> None:
     c = core.columns
     copies = np.flatnonzero(c.kind == Kind.Memcpy)
     copies = copies[c.parent[copies] >= 0]
-    call = c.parent[copies]
+    call = launches_of(c, copies)
     waits = ends(core, call) >= ends(core, copies)
     to_device = copies_to_device(core, copies)
     state[call[waits]] = SYNCHRONIZATION
@@ -169,7 +169,8 @@ class Calls:
         if launches.any() and self.dispatcher >= 0:
             launches[self.dispatcher] = True
         self.threads = np.flatnonzero(launches)
-        self.rows = np.flatnonzero(is_kind(self._c.kind, HOST_KINDS) & launches[self._c.thread])
+        rows = host_rows(self._c)
+        self.rows = rows[launches[self._c.thread[rows]]]
         notes = np.flatnonzero(self._c.kind == Kind.Annotation)
         notes = notes[_per_name(core, notes, _loads_data) > 0]
         self.spans = {

@@ -34,6 +34,7 @@ from tracelens_graph.analyses.timeline.timeline import lost_notes, unlinked_note
 from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge
+from tracelens_graph.graph.traversals import launches_of
 from tracelens_graph.graph.user_code import shown_name
 from tracelens_graph.graph.window import Window, whole_window, window_of
 from tracelens_graph.output.files import TOOL
@@ -282,7 +283,7 @@ def _split(
     clock = Clock(_outside(w, row))
     parts[Cause.outside] = end - begin - (clock(end) - clock(begin))
     linked = np.flatnonzero(c.parent[row] >= 0)
-    call, call_before = c.parent[row[linked]], c.parent[before[linked]]
+    call, call_before = launches_of(c, row[linked]), launches_of(c, before[linked])
     own = c.thread[call]
     other = np.where(call_before >= 0, c.thread[call_before], own)
     first, last, returned = begin[linked], end[linked], ends(core, call)
@@ -480,7 +481,7 @@ def _stretches(calls: Calls, idle: Idle, gaps: Rows, state: int) -> tuple[Codes,
     """
     c = calls.core.columns
     start, end = idle.start[gaps], idle.end[gaps]
-    call, before = c.parent[idle.row[gaps]], c.parent[idle.before[gaps]]
+    call, before = launches_of(c, idle.row[gaps]), launches_of(c, idle.before[gaps])
     returned = np.where(call >= 0, ends(calls.core, call), end)
     end = np.where(returned > start, np.minimum(returned, end), end)
     chosen = np.full(len(gaps), -1, np.int64)

@@ -9,6 +9,7 @@ from tracelens_graph.analyses.idle.idle import Cause, Idle, calls_of, culprit, i
 from tracelens_graph.analyses.shared.gpu_work import names_of
 from tracelens_graph.analyses.shared.grouping import Cells, first_rows
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.traversals import launches_of
 from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import PYTHON_KINDS, Kind
@@ -81,7 +82,7 @@ def idle_gaps(g: Core | Window, device: int | None = None, min_us: float = 1, to
     shown = shown[(length[shown] >= min_us * 1000) & (device is None or c.device[idle.row[shown]] == device)]
     shown, notes = first_rows(shown, top)
     start, end, row = idle.start[shown], idle.end[shown], idle.row[shown]
-    launch = c.parent[row].astype(np.int64)
+    launch = launches_of(c, row)
     linked = launch >= 0
     columns: dict[str, Cells] = {
         "device": [number if number != -1 else None for number in c.device[row].tolist()],
@@ -126,7 +127,7 @@ def host_parts(
         For each key of `HOST_PARTS` the row of the call with the longest part in each gap, -1 for none, and that part,
         ns; of equals the innermost.
     """
-    c, launch, calls = core.columns, core.columns.parent[row], calls_of(core)
+    c, launch, calls = core.columns, launches_of(core.columns, row), calls_of(core)
     found = {what: (np.full(len(row), -1, np.int64), np.zeros(len(row), np.int64)) for what in HOST_PARTS}
     late = np.flatnonzero((launch >= 0) & (ends(core, launch) > start))
     for gap, call in zip(late.tolist(), launch[late].tolist(), strict=True):

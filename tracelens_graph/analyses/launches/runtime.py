@@ -8,18 +8,20 @@ import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.shared.gpu_work import fitting_names
-from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, picked
+from tracelens_graph.analyses.shared.grouping import Cells, Groups, picked
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
+from tracelens_graph.graph.traversals import launches_of
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import HOST_KINDS, Kind
 from tracelens_graph.tables.column import Column, Role, shown, statistics
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Rows
 
 RUNTIME_SUMMARY = TableSchema(
     "runtime_summary",
@@ -66,10 +68,9 @@ def runtime_summary(g: Core | Window) -> Table:
     every, gpu = w.rows_of_kind(Kind.RuntimeCall), w.linked_gpu_rows
     calls = every[~_is_repeated(core, every)]
     unlinked = w.gpu_rows[c.parent[w.gpu_rows] < 0]
-    # The first of a call's GPU events in row order is the one that starts first.
-    _, first = group_by(c.parent[gpu])
-    launches = c.parent[gpu[first]]
-    delay = c.start_ns[gpu[first]] - c.start_ns[launches]
+    call = launches_of(c, gpu)
+    launches, first = _first_of_each(c, call, gpu)
+    delay = c.start_ns[first] - c.start_ns[launches]
     codes, _ = distinct(np.concatenate((c.name[every], c.name[launches])))
     names = len(codes)
     place = np.zeros(len(core.names) + 1, np.int64)
@@ -79,7 +80,7 @@ def runtime_summary(g: Core | Window) -> Table:
         return place[c.name[rows]]
 
     host = Groups(of(calls), c.dur_ns[calls], names)
-    work = Groups(of(c.parent[gpu]), c.dur_ns[gpu], names)
+    work = Groups(of(call), c.dur_ns[gpu], names)
     waits = Groups(of(launches), delay, names)
     launched = np.zeros(len(c) + 1, bool)
     launched[launches] = True
@@ -113,11 +114,18 @@ def runtime_summary(g: Core | Window) -> Table:
     notes = unlinked_notes(w, False) if len(calls) or len(w.gpu_rows) else []
     if not len(calls):
         notes.insert(0, f"the {'window' if w.title else 'trace'} has no runtime or driver calls")
-    if outside := int(np.count_nonzero(~w.holds(c.parent[gpu]))):
+    if outside := int(np.count_nonzero(~w.holds(call))):
         notes.append(f"{outside:,} GPU events were launched by calls outside of the window")
     if early := int(np.count_nonzero(delay < 0)):
         notes.append(f"{early:,} of {len(delay):,} delays are negative: the clocks of host and device differ")
     return RUNTIME_SUMMARY.table(columns, w.titled("Runtime and driver calls"), notes)
+
+
+def _first_of_each(c: Columns, call: Rows, gpu: Rows) -> tuple[Rows, Rows]:
+    """The different calls, and of each the GPU event that starts first."""
+    order = np.lexsort((c.start_ns[gpu], call))
+    calls, first = np.unique(call[order], return_index=True)
+    return calls, gpu[order[first]]
 
 
 _COMPILED = "PjitFunction("
@@ -198,9 +206,7 @@ def launch_delay(g: Core | Window, by: Literal["op", "call"] = "op") -> Table:
     w = window_of(g)
     core, c = w.core, w.core.columns
     gpu = w.linked_gpu_rows
-    # The first of a call's GPU events in row order is the one that starts first.
-    _, first = group_by(c.parent[gpu])
-    gpu, calls = gpu[first], c.parent[gpu[first]]
+    calls, gpu = _first_of_each(c, launches_of(c, gpu), gpu)
     named = c.owner[gpu] if by == "op" else calls
     code = np.where(named >= 0, c.name[named] if len(c) else 0, len(core.names))
     codes, group = distinct(code)
@@ -208,7 +214,7 @@ def launch_delay(g: Core | Window, by: Literal["op", "call"] = "op") -> Table:
     after = Groups(group, c.start_ns[gpu] - c.end_ns[calls], len(codes))
     order = np.lexsort((calls, -delay.values, group))
     longest = calls[order[np.searchsorted(group[order], np.arange(len(codes)))]]
-    columns = {
+    columns: dict[str, Cells] = {
         "name": [([*core.names, NO_OP])[i] for i in codes.tolist()],
         "launches": delay.count,
         **{

@@ -15,9 +15,11 @@ from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.classes import mixed
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.thread_blocks import grids_in_blocks
 from tracelens_graph.graph.traversals import climb, outermost_above, rows_of_kind
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.op_table.hlo import INSTRUCTION
+from tracelens_graph.op_table.pseudo import PARTS
 from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.model import CallContext, Estimate, OpModel
@@ -87,6 +89,7 @@ def _modelled(w: Window) -> Modelled:
         c.argset[rows],
         np.where(contextual, _kernels_code(core, low, high), 0),
         np.where(contextual, _annotation_code(core, rows), 0),
+        _inside_code(core, rows, named),
         _forward_code(core, rows, contextual),
     )
     costs: list[Cost] = []
@@ -95,7 +98,7 @@ def _modelled(w: Window) -> Modelled:
     for i, at in enumerate(first.tolist()):
         model = named[int(c.name[rows[at]])]
         assert model is not None
-        context = context_of(core, int(rows[at]), int(low[at]), int(high[at])) if contextual[at] else CallContext()
+        context = context_of(core, int(rows[at]), model) if contextual[at] else CallContext()
         try:
             costs.append(model.estimate(arguments_of(core, int(rows[at])), context))
             numbers[i] = len(costs) - 1
@@ -114,17 +117,70 @@ def arguments_of(core: Core, row: int) -> Arguments:
     return Arguments(*core.argsets[code], instructions_of(core).get(code)) if code >= 0 else _NOTHING
 
 
-def context_of(core: Core, row: int, low: int, high: int) -> CallContext:
-    """What a model may know of a call; its GPU events are those from `low` to `high` in the graph's order."""
+def context_of(core: Core, row: int, model: OpModel) -> CallContext:
+    """What a model may know of a call."""
     c = core.columns
-    kernels = tuple(core.names[code] for code in c.name[core.gpu_rows[low:high]].tolist())
+    kernels = tuple(core.names[code] for code in c.name[_gpu_below(core, row)].tolist())
     over = int(core.annotation[row])
     texts: list[str] = []
     while over >= 0 and len(texts) < _NEAREST:
         texts.append(core.names[c.name[over]])
         over = int(core.annotation[over])
     forward = autograd_of(core).forward_of(row) if "Backward" in core.names[c.name[row]] else []
-    return CallContext(kernels, "\n".join(texts), arguments_of(core, forward[0]) if forward else None)
+    first = int(_inside(core, np.array([row]), model.inside)[0])
+    return CallContext(
+        kernels,
+        "\n".join(texts),
+        arguments_of(core, forward[0]) if forward else None,
+        (core.names[c.name[first]], arguments_of(core, first)) if first >= 0 else None,
+        _grids(core, int(_whole(core, np.array([row]))[0])) if model.grids else (),
+    )
+
+
+def _gpu_below(core: Core, row: int) -> np.ndarray:
+    low, high = np.searchsorted(core.gpu_rows, (row, core.columns.last[row] + 1))
+    below: np.ndarray = core.gpu_rows[low:high]
+    return below
+
+
+def _grids(core: Core, row: int) -> tuple[tuple[str, tuple[int, ...] | None], ...]:
+    """Names and grids of the kernels below a call."""
+    c, gpu = core.columns, _gpu_below(core, row)
+    grids = grids_in_blocks(core, gpu)
+    return tuple(
+        (core.names[code], None if grid is None else tuple(grid))
+        for code, grid in zip(c.name[gpu].tolist(), grids, strict=True)
+    )
+
+
+def _whole(core: Core, rows: np.ndarray) -> np.ndarray:
+    """The fused op that each op made for a part of one belongs to; of others the op itself."""
+    c = core.columns
+    part = np.array([name in PARTS for name in core.names], bool)[c.name[rows]]
+    above = climb(c.parent, np.where(part, c.parent[rows], -1), c.kind == Kind.Op)
+    return np.where(above >= 0, above, rows)
+
+
+def _inside(core: Core, rows: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """The first op of some names below each call, -1 for none."""
+    c, codes = core.columns, [code for code, name in enumerate(core.names) if name in names]
+    if not codes or not len(rows):
+        return np.full(len(rows), -1)
+    wanted, whole = np.flatnonzero(np.isin(c.name, codes) & (c.kind == Kind.Op)), _whole(core, rows)
+    first = np.append(wanted, len(c))[np.searchsorted(wanted, whole)]
+    return np.where(first <= c.last[whole], first, -1)
+
+
+def _inside_code(core: Core, rows: np.ndarray, models: dict[int, OpModel | None]) -> np.ndarray:
+    """Of calls whose model looks at ops below, a number for the arguments of these."""
+    c = core.columns
+    codes = np.zeros(len(rows), np.int64)
+    for code, model in models.items():
+        if model is not None and model.inside:
+            at = np.flatnonzero(c.name[rows] == code)
+            first = _inside(core, rows[at], model.inside)
+            codes[at] = np.where(first >= 0, c.argset[first] + 2, 0)
+    return codes
 
 
 def _kernels_code(core: Core, low: np.ndarray, high: np.ndarray) -> np.ndarray:

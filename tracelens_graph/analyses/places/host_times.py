@@ -20,7 +20,7 @@ from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge, sum_by_group
-from tracelens_graph.graph.traversals import climb, least_above, outermost
+from tracelens_graph.graph.traversals import climb, is_captured, least_above, outermost
 from tracelens_graph.graph.user_code import Code, codes_of, pausing, shown_frames
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.schema import HOST_KINDS, NESTING_RANK, Kind
@@ -109,7 +109,8 @@ def calls_among(core: Core, wanted: Mask) -> HostCalls:
         core: the graph.
         wanted: for each row whether it is one of them.
     """
-    c, rows = core.columns, np.flatnonzero(wanted)
+    c = core.columns
+    rows = np.flatnonzero(wanted & ~is_captured(c))
     # What is outside in the call forest is outside here, too; annotations are around calls of the same time.
     rank = np.array([NESTING_RANK.get(Kind(kind), 0) for kind in range(max(Kind) + 1)], np.uint8)[c.kind[rows]]
     forest = build_forest(c.thread[rows], c.start_ns[rows], c.dur_ns[rows], rank)

@@ -216,8 +216,8 @@ def _launches(g: Core) -> Table:
     rows = []
     for rule in rules:
         of_rule = gpu[c.owner_rule[gpu] == rule]
-        if rule is OwnerRule.hlo and not len(of_rule):
-            continue  # few profiles have graphs that tell
+        if rule > OwnerRule.unlinked and not len(of_rule):
+            continue  # rare
         ns = int(c.dur_ns[of_rule].sum())
         meaning = g.framework.owner_rule_meaning[rule]
         rows.append((rule.name, len(of_rule), ns / 1e6, 100 * ns / max(total, 1), meaning))

@@ -15,12 +15,15 @@ from tracelens_graph.graph.arrays import distinct, fitting
 from tracelens_graph.graph.autograd import autograd_of
 from tracelens_graph.graph.collective_kinds import counts_in_tracelens
 from tracelens_graph.graph.collectives import kernels_of_collectives
+from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import changed
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import climb, nearest_above, rows_of_kind
+from tracelens_graph.graph.traversals import climb, launches_of, nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window, whole_window
-from tracelens_graph.schema import Kind
+from tracelens_graph.op_table import OP_TABLE
+from tracelens_graph.op_table.pseudo import PARTS
+from tracelens_graph.schema import Kind, OwnerRule
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
 from tracelens_graph.tables.table import Table
@@ -88,7 +91,7 @@ def _launched_as_copies(core: Core, kernels: Rows) -> Rows:
     """
     c = core.columns
     codes, of = distinct(c.name[kernels])
-    launch = c.parent[kernels]
+    launch = launches_of(c, kernels)
     copied = (launch >= 0) & fitting_names(core, _COPY_CALL.search)[np.where(launch >= 0, c.name[launch], -1)]
     if not copied.any():
         return kernels[:0]
@@ -122,15 +125,21 @@ def categories_of(w: Window, kernels: Iterable[tuple[str, str]]) -> list[str]:
     ]
 
 
-def as_tracelens_counts(w: Window) -> Window:
-    """The window for tables in TraceLens's layout: there NCCL, RCCL and `cross_device_reduce` alone communicate."""
-    core = w.core.once(_as_tracelens_counts)
+def as_tracelens_counts(w: Window, pseudo_ops: bool = False) -> Window:
+    """The window for tables in TraceLens's layout: there NCCL, RCCL and `cross_device_reduce` alone communicate.
+
+    Args:
+        w: the window.
+        pseudo_ops: keep pseudo ops that TraceLens makes, too. GPU events are charged to the ops above them there.
+    """
+    core = w.core.once(_as_tracelens_counts, pseudo_ops)
     if core is w.core:
         return w
     return whole_window(core) if w is whole_window(w.core) else w.moved_to(core)
 
 
-def _as_tracelens_counts(core: Core) -> Core:
+def _as_tracelens_counts(core: Core, pseudo_ops: bool) -> Core:
+    core = _without_pseudo_ops(core, kept={name for name in PARTS if pseudo_ops and OP_TABLE[name].in_tracelens})
     c, rows, ours = core.columns, core.gpu_rows, core.once(_classes)
     theirs = np.where(ours == COMMUNICATION, COMPUTATION, ours)
     copies = rows[(theirs[rows] == MEMCPY) & (c.kind[rows] == Kind.Kernel)]
@@ -142,6 +151,21 @@ def _as_tracelens_counts(core: Core) -> Core:
     other = changed(core)
     other.remember(theirs, _classes)
     return other
+
+
+def _without_pseudo_ops(core: Core, kept: set[str]) -> Core:
+    """The graph in which pseudo ops are charged nothing, and but for some are no ops; the same if it has none."""
+    c = core.columns
+    parts = np.flatnonzero(fitting(core.names, c.name, PARTS.__contains__))
+    if not len(parts):
+        return core
+    kind, owner, rule = c.kind.copy(), c.owner.copy(), c.owner_rule.copy()
+    charged = np.flatnonzero(rule == OwnerRule.pseudo_op)
+    owner[charged] = climb(c.parent, c.parent[owner[charged]], c.kind == Kind.Op)
+    rule[charged] = np.where(owner[charged] >= 0, OwnerRule.nearest_op, OwnerRule.no_op)
+    # As a call of the runtime it stands in no table of ops, and in no call stack.
+    kind[parts[~fitting(core.names, c.name[parts], kept.__contains__)]] = Kind.RuntimeCall
+    return changed(core, columns=Columns(dict(c) | {"kind": kind, "owner": owner, "owner_rule": rule}))
 
 
 def percent(part_ns: np.ndarray, whole_ns: int | np.ndarray) -> np.ndarray:

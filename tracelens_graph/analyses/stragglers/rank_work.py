@@ -14,12 +14,13 @@ from tracelens_graph.analyses.idle.idle import calls_of
 from tracelens_graph.analyses.ranks.matched_collectives import MatchedCollectives
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
 from tracelens_graph.analyses.stragglers.chains import RankChains
-from tracelens_graph.graph.arrays import is_kind, positions_by
+from tracelens_graph.graph.arrays import positions_by
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, merge, sum_by_group
+from tracelens_graph.graph.traversals import host_rows
 from tracelens_graph.graph.window import whole_window
-from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, Kind
+from tracelens_graph.schema import GPU_KINDS, Kind
 
 UNRECORDED = STATES
 """State in which no thread that launches GPU work has a call, or all wait for others."""
@@ -53,7 +54,7 @@ class HostLabels:
         self._core = core
         self._calls = calls = calls_of(core)
         c = core.columns
-        self._rows = calls.rows if len(calls.rows) else np.flatnonzero(is_kind(c.kind, HOST_KINDS))
+        self._rows = calls.rows if len(calls.rows) else host_rows(c)
         self._threads = []
         for thread, at in positions_by(c.thread[self._rows]):
             rows = self._rows[at]

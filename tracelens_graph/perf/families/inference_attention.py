@@ -19,7 +19,7 @@ from tracelens_graph.graph.batches import Batch, Requests, batch_of
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.attention import Attention, Heads
-from tracelens_graph.perf.model import CallContext, looks_at_context
+from tracelens_graph.perf.model import CallContext, looks_at_context, looks_inside
 from tracelens_graph.perf.scalar_types import element_type
 
 
@@ -161,10 +161,16 @@ _PACKED = Attention("BNHD", causal=(12, 11, 10), dropout=None, window=1, packed=
 """The arguments of aiter's attention over packed sequences."""
 
 
-@looks_at_context
+_CACHES = {"_rocm_C::paged_attention": 5, "_C_cache_ops::reshape_and_cache_flash": 2}
+"""Ops below attention that read or write the cache of keys, and its place among their arguments."""
+
+
+@looks_inside(*_CACHES)
 @dataclass(frozen=True)
 class PagedAttention:
     """Reads attention over a cache of pages, by the positions of its operands.
+
+    Keys and values of the past are of the type of the cache, where an op below shows it, else of that of the new keys.
 
     Attributes:
         query, key: places of queries [tokens, heads, width] and of keys.
@@ -210,10 +216,12 @@ class PagedAttention:
         heads = Heads(query.shape[1], heads_kv, query.shape[2], value.shape[-1])
         window = args.integer(self.window) if self.window is not None else None
         window = window if window and window > 0 else None
-        cost = batch_attention(batch, heads, window=window, latent=self.latent, dtype=query.dtype, kv_dtype=key.dtype)
+        found = context.inside[1].optional(_CACHES[context.inside[0]]) if context.inside else None
+        cache = (found or key).dtype
+        cost = batch_attention(batch, heads, window=window, latent=self.latent, dtype=query.dtype, kv_dtype=cache)
         fresh = len(key.shape) == 3 and not self.latent
         keys = key.shape[0] if fresh else batch.context.sk + batch.generation.sk
-        params = _params(query, heads, keys, batch, key.dtype)
+        params = _params(query, heads, keys, batch, cache)
         return replace(cost, params=params | ({} if self.window is None else {"sliding_window": window or -1}))
 
 

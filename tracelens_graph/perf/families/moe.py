@@ -7,6 +7,7 @@ tokens choosing the same experts to all choosing different ones.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,7 +15,7 @@ from typing import Literal
 from tracelens_graph.perf.arguments import Arguments, Tensor
 from tracelens_graph.perf.cost import CannotModel, Cost
 from tracelens_graph.perf.families.shared import bytes_of, given, total, vector_cost
-from tracelens_graph.perf.model import CallContext
+from tracelens_graph.perf.model import CallContext, looks_inside
 from tracelens_graph.perf.scalar_types import known
 
 
@@ -298,6 +299,101 @@ def triton_call(arguments: Arguments, _: CallContext) -> Cost:
         "output_dtype": out.dtype if out is not None else a.dtype,
     }
     return replace(cost, params=shown)
+
+
+_OGS = re.compile(r"matmul_ogs_[A-Z]+_(?:(?:mx)?[a-z]+\d+[a-z0-9]*?x){2}((?:mx)?[a-z]+\d+[a-z0-9]*)_\d+x")
+"""The type of weights in names of triton_kernels' products, behind those of result and tokens:
+`_matmul_ogs_NNT_bf16xbf16xmxfp4_16x128x256x1_swiglu`."""
+
+_GATED = re.compile("swiglu|_glu|geglu", re.I)
+_USUAL_CHOICES = 4
+
+
+@looks_inside("TopK")
+def ogs_call(arguments: Arguments, context: CallContext, *, stage: str) -> Cost:
+    """A product of `vllm::moe_forward` by triton_kernels' `matmul_ogs`, as gpt-oss has them.
+
+    The op records tokens, (M, K), and logits of the router, (M, E). k is an argument of the `TopK` below it, else that
+    of gpt-oss. The width inside an expert is recorded nowhere: it is taken to be K, as in gpt-oss on one GPU.
+    Costs are those of `moe_up` and `moe_down`; kernel names hold the types.
+    """
+    found = _OGS.search(" ".join(context.kernels))
+    tokens, logits = _routed(arguments)
+    topk = context.inside[1].integer(1) if context.inside else None
+    layer = Experts(tokens.shape[0], tokens.shape[1], tokens.shape[1], logits.shape[1], topk or _USUAL_CHOICES)
+    gated = bool(_GATED.search(" ".join(context.kernels)))
+    weights = _WEIGHT_TYPES.get(found[1], "") if found else ""
+    cost = _FORMULAS[stage](replace(layer, gated=gated, dtype=tokens.dtype, dtype_weight=weights))
+    return replace(cost, params={"gated": gated, **cost.params})
+
+
+_WEIGHT_TYPES = {"mxfp4": "FP4", "bf16": "bf16", "fp16": "fp16", "fp8e4nv": "fp8", "fp8e5": "fp8", "fp8e4b8": "fp8"}
+
+
+def summed_call(arguments: Arguments, context: CallContext) -> Cost:
+    """The k results of each token, weighted and summed: M K (2 k - 1) FLOPs, M k rows of width K read, M written.
+
+    k is that of gpt-oss.
+    """
+    tokens, _ = _routed(arguments)
+    flops = tokens.elements * (2 * _USUAL_CHOICES - 1)
+    moved = bytes_of(tokens.elements * (_USUAL_CHOICES + 1), tokens.dtype)
+    params = {"num_tokens": tokens.shape[0], "hidden_dim": tokens.shape[1], "topk": _USUAL_CHOICES}
+    return Cost(flops, moved, "vector", known(tokens.dtype).precision, params)
+
+
+def _routed(arguments: Arguments) -> tuple[Tensor, Tensor]:
+    tokens, logits = arguments.tensor(0), arguments.tensor(1)
+    if len(tokens.shape) != 2 or len(logits.shape) != 2 or tokens.shape[0] != logits.shape[0]:
+        raise CannotModel("tokens and the router's logits do not fit together")
+    return tokens, logits
+
+
+_TYPE = "MxE4m3|MxE2m1|E4m3|E2m1|Bfloat16|Fp16"
+_TRTLLM = re.compile(rf"bmm_({_TYPE})_({_TYPE})({_TYPE})_Fp32_t(\d{{1,4}})x(\d{{1,4}})x\d.*_transOut_")
+_TRTLLM_TYPES = {
+    "MxE4m3": "fp8", "MxE2m1": "FP4", "E4m3": "fp8", "E2m1": "FP4", "Bfloat16": "bf16", "Fp16": "fp16",
+}  # fmt: skip
+
+
+@looks_inside(grids=True)
+def trtllm_call(arguments: Arguments, context: CallContext, *, stage: str) -> Cost:
+    """A product of `vllm::moe_forward` by TensorRT-LLM's kernels for mixtures of experts.
+
+    The op records tokens, (M, K), and logits of the router, (M, E). Names and grids of the two kernels hold the rest.
+    A name such as `bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256…_transOut…_swiGlu` gives types of result, weights and
+    tokens, and the tile: 128 rows of weights by 16 tokens. The first kernel has ceil(2 N / 128) blocks along weights
+    (N, if it has no gate), so that N is known up to the tile, as the kernel computes it. Along tokens each kernel has
+    `getMaxNumCtasInBatchDim` blocks (TensorRT-LLM, trtllmGenKernels/blockScaleMoe): min(M k, E), and one for each
+    further 16 of the M k rows. k is the only number that gives as many. Costs are those of `moe_up` and `moe_down`.
+
+    Raises:
+        CannotModel: a grid is not recorded, is of another kind of kernel, or fits several k.
+    """
+    tokens, logits = _routed(arguments)
+    own = next((found for name in context.kernels if (found := _TRTLLM.search(name))), None)
+    up, grid = next(((found, grid) for name, grid in context.grids if (found := _TRTLLM.search(name))), (None, None))
+    if own is None or up is None or grid is None:
+        raise CannotModel("the grid of the first product is not recorded")
+    experts = logits.shape[1]
+    gated = bool(_GATED.search(up.string))
+    topk = _choices_of_grid(tokens.shape[0], experts, int(up[5]), grid[1])
+    inter = grid[0] * int(up[4]) // (2 if gated else 1)
+    result, weights, dtype = (_TRTLLM_TYPES[own[at]] for at in (1, 2, 3))
+    layer = Experts(tokens.shape[0], tokens.shape[1], inter, experts, topk, gated, dtype, weights, result)
+    return _FORMULAS[stage](layer)
+
+
+def _choices_of_grid(tokens: int, experts: int, tile: int, blocks: int) -> int:
+    """How many experts a token chooses, from the blocks along tokens."""
+    fitting = [
+        topk
+        for topk in range(1, experts + 1)
+        if blocks == (first := min(tokens * topk, experts)) + (tokens * topk - first) // tile
+    ]
+    if len(fitting) != 1:
+        raise CannotModel("the grid does not show how many experts a token chooses")
+    return fitting[0]
 
 
 def moved_tokens_call(arguments: Arguments, _: CallContext) -> Cost:

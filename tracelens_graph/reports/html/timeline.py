@@ -21,6 +21,7 @@ from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.forest import build_forest
 from tracelens_graph.graph.intervals import union_length
+from tracelens_graph.graph.traversals import launches_of
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.names import Names, clean
 from tracelens_graph.reports.html.shell import Packed, zigzag
@@ -191,7 +192,7 @@ def longest_events(w: Window, d: Drawn, most: int) -> tuple[Drawn, list[LeftOut]
         gpu_room = min(gpu_room, (host_room - long_room) // 2)
     gpu = _longest(dur["gpu"], gpu_room)
     first = np.zeros(len(c) + 1, np.int64)  # the last entry takes what there is none of
-    first[c.parent[d.gpu[gpu]]] = first[c.owner[d.gpu[gpu]]] = 1
+    first[launches_of(c, d.gpu[gpu])] = first[c.owner[d.gpu[gpu]]] = 1
     first[d.host[_longest(dur["host"], long_room)]] = 2
     host = _longest(dur["host"], host_room, first[d.host])
     kept = _laid_out(w, d.host[host], d.notes[notes], d.gpu[gpu], _of_gaps(d.idle, idle), d.left_out)
@@ -240,7 +241,7 @@ def columns(w: Window, d: Drawn, names: Names) -> dict[str, Packed]:
         "host.args": Packed(_argument_sets(w, d)[1]),
         "note.depth": Packed(d.note_depth),
         "gpu.gap": Packed(zigzag(gpu.start - np.concatenate(([0], (gpu.start + gpu.dur)[:-1])))),
-        "gpu.launch": Packed(place[c.parent[d.gpu]], True),  # the last entry, that of no parent, is 0
+        "gpu.launch": Packed(place[launches_of(c, d.gpu)], True),  # the last entry, that of no parent, is 0
         "idle.cause": Packed(d.cause),
         **_culprits(w, d, place),
     }
