@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from execution_trace import seconds
@@ -34,8 +35,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 trace = _server(Path(folder), platform, lost, given)
                 captures = trace.with_name("capture")
-                alone = seconds(lambda trace=trace: load(trace), given.runs)
-                joined = seconds(lambda trace=trace, captures=captures: load(trace, capture=captures), given.runs)
+                alone = seconds(partial(load, trace), given.runs)
+                joined = seconds(partial(load, trace, capture=captures), given.runs)
                 size = trace.stat().st_size / 1e6
             print(
                 f"{platform:6}  {lost:4.0%} lost  {size:.0f} MB: load {alone:.2f} s, with its captures {joined:.2f} s; "

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.captures.matching import Match, Matcher
+from tracelens_graph.captures.matching import LEAST, Match, Matcher
 from tracelens_graph.captures.recording import CapturedGraph
 from tracelens_graph.graph.arrays import fitting
 from tracelens_graph.graph.classes import normal_name
@@ -105,8 +105,8 @@ def _chosen(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGrap
     turns: Counter[tuple[int, bytes]] = Counter()
     found: list[Match | None] = []
     for replay, graph in zip(replays, expected, strict=True):
-        if graph is not None and (own := matcher.fit(replay.rows, graph)).joined >= _SURE * len(replay.rows):
-            found.append(own)
+        if graph is not None and (own := matcher.fit(replay.rows, graph)).joined >= LEAST * len(replay.rows):
+            found.append(matcher.settled(replay.rows, own))
             continue
         fitting_best = _of_rank(_of_size(matcher.matches(replay.rows), replay.size), core.info.rank)
         if not fitting_best:
@@ -114,18 +114,12 @@ def _chosen(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGrap
             continue
         # Pieces that look alike, as those of equal layers, were captured in the order in which they are replayed.
         turn = replay.step, matcher.pattern(replay.rows)
-        found.append(fitting_best[turns[turn] % len(fitting_best)])
+        found.append(matcher.settled(replay.rows, fitting_best[turns[turn] % len(fitting_best)]))
         turns[turn] += 1
     return found
 
 
-_SURE = 0.9
-"""Share of the GPU events of a replay that fit the graph that the batch of its step speaks for."""
-
-
-def _expected(
-    core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGraph]
-) -> list[CapturedGraph | None]:
+def _expected(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGraph]) -> list[CapturedGraph | None]:
     """The graph that each replay is of by its step: of the least size that the batch fits into, and in turn if pieces.
 
     None where the step does not say how large its batch is, or launches another number of graphs than were captured.
@@ -172,9 +166,9 @@ def _with_outcome(core: Core, replays: Sequence[Replay], found: Sequence[Match |
 
     Attributes of an entry: `file`, `graph`, `batch_size` and `mode` of the captured graph, or None; `rule`; `calls`,
     the number of calls captured; `launches`, uids of the launches; `sizes`, least and greatest batch of their steps;
-    `gpu_events` in all of them; `joined`, and uids of those `uncertain` among them; uids of `foreign` ones, whose kernels
-    cannot belong to the op that their place would give them to; `lost` and `extra`, what was captured and is not in a replay, and the other
-    way round, as pairs of name and count.
+    `gpu_events` in all of them; `joined`, and uids of those `uncertain` among them; uids of `foreign` ones, whose
+    kernels cannot belong to the op that their place would give them to; `lost` and `extra`, what was captured and is not in a
+    replay, and the other way round, as pairs of name and count.
     """
     groups: dict[tuple[int, str], list[tuple[Replay, Match | None]]] = {}
     for replay, match in zip(replays, found, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class Match:
 EXACT, ALIGNED, BY_NODE = "equal names in order", "aligned by name", "graph node id"
 UNNAMED, UNNAMED_ALIGNED = "order, as kernels fit their ops", "aligned by the kernels of equal ops"
 """The rules. Captures of CUDA name no kernels: there the kernel of each call is found first (`captures.unnamed`)."""
-_LEAST = 0.5
+LEAST = 0.9
 """Share of the GPU events of a replay that have to fit a graph."""
 _COPIES = ("copyBuffer", "fillBuffer")
 """What kernels of ROCm are called that do the work of copies and fills."""
@@ -84,6 +84,10 @@ class Matcher:
         }
         self._known: dict[bytes, list[Match]] = {}
         self._fits: dict[tuple[bytes, int], Match] = {}
+        self._lanes: dict[int, tuple[Codes, Mask]] = {}
+        own = [(graph, [rows for rows, one in zip(replays, expected, strict=True) if one is graph]) for graph in graphs]
+        for graph, of_graph in own:
+            self._lanes[id(graph)] = self._lanes_of(graph, of_graph)
 
     def _names_of(
         self, graph: CapturedGraph, replays: Sequence[Rows], expected: Sequence[CapturedGraph | None]
@@ -114,12 +118,28 @@ class Matcher:
         return self._tokens(rows).tobytes() + self._streams(rows).tobytes()
 
     def _streams(self, rows: Rows) -> Codes:
-        """The streams of GPU events, numbered as they come; empty if there is one."""
+        """The streams of GPU events, the busiest first and the others as they come; empty if there is one."""
         stream = self._core.columns.stream[rows]
         if not len(rows) or (stream == stream[0]).all():
             return np.empty(0, np.int64)
-        first, place = np.unique(stream, return_index=True)
-        return np.argsort(np.argsort(place))[np.searchsorted(first, stream)]
+        of, place, at, count = np.unique(stream, return_index=True, return_inverse=True, return_counts=True)
+        place[np.argmax(count)] = -1
+        return np.argsort(np.argsort(place))[at] if len(of) else at
+
+    def _lanes_of(self, graph: CapturedGraph, replays: Sequence[Rows]) -> tuple[Codes, Mask]:
+        """On which stream of its replays each call runs, and whether it could be another; empty for one stream."""
+        several = [(rows, streams) for rows in replays if len(streams := self._streams(rows))]
+        several = sorted(several, key=lambda one: abs(len(one[0]) - len(graph)))[:_MOST_REPLAYS]
+        if not several:
+            return np.empty(0, np.int64), np.empty(0, bool)
+        votes = np.zeros((len(graph), 1 + max(int(streams.max()) for _, streams in several)), np.int64)
+        tied = np.zeros(len(graph), np.int64)
+        for rows, streams in several:
+            call, is_tied = _merged(self._tokens(rows), self._calls[id(graph)], streams)
+            is_joined = call >= 0
+            np.add.at(votes, (call[is_joined], streams[is_joined]), 1)
+            np.add.at(tied, call[is_tied], 1)
+        return votes.argmax(axis=1), 2 * tied > votes.sum(axis=1)
 
     def matches(self, rows: Rows) -> list[Match]:
         """The fits of replayed GPU events, in the order in which they began, that are best; several if equally good."""
@@ -132,7 +152,7 @@ class Matcher:
             self._known[key] = [
                 one
                 for one, score in zip(found, scores, strict=True)
-                if score == best and one.joined >= _LEAST * len(rows)
+                if score == best and one.joined >= LEAST * len(rows)
             ]
         return self._known[key]
 
@@ -143,19 +163,66 @@ class Matcher:
             self._fits[key] = self._fit(rows, graph)
         return self._fits[key]
 
+    def settled(self, rows: Rows, match: Match) -> Match:
+        """A fit whose uncertain GPU events are where their times speak for: a lost event leaves a hole."""
+        lanes, _ = self._lanes[id(match.graph)]
+        calls, events = self._calls[id(match.graph)], self._tokens(rows)
+        certain = np.flatnonzero((match.call >= 0) & ~match.uncertain)
+        open_ones = np.flatnonzero(match.uncertain)
+        if not len(open_ones) or len(certain) < LEAST * len(rows):
+            return match
+        call, size = match.call.copy(), len(calls)
+        around = np.concatenate(([-1], call[certain], [size]))
+        before = np.searchsorted(certain, open_ones)
+        taken = np.zeros(size, bool)
+        taken[call[certain]] = True
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for event, at in zip(open_ones.tolist(), before.tolist(), strict=True):
+            lane = int(lanes[call[event]]) if len(lanes) else 0
+            groups.setdefault((at, int(events[event]), lane), []).append(event)
+        for (at, token, lane), group in groups.items():
+            low, high = sorted(around[at : at + 2].tolist())
+            free = low + 1 + np.flatnonzero((calls[low + 1 : high] == token) & ~taken[low + 1 : high])
+            free = free[lanes[free] == lane] if len(lanes) else free
+            if len(free) >= len(group):
+                call[group] = free[self._kept(rows, group, len(free))]
+        return replace(match, call=call)
+
+    def _kept(self, rows: Rows, group: Sequence[int], count: int) -> list[int]:
+        """Which of so many equal calls some GPU events are; the others were lost where the widest holes are."""
+        c = self._core.columns
+        own = rows[c.stream[rows] == c.stream[rows[group[0]]]]
+        place = np.searchsorted(own, rows[group]) if (np.diff(own) > 0).all() else np.arange(len(group))
+        start, end = c.start_ns[own], c.end_ns[own]
+        holes = [int(start[at] - end[at - 1]) if at else 0 for at in place.tolist()]
+        after = int(place[-1]) + 1
+        holes.append(int(start[after] - end[after - 1]) if after < len(own) else 0)
+        length = max(1, int((end - start)[place].mean()))
+        lost = [0] * len(holes)
+        for _ in range(count - len(group)):
+            at = holes.index(max(holes))
+            lost[at] += 1
+            holes[at] -= length
+        return (np.arange(len(group)) + np.cumsum(lost[:-1])).tolist()
+
     def _fit(self, rows: Rows, graph: CapturedGraph) -> Match:
         calls, events, streams = self._calls[id(graph)], self._tokens(rows), self._streams(rows)
+        lanes, tied = self._lanes[id(graph)]
         is_named = any(graph.names)
-        order, tied = np.arange(len(rows)), np.zeros(len(rows), bool)
-        if len(streams):
-            order, tied = _merged(events, calls, streams)
-        is_equal = np.array_equal(calls, events[order])
-        call, uncertain = np.arange(len(rows)), np.zeros(len(rows), bool)
-        if not is_equal:
-            call = _aligned(events[order], calls)
-            uncertain = _uncertain(events[order], calls, call, _makers(graph))
-        back = np.argsort(order)
-        call, uncertain = call[back], uncertain[back] | tied
+        call, uncertain = np.full(len(rows), -1, np.int64), np.zeros(len(rows), bool)
+        is_equal = len(calls) == len(events)
+        by_stream = len(streams) and len(lanes)
+        for stream in range(int(streams.max()) + 1) if by_stream else (0,):
+            of = np.flatnonzero(streams == stream) if by_stream else np.arange(len(rows))
+            to = np.flatnonzero(lanes == stream) if by_stream else np.arange(len(calls))
+            if np.array_equal(events[of], calls[to]):
+                call[of] = to
+                continue
+            is_equal = False
+            found, uncertain[of] = _aligned(events[of], calls[to], graph.call[to])
+            call[of] = np.where(found >= 0, np.append(to, -1)[found], -1)
+        if by_stream:
+            uncertain |= (call >= 0) & np.append(tied, False)[call]
         foreign = np.zeros(len(rows), bool)
         if not is_named:
             foreign = self._foreign(rows, graph, call)
@@ -172,66 +239,81 @@ class Matcher:
         )  # fmt: skip
 
 
-def _makers(graph: CapturedGraph) -> Codes:
-    """A number for what made each call: node of the tree."""
-    return graph.call
-
-
 def _merged(events: Codes, calls: Codes, streams: Codes) -> tuple[Rows, Mask]:
-    """GPU events of several streams in the order of the calls, and those that could as well be one of another stream.
+    """The call of each GPU event of several streams, -1 for none, and which events could as well be on another stream.
 
     Each stream keeps its order. A call is the next event of the stream of the call before, if it fits, else of another.
-    Where no event fits a call, it was lost.
+    Where none fits that is about to begin, it was lost.
     """
     queues = [deque(np.flatnonzero(streams == one).tolist()) for one in range(int(streams.max()) + 1)]
-    order: list[int] = []
-    tied = np.zeros(len(events), bool)
-    current = int(np.argmax(np.bincount(streams)))
-    main = current
-    for token in calls.tolist():
-        fitting = [one for one, queue in enumerate(queues) if queue and events[queue[0]] == token]
-        if not fitting:
-            continue
-        current = next((one for one in (current, main) if one in fitting), fitting[0])
-        event = queues[current].popleft()
-        tied[event] = len(fitting) > 1
-        order.append(event)
-    left = sorted(event for queue in queues for event in queue)
-    return np.array(order + left, np.int64), tied
-
-
-def _uncertain(events: Codes, calls: Codes, call: Rows, makers: Codes) -> Mask:
-    """GPU events that lie as well at another call, of another maker, if all others keep their order.
-
-    An event lies between the earliest and the latest call that it can be, as all joined events are taken as early, and as
-    late, as they can be.
-    """
-    places: defaultdict[int, list[int]] = defaultdict(list)
+    call, tied = np.full(len(events), -1, np.int64), np.zeros(len(events), bool)
+    current = 0
     for place, token in enumerate(calls.tolist()):
-        places[token].append(place)
-    joined = np.flatnonzero(call >= 0).tolist()
-    early: dict[int, int] = {}
-    late: dict[int, int] = {}
-    at = -1
-    for event in joined:
-        found = places[int(events[event])]
-        at = early[event] = found[bisect_right(found, at)]
-    at = len(calls)
-    for event in reversed(joined):
-        found = places[int(events[event])]
-        at = late[event] = found[bisect_left(found, at) - 1]
-    uncertain = np.zeros(len(events), bool)
-    for event in joined:
-        if early[event] != late[event]:
-            found = places[int(events[event])]
-            between = found[bisect_left(found, early[event]) : bisect_right(found, late[event])]
-            uncertain[event] = len(set(makers[between].tolist())) > 1
-    return uncertain
+        next_ones = [queue[0] for queue in queues if queue]
+        soon = min(next_ones, default=0) + _AHEAD
+        fitting = [one for one, queue in enumerate(queues) if queue and events[queue[0]] == token and queue[0] < soon]
+        if fitting:
+            current = next((one for one in (current, 0) if one in fitting), fitting[0])
+            event = queues[current].popleft()
+            call[event], tied[event] = place, len(fitting) > 1
+    return call, tied
 
 
-def _aligned(events: Codes, calls: Codes) -> Rows:
-    """Of each GPU event the position of its captured call in a longest common subsequence, -1 for none."""
-    call = np.full(len(events), -1, np.int64)
-    at, of = common_order(events, calls)
-    call[at] = of
-    return call
+_AHEAD = 8
+"""How many GPU events may begin between two of which the later one is the work of an earlier call."""
+_MOST_REPLAYS = 12
+"""So many replays show on which stream a call runs."""
+
+
+class _Order:
+    """Where GPU events can lie among calls if all of them keep their order.
+
+    Args:
+        events, calls: tokens.
+    """
+
+    def __init__(self, events: Codes, calls: Codes) -> None:
+        self._places: defaultdict[int, list[int]] = defaultdict(list)
+        for place, token in enumerate(calls.tolist()):
+            self._places[token].append(place)
+        self._events, self._size = events.tolist(), len(calls)
+
+    def early(self, joined: Sequence[int]) -> list[int] | None:
+        """The call of each of some events if all are taken as early as they can be; None if they are not in order."""
+        found, at = [], -1
+        for event in joined:
+            places = self._places.get(self._events[event], ())
+            if (next_one := bisect_right(places, at)) == len(places):
+                return None
+            at = places[next_one]
+            found.append(at)
+        return found
+
+    def uncertain(self, joined: Sequence[int], early: Sequence[int], makers: Codes) -> list[int]:
+        """Those of the events that may lie at calls of several makers."""
+        found, at = [], self._size
+        for event, first in zip(reversed(joined), reversed(early), strict=True):
+            places = self._places[self._events[event]]
+            at = places[bisect_left(places, at) - 1]
+            if at != first:
+                between = places[bisect_left(places, first) : bisect_right(places, at)]
+                if len(set(makers[between].tolist())) > 1:
+                    found.append(event)
+        return found
+
+
+def _aligned(events: Codes, calls: Codes, makers: Codes) -> tuple[Rows, Mask]:
+    """Of each GPU event the position of its captured call, -1 for none, and whether it may as well be another's.
+
+    Where all events are among the calls in order, none is left over; else those of a longest common subsequence are.
+    """
+    call, uncertain = np.full(len(events), -1, np.int64), np.zeros(len(events), bool)
+    order = _Order(events, calls)
+    joined: Sequence[int] = range(len(events))
+    early = order.early(joined)
+    if early is None:
+        joined = common_order(events, calls)[0].tolist()
+        early = order.early(joined) or []
+    call[joined] = early
+    uncertain[order.uncertain(joined, early, makers)] = True
+    return call, uncertain

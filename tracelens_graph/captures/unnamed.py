@@ -1,8 +1,8 @@
 """Which kernel a captured call stands for where the capture names none, as on CUDA.
 
 What is known of a call is the op that made it, and of a replayed kernel its name. Calls of one kind (op, its arguments,
-which of its calls) run one kernel, in every layer. So kernels and calls are aligned by families at first, which shows the
-kernel of most kinds, and then by these.
+which of its calls) run one kernel, in every layer. So kernels and calls are aligned by families at first, which shows
+the kernel of most kinds, and then by these.
 """
 
 from __future__ import annotations
@@ -91,7 +91,11 @@ def _kinds(graph: CapturedGraph) -> list[int]:
     seen: Counter[int] = Counter()
     found = []
     for node, kind in zip(graph.call.tolist(), graph.kinds.tolist(), strict=True):
-        key = (kind, -1, -1, 0) if node < 0 else (kind, int(graph.tree.name[node]), int(graph.tree.argset[node]), seen[node])
+        key = (
+            (kind, -1, -1, 0)
+            if node < 0
+            else (kind, int(graph.tree.name[node]), int(graph.tree.argset[node]), seen[node])
+        )
         seen[node] += 1
         found.append(numbers.setdefault(key, len(numbers)))
     return found
