@@ -28,6 +28,8 @@ _QUESTIONS = {
     "analyses.timeline.collectives": "coll_analysis",
     "analyses.idle.idle_gaps": "idle_gaps",
     "analyses.idle.idle": "idle_causes",
+    "analyses.serving.iterations": "iterations",
+    "analyses.serving.phases": "phases steady_state step_costs",
     "analyses.ops.ops": "ops_summary_by_category ops_summary ops_unique_args",
     "analyses.ops.op_times": "op_times",
     "analyses.ops.signatures": "op_signatures modules_of_signature",
@@ -105,6 +107,7 @@ _OTHERS = {
 THEMES: Mapping[str, str] = {
     "timeline": "When the GPU worked",
     "idle": "When it did not, and why",
+    "serving": "The steps of a server",
     "ops": "What the GPU's time is charged to: ops, arguments, passes, programs",
     "kernels": "Kernels, copies, graphs",
     "launches": "Calls that launch, and GPU work without one",

@@ -13,10 +13,9 @@ from tracelens_graph.analyses.performance.perf_tables import unified_perf_summar
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
 from tracelens_graph.graph.graph import Graph
-from tracelens_graph.graph.instances import FIRST_MADE_UID
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.loading.pseudo_ops import with_pseudo_ops
-from tracelens_graph.schema import GPU_KINDS, Kind, OwnerRule
+from tracelens_graph.schema import FIRST_MADE_UID, GPU_KINDS, Kind, OwnerRule
 from tracelens_graph.stores.graph_file import write_graph
 
 BF16 = "c10::BFloat16"

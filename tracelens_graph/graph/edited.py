@@ -17,9 +17,8 @@ from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph, changed
-from tracelens_graph.graph.instances import FIRST_MADE_UID
 from tracelens_graph.graph.traversals import outermost_above
-from tracelens_graph.schema import GPU_KINDS, HOST_KINDS, STORED, Flag, Kind, OwnerRule
+from tracelens_graph.schema import FIRST_MADE_UID, GPU_KINDS, HOST_KINDS, STORED, Flag, Kind, OwnerRule
 from tracelens_graph.utils.arrays import Codes, Rows
 from tracelens_graph.utils.suggest import hint
 

@@ -20,6 +20,9 @@ from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import HOST_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
+WINDOW = 32
+"""Number of steps that one would like a stretch of the steady state to have."""
+
 _LEAST = 3
 """How often something has to repeat to be an iteration."""
 
@@ -68,7 +71,7 @@ def iterations_of(core: Core) -> Iterations:
     return core.once(_find)
 
 
-def steady_region(requests: np.ndarray, window: int = 32) -> tuple[int, int]:
+def steady_region(requests: np.ndarray, window: int = WINDOW) -> tuple[int, int]:
     """The longest stretch in which a server has about as many requests as it ever has.
 
     A step is near the greatest number of requests if it is within 10 % of it (20 % where there are fewer steps than

@@ -36,6 +36,18 @@ class OfTrace:
     def idle_causes(self) -> Table:
         """Idle time of the GPU by cause; the causes add up to it exactly."""
 
+    def iterations(self) -> Table:
+        """One row per iteration of a server, by process and start."""
+
+    def phases(self) -> Table:
+        """One row per phase of a server's iterations, and one for GPU work launched in none."""
+
+    def steady_state(self, num_steps: int = 32) -> Table:
+        """The steady state of a server: the longest run of steps with about as many requests as it ever has."""
+
+    def step_costs(self) -> Table:
+        """Fixed cost of a step, and cost of each token, request and token of context, by phase: least squares."""
+
     def ops_summary_by_category(self, linked_only: bool = False, *, recompute: bool = False, by_module: bool = False, call_stack: bool = False) -> Table:
         """GPU time per category of operation, the greatest first."""
 

@@ -110,7 +110,7 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
     host = np.append(c.dur_ns[steps] / 1e6, np.nan)
     times = {name: ns / 1e6 for name, ns in times_by_group(core, gpu, group, groups).items()}
     process = process_of_thread(core.threads)[c.thread[steps]]
-    device, busy = _on_device(core, gpu, group, process)
+    device, busy = on_device(core, gpu, group, process)
     share = np.divide(100 * busy, device, out=np.full(groups, np.nan), where=device > 0)
     columns: dict[str, Cells] = {
         "name": [*names, OUTSIDE],
@@ -132,7 +132,7 @@ def step_summary(g: Core | Window, top_ops: int = 3) -> Table:
     return table
 
 
-def _on_device(core: Core, gpu: np.ndarray, group: np.ndarray, process: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def on_device(core: Core, gpu: np.ndarray, group: np.ndarray, process: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of each step its length on the device, and how long a GPU event of the window runs in it, ns.
 
     Args:

@@ -1,0 +1,157 @@
+"""Tables of a server's steps: known answers, the truth of simulated servers, and that rows add up."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import call, gpu, span
+
+from tracelens_graph.analyses.serving.iterations import iterations, served_in
+from tracelens_graph.analyses.serving.phases import phases, steady_state, step_costs, stretches
+from tracelens_graph.graph.core import Core
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.simulate.serving import simulate
+
+
+@cache
+def simulated(**settings: Any) -> tuple[Core, dict[str, Any]]:
+    run = simulate(**settings).ranks[0]
+    return load_core(run.trace), run.truth
+
+
+def step(name: str, at: float, work: list[tuple[float, float]], number: int) -> list[dict[str, Any]]:
+    """A range of 10 us and the GPU work that it launches, as (start, duration)."""
+    events = [span("user_annotation", name, at, 10)] if name else []
+    for place, (start, dur) in enumerate(work):
+        events += [call(at + 1, 10 * number + place + 1, dur=1), gpu(start, dur, 10 * number + place + 1)]
+    return events
+
+
+@cache
+def by_hand() -> Core:
+    return load_core([
+        *step("execute_context_1(100)_generation_0(0)", 0, [(5, 40)], 0),
+        *step("execute_context_0(0)_generation_4(4)", 50, [(60, 10), (75, 5)], 1),
+        *step("", 65, [(90, 5)], 2),
+        *step("decode[bs=3/8 tok=3 d=3]", 110, [(115, 15)], 3),
+    ])  # fmt: skip
+
+
+def test_iterations_by_hand() -> None:
+    table = iterations(by_hand())
+    rows = table.records()
+    assert [row["phase"] for row in rows] == ["prefill", "decode", "decode", "(between)"]
+    assert [row["iteration"] for row in rows] == [0, 1, 2, None]
+    assert [(row["captured"], row["padding"]) for row in rows] == [(None, None)] * 2 + [(8, 5), (None, None)]
+    assert [row["context_tokens"] for row in rows[:3]] == [100, 0, 0]
+    assert [row["device_ms"] for row in rows[:3]] == pytest.approx([0.055, 0.055, 0.015])
+    assert [row["busy_ms"] for row in rows] == pytest.approx([0.04, 0.015, 0.015, 0.005])
+    assert [row["idle_ms"] for row in rows[:3]] == pytest.approx([0.015, 0.035, 0.0])
+    assert [row["gap_ms"] for row in rows] == pytest.approx([0.0, 0.015, 0.02, 0.01])
+    assert [row["host_gap_ms"] for row in rows[1:3]] == pytest.approx([0.04, 0.05])
+    assert rows[0]["tokens_per_s"] == pytest.approx(100 / 55e-6)
+    assert sum(table["gpu_events"]) == 5
+    assert any("1 of 5 GPU events were launched in no iteration" in note for note in table.notes)
+
+
+def test_phases_by_hand() -> None:
+    rows = {row["phase"]: row for row in phases(by_hand()).records()}
+    assert list(rows) == ["prefill", "decode", "(between)"]
+    decode = rows["decode"]
+    assert (decode["iterations"], decode["generation_tokens"], decode["requests"]) == (2, 7, 3.5)
+    assert decode["token_us"] == pytest.approx(10)
+    assert decode["idle_percent"] == pytest.approx(50)
+    assert decode["padding_percent"] == pytest.approx(62.5)
+    assert rows["prefill"]["token_us"] == pytest.approx(0.55)
+    assert sum(row["percent_of_device"] for row in rows.values()) == pytest.approx(100)
+
+
+def test_a_window_has_its_own_iterations() -> None:
+    table = iterations(by_hand().window(iteration=1))  # type: ignore[attr-defined]
+    assert list(table["iteration"]) == [1]
+    assert table.title == "Iterations of a server (iteration 1)"
+
+
+def test_without_iterations() -> None:
+    core = load_core(step("", 0, [(5, 10)], 0))
+    for question in (iterations, phases, steady_state, step_costs):
+        table = question(core)
+        assert len(table) == 0
+        assert "no iterations" in table.notes[0]
+
+
+PHASE = {"prefill_only": "prefill", "prefilldecode": "mixed", "mixed": "mixed", "decode_only": "decode"}
+"""What the truth of a simulated server calls phases."""
+
+
+def test_simulated_vllm() -> None:
+    core, truth = simulated(steps=60)
+    table, true = iterations(core), truth["iterations"]
+    assert list(table["phase"]) == [PHASE[phase] for phase in true["phase"]]
+    for name in ("requests", "context_requests", "context_tokens", "generation_requests", "keys", "gpu_events"):
+        assert list(table[name]) == true[name], name
+    for name in ("gpu_sum", "busy"):
+        ns = true["gpu_busy_ns" if name == "busy" else "gpu_sum_ns"]
+        assert np.rint(1e6 * np.asarray(table[f"{name}_ms"])).tolist() == ns
+    assert np.rint(1e6 * np.asarray(table["gap_ms"])).tolist()[1:] == true["gap_ns"][1:]
+
+
+def test_simulated_sglang() -> None:
+    core, truth = simulated(steps=60, engine="sglang", annotations="native", capture="none")
+    table, true = iterations(core), truth["iterations"]
+    inside = [row for row in table.records() if row["iteration"] is not None]
+    assert [row["phase"] for row in inside] == [PHASE[phase] for phase in true["phase"]]
+    assert [row["requests"] for row in inside] == true["requests"]
+    assert sum(table["gpu_events"]) == sum(true["gpu_events"])
+
+
+def test_rows_add_up() -> None:
+    core, _ = simulated(steps=60)
+    whole = int(core.columns.dur_ns[core.gpu_rows].sum()) / 1e6
+    for table in (iterations(core), phases(core)):
+        assert sum(table["gpu_sum_ms"]) == pytest.approx(whole)
+    assert sum(phases(core)["device_ms"]) == pytest.approx(np.nansum(np.asarray(iterations(core)["device_ms"], float)))
+
+
+def test_costs_of_steps() -> None:
+    core, truth = simulated(steps=120)
+    found = {(row["phase"], row["term"]): row for row in step_costs(core).records()}
+    true = truth["cost"]
+    token, fixed, key = found["all", "context token"], found["all", "fixed"], found["decode", "key"]
+    assert token["ns"] == pytest.approx(true["row_ns"], rel=0.05)
+    assert key["ns"] == pytest.approx(true["key_ns"], rel=0.5)
+    assert fixed["ns"] == pytest.approx(true["fixed_ns"], rel=0.1)
+    assert abs(key["ns"] - true["key_ns"]) < 3 * key["std_error"]
+    assert all(0.9 < row["r2"] <= 1 for row in found.values())
+
+
+def test_costs_that_cannot_be_known() -> None:
+    def steps(sizes: list[int]) -> Core:
+        name, at = "execute_context_0(0)_generation_{0}({0})", 100
+        made = (step(name.format(size), at * n, [(at * n + 20, 30)], n) for n, size in enumerate(sizes))
+        return load_core([event for events in made for event in events])
+
+    table = step_costs(steps([4] * 20))
+    assert len(table) == 0
+    assert any("hardly varies" in note for note in table.notes)
+    table = step_costs(steps([1, 2, 3, 4]))
+    assert len(table) == 0
+    assert any("4 steps are too few" in note for note in table.notes)
+
+
+def test_stretches_of_the_steady_state() -> None:
+    core, _ = simulated(steps=200, seed=3)
+    found = served_in(core)
+    region, *others = stretches(found, 32)
+    assert (region.name, region.first, region.behind) == ("region", *found.found.steady)
+    for one in others:
+        assert region.first <= one.first < one.behind <= region.behind
+        assert one.behind - one.first <= 32
+    of = {one.name: set(found.phases[one.first : one.behind].tolist()) for one in others}
+    assert of["decode"] == {"decode"}
+    assert of["prefill"] <= {"prefill", "mixed"}
+    assert of["mixed"] & {"prefill", "mixed"}
+    assert steady_state(core)["iterations"][0] == region.behind - region.first

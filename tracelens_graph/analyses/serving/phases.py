@@ -1,0 +1,385 @@
+"""The steps of a server summed up: by phase, in its steady state, and what a step costs by what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, no_iterations, served_in
+from tracelens_graph.analyses.shared.gpu_work import categories_of
+from tracelens_graph.analyses.timeline.timeline import times_by_group
+from tracelens_graph.graph.arrays import distinct
+from tracelens_graph.graph.batches import PHASES
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.iterations import WINDOW
+from tracelens_graph.graph.window import Window, window_of
+from tracelens_graph.tables.column import Column
+from tracelens_graph.tables.schema import TableSchema
+from tracelens_graph.tables.table import Table
+from tracelens_graph.utils.arrays import Mask
+
+PHASE_TABLE = TableSchema(
+    "phases",
+    "What a server's time went to: prompts, answers, both at once.",
+    {
+        "phase": Column.key(
+            "prefill, mixed, decode, denoise, empty, unknown; (between) for GPU work in no iteration", "phase"
+        ),
+        "iterations": Column.count("iterations", "iterations"),
+        "requests": Column("mean number of requests computed together", heading="requests"),
+        "context_tokens": Column.count("tokens of prompts read", "context tokens"),
+        "generation_tokens": Column.count("tokens of answers written, guessed ones included", "generation tokens"),
+        "device_ms": Column.total("sum of the iterations' lengths on the device", "ms", "device ms"),
+        "percent_of_device": Column.share("share of that sum over all phases", "% of device time"),
+        "step_ms": Column("median length of an iteration on the device", "ms", heading="step ms"),
+        "host_ms": Column("median length of an iteration on the host", "ms", drop_priority=2),
+        "token_us": Column("device_ms by the tokens of prompts and answers", "us", heading="us/token"),
+        "tokens_per_s": Column("tokens of prompts and answers by device_ms", "1/s", heading="tokens/s"),
+        "gpu_sum_ms": Column.total("sum of the durations of its GPU events", "ms", drop_priority=2),
+        "busy_ms": Column.total("time in which any of its GPU events runs", "ms", drop_priority=2),
+        "idle_percent": Column("part of device_ms in which no GPU event runs", "%", heading="idle %"),
+        "gap_ms": Column.total(
+            "idle time of the GPU between work of another iteration, or of none, and that of this phase", "ms",
+            "gaps ms",
+        ),
+        "padding_percent": Column(
+            "places of captured batches that are empty, where they are known", "%", heading="padding %"
+        ),
+        "attention_percent": Column("share of attention in gpu_sum_ms, as far as names of kernels say", "%"),
+        "top_categories": Column(
+            "categories of kernels with most GPU time: name, ms, percent of gpu_sum_ms", heading="most GPU time",
+            cells="list",
+        ),
+    },
+    counts="iteration",
+)  # fmt: skip
+
+STEADY_STATE = TableSchema(
+    "steady_state",
+    "Which steps of a server are its steady state, and which stretches of that stand for it.",
+    {
+        "stretch": Column.key(
+            "region: all of it; mixed, decode, prefill: stretches of it, as TraceLens chooses them", "stretch"
+        ),
+        "first": Column("number of its first iteration", heading="first"),
+        "last": Column("number of its last iteration", heading="last"),
+        "iterations": Column.count("iterations in it", "iterations"),
+        "prefill": Column("iterations of it that read prompts alone", heading="prefill"),
+        "mixed": Column("iterations that read prompts and write answers", heading="mixed"),
+        "decode": Column("iterations that write answers alone", heading="decode"),
+        "requests": Column("mean number of requests computed together", heading="requests"),
+        "step_ms": Column("median length of an iteration on the device", "ms", heading="step ms"),
+        "device_ms": Column.total("sum of their lengths on the device", "ms", "device ms"),
+        "tokens_per_s": Column("tokens of prompts and answers by device_ms", "1/s", heading="tokens/s"),
+    },
+    ordered=True,
+    counts="iteration",
+)
+
+STEP_COSTS = TableSchema(
+    "step_costs",
+    "What a step of a server costs at least, and per token, request and token of context.",
+    {
+        "phase": Column.key("phase of the iterations; all for those of every phase", "phase"),
+        "term": Column.key("fixed, or what each further one of it costs", "per"),
+        "ns": Column("least-squares estimate of the time in which its GPU events run", "ns", heading="ns"),
+        "std_error": Column("its standard error", "ns", heading="std. error ns"),
+        "mean": Column("mean of that number over the iterations", "", heading="mean of it"),
+        "percent": Column("share of the mean time: the estimate times that mean", "%", heading="% of GPU time"),
+        "iterations": Column.count("iterations that it is estimated from", "iterations"),
+        "r2": Column("share of the variance of the times that all terms of the phase explain", "", heading="R2"),
+    },
+    counts="iteration",
+)
+
+
+_NAMED = 3
+"""How many categories of kernels a phase names."""
+
+
+def _mean(values: np.ndarray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else np.nan
+
+
+def _median(values: np.ndarray) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.median(known)) if len(known) else np.nan
+
+
+def _sum(values: np.ndarray) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.sum()) if len(known) else np.nan
+
+
+def _rate(part: float, whole: float) -> float:
+    """A quotient, NaN where it has no meaning."""
+    return part / whole if whole > 0 and np.isfinite(part) else np.nan
+
+
+# --- by phase --------------------------------------------------------------------------------------------------------
+
+
+def phases(g: Core | Window) -> Table:
+    """One row per phase of a server's iterations, and one for GPU work launched in none.
+
+    Rows add up to the window: every GPU event is in one. Time per token is time of the phase by all tokens in it, so of
+    decode it is the time per output token of the whole batch, not of one request.
+
+    Args:
+        g: the graph, or a window of it.
+    """
+    w = window_of(g)
+    served = served_in(w)
+    title = w.titled("Phases of a server")
+    if not len(served):
+        return PHASE_TABLE.empty(title, no_iterations(w))
+    names = [phase for phase in PHASES if (served.phases == phase).any()]
+    place = {phase: at for at, phase in enumerate(names)}
+    of = np.array([*(place[phase] for phase in served.phases.tolist()), len(names)])[served.group]
+    core, c, gpu, count = w.core, w.core.columns, w.gpu_rows, len(names) + 1
+    length, busy = served.on_device_ns
+    sums = sum_by_group(of, c.dur_ns[gpu], count) / 1e6
+    tops = _top_categories(w, of, count)
+    busy_ms = times_by_group(core, gpu, of, count)["busy_time"] / 1e6
+    whole = max(int(length[:-1].sum()), 1)
+    records = []
+    for at, phase in enumerate([*names, BETWEEN]):
+        mine = np.append(served.phases == phase, phase == BETWEEN)
+        inside = mine[:-1]
+        device = float(length[:-1][inside].sum())
+        tokens = _sum(served.tokens[inside])
+        padding, captured = served.padding[inside], served.captured[inside]
+        records.append({
+            "phase": phase,
+            "iterations": int(inside.sum()),
+            "requests": _mean(served.requests[inside]),
+            "context_tokens": _sum(served.context_tokens[inside]),
+            "generation_tokens": _sum(served.generation_tokens[inside]),
+            "device_ms": device / 1e6,
+            "percent_of_device": 100 * device / whole,
+            "step_ms": _median(served.device_ms[inside]),
+            "host_ms": _median(served.found.dur_ns[served.numbers][inside] / 1e6),
+            "token_us": _rate(device / 1e3, tokens),
+            "tokens_per_s": _rate(tokens * 1e9, device),
+            "gpu_sum_ms": sums[at],
+            "busy_ms": busy_ms[at],
+            "idle_percent": 100 * _rate(device - float(busy[:-1][inside].sum()), device),
+            "gap_ms": float(served.gap_ns[mine].sum()) / 1e6,
+            "padding_percent": 100 * _rate(_sum(padding), _sum(captured[np.isfinite(padding)])),
+            "attention_percent": sum(one["percent"] for one in tops[at] if "ttention" in one["name"]),
+            "top_categories": tops[at][:_NAMED],
+        })  # fmt: skip
+    if not sums[-1]:
+        records.pop()
+    return PHASE_TABLE.of_records(records, title, [f"iterations are {served.found.source}"])
+
+
+def _top_categories(w: Window, of: np.ndarray, groups: int) -> list[list[dict[str, Any]]]:
+    """The categories of the kernels of each group, the greatest first."""
+    core, c, gpu = w.core, w.core.columns, w.gpu_rows
+    nameless = len(core.names)
+    owner = c.owner[gpu].astype(np.int64)
+    op = np.where(owner >= 0, c.name[owner], nameless)
+    pairs, at = distinct(c.name[gpu].astype(np.int64) * (nameless + 1) + op)
+    kernels = [(core.names[pair // (nameless + 1)], pair % (nameless + 1)) for pair in pairs.tolist()]
+    categories = categories_of(w, [(name, core.names[code] if code < nameless else "") for name, code in kernels])
+    labels, of_pair = np.unique(categories, return_inverse=True)
+    time = np.zeros((groups, len(labels)), np.int64)
+    np.add.at(time, (of, of_pair[at]), c.dur_ns[gpu])
+    return [
+        [
+            {"name": str(labels[i]), "ms": int(row[i]) / 1e6, "percent": 100 * int(row[i]) / max(int(row.sum()), 1)}
+            for i in np.argsort(-row, kind="stable").tolist()
+            if row[i]
+        ]
+        for row in time
+    ]
+
+
+# --- the steady state ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A run of iterations: the first, and the one behind the last."""
+
+    name: str
+    first: int
+    behind: int
+
+
+def stretches(served: Served, num_steps: int = WINDOW, mixed_share: float | None = None) -> list[Stretch]:
+    """The steady state, and the stretches of it that TraceLens's splitter would choose.
+
+    `mixed` has as large a share of steps with prompts as all of the steady state has, `decode` and `prefill` are the
+    longest runs of steps without and with prompts. A stretch has `num_steps` steps at most; `mixed` needs more where
+    the share is so small that it would hold none.
+
+    Args:
+        served: the iterations.
+        num_steps: length that one would like to have.
+        mixed_share: share of steps with prompts that is wanted; None for that of the steady state.
+    """
+    found = served.found
+    if not len(found):
+        return []
+    first, behind = found.steady
+    has_context = np.isin(found.phases, ("prefill", "mixed"))
+    decodes = found.phases == "decode"
+    result = [Stretch("region", first, behind)]
+    if mixed_share:
+        num_steps = max(num_steps, min(ceil(1 / mixed_share), behind - first))
+    wanted = float(has_context[first:behind].mean()) if mixed_share is None else mixed_share
+    size = min(num_steps, behind - first)
+    stride = max(1, num_steps // max(1, min(num_steps // 2, 10)))
+    starts = np.arange(first, behind - size + 1, stride)
+    counted = np.concatenate(([0], np.cumsum(has_context)))
+    prompts = counted[starts + size] - counted[starts]
+    if prompts.any():
+        starts, prompts = starts[prompts > 0], prompts[prompts > 0]
+    requests = np.concatenate(([0], np.cumsum([batch.size or 1 for batch in found.batches])))
+    mean = (requests[starts + size] - requests[starts]) / size
+    best = int(starts[np.lexsort((-mean, np.abs(prompts / size - wanted)))[0]])
+    result.append(Stretch("mixed", best, best + size))
+    for name, fits in (("decode", decodes), ("prefill", has_context)):
+        edges = np.flatnonzero(np.diff(np.concatenate(([False], fits[first:behind], [False])).astype(np.int8))) + first
+        if len(edges):
+            longest = int(np.argmax(edges[1::2] - edges[::2]))
+            begin, end = int(edges[2 * longest]), int(edges[2 * longest + 1])
+            result.append(Stretch(name, begin, min(end, begin + num_steps)))
+    return result
+
+
+def steady_state(g: Core | Window, num_steps: int = WINDOW) -> Table:
+    """The steady state of a server: the longest run of steps with about as many requests as it ever has.
+
+    A step is near if it has no less than 90 % of the greatest number of requests (80 % where there are fewer steps than
+    `num_steps`), or one less. The run begins with the sixth such step, counted back by six, and ends when as many steps
+    lay outside. Without one, it is the middle of the trace.
+
+    Args:
+        g: the graph, or a window of it, of whose iterations the lines tell.
+        num_steps: greatest length of a stretch that stands for it.
+    """
+    w = window_of(g)
+    served = served_in(w)
+    title = w.titled("Steady state of a server")
+    records: list[dict[str, Any]] = []
+    for one in stretches(served, num_steps) if len(served) else ():
+        inside = (served.numbers >= one.first) & (served.numbers < one.behind)
+        device = float(served.on_device_ns[0][:-1][inside].sum())
+        records.append({
+            "stretch": one.name, "first": one.first, "last": one.behind - 1, "iterations": int(inside.sum()),
+            **{phase: int((served.phases[inside] == phase).sum()) for phase in ("prefill", "mixed", "decode")},
+            "requests": _mean(served.requests[inside]), "step_ms": _median(served.device_ms[inside]),
+            "device_ms": device / 1e6, "tokens_per_s": _rate(_sum(served.tokens[inside]) * 1e9, device),
+        })  # fmt: skip
+    return STEADY_STATE.of_records(records, title, [] if records else no_iterations(w))
+
+
+# --- what a step costs -----------------------------------------------------------------------------------------------
+
+_FEWEST = 8
+_ALIKE = 0.98
+"""Share of the variance of a number that others explain, from which on their costs cannot be separated."""
+
+
+def step_costs(g: Core | Window) -> Table:
+    """Fixed cost of a step, and cost of each token, request and token of context, by phase: least squares.
+
+    The time in which GPU events of a step run is explained by tokens of prompts, tokens of answers (empty places of a
+    captured batch count as such, where they are known), tokens that are attended to (keys) and requests. What the GPU
+    waits for the host comes on top; `phases` has it. A number that hardly varies, or that others explain to 98 %, is
+    left out, and a note says so: the data cannot tell what it costs. Phases with few steps, less than 8 or than three
+    for each term, say nothing.
+
+    Args:
+        g: the graph, or a window of it.
+    """
+    w = window_of(g)
+    served = served_in(w)
+    title = w.titled("What a step of a server costs")
+    if not len(served):
+        return STEP_COSTS.empty(title, no_iterations(w))
+    records: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for phase in (*PHASES, "all"):
+        steps = (served.busy_ns[:-1] > 0) & ((served.phases == phase) | (phase == "all"))
+        if phase == "all" and len({record["phase"] for record in records}) == 1 == len(set(served.phases.tolist())):
+            continue
+        fit = costs_of(served, steps)
+        records += [{"phase": phase, **line} for line in fit.lines]
+        notes += [f"{phase}: {note}" for note in fit.notes if steps.any()]
+    return STEP_COSTS.of_records(records, title, notes)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a least-squares fit says: a line for each term, and what it cannot say."""
+
+    lines: list[dict[str, Any]]
+    notes: list[str]
+
+
+def costs_of(served: Served, steps: Mask) -> Fit:
+    """What some steps cost, by what is in them."""
+    y = served.busy_ns[:-1][steps].astype(float)
+    places = served.generation_tokens + np.nan_to_num(served.padding)
+    terms: Mapping[str, np.ndarray] = {
+        "context token": served.context_tokens[steps], "generation token": places[steps],
+        "key": served.keys[steps], "request": served.requests[steps],
+    }  # fmt: skip
+    terms = {name: values for name, values in terms.items() if np.isfinite(values).all()}
+    if len(y) < _FEWEST:
+        return Fit([], [f"{len(y)} steps are too few to separate costs"])
+    kept: dict[str, np.ndarray] = {}
+    notes = []
+    for name, values in terms.items():
+        if len(y) < 3 * (len(kept) + 2):
+            notes.append(f"too few steps for the cost of a {name}")
+        elif np.ptp(values) <= 1e-3 * np.abs(values).max():
+            if values.any():
+                notes.append(f"the number of {name}s hardly varies, so its cost is part of the fixed one")
+        elif _explained(kept, values) > _ALIKE:
+            notes.append(f"the number of {name}s follows from those of the terms, so its cost is in theirs")
+        else:
+            kept[name] = values
+    if not kept:
+        return Fit([], [*notes, "no number varies enough to separate costs"])
+    return Fit(list(_lines(kept, y)), notes)
+
+
+def _solved(columns: Mapping[str, np.ndarray], y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Least squares with a constant: coefficients, residuals, and the matrix, whose columns are scaled to 1."""
+    matrix = np.column_stack([np.ones(len(y)), *(values / np.abs(values).max() for values in columns.values())])
+    coefficients = np.linalg.lstsq(matrix, y, rcond=None)[0]
+    return coefficients, y - matrix @ coefficients, matrix
+
+
+def _explained(columns: Mapping[str, np.ndarray], y: np.ndarray) -> float:
+    residual = _solved(columns, y)[1]
+    return 1 - float(residual @ residual) / float(((y - y.mean()) ** 2).sum())
+
+
+def _lines(columns: Mapping[str, np.ndarray], y: np.ndarray) -> Iterator[dict[str, Any]]:
+    coefficients, residual, matrix = _solved(columns, y)
+    spread = float(((y - y.mean()) ** 2).sum())
+    variance = float(residual @ residual) / (len(y) - len(coefficients))
+    errors = np.sqrt(np.maximum(np.diag(np.linalg.pinv(matrix.T @ matrix)) * variance, 0))
+    scales = [1.0, *(float(np.abs(values).max()) for values in columns.values())]
+    means = [np.nan, *(float(values.mean()) for values in columns.values())]
+    for name, estimate, error, scale, mean in zip(
+        ("fixed", *columns), coefficients.tolist(), errors.tolist(), scales, means, strict=True
+    ):
+        times = 1.0 if np.isnan(mean) else mean
+        yield {
+            "term": name, "ns": estimate / scale, "std_error": error / scale, "mean": mean,
+            "percent": 100 * _rate(estimate / scale * times, float(y.mean())), "iterations": len(y),
+            "r2": 1 - float(residual @ residual) / spread if spread else np.nan,
+        }  # fmt: skip
