@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.captures.matching import LEAST, Match, Matcher
+from tracelens_graph.captures.matching import Match, Matcher
 from tracelens_graph.captures.recording import CapturedGraph
 from tracelens_graph.graph.arrays import fitting
 from tracelens_graph.graph.classes import normal_name
@@ -100,59 +100,27 @@ def joined_with(core: Core, graphs: Sequence[CapturedGraph]) -> Graph:
 
 def _chosen(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGraph]) -> list[Match | None]:
     """How each replay fits the captured graph that it fits best; None where it fits none."""
-    expected = _expected(core, replays, graphs)
-    matcher = Matcher(core, graphs, [replay.rows for replay in replays], expected)
+    matcher = Matcher(core, graphs)
     turns: Counter[tuple[int, bytes]] = Counter()
     found: list[Match | None] = []
-    for replay, graph in zip(replays, expected, strict=True):
-        if graph is not None and (own := matcher.fit(replay.rows, graph)).joined >= LEAST * len(replay.rows):
-            found.append(matcher.settled(replay.rows, own))
-            continue
+    for replay in replays:
         fitting_best = _of_rank(_of_size(matcher.matches(replay.rows), replay.size), core.info.rank)
         if not fitting_best:
             found.append(None)
             continue
         # Pieces that look alike, as those of equal layers, were captured in the order in which they are replayed.
         turn = replay.step, matcher.pattern(replay.rows)
-        found.append(matcher.settled(replay.rows, fitting_best[turns[turn] % len(fitting_best)]))
+        found.append(fitting_best[turns[turn] % len(fitting_best)])
         turns[turn] += 1
     return found
 
 
-def _expected(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGraph]) -> list[CapturedGraph | None]:
-    """The graph that each replay is of by its step: of the least size that the batch fits into, and in turn if pieces.
-
-    None where the step does not say how large its batch is, or launches another number of graphs than were captured.
-    """
-    sets: dict[tuple[bool, int, str, str], list[CapturedGraph]] = {}
-    for graph in graphs:
-        if graph.batch_size is not None:
-            key = (graph.rank != core.info.rank, graph.batch_size, graph.mode, graph.file)
-            sets.setdefault(key, []).append(graph)
-    launches = Counter(replay.step for replay in replays)
-    turns: Counter[int] = Counter()
-    found: list[CapturedGraph | None] = []
-    for replay in replays:
-        turn = turns[replay.step]
-        turns[replay.step] += 1
-        fitting_sets = [
-            pieces
-            for (_, size, _, _), pieces in sorted(sets.items(), key=lambda item: item[0][:3])
-            if replay.size is not None and size >= replay.size and len(pieces) in (1, launches[replay.step])
-        ]
-        # A step that launches several graphs replays pieces, even where the whole was captured, too.
-        exact = [pieces for pieces in fitting_sets if len(pieces) == launches[replay.step]]
-        pieces = next(iter(exact or fitting_sets), [])
-        found.append(pieces[turn % len(pieces)] if pieces else None)
-    return found
-
-
 def _of_size(found: Sequence[Match], size: int | None) -> Sequence[Match]:
-    """Of equal fits those captured for the batch: the least size that it fits into. None is of a smaller one."""
+    """Of equal fits those captured for the batch: the least size that it fits into."""
     sizes = [one.graph.batch_size for one in found if one.graph.batch_size is not None]
     fitting_sizes = [one for one in sizes if size is not None and one >= size]
     if not fitting_sizes:
-        return [one for one in found if size is None or one.graph.batch_size is None]
+        return found
     return [one for one in found if one.graph.batch_size == min(fitting_sizes)]
 
 
@@ -166,9 +134,8 @@ def _with_outcome(core: Core, replays: Sequence[Replay], found: Sequence[Match |
 
     Attributes of an entry: `file`, `graph`, `batch_size` and `mode` of the captured graph, or None; `rule`; `calls`,
     the number of calls captured; `launches`, uids of the launches; `sizes`, least and greatest batch of their steps;
-    `gpu_events` in all of them; `joined`, and uids of those `uncertain` among them; uids of `foreign` ones, whose
-    kernels cannot belong to the op that their place would give them to; `lost` and `extra`, what was captured and is not in a
-    replay, and the other way round, as pairs of name and count.
+    `gpu_events` in all of them; `joined`; `lost` and `extra`, what was captured and is not in a replay, and the other
+    way round, as pairs of name and count.
     """
     groups: dict[tuple[int, str], list[tuple[Replay, Match | None]]] = {}
     for replay, match in zip(replays, found, strict=True):
@@ -184,12 +151,7 @@ def _outcome(core: Core, group: Sequence[tuple[Replay, Match | None]]) -> dict[s
     lost: Counter[str] = Counter()
     extra: Counter[str] = Counter()
     joined = 0
-    uncertain: list[int] = []
-    foreign: list[int] = []
     for replay, match in group:
-        if match is not None:
-            uncertain += c.uid[replay.rows[match.uncertain]].tolist()
-            foreign += c.uid[replay.rows[match.foreign]].tolist()
         call = match.call if match else np.full(len(replay.rows), -1)
         joined += int(np.count_nonzero(call >= 0))
         left = replay.rows[call < 0]
@@ -209,8 +171,6 @@ def _outcome(core: Core, group: Sequence[tuple[Replay, Match | None]]) -> dict[s
         "sizes": [min(sizes), max(sizes)] if sizes else [],
         "gpu_events": sum(len(replay.rows) for replay, _ in group),
         "joined": joined,
-        "uncertain": uncertain,
-        "foreign": foreign,
         "lost": [list(one) for one in lost.most_common(_NAMED)],
         "lost_in_all": lost.total(),
         "extra": [list(one) for one in extra.most_common(_NAMED)],
