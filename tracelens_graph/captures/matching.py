@@ -6,6 +6,7 @@ with the captured calls once, and each different replay with the reference, stre
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -280,14 +281,12 @@ def replayed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
 
 
 def _placed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
-    place = np.arange(len(of))
     found, last = np.full((2, len(one.token)), -1, np.int64)
-    own, at = _by_stream(one.token, one.stream, of.token, of.stream, place)
-    found[own] = at
-    # From the other end the same events are paired otherwise where there is a choice.
-    own, at = _by_stream(one.token[::-1], one.stream[::-1], of.token[::-1], of.stream[::-1], place)
-    last[len(one.token) - 1 - own] = len(of) - 1 - at
-    doubtful = (found != last) & (found >= 0)
+    for stream in np.unique(one.stream).tolist():
+        here, there = np.flatnonzero(one.stream == stream), np.flatnonzero(of.stream == stream)
+        first, latest = _bounds(one.token[here], of.token[there])
+        found[here], last[here] = np.append(there, -1)[first], np.append(there, -1)[latest]
+    doubtful = found != last
     sure = np.flatnonzero((found >= 0) & ~doubtful)
     if not doubtful.any() or len(sure) < _LEAST_SURE:
         return found, doubtful
@@ -305,6 +304,35 @@ def _placed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
         distance = np.abs(due[places][None, :] - one.start[events][:, None])
         found[events] = places[_nearest(distance)]
     return found, doubtful
+
+
+def _bounds(events: Codes, places: Codes) -> tuple[Rows, Rows]:
+    """The first and the last place of each event if as many as can be keep their order; -1 for those that cannot."""
+    joined = np.arange(len(events))
+    if (first := _first_places(events, places)) is None:
+        joined = common_order(events, places)[0]
+        first = _first_places(events[joined], places)
+    last = _first_places(events[joined][::-1], places[::-1])
+    assert first is not None
+    assert last is not None
+    found = np.full((2, len(events)), -1, np.int64)
+    found[0, joined], found[1, joined] = first, len(places) - 1 - last[::-1]
+    return found[0], found[1]
+
+
+def _first_places(events: Codes, places: Codes) -> Rows | None:
+    """The first place of each event behind that of the event before; None if the events are not all in order there."""
+    at: dict[int, list[int]] = {}
+    for place, token in enumerate(places.tolist()):
+        at.setdefault(token, []).append(place)
+    found, last = [], -1
+    for token in events.tolist():
+        own = at.get(token, [])
+        if (behind := bisect_right(own, last)) == len(own):
+            return None
+        last = own[behind]
+        found.append(last)
+    return np.array(found, np.int64)
 
 
 _LEAST_SURE = 2
