@@ -33,6 +33,8 @@ _LOOKED_UP = 8
 """Those of them whose arguments are looked up in the file."""
 _ALIKE = 0.8
 """Share of a replay that has to be in a reference, and of a reference that has to be captured, to belong there."""
+_ALIKE_IN_KIND = 0.9
+"""The same where kernels and calls are compared by kind alone."""
 _IMPLAUSIBLE = 0.1
 """Share of the kernels that cannot be the work of their ops, from which on a graph does not fit."""
 
@@ -112,9 +114,14 @@ class Fit:
 
     @property
     def fits(self) -> bool:
-        """Whether enough is joined for the graph to be the one that was replayed."""
+        """Whether enough is joined for the graph to be the one that was replayed: of what ran, and up to its end.
+
+        The end of a replay may be lost, but little before it is. Kinds of kernels fit more than names do.
+        """
         joined = int(np.count_nonzero(self.call >= 0))
-        return joined >= _ALIKE * max(len(self.call), 1) and joined >= _ALIKE * len(self.graph) / 2
+        least = _ALIKE_IN_KIND if self.rule == BY_KIND else _ALIKE
+        captured = max(int(self.call.max(initial=-1)) + 1, len(self.graph) // 2)
+        return joined >= least * max(len(self.call), 1) and joined >= least * captured
 
 
 class Vocabulary:
@@ -369,10 +376,8 @@ def fit(reference: Reference, graph: CapturedGraph, words: Vocabulary) -> Fit:
     if reference.is_ordered:
         if np.array_equal(calls, reference.token):
             return Fit(graph, np.arange(len(calls)), BY_NODE if reference.by_node else BY_NAME, nothing, nothing)
-        call = np.full(len(reference), -1, np.int64)
-        at, of = common_order(reference.token, calls)
-        call[at] = of
-        return Fit(graph, call, BY_ALIGNMENT, nothing, nothing)
+        call, last = _bounds(reference.token, calls)
+        return Fit(graph, call, BY_ALIGNMENT, call != last, nothing)
 
     def aligned(at: Rows, of: Rows) -> tuple[Rows, Rows]:
         return common_order(reference.token[at], calls[of])
