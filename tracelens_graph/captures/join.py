@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tracelens_graph.captures.matching import Match, Matcher
+from tracelens_graph.captures.matching import (
+    Fit,
+    Pattern,
+    Reference,
+    Vocabulary,
+    fit,
+    pattern_of,
+    reference_of,
+    replayed,
+)
 from tracelens_graph.captures.recording import CapturedGraph
 from tracelens_graph.graph.arrays import fitting
 from tracelens_graph.graph.classes import normal_name
@@ -78,55 +87,120 @@ def _step(core: Core, row: int) -> tuple[int, int | None]:
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class Match:
+    """How one replay fits the captured graph that it fits best.
+
+    Attributes:
+        fit: how all replays of the graph fit it, put together.
+        call: of each GPU event, in row order, the position of its captured call, -1 for none.
+        doubtful: how many of them fit another call as well.
+        implausible: how many were left out, as they cannot be the work of the op that they stand for.
+        others: how many other captured graphs the replay fits equally.
+    """
+
+    fit: Fit
+    call: Rows
+    doubtful: int
+    implausible: int
+    others: int
+
+    @property
+    def graph(self) -> CapturedGraph:
+        """The captured graph."""
+        return self.fit.graph
+
+
 def joined_with(core: Core, graphs: Sequence[CapturedGraph]) -> Graph:
     """The graph, with the captured calls of each replay that fits below its launch.
 
     `TraceInfo.replays` holds what became of the replays. Whatever fits no captured graph stays as it is.
     """
     replays = replays_in(core)
-    found = _chosen(core, replays, graphs)
-    joined = with_instances(
-        core,
-        [
-            Instance(replay.launch, match.graph.tree, np.append(match.graph.call, -1)[match.call])
-            for replay, match in zip(replays, found, strict=True)
-            if match is not None
-        ],
-        OwnerRule.graph_capture,
-        Flag.captured,
-    )
+    found = _matched(core, replays, graphs)
+    instances = [
+        Instance(replay.launch, match.graph.tree, np.append(match.graph.call, -1)[match.call])
+        for replay, match in zip(replays, found, strict=True)
+        if match is not None
+    ]
+    joined = with_instances(core, instances, OwnerRule.graph_capture, Flag.captured)
     return changed(joined, info=_with_outcome(core, replays, found))
 
 
-def _chosen(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGraph]) -> list[Match | None]:
+def _matched(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGraph]) -> list[Match | None]:
     """How each replay fits the captured graph that it fits best; None where it fits none."""
-    matcher = Matcher(core, graphs)
-    turns: Counter[tuple[int, bytes]] = Counter()
-    found: list[Match | None] = []
-    for replay in replays:
-        fitting_best = _of_rank(_of_size(matcher.matches(replay.rows), replay.size), core.info.rank)
-        if not fitting_best:
-            found.append(None)
+    words = Vocabulary(core)
+    patterns = [pattern_of(core, replay.rows, words) for replay in replays]
+    found: list[Match | None] = [None] * len(replays)
+    for group, expected in _alike(replays, patterns, graphs):
+        known: dict[tuple[bytes, bytes], Match | None] = {}
+        different = list({patterns[at].key: patterns[at] for at in group}.values())
+        reference = reference_of(core, different, max(map(len, graphs), default=0))
+        best, others = _best(reference, expected, graphs, words, core.info.rank)
+        if best is None:
             continue
-        # Pieces that look alike, as those of equal layers, were captured in the order in which they are replayed.
-        turn = replay.step, matcher.pattern(replay.rows)
-        found.append(fitting_best[turns[turn] % len(fitting_best)])
-        turns[turn] += 1
+        for at in group:
+            key = patterns[at].key
+            if key not in known:
+                known[key] = _match(patterns[at], reference, best, others)
+            found[at] = known[key]
     return found
 
 
-def _of_size(found: Sequence[Match], size: int | None) -> Sequence[Match]:
-    """Of equal fits those captured for the batch: the least size that it fits into."""
-    sizes = [one.graph.batch_size for one in found if one.graph.batch_size is not None]
-    fitting_sizes = [one for one in sizes if size is not None and one >= size]
-    if not fitting_sizes:
-        return found
-    return [one for one in found if one.graph.batch_size == min(fitting_sizes)]
+def _alike(
+    replays: Sequence[Replay], patterns: Sequence[Pattern], graphs: Sequence[CapturedGraph]
+) -> Iterator[tuple[list[int], list[CapturedGraph]]]:
+    """Positions of replays of one graph, and the captured graphs that they should be of, the likeliest first.
+
+    A step of a server says the size of its batch, which is replayed with the least size that it fits into. If as many
+    graphs were captured for that size as the step launches, they are replayed in the order in which they were captured.
+    Where no step says a size, replays that run much the same are of one graph, and those that are equal in all that
+    can be compared take turns.
+    """
+    sizes = sorted({graph.batch_size for graph in graphs if graph.batch_size is not None})
+    steps: dict[int, list[int]] = {}
+    for at, replay in enumerate(replays):
+        steps.setdefault(replay.step, []).append(at)
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    expected: dict[tuple[Any, ...], list[CapturedGraph]] = {}
+    for step, members in steps.items():
+        size = replays[members[0]].size
+        captured = next((one for one in sizes if size is not None and one >= size), None)
+        own = [graph for graph in graphs if graph.batch_size == captured] if captured is not None else []
+        turns = {rank: [graph for graph in own if graph.rank == rank] for rank in {graph.rank for graph in own}}
+        for turn, at in enumerate(members):
+            placed = [one[turn] for one in turns.values() if step >= 0 and len(one) == len(members)]
+            key = (captured, turn if placed else -1, () if step >= 0 and placed else patterns[at].key)
+            groups.setdefault(key, []).append(at)
+            expected[key] = placed or own
+    yield from ((members, expected[key]) for key, members in groups.items())
 
 
-def _of_rank(found: Sequence[Match], rank: int | None) -> Sequence[Match]:
-    """Of equal fits those that the same rank captured, where one is."""
-    return [one for one in found if one.graph.rank == rank] or found
+def _best(
+    reference: Reference, expected: Sequence[CapturedGraph], graphs: Sequence[CapturedGraph], words: Vocabulary,
+    rank: int | None,
+) -> tuple[Fit | None, int]:  # fmt: skip
+    """The best fit of a reference, and how many other graphs fit equally and say something else.
+
+    Graphs that it is not expected to be of are tried where it fits none of those that it should be of.
+    """
+    for candidates in (expected, graphs):
+        fits = [one for one in (fit(reference, graph, words) for graph in candidates) if one.fits]
+        if fits:
+            score = max(one.score for one in fits)
+            best = [one for one in fits if one.score == score]
+            best.sort(key=lambda one: one.graph.rank != rank)
+            same = [one for one in best if (one.graph.rank == rank) == (best[0].graph.rank == rank)]
+            return best[0], sum(not one.graph.says_the_same(best[0].graph) for one in same[1:])
+    return None, 0
+
+
+def _match(pattern: Pattern, reference: Reference, best: Fit, others: int) -> Match:
+    at, doubtful = replayed(pattern, reference)
+    call = np.append(best.call, -1)[at]
+    unsure = (doubtful | np.append(best.doubtful, False)[at]) & (call >= 0)
+    left_out = int(np.count_nonzero(np.append(best.implausible, False)[at]))
+    return Match(best, call, int(np.count_nonzero(unsure)), left_out, others)
 
 
 def _with_outcome(core: Core, replays: Sequence[Replay], found: Sequence[Match | None]) -> TraceInfo:
@@ -139,7 +213,7 @@ def _with_outcome(core: Core, replays: Sequence[Replay], found: Sequence[Match |
     """
     groups: dict[tuple[int, str], list[tuple[Replay, Match | None]]] = {}
     for replay, match in zip(replays, found, strict=True):
-        key = (0, "") if match is None else (id(match.graph), match.rule)
+        key = (0, "") if match is None else (id(match.graph), match.fit.rule)
         groups.setdefault(key, []).append((replay, match))
     order = sorted(groups.values(), key=lambda group: (group[0][1] is None, group[0][0].launch))
     return replace(core.info, replays=[_outcome(core, group) for group in order])
@@ -166,7 +240,7 @@ def _outcome(core: Core, group: Sequence[tuple[Replay, Match | None]]) -> dict[s
         "batch_size": graph and graph.batch_size,
         "mode": graph and graph.mode,
         "calls": graph and len(graph),
-        "rule": group[0][1].rule if group[0][1] else "",
+        "rule": group[0][1].fit.rule if group[0][1] else "",
         "launches": [int(c.uid[replay.launch]) for replay, _ in group],
         "sizes": [min(sizes), max(sizes)] if sizes else [],
         "gpu_events": sum(len(replay.rows) for replay, _ in group),
@@ -175,6 +249,8 @@ def _outcome(core: Core, group: Sequence[tuple[Replay, Match | None]]) -> dict[s
         "lost_in_all": lost.total(),
         "extra": [list(one) for one in extra.most_common(_NAMED)],
         "extra_in_all": extra.total(),
+        **{name: sum(getattr(match, name) for _, match in group if match) for name in ("doubtful", "implausible")},
+        "others": group[0][1].others if group[0][1] else 0,
     }
 
 

@@ -1,113 +1,474 @@
-"""Which captured call a replayed GPU event is the work of: two sequences are aligned, once for each pattern."""
+"""Which captured call a replayed GPU event is the work of.
+
+Replays of one graph are put together into one reference, which has what single replays lost. The reference is aligned
+with the captured calls once, and each different replay with the reference, stream by stream.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from tracelens_graph.captures.recording import CapturedGraph
+from tracelens_graph.captures.plausibility import conflicts, scores
+from tracelens_graph.captures.recording import CapturedGraph, arguments_of
 from tracelens_graph.graph.common_order import common_order
 from tracelens_graph.graph.core import Core
 from tracelens_graph.schema import Kind
-from tracelens_graph.utils.arrays import Codes, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
+
+BY_NAME, BY_NODE, BY_ALIGNMENT = "equal names in order", "equal names, by graph node ids", "aligned by name"
+BY_COUNT, BY_KIND = "equal number, in order", "aligned by kind of kernel"
+
+_COPIES = ("copyBuffer", "fillBuffer")
+"""What kernels of ROCm are called that do the work of copies and fills."""
+_COPY, _FILL = "(copy)", "(fill)"
+_NODE_ID = "graph node id"
+_MERGED = 32
+"""Different replays that are put together into one reference."""
+_LOOKED_UP = 8
+"""Those of them whose arguments are looked up in the file."""
+_ALIKE = 0.8
+"""Share of a replay that has to be in a reference, and of a reference that has to be captured, to belong there."""
+_IMPLAUSIBLE = 0.1
+"""Share of the kernels that cannot be the work of their ops, from which on a graph does not fit."""
 
 
 @dataclass(frozen=True, eq=False)
-class Match:
-    """How the GPU events of a replay fit a captured graph.
+class Pattern:
+    """What a replay ran: stream by stream, and on each in the order in which it began.
+
+    Attributes:
+        rows: the GPU events, as they stand below the launch.
+        order: positions of these in the order of the pattern.
+        token, stream: of each event of the pattern a number for what it is called, and its stream.
+        start: when it began, from the first of them, ns.
+    """
+
+    rows: Rows
+    order: Rows
+    token: Codes
+    stream: Codes
+    start: Ns
+
+    @property
+    def key(self) -> tuple[bytes, bytes]:
+        """Equal for replays that fit equally."""
+        return self.token.tobytes(), self.stream.tobytes()
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """What the replays of a graph ran, put together, in the order in which it was captured, as far as that is known.
+
+    Attributes:
+        token, stream: of each event.
+        start: when it began, from the begin of a replay, ns.
+        names, kinds: what it is called, and what it is.
+        grids: its grid, None where that is not known.
+        is_ordered: whether the order is that of the capture: on one stream, or by the ids of nodes.
+        by_node: whether it is by the ids of nodes.
+    """
+
+    token: Codes
+    stream: Codes
+    start: Ns
+    names: Sequence[str]
+    kinds: Sequence[int]
+    grids: Sequence[Any]
+    is_ordered: bool
+    by_node: bool
+
+    def __len__(self) -> int:
+        return len(self.token)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """How a reference fits a captured graph.
 
     Attributes:
         graph: the graph.
-        call: of each GPU event the position of its captured call, -1 for none.
+        call: of each event of the reference the position of its captured call, -1 for none.
         rule: how they were joined.
+        doubtful: which of them fit another call as well.
+        implausible: which of them cannot be the work of the op that they stand for by their order, and are left out.
     """
 
     graph: CapturedGraph
     call: Rows
     rule: str
+    doubtful: Mask
+    implausible: Mask
 
     @property
-    def joined(self) -> int:
-        """Number of GPU events with a captured call."""
-        return int(np.count_nonzero(self.call >= 0))
+    def score(self) -> int:
+        """Number of joined events, less what is left over on either side."""
+        joined = int(np.count_nonzero(self.call >= 0))
+        return 3 * joined - len(self.call) - len(self.graph)
+
+    @property
+    def fits(self) -> bool:
+        """Whether enough is joined for the graph to be the one that was replayed."""
+        joined = int(np.count_nonzero(self.call >= 0))
+        return joined >= _ALIKE * max(len(self.call), 1) and joined >= _ALIKE * len(self.graph) / 2
 
 
-EXACT, ALIGNED = "equal names in order", "aligned by name"
-_LEAST = 0.5
-"""Share of the GPU events of a replay that have to fit a graph."""
-_COPIES = ("copyBuffer", "fillBuffer")
-"""What kernels of ROCm are called that do the work of copies and fills."""
-_COPY, _FILL, _UNNAMED = "(copy)", "(fill)", "(kernel)"
+class Vocabulary:
+    """Numbers for what GPU events and captured calls are called."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._codes: dict[str, int] = {}
+        self._of_name = np.full((len(core.names), 2), -1, np.int64)
+
+    def of(self, kinds: Iterable[int], names: Iterable[str | None]) -> Codes:
+        """Numbers of events of these kinds and names; -1 for a kernel without a name."""
+        found = []
+        for kind, name in zip(kinds, names, strict=True):
+            token = _token(kind, name)
+            found.append(-1 if token is None else self._codes.setdefault(token, len(self._codes)))
+        return np.array(found, np.int64)
+
+    def of_rows(self, rows: Rows) -> Codes:
+        """Numbers of GPU events of the trace; each name is looked at once."""
+        c = self._core.columns
+        name, is_kernel = c.name[rows], (c.kind[rows] == Kind.Kernel).astype(np.int64)
+        new = self._of_name[name, is_kernel] < 0
+        for code, kernel, kind in {
+            (int(code), int(kernel), int(kind))
+            for code, kernel, kind in zip(name[new], is_kernel[new], c.kind[rows][new], strict=True)
+        }:
+            self._of_name[code, kernel] = self.of([kind], [self._core.names[code]])[0]
+        return self._of_name[name, is_kernel]
 
 
-def _token(kind: int, name: str | None) -> str:
-    """What is compared of a GPU event, or of a captured call."""
+def _token(kind: int, name: str | None) -> str | None:
     if kind == Kind.Memcpy or (name and _COPIES[0] in name):
         return _COPY
     if kind == Kind.Memset or (name and _COPIES[1] in name):
         return _FILL
-    return name or _UNNAMED
+    return name
 
 
-class Matcher:
-    """Fits replays to captured graphs, each pattern of GPU events once.
+def pattern_of(core: Core, rows: Rows, words: Vocabulary) -> Pattern:
+    """The pattern of the GPU events of a launch, which are given in row order."""
+    c = core.columns
+    stream = c.stream[rows]
+    order = np.arange(len(rows)) if (stream == stream[0]).all() else np.argsort(stream, kind="stable")
+    start = c.start_ns[rows[order]]
+    return Pattern(rows, order, words.of_rows(rows[order]), stream[order], start - start.min())
+
+
+# --- the reference -----------------------------------------------------------------------------------------------
+
+
+def reference_of(core: Core, patterns: Sequence[Pattern], calls: int) -> Reference:
+    """What the replays of one graph ran, put together.
 
     Args:
-        core: the trace of the replays.
-        graphs: the captured graphs.
+        core: the graph of the trace.
+        patterns: the different replays.
+        calls: how many calls were captured at most.
     """
-
-    def __init__(self, core: Core, graphs: Sequence[CapturedGraph]) -> None:
-        self._core = core
-        self._codes: dict[str, int] = {}
-        self._graphs = [(graph, self._numbers(zip(graph.kinds.tolist(), graph.names, strict=True))) for graph in graphs]
-        self._token = np.full(len(core.names), -1, np.int64)
-        self._known: dict[bytes, list[Match]] = {}
-
-    def _numbers(self, events: Iterable[tuple[int, str | None]]) -> Codes:
-        return np.array([self._codes.setdefault(_token(*one), len(self._codes)) for one in events], np.int64)
-
-    def _tokens(self, rows: Rows) -> Codes:
-        """A number for what is compared of each GPU event."""
-        c = self._core.columns
-        name = c.name[rows]
-        new, at = np.unique(name[self._token[name] < 0], return_index=True)
-        if len(new):
-            kinds = c.kind[rows][self._token[name] < 0][at].tolist()
-            self._token[new] = self._numbers(zip(kinds, (self._core.names[code] for code in new.tolist()), strict=True))
-        return self._token[name]
-
-    def pattern(self, rows: Rows) -> bytes:
-        """What tells the GPU events of replays apart that may fit differently."""
-        return self._tokens(rows).tobytes()
-
-    def matches(self, rows: Rows) -> list[Match]:
-        """The fits of replayed GPU events, in the order in which they began, that are best; several if equally good."""
-        key = self.pattern(rows)
-        if key not in self._known:
-            self._known[key] = self._best(self._tokens(rows))
-        return self._known[key]
-
-    def _best(self, events: Codes) -> list[Match]:
-        exact = [graph for graph, calls in self._graphs if np.array_equal(calls, events)]
-        if exact:
-            return [Match(graph, np.arange(len(events)), EXACT) for graph in exact]
-        found = [Match(graph, _aligned(events, calls), ALIGNED) for graph, calls in self._graphs]
-        # What is left over on either side counts against a graph.
-        scores = [2 * one.joined - len(events) - len(one.graph) for one in found]
-        best = max(scores, default=0)
-        return [
-            one
-            for one, score in zip(found, scores, strict=True)
-            if score == best and one.joined >= _LEAST * len(events)
-        ]
+    found = sorted(patterns, key=lambda one: -len(one.rows))[:_MERGED]
+    c = core.columns
+    looked_up = _looked_up(core, found[:_LOOKED_UP]) if len(np.unique(found[0].stream)) > 1 else {}
+    nodes = [_node_ids(one, looked_up) for one in found]
+    first = found[0]
+    by_node = nodes[0] is not None
+    place = (
+        nodes[0] if nodes[0] is not None else np.argsort(np.argsort(c.start_ns[first.rows[first.order]], kind="stable"))
+    )
+    made = _Made(first.token, first.stream, first.start, first.rows[first.order], place.astype(float))
+    for one, ids in zip(found[1:], nodes[1:], strict=True):
+        if len(made.token) >= calls:
+            break
+        if by_node and ids is not None:
+            new = ~np.isin(ids, made.place)
+            made = made.with_events(one, np.flatnonzero(new), ids[new].astype(float))
+        elif not by_node:
+            made = _merged(made, one)
+    order = np.argsort(made.place, kind="stable")
+    rows = made.row[order]
+    return Reference(
+        made.token[order], made.stream[order], made.start[order], [core.names[code] for code in c.name[rows].tolist()],
+        c.kind[rows].tolist(), [looked_up.get(row, {}).get("grid") for row in rows.tolist()],
+        by_node or len(np.unique(made.stream)) == 1, by_node,
+    )  # fmt: skip
 
 
-def _aligned(events: Codes, calls: Codes) -> Rows:
-    """Of each GPU event the position of its captured call in a longest common subsequence, -1 for none."""
-    call = np.full(len(events), -1, np.int64)
-    at, of = common_order(events, calls)
-    call[at] = of
+@dataclass(frozen=True, eq=False)
+class _Made:
+    """A reference that is being put together: of each event its token, stream, begin, an example, where it stands."""
+
+    token: Codes
+    stream: Codes
+    start: Ns
+    row: Rows
+    place: np.ndarray
+
+    def with_events(self, one: Pattern, at: Rows, place: np.ndarray) -> _Made:
+        """The same and some events of a replay."""
+        mine = self.token, self.stream, self.start, self.row, self.place
+        theirs = one.token[at], one.stream[at], one.start[at], one.rows[one.order[at]], place
+        return _Made(*(np.append(*both) for both in zip(mine, theirs, strict=True)))
+
+
+def _merged(made: _Made, one: Pattern) -> _Made:
+    """The reference with what only another replay has, if that is little: each behind what it follows on its stream."""
+    own, at = _by_stream(one.token, one.stream, made.token, made.stream, made.place)
+    if len(at) < _ALIKE * len(one.token):
+        return made
+    follows = np.full(len(one.token), -1, np.int64)
+    follows[own] = at
+    new = np.flatnonzero(follows < 0)
+    places = np.sort(made.place)
+    found = []
+    for event in new.tolist():
+        before = event
+        while before >= 0 and one.stream[before] == one.stream[event] and follows[before] < 0:
+            before -= 1
+        is_first = before < 0 or one.stream[before] != one.stream[event]
+        low = -1.0 if is_first else float(made.place[follows[before]])
+        after = np.searchsorted(places, low, "right")
+        high = float(places[after]) if after < len(places) else low + 1
+        found.append(low + (high - low) * (event - before) / (len(one.token) + 1))
+    return made.with_events(one, new, np.array(found)) if len(new) else made
+
+
+def _looked_up(core: Core, patterns: Sequence[Pattern]) -> dict[int, dict[str, Any]]:
+    """Row -> arguments, of the GPU events of some replays."""
+    rows = np.concatenate([one.rows for one in patterns])
+    return dict(zip(rows.tolist(), arguments_of(core, rows), strict=True))
+
+
+def _node_ids(one: Pattern, looked_up: dict[int, dict[str, Any]]) -> np.ndarray | None:
+    """Ids of the nodes of the graph that the events of a replay are, in its order; None where not all have one."""
+    ids = [looked_up.get(row, {}).get(_NODE_ID) for row in one.rows[one.order].tolist()]
+    if not all(type(one) is int for one in ids) or len({*ids}) < len(ids):
+        return None
+    return np.array(ids, np.int64)
+
+
+def _by_stream(token: Codes, stream: Codes, of_token: Codes, of_stream: Codes, place: np.ndarray) -> tuple[Rows, Rows]:
+    """Places of equal events in the same order on each stream, in the first sequence and in the second."""
+    firsts, seconds = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for one in np.unique(stream).tolist():
+        here, there = np.flatnonzero(stream == one), np.flatnonzero(of_stream == one)
+        there = there[np.argsort(place[there], kind="stable")]
+        a, b = common_order(token[here], of_token[there])
+        firsts.append(here[a])
+        seconds.append(there[b])
+    return np.concatenate(firsts), np.concatenate(seconds)
+
+
+def replayed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
+    """Of each GPU event of a replay, as they stand below the launch, its place in the reference, -1 for none.
+
+    Also which of them would fit another place as well, because what stands between was lost: times decide there.
+    """
+    if np.array_equal(one.token, of.token) and np.array_equal(one.stream, of.stream):
+        found, doubtful = np.arange(len(of)), np.zeros(len(of), bool)
+    else:
+        found, doubtful = _placed(one, of)
+    in_rows, unsure = np.empty_like(found), np.empty_like(doubtful)
+    in_rows[one.order], unsure[one.order] = found, doubtful
+    return in_rows, unsure
+
+
+def _placed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
+    place = np.arange(len(of))
+    found, last = np.full((2, len(one.token)), -1, np.int64)
+    own, at = _by_stream(one.token, one.stream, of.token, of.stream, place)
+    found[own] = at
+    # From the other end the same events are paired otherwise where there is a choice.
+    own, at = _by_stream(one.token[::-1], one.stream[::-1], of.token[::-1], of.stream[::-1], place)
+    last[len(one.token) - 1 - own] = len(of) - 1 - at
+    doubtful = (found != last) & (found >= 0)
+    sure = np.flatnonzero((found >= 0) & ~doubtful)
+    if not doubtful.any() or len(sure) < _LEAST_SURE:
+        return found, doubtful
+    # A graph's kernels begin at much the same times in each replay, so the sure ones say when others should.
+    sure = sure[np.argsort(of.start[found[sure]], kind="stable")]
+    begun = of.start[found[sure]]
+    due = of.start + np.interp(of.start, begun, one.start[sure] - begun)
+    free = np.ones(len(of), bool)
+    free[found[sure]] = False
+    for stream, token in {*zip(one.stream[doubtful].tolist(), one.token[doubtful].tolist(), strict=True)}:
+        events = np.flatnonzero(doubtful & (one.stream == stream) & (one.token == token))
+        places = np.flatnonzero(free & (of.stream == stream) & (of.token == token))
+        if len(places) < len(events):
+            continue
+        distance = np.abs(due[places][None, :] - one.start[events][:, None])
+        found[events] = places[_nearest(distance)]
+    return found, doubtful
+
+
+_LEAST_SURE = 2
+"""Events whose places must be known for times to say where others belong."""
+
+
+def _nearest(distance: np.ndarray) -> Rows:
+    """A place for each event, in their order, so that the distances add up to the least."""
+    events, places = distance.shape
+    best = np.zeros(places + 1)
+    rows = []
+    for row in range(events):
+        paired = best[:-1] + distance[row]
+        # The first event has no place behind it, and so on: those before `row` cannot hold it.
+        paired[:row] = np.inf
+        best = np.concatenate(([np.inf], np.minimum.accumulate(paired)))
+        rows.append(paired)
+    found, limit = np.empty(events, np.int64), places
+    for row in range(events - 1, -1, -1):
+        limit = int(np.argmin(rows[row][:limit]))
+        found[row] = limit
+    return found
+
+
+# --- the captured graph ------------------------------------------------------------------------------------------
+
+
+def fit(reference: Reference, graph: CapturedGraph, words: Vocabulary) -> Fit:
+    """How a reference fits a captured graph."""
+    calls = words.of(graph.kinds.tolist(), graph.names)
+    nothing = np.zeros(len(reference), bool)
+    if (calls < 0).any():
+        return _by_kind(reference, graph, calls)
+    if reference.is_ordered:
+        if np.array_equal(calls, reference.token):
+            return Fit(graph, np.arange(len(calls)), BY_NODE if reference.by_node else BY_NAME, nothing, nothing)
+        call = np.full(len(reference), -1, np.int64)
+        at, of = common_order(reference.token, calls)
+        call[at] = of
+        return Fit(graph, call, BY_ALIGNMENT, nothing, nothing)
+
+    def aligned(at: Rows, of: Rows) -> tuple[Rows, Rows]:
+        return common_order(reference.token[at], calls[of])
+
+    call = _stream_by_stream(reference, len(calls), aligned)
+    doubtful = _exchanged(reference, graph, call, calls)
+    complete = len(calls) == len(reference) and (call >= 0).all()
+    return Fit(graph, call, BY_NAME + " on each stream" if complete else BY_ALIGNMENT, doubtful, nothing)
+
+
+def _by_kind(reference: Reference, graph: CapturedGraph, calls: Codes) -> Fit:
+    """The fit of a graph whose kernels have no names: by number and order, else by what ops run."""
+    ops = graph.ops
+    same = (
+        np.array([_kind_of(*one) for one in zip(reference.kinds, reference.names, strict=True)]) == graph.kinds
+        if len(reference) == len(graph)
+        else np.zeros(1, bool)
+    )
+    if reference.is_ordered and same.all():
+        call = np.arange(len(graph))
+        implausible = conflicts(reference.names, ops)
+        if np.count_nonzero(implausible) <= _IMPLAUSIBLE * len(call):
+            return Fit(graph, np.where(implausible, -1, call), BY_COUNT, np.zeros(len(call), bool), implausible)
+    score = scores(reference.kinds, reference.names, graph.kinds.tolist(), ops)
+
+    def aligned(at: Rows, of: Rows) -> tuple[Rows, Rows]:
+        return _best_order(score[np.ix_(at, of)])
+
+    if reference.is_ordered:
+        call = np.full(len(reference), -1, np.int64)
+        at, of = aligned(np.arange(len(reference)), np.arange(len(graph)))
+        call[at] = of
+        doubtful = call >= 0
+        from_end, to_end = _best_order(score[::-1, ::-1])
+        again = np.full(len(reference), -1, np.int64)
+        again[len(reference) - 1 - from_end] = len(graph) - 1 - to_end
+        doubtful &= call != again
+    else:
+        call = _stream_by_stream(reference, len(graph), aligned)
+        doubtful = _exchanged(reference, graph, call, calls)
+    return Fit(graph, call, BY_KIND, doubtful, np.zeros(len(call), bool))
+
+
+def _kind_of(kind: int, name: str) -> int:
+    token = _token(kind, name)
+    return {_COPY: Kind.Memcpy, _FILL: Kind.Memset}.get(token or "", Kind.Kernel)
+
+
+def _best_order(score: np.ndarray) -> tuple[Rows, Rows]:
+    """Pairs in the same order on both sides whose scores add up to the most; what scores 0 is never paired.
+
+    That is the algorithm of Needleman and Wunsch without a price for gaps.
+    """
+    n, m = score.shape
+    best = np.zeros((n + 1, m + 1), np.int32)
+    for row in range(n):
+        paired = best[row, :-1] + score[row]
+        np.maximum.accumulate(np.maximum(best[row, 1:], np.where(score[row] > 0, paired, 0)), out=best[row + 1, 1:])
+    first, second = [], []
+    while n and m:
+        here = best[n, m]
+        if here == best[n - 1, m]:
+            n -= 1
+        elif here == best[n, m - 1]:
+            m -= 1
+        else:
+            n, m = n - 1, m - 1
+            first.append(n)
+            second.append(m)
+    return np.array(first[::-1], np.int64), np.array(second[::-1], np.int64)
+
+
+def _stream_by_stream(reference: Reference, calls: int, aligned: Any) -> Rows:
+    """Of each event its captured call: the longest stream takes its calls first, the others of those that are left."""
+    call = np.full(len(reference), -1, np.int64)
+    left = np.arange(calls)
+    for stream in _longest_first(reference.stream):
+        here = np.flatnonzero(reference.stream == stream)
+        at, of = aligned(here, left)
+        call[here[at]] = left[of]
+        left = np.delete(left, of)
     return call
+
+
+def _longest_first(stream: Codes) -> list[int]:
+    found, count = np.unique(stream, return_counts=True)
+    return [int(one) for one in found[np.argsort(-count, kind="stable")]]
+
+
+def _exchanged(reference: Reference, graph: CapturedGraph, call: Rows, calls: Codes) -> Mask:
+    """Exchange the calls of equal events of two streams where that fits better, in place.
+
+    Grids say which is which; where they do not, the longest stream has the earlier call, and both are doubtful.
+    """
+    doubtful = np.zeros(len(call), bool)
+    main = _longest_first(reference.stream)[0]
+    before, after = _neighbours(reference.stream, call)
+    joined = np.flatnonzero(call >= 0)
+    joined = joined[np.argsort(call[joined], kind="stable")]
+    latest: dict[int, int] = {}
+    for second in joined.tolist():
+        token = int(reference.token[second])
+        first = latest.get(token)
+        latest[token] = second
+        if first is None or reference.stream[first] == reference.stream[second]:
+            continue
+        low, high = int(call[first]), int(call[second])
+        if not (high < after[first] and low > before[second]):
+            continue  # on its stream, one of the two would overtake
+        one, two = ((reference.grids[at], graph.grids[to]) for at, to in ((first, low), (second, high)))
+        known = None not in (*one, *two) and one[1] != two[1]
+        crossed = known and one[0] == two[1] and two[0] == one[1]
+        sure = known and (crossed or (one[0] == one[1] and two[0] == two[1]))
+        if crossed or (not sure and reference.stream[second] == main):
+            call[first], call[second] = high, low
+            latest[token] = first
+        doubtful[[first, second]] = not sure
+    return doubtful
+
+
+def _neighbours(stream: Codes, call: Rows) -> tuple[Rows, Rows]:
+    """The calls of the joined events before and behind each on its stream."""
+    before, after = np.full(len(call), -1, np.int64), np.full(len(call), np.iinfo(np.int64).max, np.int64)
+    for one in np.unique(stream).tolist():
+        here = np.flatnonzero((stream == one) & (call >= 0))
+        before[here[1:]], after[here[:-1]] = call[here[:-1]], call[here[1:]]
+    return before, after

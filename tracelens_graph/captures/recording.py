@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,23 @@ class CapturedGraph:
 
     def __len__(self) -> int:
         return len(self.kinds)
+
+    def says_the_same(self, other: CapturedGraph) -> bool:
+        """Whether another graph has the same calls for the same work."""
+        own, theirs = self.tree, other.tree
+        return (
+            list(own.names) == list(theirs.names)
+            and list(own.argsets) == list(theirs.argsets)
+            and all(np.array_equal(getattr(own, one), getattr(theirs, one)) for one in ("name", "argset", "parent"))
+            and np.array_equal(self.call, other.call)
+        )
+
+    @cached_property
+    def ops(self) -> list[str | None]:
+        """The op that made each captured call; None for none."""
+        tree = self.tree
+        op = climb(tree.parent, self.call, tree.kind == Kind.Op)
+        return [tree.names[tree.name[one]] if one >= 0 else None for one in op.tolist()]
 
 
 def captured_calls(core: Core) -> list[tuple[int, Rows]]:

@@ -151,7 +151,7 @@ def _are_short_launches(account: Account, families: Families, part: np.ndarray) 
         part: of each gap what is due to a cause, ns.
     """
     c, gpu = account.window.core.columns, account.window.gpu_rows
-    if families.graph_percent >= limits.GRAPH_PERCENT or len(gpu) < limits.MANY_LAUNCHES:
+    if families.replayed_percent >= limits.GRAPH_PERCENT or len(gpu) < limits.MANY_LAUNCHES:
         return False
     longest = int(np.sort(part)[-limits.FEW_GAPS :].sum())
     return float(np.median(c.dur_ns[gpu])) < limits.SHORT_LAUNCH_NS and 2 * longest < int(part.sum())

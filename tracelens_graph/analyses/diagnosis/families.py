@@ -80,7 +80,8 @@ class Families:
         times: kind of run -> sum of durations of its kernels, the greatest first.
         categories: category of kernels -> sum of durations, the greatest first.
         rows: kind of run -> rows of its GPU events.
-        graph_ns: sum of durations of what graph launches replay.
+        graph_ns: sum of durations of what graph launches replay and no capture explains.
+        replayed_ns: the same of all that they replay.
         fused_ns: sum of durations of kernels that a compiler made of several operations.
     """
 
@@ -89,6 +90,7 @@ class Families:
     categories: Mapping[str, int]
     rows: Mapping[str, np.ndarray]
     graph_ns: int
+    replayed_ns: int
     fused_ns: int = 0
 
     @property
@@ -160,8 +162,13 @@ class Families:
 
     @property
     def graph_percent(self) -> float:
-        """Share of graph launches in GPU time."""
+        """Share in GPU time of what graph launches replay and no capture explains."""
         return percent(self.graph_ns, self.gpu_ns)
+
+    @property
+    def replayed_percent(self) -> float:
+        """Share in GPU time of all that graph launches replay."""
+        return percent(self.replayed_ns, self.gpu_ns)
 
 
 def _is_of(family: str, kind: str) -> bool:
@@ -200,7 +207,7 @@ def _families(w: Window) -> Families:
         times,
         _added(category, ns),
         {one: rows[of_row == one] for one in times},
-        _graph_ns(w),
+        *_graph_ns(w),
         int(ns[[is_fused(name) for name in names]].sum()),
     )
 
@@ -249,11 +256,15 @@ def unknown_families(w: Window) -> list[UnknownFamily]:
     return sorted(found, key=lambda one: -one.ns)
 
 
-def _graph_ns(w: Window) -> int:
+def _graph_ns(w: Window) -> tuple[int, int]:
+    """Sums of the durations of what stands right below graph launches, and of all that they replay."""
     core, c, rows = w.core, w.core.columns, w.gpu_rows
     replays = fitting_names(core, lambda name: name.startswith(GRAPH_LAUNCH_CALLS))
-    call = launches_of(c, rows)
-    return int(c.dur_ns[rows[(call >= 0) & replays[c.name[call]]]].sum())
+    alone, every = (
+        int(c.dur_ns[rows[(call >= 0) & replays[c.name[call]]]].sum())
+        for call in (c.parent[rows], launches_of(c, rows))
+    )
+    return alone, every
 
 
 _COMMUNICATION, _UP, _OTHER_COPIES = "exposed_communication", "host_to_device_copy", "other_copies"
