@@ -48,6 +48,7 @@ class TraceInfo:
             the order of the file; the last of them in part.
         has_times: whether it has times. An execution trace does not: starts and durations of its graph are places in
             the order of all begins and ends, so that calls nest; nobody is shown them.
+        inferred: what of the graph no trace recorded, in one line; empty for nothing.
         replays: of a graph that was joined with captured graphs, what became of its replays (`captures.replays`).
     """
 
@@ -68,6 +69,7 @@ class TraceInfo:
     planes: list[str] = field(default_factory=list)
     has_times: bool = True
     replays: list[dict[str, Any]] = field(default_factory=list)
+    inferred: str = ""
 
     def check_times(self) -> None:
         """Raise NoTimesError for an execution trace alone."""

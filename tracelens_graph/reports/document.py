@@ -76,7 +76,7 @@ class Facts:
         damage: what was repaired in the file or lost; empty for a sound file.
         window: what the report was restricted to; empty for the whole trace.
         options: options of the report.
-        linked: how it is linked with an execution trace; empty without one.
+        linked: how it is linked with an execution trace, and what in it is inferred; empty for neither.
     """
 
     source: str
@@ -116,7 +116,7 @@ def facts(g: Core | Window, options: Mapping[str, Any] | None = None) -> Facts:
         damage=info.damage,
         window=w.title,
         options=options or {},
-        linked=w.core.link.summary if w.core.link is not None else "",
+        linked=". ".join(filter(None, (w.core.link.summary if w.core.link else "", info.inferred))),
     )
 
 
