@@ -233,8 +233,9 @@ def _outcome(core: Core, group: Sequence[tuple[Replay, Match | None]]) -> dict[s
         left = replay.rows[call < 0]
         extra.update(core.names[code] for code in c.name[left].tolist())
         if graph is not None and len(call) - len(left) < len(graph):
-            missing = np.setdiff1d(np.arange(len(graph)), call)
-            lost.update(graph.names[at] or Kind(int(graph.kinds[at])).name for at in missing.tolist())
+            is_lost = np.ones(len(graph) + 1, bool)
+            is_lost[call] = is_lost[-1] = False
+            lost.update(graph.names[at] or Kind(int(graph.kinds[at])).name for at in np.flatnonzero(is_lost).tolist())
     sizes = [replay.size for replay, _ in group if replay.size is not None]
     return {
         "file": graph and graph.file,
