@@ -26,14 +26,14 @@ LLAMA_TP: Sequence[Step] = [
     (GEMM.format(128), "attention / out product"),
     (
         "void sglang::cross_device_reduce_1stage<__nv_bfloat16, 8>(sglang::RankData*)",
-        "attention / all-reduce after attention",
+        "attention / all-reduce after out product",
     ),
     (NORM, "mlp / post-attention norm"),
     (GEMM.format(256), "mlp / gate/up product"),
     (SILU, "mlp / activation"),
     (GEMM.format(64), "mlp / down product"),
     ("void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>(void*)", "mlp / down product"),
-    ("void sglang::cross_device_reduce_1stage<__nv_bfloat16, 8>(sglang::RankData*)", "mlp / all-reduce after MLP"),
+    ("void sglang::cross_device_reduce_1stage<__nv_bfloat16, 8>(sglang::RankData*)", "mlp / all-reduce after down product"),
 ]
 """A dense model in tensor parallelism, SGLang on Blackwell."""
 
