@@ -18,6 +18,7 @@ from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.identification.calls import with_identified
 from tracelens_graph.analyses.identification.kernels import place_of
 from tracelens_graph.analyses.identification.tables import identified_kernels, identified_labels
+from tracelens_graph.errors import LinkError
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.graph.trace_set import TraceSet
 from tracelens_graph.graph.traversals import ancestors
@@ -105,6 +106,37 @@ def test_a_table_by_layer_and_role_adds_up() -> None:
     assert max(layer for layer in table["layer"] if layer is not None) == 31
     with pytest.raises(tlg.AnalysisError, match="by layer or by role"):
         identified_kernels(core, by="kernel")
+
+
+@needs_corpus
+@pytest.mark.parametrize(("engine", "capture"), [("sglang", "bs_32_rank0"), ("vllm", "graph_capture_rank_0")])
+def test_a_trace_like_a_capture_has_the_ops_that_were_captured(engine: str, capture: str) -> None:
+    folder = CORPUS / f"tracelens/inference/{engine}-decode"
+    captured = load_core(folder / "graph-replay.json.gz", capture=folder / "capture")
+    like = load_core(folder / "graph-replay.json.gz", identify=folder / "capture" / f"{capture}.json.gz")
+
+    def described(core: Graph) -> dict[int, object]:
+        c = core.columns
+        gpu = core.gpu_rows
+        return {
+            uid: (core.names[c.name[owner]], c.argset[owner] >= 0 and core.argsets[c.argset[owner]])
+            for uid, owner in zip(c.uid[gpu].tolist(), c.owner[gpu].tolist(), strict=True)
+            if owner >= 0
+        }
+
+    truth, found = described(captured), described(like)
+    replayed = [uid for uid in truth if uid in found]
+    assert sum(truth[uid] == found[uid] for uid in replayed) > 0.99 * len(truth)
+    assert "of their time like" in like.info.inferred
+
+
+@needs_corpus
+def test_a_trace_of_another_model_explains_nothing() -> None:
+    folder = CORPUS / "tracelens"
+    replayed = load_core(folder / "inference/vllm-decode/graph-replay.json.gz")
+    for other in ("inference/sglang-decode/graph-replay.json.gz", "mi300/resnet-ddp-checkpointing.json.gz"):
+        with pytest.raises(LinkError, match="explains no"):
+            with_identified(replayed, print, load_core(next((folder / other).parent.glob((folder / other).name + "*"))))
 
 
 def replay(graphs: Sequence[Sequence[str]], eager: Sequence[Sequence[str]] = ()) -> Graph:

@@ -165,7 +165,7 @@ def _experts(families: Sequence[Family]) -> Iterable[str | None]:
         if family in (Family.product, Family.product_part):
             yield role
         elif family == Family.experts:
-            yield "expert products" if len(chosen) == 1 else "up product" if at in up else "down product"
+            yield "expert products" if len(chosen) == 1 else f"expert {'up' if at in up else 'down'} product"
         elif family == Family.norm:
             yield "MoE norm" if norms else "post-attention norm"
             norms += 1

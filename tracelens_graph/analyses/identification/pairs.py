@@ -46,9 +46,7 @@ def _roles(places: Iterable[Place]) -> set[tuple[int, str, str]]:
     return {(place.layer, place.slot.block, place.slot.role) for place in places}
 
 
-_OF_EXPERTS = re.compile(
-    r"^(?:up|down|expert) product|^activation$|^combine$|^expert sort$|(?:before|after) (?:up|down|expert|comb)"
-)
+_OF_EXPERTS = re.compile(r"expert|^activation$|combine")
 """Roles that one platform may run as one kernel of all experts."""
 
 
