@@ -20,6 +20,7 @@ from tracelens_graph.analyses.kernels.kernels import kernel_category_summary as 
 from tracelens_graph.analyses.kernels.kernels import kernel_summary as kernel_summary
 from tracelens_graph.analyses.kernels.occupancy import device_use as device_use
 from tracelens_graph.analyses.kernels.occupancy import kernel_occupancy as kernel_occupancy
+from tracelens_graph.analyses.kernels.replays import replays as replays
 from tracelens_graph.analyses.kernels.shares import category_shares as category_shares
 from tracelens_graph.analyses.kernels.shares import copies as copies
 from tracelens_graph.analyses.kernels.shares import graph_launches as graph_launches

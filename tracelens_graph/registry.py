@@ -38,6 +38,7 @@ _QUESTIONS = {
     "analyses.ops.instruction_costs": "instruction_costs",
     "analyses.kernels.kernels": "kernel_summary kernel_category_summary kernel_category_detail",
     "analyses.kernels.shares": "category_shares kernels_by_tile copies graph_launches",
+    "analyses.kernels.replays": "replays",
     "analyses.kernels.occupancy": "kernel_occupancy device_use",
     "analyses.kernels.short_kernels": "short_kernels_summary",
     "analyses.launches.runtime": "runtime_summary launch_delay",

@@ -93,6 +93,9 @@ class OfTrace:
     def graph_launches(self) -> Table:
         """Launches of captured graphs by what they replay, the greatest time first."""
 
+    def replays(self) -> Table:
+        """Replays of captured graphs, by graph and how they were joined; of a trace that was joined with captures."""
+
     def kernel_occupancy(self) -> Table:
         """Kernels by name with how well they fill the device, the greatest time first."""
 
