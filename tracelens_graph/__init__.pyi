@@ -20,13 +20,13 @@ from tracelens_graph.analyses.kernels.kernels import kernel_category_summary as 
 from tracelens_graph.analyses.kernels.kernels import kernel_summary as kernel_summary
 from tracelens_graph.analyses.kernels.occupancy import device_use as device_use
 from tracelens_graph.analyses.kernels.occupancy import kernel_occupancy as kernel_occupancy
-from tracelens_graph.analyses.kernels.replays import replays as replays
 from tracelens_graph.analyses.kernels.shares import category_shares as category_shares
 from tracelens_graph.analyses.kernels.shares import copies as copies
 from tracelens_graph.analyses.kernels.shares import graph_launches as graph_launches
 from tracelens_graph.analyses.kernels.shares import kernels_by_tile as kernels_by_tile
 from tracelens_graph.analyses.kernels.short_kernels import short_kernel_histogram as short_kernel_histogram
 from tracelens_graph.analyses.kernels.short_kernels import short_kernels_summary as short_kernels_summary
+from tracelens_graph.analyses.launches.replays import replays as replays
 from tracelens_graph.analyses.launches.runtime import launch_delay as launch_delay
 from tracelens_graph.analyses.launches.runtime import runtime_summary as runtime_summary
 from tracelens_graph.analyses.launches.unlinked import unlaunched_gpu_time as unlaunched_gpu_time

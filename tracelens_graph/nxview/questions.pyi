@@ -93,9 +93,6 @@ class OfTrace:
     def graph_launches(self) -> Table:
         """Launches of captured graphs by what they replay, the greatest time first."""
 
-    def replays(self) -> Table:
-        """Replays of captured graphs, by graph and how they were joined; of a trace that was joined with captures."""
-
     def kernel_occupancy(self) -> Table:
         """Kernels by name with how well they fill the device, the greatest time first."""
 
@@ -116,6 +113,9 @@ class OfTrace:
 
     def unlinked(self) -> Table:
         """How much of each stream's time is charged to nobody, its launch not being in the trace; the most first."""
+
+    def replays(self) -> Table:
+        """Replays of captured graphs, by graph and how they were joined; of a trace that was joined with captures."""
 
     def unified_perf_summary(self, linked_only: bool = False, *, arch: Architecture | None = None, recompute: bool = False, call_stack: bool = False, python_frames: bool = True, as_recorded: bool = False) -> Table:
         """Cost and rates per op and arguments, each GPU event in one row, the greatest time first."""

@@ -124,7 +124,7 @@ def _linked(core: Core) -> str:
     """What else of the run the trace was put together with, a line each."""
     lines = [core.link.summary] if core.link is not None else []
     if core.info.replays:
-        from tracelens_graph.analyses.kernels.replays import joined_line
+        from tracelens_graph.analyses.launches.replays import joined_line
 
         lines.append(joined_line(core))
     return "\n".join(lines)
