@@ -106,8 +106,9 @@ def _page(known: Sequence[Departure], found: Account, filled: int) -> Iterator[s
     yield "\n## Traces\n\n" + "".join(f"* `{trace}`\n" for trace in traces)
     yield "".join(f"* `{job}`: the ranks of a job, made by hand\n" for job in ranks_of_jobs())
     yield "".join(f"* `{profile}`: a JAX profile\n" for profile in jax_profiles())
-    yield "\nOf the traces below `inference/` only `gpu_timeline` is compared: TraceLens made their other tables with\n"
-    yield "a second trace, that of the capture which the graph replays.\n"
+    yield "\nThe traces below `inference/` are joined with the captures of the graphs that they replay;\n"
+    yield "`inference-capture` is TraceLens's report of inference with pseudo ops, modules, call stacks and\n"
+    yield "numbers of kernels.\n"
 
 
 def _title(departure: Departure) -> str:

@@ -35,6 +35,7 @@ def load(
     *,
     et: Any = None,
     capture: Any = None,
+    identify: bool = False,
     progress: Callable[[int, int], None] | None = None,
     processes: int | None = None,
 ) -> TraceGraph:
@@ -48,6 +49,8 @@ def load(
             from it arguments of ops and collectives that the trace does not record.
         capture: folder or trace of the captures of the graphs that it replays, or several of these: replayed kernels
             get the ops, shapes and modules that were recorded there.
+        identify: infer what replayed kernels are that no capture describes, from their names and order: they get
+            modules by layer, and ops by role. A warning says where nothing was identified.
         progress: called with bytes done and bytes in all; by default a line on standard error, if that is a
             terminal and loading takes more than a second.
         processes: 1 to stay in this process; by default two for large files where that is safe.
@@ -64,8 +67,9 @@ def load(
     with progress_on_terminal("loading") as shown:
         unused: list[str] = []
         core = load_core(
-            source, et=et, capture=capture, tell=unused.append, progress=progress or shown, processes=processes
-        )
+            source, et=et, capture=capture, identify=identify, tell=unused.append, progress=progress or shown,
+            processes=processes,
+        )  # fmt: skip
     for line in unused:
         warnings.warn(line, IncompleteSetWarning, stacklevel=2)
     if core.info.damage:
@@ -121,6 +125,7 @@ def load_set(
     memory_bytes: int = MEMORY_BYTES,
     progress: Callable[[int, int], None] | None = None,
     capture: Any = (),
+    identify: bool = False,
 ) -> TraceGraphSet:
     """Load several traces as a set: the ranks of a job, or runs to be compared.
 
@@ -140,6 +145,7 @@ def load_set(
             vanish with the set.
         progress: called with bytes done and bytes in all; by default a line on standard error, if that is a terminal.
         capture: folder or trace of captures that each trace is joined with, or several of these, as for `load`.
+        identify: infer what replayed kernels are that no capture describes, as for `load`.
 
     Raises:
         NotATraceError: no file is there, or something among them is no path.
@@ -162,7 +168,7 @@ def load_set(
     with progress_on_terminal(f"loading {len(files):,} traces") as shown:
         traces = load_core_set(
             files, run=run, processes=processes, scheduler=scheduler, memory_bytes=memory_bytes, columns=columns,
-            progress=progress or shown, capture=[*_paths([capture])],
+            progress=progress or shown, capture=[*_paths([capture])], identify=identify,
         )  # fmt: skip
     traces.notes = (*left_out, *traces.notes)
     for line in traces.notes:

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from handmade import call, gpu, span
 
+from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import iterations, served_in
 from tracelens_graph.analyses.serving.phases import phases, steady_state, step_costs, stretches
 from tracelens_graph.graph.core import Core
@@ -155,3 +157,45 @@ def test_stretches_of_the_steady_state() -> None:
     assert of["prefill"] <= {"prefill", "mixed"}
     assert of["mixed"] & {"prefill", "mixed"}
     assert steady_state(core)["iterations"][0] == region.behind - region.first
+
+
+# --- the first screen ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("culprit", ["scheduler", "sampling", "detokenise"])
+def test_what_keeps_the_gpu_idle_between_steps(engine: str, culprit: str) -> None:
+    core, truth = simulated(steps=40, engine=engine, culprit=culprit)
+    found = {one.topic: one for one in verdict(core)}
+    evidence = found["server_gaps"].evidence
+    assert evidence["python"] == f"plugins/{culprit}_hook.py(31): run"
+    parts = [gap for gap in truth["iterations"]["gap_parts"] if gap]
+    for part in ("scheduler", "sampling", "detokenise"):
+        assert evidence[f"{part}_ms"] == pytest.approx(sum(gap[part] for gap in parts) / 1e6, rel=0.02)
+    assert not found.keys() & {"python", "synchronization"}
+
+
+def test_parts_of_gaps_add_up() -> None:
+    core, _ = simulated(steps=60)
+    served = served_in(core)
+    parts = host_parts_between(served)
+    assert sum(parts.ns.values()) == int(served.gap_ns.sum())
+    assert parts.leads == "scheduler"
+
+
+def test_the_first_screen_of_a_server() -> None:
+    core, truth = simulated(steps=120)
+    found = {one.topic: one for one in verdict(core)}
+    first = found["server"].evidence
+    assert first["iterations"] == 120
+    assert first["prompt_token_us"] == pytest.approx(truth["cost"]["row_ns"] / 1e3, rel=0.05)
+    assert found["server_prompts"].evidence["iterations"] == first["mixed_iterations"]
+    assert found["server_fixed"].evidence["fixed_us"] == pytest.approx(truth["cost"]["fixed_ns"] / 1e3, rel=0.1)
+    assert "server_padding" not in found
+
+
+def test_padding_on_the_first_screen() -> None:
+    events = [event for n in range(30) for event in step("decode[bs=5/8 tok=5 d=5]", 400 * n, [(400 * n + 9, 390)], n)]
+    found = {one.topic: one for one in verdict(load_core(events))}
+    assert found["server_padding"].evidence["percent"] == pytest.approx(37.5)
+    assert "server_gaps" not in found

@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from handmade import HOSTILE, small_trace, span
+from handmade import HOSTILE, call, gpu, small_trace, span
 from hypothesis import given
 from made_traces import traces
-from parity.cases import Case, cases, parameters, path_of
+from parity.cases import Case, cases, graph, parameters, path_of
 from parity.comparing import parsed, read_reference
 from profiles import examples
 
@@ -308,6 +308,34 @@ def without_time(path: Path) -> bool:
 
 ONLY_HERE = {"b200/eager-serving": {"RoPE_fwd", "triton"}, "mi300/torch-compile-triton": {"triton"}}
 """Sheets of ops that TraceLens has models of and yet no sheets."""
+
+
+@pytest.mark.parametrize("case", parameters(case for case in cases() if case.flavour == "inference-capture"))
+def test_columns_of_inference_are_those_of_the_reference(case: Case, tmp_path: Path) -> None:
+    frames = report(
+        graph(case.trace), tmp_path, models=TRACELENS_MODELS, enable_pseudo_ops=True, group_by_parent_module=True,
+        group_by_num_kernels=True, include_call_stack=True,
+    )  # fmt: skip
+    files = {path.stem: path for path in case.folder.glob("*.csv")}
+    assert files.keys() <= frames.keys()
+    assert frames.keys() - files.keys() <= {"triton"}
+    for name, path in files.items():
+        header, ours = path.read_text().split("\n", 1)[0].split(","), list(frames[name])
+        assert set(ours) - set(header) <= {"param: dtype_KV"}
+        assert [column for column in ours if "param" not in column] == [one for one in header if "param" not in one]
+
+
+def test_norms_have_a_sheet_for_each_pass_in_a_report_of_inference(tmp_path: Path) -> None:
+    events = [
+        span("cpu_op", name, at, 10, Input_Dims=[[4, 8], [8], [8]], Input_type=["float"] * 3)
+        for at, name in ((0, "aten::native_layer_norm"), (20, "aten::native_layer_norm_backward"))
+    ]
+    launches = [one for at in (1, 21) for one in (call(at, at), gpu(at + 100, 5, at))]
+    frames = report({"traceEvents": [*events, *launches]}, tmp_path, group_by_parent_module=True)
+    assert {name for name in frames if name.startswith("Norm")} <= {"Normalization_fwd", "Normalization_bwd"}
+    assert frames["ops_summary"]["parent_module"].tolist() == ["NA", "NA"]
+    assert frames["ops_summary"]["call_stack_first"].tolist() == [[events[0]["name"]], [events[1]["name"]]]
+    assert frames["ops_summary"]["total_subtree_kernel_time_count"].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("case", parameters(case for case in cases() if not case.trace.startswith("inference/")))

@@ -19,7 +19,7 @@ from perf.test_roofline import TRACELENS_MI300X
 
 from corpus import CORPUS, GOLDENS, NO_GOLDENS, needs_goldens, reference_tables
 from corpus import cases as in_corpus
-from tracelens_graph.analyses.report.report_tables import ReportOptions, Tables, report_tables
+from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
 from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
 from tracelens_graph.compat.ranks.tables import tracelens_tables
 from tracelens_graph.compat.sheets import Asked, jax_sheets, pytorch_sheets
@@ -42,8 +42,9 @@ class Case:
     """One trace under one set of options.
 
     Attributes:
-        flavour: "default" or "full": TraceLens's options.
-        trace: the trace, as `platform/name`.
+        flavour: "default" or "full": TraceLens's options; "inference-capture": those of its report of inference, with
+            pseudo ops, modules, call stacks and numbers of kernels.
+        trace: the trace, as `platform/name`; those of `inference` are joined with their captures.
     """
 
     flavour: str
@@ -56,19 +57,19 @@ class Case:
     def folder(self) -> Path:
         """TraceLens's tables."""
         assert GOLDENS is not None
-        return GOLDENS / self.flavour / self.trace
+        return GOLDENS / self.flavour / _FOLDERS.get(str(self), self.trace)
 
     @property
     def reference(self) -> dict[str, list[dict[str, str]]]:
         """TraceLens's tables that are compared."""
-        # Those of the inference report were made with a second trace that holds what the graph replays.
-        names = ["gpu_timeline"] if self.trace.startswith("inference/") else LAYOUTS
-        paths = {name: self.folder / f"{name}.csv" for name in names}
+        paths = {name: self.folder / f"{name}.csv" for name in LAYOUTS}
         return {name: read_reference(path) for name, path in paths.items() if path.exists()}
 
     @property
     def options(self) -> ReportOptions:
         """Our options that correspond to TraceLens's."""
+        if self.flavour == "inference-capture":
+            return ReportOptions(linked_only=True, by_module=True, by_kernel_count=True)
         if self.flavour == "default":
             return ReportOptions(linked_only=True, as_recorded=True)
         again = any("is_recompute" in row for row in read_reference(self.folder / "gpu_timeline.csv"))
@@ -77,9 +78,20 @@ class Case:
             first_occurrence=True, call_stack=True, recompute=again, arch=MI300X,
         )  # fmt: skip
 
-    def tables(self) -> Tables:
+    def tables(self) -> Mapping[str, Table]:
         """Our tables."""
+        if self.trace.startswith("inference/"):
+            merged = self.flavour == "inference-capture"
+            asked = Asked(self.options, call_stack=merged, pseudo_ops=merged, inference=True)
+            return pytorch_sheets(graph(self.trace).everything, asked)[0]
         return report_tables(as_tracelens_counts(whole_window(graph(self.trace))), self.options)
+
+
+_FOLDERS = {
+    "inference-capture/inference/vllm-decode": "vllm_decode_full",
+    "inference-capture/inference/sglang-decode": "sglang_decode",
+}
+"""Case -> the folder of its tables, where that is not called as the trace."""
 
 
 @cache
@@ -89,6 +101,8 @@ def compared(case: Case) -> list[Comparison]:
     linked = core.gpu_rows[core.columns.parent[core.gpu_rows] >= 0]
 
     def below(uid: int) -> int:
+        if case.trace.startswith("inference/"):
+            return _IN_A_CALL  # TraceLens has its own uids of captured calls
         row = int(np.flatnonzero(core.columns.uid == uid)[0])
         return int(np.searchsorted(linked, core.columns.last[row], "right") - np.searchsorted(linked, row))
 
@@ -98,10 +112,15 @@ def compared(case: Case) -> list[Comparison]:
     return found + [compare(name, [], ours[name], allowed["gpu_timeline"]) for name in more]
 
 
+_IN_A_CALL = 8
+"""GPU events below a captured call, at most."""
+
+
 def cases() -> list[Case]:
     """All cases; none without the reference tables."""
     flavours = (name.partition("/") for name, *_ in reference_tables("gpu_timeline", "default", "full"))
-    return [Case(flavour, trace) for flavour, _, trace in flavours]
+    found = [Case(flavour, trace) for flavour, _, trace in flavours]
+    return found and [*found, *(Case(*name.split("/", 1)) for name in _FOLDERS)]
 
 
 @dataclass(frozen=True)
@@ -290,7 +309,9 @@ def graph(trace: str) -> Core:
     """The graph of a trace as TraceLens links it."""
     entry = more_linked().get(trace)
     if entry is None:
-        return load_core(path_of(trace))
+        path = path_of(trace)
+        captures = path.with_name("capture")
+        return load_core(path, capture=captures if captures.exists() else None)
     data = read(path_of(trace))
     assert without_id_links(data["traceEvents"]) == entry.events
     return load_core(json.dumps(data).encode())

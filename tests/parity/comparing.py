@@ -45,10 +45,13 @@ class Layout:
 
 LAYOUTS = {
     "gpu_timeline": Layout(("type", "is_recompute", "gpu_pid")),
-    "ops_summary_by_category": Layout(("op category", "is_recompute"), "total_direct_kernel_time_ms"),
-    "ops_summary": Layout(("name", "is_recompute"), "total_direct_kernel_time_sum"),
+    "ops_summary_by_category": Layout(("op category", "parent_module", "is_recompute"), "total_direct_kernel_time_ms"),
+    "ops_summary": Layout(("name", "parent_module", "is_recompute"), "total_direct_kernel_time_sum"),
     "ops_unique_args": Layout(
-        ("name", "op category", "process_name", "process_label", "thread_name", *_ARGUMENTS, "is_recompute"),
+        (
+            *("name", "op category", "parent_module", "num_kernels", "process_name", "process_label", "thread_name"),
+            *(*_ARGUMENTS, "is_recompute"),
+        ),
         "total_direct_kernel_time_sum",
     ),
     "kernel_summary": Layout(
@@ -94,7 +97,10 @@ LAYOUTS = {
     # TraceLens, the arguments still say which rows belong together.
     **dict.fromkeys(
         SHEETS,
-        Layout(("name", *(f"{column}_first" for column in _ARGUMENTS), "is_recompute"), "Kernel Time (µs)_sum"),
+        Layout(
+            ("name", *(f"{column}_first" for column in _ARGUMENTS), "num_kernels", "is_recompute"),
+            "Kernel Time (µs)_sum",
+        ),
     ),
 }
 """Table -> how it is compared."""

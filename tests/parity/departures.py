@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from parity.comparing import ORDER, ROW, Comparison, Row
+from parity.comparing import CUMULATIVE, ORDER, ROW, Comparison, Row
 
 from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS
 from tracelens_graph.perf.registry import model_named
@@ -140,6 +140,11 @@ def account(known: Sequence[Departure], compared: Iterable[tuple[str, Comparison
                 f"{trace} {table}: {column} of row {pair} is covered by {departure.test} and equal"
                 for pair, column in sorted(cells - differing)
             ]
+        if any(
+            difference.column == ROW and (difference.pair, ROW) in explained for difference in comparison.differences
+        ):
+            # Shares are added up in the order of the rows, and so differ below a row that only one side has.
+            explained |= {(pair, CUMULATIVE) for pair in range(len(comparison.pairs))}
         found.unexplained += [
             f"{trace} {table}: {difference.column}: {difference.said}"
             for difference in comparison.differences

@@ -9,24 +9,107 @@ import pytest
 from simulate.served import outcomes
 
 from tracelens_graph import load
-from tracelens_graph.simulate.serving import simulate, write
+from tracelens_graph.graph.graph import Graph
+from tracelens_graph.simulate.serving import RankTrace, simulate, write
 
-NAMED: list[dict[str, Any]] = [
+SERVERS: list[dict[str, Any]] = [
     {},
-    {"engine": "sglang", "experts": 8},
+    {"platform": "rocm", "engine": "sglang", "experts": 8},
+    {"platform": "rocm", "annotations": "native", "python_stacks": False},
     {"capture": "piecewise", "details": False},
-    {"annotations": "native", "python_stacks": False},
-    {"ranks": 2},
+    {"capture": "piecewise", "platform": "rocm"},
+    {"streams": 3},
+    {"streams": 2, "platform": "rocm"},
+    {"ranks": 2, "experts": 4},
 ]
 
 
+def joined(folder: Path, **settings: Any) -> tuple[Graph, RankTrace]:
+    """The trace of a simulated server, joined with its captures, and what the server left."""
+    run = simulate(**settings)
+    write(run, folder, traces_only=True)
+    return load(folder / "rank0.json.gz", capture=folder / "capture"), run.ranks[0]
+
+
+def silently_wrong(g: Graph, truth: dict[str, Any], wrong: list[int]) -> list[int]:
+    """Kernels with a wrong op that no count of the outcome of their graph covers."""
+    launch_of = {uid: replay["launch"] for replay in truth["replays"] for uid in replay["kernels"]}
+    left = list(wrong)
+    for entry in g.info.replays:
+        covered = [uid for uid in left if launch_of[uid] in entry.launches]
+        for uid in covered[: entry.doubtful + entry.implausible]:
+            left.remove(uid)
+    return left
+
+
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("settings", NAMED, ids=str)
-def test_every_kernel_is_joined_where_captures_name_them(tmp_path: Path, seed: int, settings: dict[str, Any]) -> None:
-    run = simulate(seed=seed, steps=20, platform="rocm", **settings)
-    write(run, tmp_path)
-    g = load(tmp_path / "rank0.json.gz", capture=tmp_path / "capture")
-    found = outcomes(g, run.ranks[0].truth)
+@pytest.mark.parametrize("settings", SERVERS, ids=str)
+def test_every_kernel_is_joined(tmp_path: Path, seed: int, settings: dict[str, Any]) -> None:
+    g, rank = joined(tmp_path, seed=seed, steps=20, **settings)
+    found = outcomes(g, rank.truth)
     assert len(found["right"]) > 500
     assert not found["wrong"]
     assert not found["unjoined"]
+    assert all(entry.joined == entry.gpu_events for entry in g.info.replays)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("settings", SERVERS, ids=str)
+def test_few_are_wrong_where_kernels_were_lost_and_none_in_silence(
+    tmp_path: Path, seed: int, settings: dict[str, Any]
+) -> None:
+    g, rank = joined(tmp_path, seed=seed, steps=30, lost=0.01, **settings)
+    found = outcomes(g, rank.truth)
+    assert len(found["right"]) >= 0.999 * sum(map(len, found.values()))
+    assert not silently_wrong(g, rank.truth, found["wrong"])
+    lost = sum(replay["kernels"].count(None) for replay in rank.truth["replays"])
+    assert sum(entry.lost for entry in g.info.replays) == lost > 0
+    assert sum(entry.extra for entry in g.info.replays) == 0
+
+
+def test_a_single_replay_with_lost_kernels_and_no_names(tmp_path: Path) -> None:
+    g, rank = joined(tmp_path, seed=3, steps=1, layers=40, lost=0.02, arrivals=0)
+    found = outcomes(g, rank.truth)
+    assert None in rank.truth["replays"][0]["kernels"]
+    assert len(found["right"]) >= 0.999 * sum(map(len, found.values()))
+    assert not silently_wrong(g, rank.truth, found["wrong"])
+
+
+# --- captures that are of something else -------------------------------------------------------------------------
+
+
+def taken_from(other: dict[str, Any], folder: Path, platform: str) -> tuple[Graph, dict[str, Any]]:
+    """A server's trace joined with the captures of another one."""
+    run = simulate(seed=1, steps=10, platform=platform)
+    write(run, folder / "server", traces_only=True)
+    write(simulate(seed=1, steps=1, platform=platform, **other), folder / "other", traces_only=True)
+    return load(folder / "server/rank0.json.gz", capture=folder / "other/capture"), run.ranks[0].truth
+
+
+@pytest.mark.parametrize("platform", ["nvidia", "rocm"])
+@pytest.mark.parametrize("other", [{"experts": 8}, {"layers": 9}, {"sizes": (1, 2, 4)}], ids=str)
+def test_captures_of_another_model_or_smaller_batches_join_nothing_wrong(
+    tmp_path: Path, platform: str, other: dict[str, Any]
+) -> None:
+    if "sizes" in other:
+        other = {**other, "requests": 4}
+    g, truth = taken_from(other, tmp_path, platform)
+    found = outcomes(g, truth)
+    assert not silently_wrong(g, truth, found["wrong"])
+    # A replay of fewer layers is one whose end was lost, as far as names go: what is missing is counted.
+    if found["right"]:
+        assert sum(entry.lost for entry in g.info.replays) > len(found["right"])
+
+
+def test_a_damaged_capture_does_not_hinder_the_others(tmp_path: Path) -> None:
+    run = simulate(seed=2, steps=20)
+    write(run, tmp_path, traces_only=True)
+    used = {run.ranks[0].truth["graphs"][replay["graph"]]["file"] for replay in run.ranks[0].truth["replays"]}
+    for file in (tmp_path / "capture").glob("*.gz"):
+        if file.name not in used:
+            file.write_bytes(file.read_bytes()[:200])
+    with pytest.warns(UserWarning, match="left out of the captures"):
+        g = load(tmp_path / "rank0.json.gz", capture=tmp_path / "capture")
+    found = outcomes(g, run.ranks[0].truth)
+    assert found["right"]
+    assert not found["wrong"] + found["unjoined"]

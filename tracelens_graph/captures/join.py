@@ -136,7 +136,9 @@ def _matched(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGra
         known: dict[tuple[bytes, bytes], Match | None] = {}
         different = list({patterns[at].key: patterns[at] for at in group}.values())
         reference = reference_of(core, different, max(map(len, graphs), default=0))
-        best, others = _best(reference, expected, graphs, words, core.info.rank)
+        size = max((replays[at].size or 0 for at in group), default=0)
+        large_enough = [graph for graph in graphs if graph.batch_size is None or graph.batch_size >= size]
+        best, others = _best(reference, expected, large_enough, words, core.info.rank)
         if best is None:
             continue
         for at in group:

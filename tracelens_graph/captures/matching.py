@@ -6,6 +6,7 @@ with the captured calls once, and each different replay with the reference, stre
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,8 @@ _LOOKED_UP = 8
 """Those of them whose arguments are looked up in the file."""
 _ALIKE = 0.8
 """Share of a replay that has to be in a reference, and of a reference that has to be captured, to belong there."""
+_ALIKE_IN_KIND = 0.9
+"""The same where kernels and calls are compared by kind alone."""
 _IMPLAUSIBLE = 0.1
 """Share of the kernels that cannot be the work of their ops, from which on a graph does not fit."""
 
@@ -111,9 +114,14 @@ class Fit:
 
     @property
     def fits(self) -> bool:
-        """Whether enough is joined for the graph to be the one that was replayed."""
+        """Whether enough is joined for the graph to be the one that was replayed: of what ran, and up to its end.
+
+        The end of a replay may be lost, but little before it is. Kinds of kernels fit more than names do.
+        """
         joined = int(np.count_nonzero(self.call >= 0))
-        return joined >= _ALIKE * max(len(self.call), 1) and joined >= _ALIKE * len(self.graph) / 2
+        least = _ALIKE_IN_KIND if self.rule == BY_KIND else _ALIKE
+        captured = max(int(self.call.max(initial=-1)) + 1, len(self.graph) // 2)
+        return joined >= least * max(len(self.call), 1) and joined >= least * captured
 
 
 class Vocabulary:
@@ -280,14 +288,12 @@ def replayed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
 
 
 def _placed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
-    place = np.arange(len(of))
     found, last = np.full((2, len(one.token)), -1, np.int64)
-    own, at = _by_stream(one.token, one.stream, of.token, of.stream, place)
-    found[own] = at
-    # From the other end the same events are paired otherwise where there is a choice.
-    own, at = _by_stream(one.token[::-1], one.stream[::-1], of.token[::-1], of.stream[::-1], place)
-    last[len(one.token) - 1 - own] = len(of) - 1 - at
-    doubtful = (found != last) & (found >= 0)
+    for stream in np.unique(one.stream).tolist():
+        here, there = np.flatnonzero(one.stream == stream), np.flatnonzero(of.stream == stream)
+        first, latest = _bounds(one.token[here], of.token[there])
+        found[here], last[here] = np.append(there, -1)[first], np.append(there, -1)[latest]
+    doubtful = found != last
     sure = np.flatnonzero((found >= 0) & ~doubtful)
     if not doubtful.any() or len(sure) < _LEAST_SURE:
         return found, doubtful
@@ -305,6 +311,35 @@ def _placed(one: Pattern, of: Reference) -> tuple[Rows, Mask]:
         distance = np.abs(due[places][None, :] - one.start[events][:, None])
         found[events] = places[_nearest(distance)]
     return found, doubtful
+
+
+def _bounds(events: Codes, places: Codes) -> tuple[Rows, Rows]:
+    """The first and the last place of each event if as many as can be keep their order; -1 for those that cannot."""
+    joined = np.arange(len(events))
+    if (first := _first_places(events, places)) is None:
+        joined = common_order(events, places)[0]
+        first = _first_places(events[joined], places)
+    last = _first_places(events[joined][::-1], places[::-1])
+    assert first is not None
+    assert last is not None
+    found = np.full((2, len(events)), -1, np.int64)
+    found[0, joined], found[1, joined] = first, len(places) - 1 - last[::-1]
+    return found[0], found[1]
+
+
+def _first_places(events: Codes, places: Codes) -> Rows | None:
+    """The first place of each event behind that of the event before; None if the events are not all in order there."""
+    at: dict[int, list[int]] = {}
+    for place, token in enumerate(places.tolist()):
+        at.setdefault(token, []).append(place)
+    found, last = [], -1
+    for token in events.tolist():
+        own = at.get(token, [])
+        if (behind := bisect_right(own, last)) == len(own):
+            return None
+        last = own[behind]
+        found.append(last)
+    return np.array(found, np.int64)
 
 
 _LEAST_SURE = 2
@@ -341,10 +376,8 @@ def fit(reference: Reference, graph: CapturedGraph, words: Vocabulary) -> Fit:
     if reference.is_ordered:
         if np.array_equal(calls, reference.token):
             return Fit(graph, np.arange(len(calls)), BY_NODE if reference.by_node else BY_NAME, nothing, nothing)
-        call = np.full(len(reference), -1, np.int64)
-        at, of = common_order(reference.token, calls)
-        call[at] = of
-        return Fit(graph, call, BY_ALIGNMENT, nothing, nothing)
+        call, last = _bounds(reference.token, calls)
+        return Fit(graph, call, BY_ALIGNMENT, call != last, nothing)
 
     def aligned(at: Rows, of: Rows) -> tuple[Rows, Rows]:
         return common_order(reference.token[at], calls[of])

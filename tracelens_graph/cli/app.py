@@ -151,7 +151,13 @@ class Program(Group):
 
     homes: ClassVar[Mapping[str, str]] = HOMES
     lenient = frozenset({"model"})  # sizes were options of it
-    anywhere: ClassVar[Mapping[str, bool]] = {"--debug": False, "--cache": False, "--force": False, "--capture": True}
+    anywhere: ClassVar[Mapping[str, bool]] = {
+        "--debug": False,
+        "--cache": False,
+        "--force": False,
+        "--capture": True,
+        "--identify": False,
+    }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is asked for; a trace without one gets its report."""
@@ -289,12 +295,20 @@ def options(
             "given again.",
         ),
     ] = None,
+    identify: Annotated[
+        bool,
+        option(
+            "--identify",
+            help="Infer what replayed kernels are, from their names and order: layers, and roles such as attention or "
+            "expert products.",
+        ),
+    ] = False,
     debug: Annotated[bool, option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Where did the GPU time go? Profiler traces (PyTorch/Kineto JSON) as graphs.
 
     A trace is a .json, .json.gz, .json.zst or .zip file, a graph saved earlier, or - for standard input. Without a
-    command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`. --cache, --force, --capture and --debug may
-    stand behind the command, too.
+    command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`. --cache, --force, --capture, --identify and
+    --debug may stand behind the command, too.
     """
-    ANYWHERE.set(Anywhere(cache, force, tuple(capture or ())))
+    ANYWHERE.set(Anywhere(cache, force, tuple(capture or ()), identify))

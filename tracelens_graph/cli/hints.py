@@ -130,6 +130,7 @@ class Call:
             more.append(("--et", self.et))
         if name in COMMANDS_WITH["--annotation"]:
             more += [("--capture", one) for one in ANYWHERE.get().capture]
+            more += [("--identify",)] if ANYWHERE.get().identify else []
         for option in more:
             if option[0] not in command.split():
                 words += option

@@ -398,7 +398,7 @@ class Theirs(Report):
             AskedOfTheirs(
                 replace(o, linked_only=True, overlap=False, call_stack=False),
                 call_stack=True, python_frames=o.call_stack, overlap=o.overlap, kernels=True,
-                short=o.short_kernels_us is not None,
+                short=o.short_kernels_us is not None, inference=o.by_module or bool(self.w.core.info.replays),
             ),
         )  # fmt: skip
 

@@ -37,6 +37,7 @@ class _Work:
         protection: what must not be overwritten.
         cache: whether its graph is kept.
         capture: captures that it is joined with.
+        identify: whether to identify what these do not describe.
     """
 
     path: str
@@ -48,6 +49,7 @@ class _Work:
     protection: Protection | None
     cache: bool
     capture: tuple[str, ...]
+    identify: bool
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def many_traces(
             path, name, replace(plain, et=pairs.of_trace.get(path)), conditions,
             folder and folder / name.replace("/", "_"), screen(), protection(), ANYWHERE.get().cache,
             ANYWHERE.get().capture,
+            ANYWHERE.get().identify,
         )
         for path, name in zip(paths, distinct_names(paths), strict=True)
     ]  # fmt: skip
@@ -183,7 +186,9 @@ def _outcome(work: _Work) -> Outcome:
     options = replace(work.asked.options, extension=extension_of(work.asked.extensions, warns=False))
     try:
         with protecting(work.protection):
-            alone = load(work.path, processes=1, wants_gpu=True, cache=work.cache, capture=work.capture)
+            alone = load(
+                work.path, processes=1, wants_gpu=True, cache=work.cache, capture=work.capture, identify=work.identify
+            )
             core = _with_link(alone, work.asked.et)
             answer = answer_of(core, work.path, replace(work.asked, options=options), processes=1)
             text = f"{write_tables(answer.files, work.folder)}\n" if work.folder else answer.text(work.screen)

@@ -129,7 +129,13 @@ def load_set(
 
     with progress_on_terminal(f"reading {len(files):,} traces") as progress:
         traces = load_core_set(
-            files, run=run, columns=columns, scheduler=scheduler, progress=progress, capture=ANYWHERE.get().capture
+            files,
+            run=run,
+            columns=columns,
+            scheduler=scheduler,
+            progress=progress,
+            capture=ANYWHERE.get().capture,
+            identify=ANYWHERE.get().identify,
         )
     call_devices(one.core.info.accelerator for one in traces)
     say([*([traces.linked] if traces.linked else []), *traces.notes])
@@ -217,6 +223,7 @@ def load(
     et: str | None = None,
     cache: bool | None = None,
     capture: Sequence[str] | None = None,
+    identify: bool | None = None,
 ) -> Graph:
     """The graph of the trace that a command was given, with progress on a terminal.
 
@@ -228,6 +235,7 @@ def load(
         et: the execution trace of the same run, to be linked with.
         cache: keep the graph in the user's cache, or take it from there; None for what `--cache` says.
         capture: captures that it is joined with; None for what `--capture` says.
+        identify: identify what no capture describes; None for what `--identify` says.
 
     Raises:
         NotATraceError: it is something else.
@@ -273,6 +281,10 @@ def load(
         from tracelens_graph.loading.captures import with_captures
 
         core = with_captures(core, named, lambda line: warn([line]))
+    if ANYWHERE.get().identify if identify is None else identify:
+        from tracelens_graph.analyses.identification.calls import with_identified
+
+        core = with_identified(core, lambda line: warn([line]))
     if et is not None:
         core = linked(core, et)  # behind the cache, which keeps graphs as their traces have them
     if core.framework.has_times and (damage := link_damage(core)):

@@ -10,9 +10,9 @@ import pandas as pd
 
 from tracelens_graph.analyses.ops.kernel_details import overlap
 from tracelens_graph.analyses.ops.launchers import OpCalls
-from tracelens_graph.analyses.shared.call_stacks import module_stacks, parent_modules
+from tracelens_graph.analyses.shared.call_stacks import OUTSIDE_MODULES, parent_modules
 from tracelens_graph.categories.kernels import kernel_categories
-from tracelens_graph.compat.cells import as_tuples, thread_columns
+from tracelens_graph.compat.cells import NO_MODULE, as_tuples, stacks_of_modules, thread_columns
 from tracelens_graph.compat.summaries import ARGUMENTS, DIRECT, SUBTREE, Details
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.graph.autograd import autograd_of
@@ -161,8 +161,9 @@ def calls_frame(
     if names:
         columns["kernel_names"] = kernel_names(found)
     if call_stack:
-        columns["call_stack"] = module_stacks(core, rows)
-        columns["parent_module"] = parent_modules(core, found.module)
+        columns["call_stack"] = stacks_of_modules(core, rows)
+        modules = parent_modules(core, found.module)
+        columns["parent_module"] = [NO_MODULE if name == OUTSIDE_MODULES else name for name in modules]
     if recompute:
         columns["is_recompute"] = autograd_of(core).recompute[rows]
     columns |= thread_columns(core, rows)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tracelens_graph.analyses.shared.call_columns import thread_labels
+from tracelens_graph.analyses.shared.call_stacks import module_stacks
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.compat.PerfModel.torch_op_mapping import TRACELENS_MODELS
 from tracelens_graph.graph.core import Core
@@ -60,6 +61,16 @@ def in_order(names: Iterable[str], op: str) -> list[str]:
         first = ("B", *(name for name in first if name != "B"))
     rank = {name: place for place, name in enumerate(first)}
     return sorted(known, key=lambda name: rank.get(plain[name], len(rank)))
+
+
+NO_MODULE = "NA"
+"""What TraceLens calls the module of calls that no module is around."""
+
+
+def stacks_of_modules(core: Core, rows: Rows) -> list[list[str]]:
+    """For each call its name, and those of the modules around it, the innermost first."""
+    names = core.columns.name[rows].tolist()
+    return [[core.names[code], *reversed(stack)] for code, stack in zip(names, module_stacks(core, rows), strict=True)]
 
 
 def thread_columns(core: Core, rows: Rows) -> dict[str, Cells]:

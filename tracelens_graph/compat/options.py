@@ -9,6 +9,8 @@ from typing import Any
 
 from tracelens_graph.errors import AnalysisError, DamagedTraceWarning
 from tracelens_graph.graph.core import Core
+from tracelens_graph.loading.captures import with_captures
+from tracelens_graph.loading.one import load_core
 from tracelens_graph.perf.devices import Architecture, architecture
 
 Device = Architecture | Mapping[str, Any] | str | os.PathLike[str]
@@ -40,7 +42,6 @@ _MISSING = {
     "enable_origami": "simulated times",
     "inductor_cache_dir": "performance models of compiled kernels",
     "tree_postprocess_extension": "extensions; the graph is read-only",
-    "capture_trace_filepath": "capture traces of replayed graphs",
     "jax": "trees of JAX; generate_perf_report_jax reports on profiles of it",
     "kernel_metadata_keyword_filters": "filters of kernels by text",
 }
@@ -56,6 +57,29 @@ def refuse(**given: Any) -> None:
     asked = [name for name, value in given.items() if value is not None and value is not False]
     if asked:
         raise AnalysisError("not available: " + ", ".join(f"{_MISSING[name]} ({name})" for name in asked))
+
+
+def loaded(source: Any, captures: Any = None) -> Core:
+    """The graph of a trace, or a loaded one, joined with captures of the graphs that it replays.
+
+    Raises:
+        TraceError: it cannot be read.
+        LinkError: the captures hold no captured graph.
+
+    Warns:
+        UserWarning: something of the captures could not be used.
+    """
+    if isinstance(source, Core) and captures is None:
+        return source
+
+    def tell(line: str) -> None:
+        warnings.warn(line, stacklevel=4)
+
+    return (
+        with_captures(source, captures, tell)
+        if isinstance(source, Core)
+        else load_core(source, capture=captures, tell=tell)
+    )
 
 
 def warn_of_damage(core: Core) -> None:

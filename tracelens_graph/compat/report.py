@@ -17,7 +17,7 @@ import numpy as np
 
 from tracelens_graph.analyses.report.report_tables import ReportOptions
 from tracelens_graph.compat.cells import in_python
-from tracelens_graph.compat.options import Device, device, refuse, warn_of_damage
+from tracelens_graph.compat.options import Device, device, loaded, refuse, warn_of_damage
 from tracelens_graph.compat.sheets import Asked, jax_sheets, pytorch_sheets
 from tracelens_graph.errors import AnalysisError, OutputError
 from tracelens_graph.extensions.extension import Extension, combined
@@ -65,6 +65,7 @@ def generate_perf_report_pytorch(
     include_call_stack: bool = False,
     *,
     group_by_parent_module: bool = False,
+    capture_folder: Any = None,
     disable_coll_analysis: bool = False,
     enable_kernel_summary: bool = False,
     use_kernel_name_categories: bool = False,
@@ -99,7 +100,9 @@ def generate_perf_report_pytorch(
             sheets of families.
         detect_recompute: separate recomputation of activations from the rest.
         include_call_stack: add where calls come from to unified_perf_summary.
-        group_by_parent_module: separate modules around ops.
+        group_by_parent_module: separate modules around ops. With this or the next, columns and sheets are those of
+            TraceLens's report of inference.
+        capture_folder: captures of the graphs that the trace replays: a folder, a file, or several.
         disable_coll_analysis, enable_kernel_summary: as the command spells `collective_analysis`, `kernel_summary`.
         use_kernel_name_categories: name what kernels do: adds the sheets kernel_category_detail and
             kernel_category_summary, and the column kernel_category to kernel_summary.
@@ -116,6 +119,7 @@ def generate_perf_report_pytorch(
 
     Raises:
         TraceError: the trace cannot be read.
+        LinkError: the captures hold no captured graph.
         AnalysisError: an argument asks for what is not available.
         OutputError: a file cannot be written.
         ExtensionError: the extension cannot be loaded, or its code fails.
@@ -128,7 +132,7 @@ def generate_perf_report_pytorch(
     path = None if gpu_arch_json_path is None else Path(gpu_arch_json_path)
     arch = device(gpu_arch, path, gpu_arch_platform)
     workbook = workbook_for(profile_json_path, output_xlsx_path, output_csvs_dir)
-    core = profile_json_path if isinstance(profile_json_path, Core) else load_core(profile_json_path)
+    core = loaded(profile_json_path, capture_folder)
     warn_of_damage(core)
     options = ReportOptions(
         linked_only=True,
@@ -156,6 +160,7 @@ def generate_perf_report_pytorch(
         short=short_kernel_study,
         collectives=collective_analysis and not disable_coll_analysis,
         pseudo_ops=enable_pseudo_ops,
+        inference=group_by_parent_module or bool(core.info.replays),
     )
     tables, families = pytorch_sheets(w, asked)
     shown = {"ops_unique_args": topk_ops, "short_kernels_summary": topk_short_kernels}

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.ops.kernel_details import has_streams
-from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED
+from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, launchers
 from tracelens_graph.analyses.performance.perf_sheets import perf_sheets
 from tracelens_graph.analyses.report.report_tables import ReportOptions, report_tables
+from tracelens_graph.analyses.shared.call_stacks import OUTSIDE_MODULES, parent_modules
 from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
-from tracelens_graph.compat.cells import as_tuples, has_model, in_order
+from tracelens_graph.compat.cells import NO_MODULE, as_tuples, has_model, in_order, stacks_of_modules
 from tracelens_graph.compat.jax.tables import jax_tables
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.graph.window import Window
@@ -48,6 +49,7 @@ class Asked:
         short: add the sheets of short kernels.
         collectives: add coll_analysis if the trace has any.
         pseudo_ops: let unified_perf_summary and the sheets of families have pseudo ops.
+        inference: give the columns and sheets of TraceLens's report of inference, and not of training.
     """
 
     options: ReportOptions
@@ -59,6 +61,7 @@ class Asked:
     short: bool = False
     collectives: bool = True
     pseudo_ops: bool = True
+    inference: bool = False
 
 
 def sheets(w: Window, asked: Asked) -> dict[str, Table]:
@@ -93,7 +96,7 @@ def _of_pytorch(w: Window, asked: Asked, families: Mapping[str, Table]) -> Itera
     timed = report_tables(w, replace(options, linked_only=not asked.unlinked))
     yield "gpu_timeline", timed["gpu_timeline"]
     if len(rows_of_kind(w.core.columns, (Kind.Op, *PYTHON_KINDS))):
-        yield from ((name, tables[name]) for name in _OPS)
+        yield from ((name, _of_inference(w, tables[name]) if asked.inference else tables[name]) for name in _OPS)
         if asked.overlap:
             beside = report_tables(w, replace(options, overlap=True))["ops_unique_args"]
             yield "ops_unique_args_kl_overlap", replace(beside, name="ops_unique_args_kl_overlap")
@@ -101,7 +104,9 @@ def _of_pytorch(w: Window, asked: Asked, families: Mapping[str, Table]) -> Itera
         unified = report_tables(w, stacks)["unified_perf_summary"]
         if len(unified):
             yield "unified_perf_summary", unified
-        yield from ((name, table) for name, table in families.items() if _family(name) in _FAMILIES)
+        for name, table in families.items():
+            if _family(name) in _FAMILIES:
+                yield from _by_pass(table) if asked.inference and name == _NORMS else [(name, table)]
     if asked.kernels:
         yield "kernel_summary", tables["kernel_summary"]
     if options.kernel_categories:
@@ -115,6 +120,53 @@ def _of_pytorch(w: Window, asked: Asked, families: Mapping[str, Table]) -> Itera
     if options.compare_with is not None:
         yield "diff_stats", tables["diff_stats"]
     yield from ((name, tables[name]) for name in tables.of_extension)
+
+
+def _of_inference(w: Window, table: Table) -> Table:
+    """A table of ops with the columns that it has in TraceLens's report of inference.
+
+    Where rows differ in the module around calls, they say what is around the first call.
+    """
+    columns: dict[str, Any] = {}
+    for name, cells in table.columns.items():
+        if name == "total_subtree_kernel_time_ms":
+            continue
+        columns[name] = [NO_MODULE if cell == OUTSIDE_MODULES else cell for cell in cells] if name == _MODULE else cells
+        if name == "total_subtree_kernel_time_sum" and table.name == "ops_summary":
+            columns["total_subtree_kernel_time_count"] = table.columns["Count"]
+        if _MODULE in table.columns and name == _BEFORE_STACK[table.name]:
+            columns["call_stack" if table.name == "ops_unique_args" else "call_stack_first"] = _stacks(w, table)
+    if _MODULE in columns and table.name == "ops_unique_args":
+        columns = {name: columns[name] for name in ("name", "op category", _MODULE, *columns)}
+    return replace(table, columns=columns)
+
+
+_MODULE, _NORMS = "parent_module", "Normalization"
+_BEFORE_STACK = {"ops_summary_by_category": "Count", "ops_summary": "Categories", "ops_unique_args": "ex_UID"}
+"""Table of ops -> the column that what is around the first call stands behind."""
+
+
+def _stacks(w: Window, table: Table) -> list[list[str]]:
+    """What is around the first call of each row of a table of ops."""
+    if "ex_UID" in table.columns:
+        return stacks_of_modules(w.core, w.core.rows_of(table.columns["ex_UID"]))
+    found = launchers(w, linked_only=True)
+    is_named = table.name == "ops_summary"
+    names = [w.core.names[code] for code in w.core.columns.name[found.rows].tolist()]
+    labels = names if is_named else [found.categories[code] for code in found.category.tolist()]
+    first: dict[tuple[str, str], int] = {}
+    for row, *key in zip(found.rows.tolist(), labels, parent_modules(w.core, found.module), strict=True):
+        first.setdefault((key[0], key[1]), row)
+    keys = zip(table.columns["name" if is_named else "op category"], table.columns[_MODULE], strict=True)
+    return stacks_of_modules(w.core, np.array([first[key] for key in keys], np.int64))
+
+
+def _by_pass(table: Table) -> Iterator[tuple[str, Table]]:
+    """A table of forward and backward ops as one of each, where there are any."""
+    backward = np.array(["backward" in name.lower() for name in table.columns["name"]], bool)
+    for suffix, rows in (("_fwd", np.flatnonzero(~backward)), ("_bwd", np.flatnonzero(backward))):
+        if len(rows):
+            yield f"{table.name}{suffix}", replace(table.take(rows), name=f"{table.name}{suffix}")
 
 
 def _family(sheet: str) -> str:

@@ -23,7 +23,7 @@ from tracelens_graph.analyses.timeline.timeline import gpu_timeline
 from tracelens_graph.compat import summaries
 from tracelens_graph.compat.call_frames import calls_frame, kernel_columns, kernel_details
 from tracelens_graph.compat.event import MeasuredEvent, TraceEvent
-from tracelens_graph.compat.options import Device, device, refuse, warn_of_damage
+from tracelens_graph.compat.options import Device, device, loaded, refuse, warn_of_damage
 from tracelens_graph.compat.summaries import ARGUMENTS, DIRECT, SUBTREE
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.compat.tree_perf_models import PerformanceMethods
@@ -104,7 +104,7 @@ class TreePerfAnalyzer(PerformanceMethods):
 
         Args:
             profile_filepath: the trace.
-            capture_trace_filepath: not available.
+            capture_trace_filepath: captures of the graphs that it replays: a folder, a file, or several.
             options: arguments of the constructor.
 
         Raises:
@@ -114,8 +114,10 @@ class TreePerfAnalyzer(PerformanceMethods):
         Warns:
             DamagedTraceWarning: the trace was broken; the message counts what was repaired and what was lost.
         """
-        refuse(capture_trace_filepath=capture_trace_filepath)
-        analyzer = TreePerfAnalyzer(profile_filepath, **options)
+        source = (
+            profile_filepath if capture_trace_filepath is None else loaded(profile_filepath, capture_trace_filepath)
+        )
+        analyzer = TreePerfAnalyzer(source, **options)
         warn_of_damage(analyzer.tree.graph)
         return analyzer
 
@@ -175,8 +177,8 @@ class TreePerfAnalyzer(PerformanceMethods):
             include_kernel_details: kernel_details; and what ran beside on other streams for other launchers:
                 overlapping_kernel_names, overlapping_kernels_details, and overlap_pct, the share (0 to 1) of the
                 direct time during which some of it ran.
-            include_call_stack: call_stack (modules around the call, the outermost first) and parent_module (the
-                innermost, without the number of the instance).
+            include_call_stack: call_stack (the call and the modules around it, the innermost first) and parent_module
+                (the innermost, without the number of the instance).
             include_first_occurrence_time: ts, the start on the file's clock, of which the summary by arguments makes
                 first_occurrence_time.
             args_cols: which arguments, by their names in the file.

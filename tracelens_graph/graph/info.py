@@ -114,6 +114,7 @@ class TraceInfo:
             the order of the file; the last of them in part.
         has_times: whether it has times. An execution trace does not: starts and durations of its graph are places in
             the order of all begins and ends, so that calls nest; nobody is shown them.
+        inferred: what of the graph no trace recorded, in one line; empty for nothing.
         replays: of a graph that was joined with captures, what became of its replays, by captured graph and rule.
     """
 
@@ -134,6 +135,7 @@ class TraceInfo:
     planes: list[str] = field(default_factory=list)
     has_times: bool = True
     replays: list[ReplayedGraph] = field(default_factory=list)
+    inferred: str = ""
 
     def __post_init__(self) -> None:
         self.replays = [ReplayedGraph(**one) if isinstance(one, dict) else one for one in self.replays]

@@ -55,11 +55,6 @@ class Iterations:
         """The phase of each."""
         return np.array([batch.phase for batch in self.batches], np.str_)
 
-    @property
-    def is_of_server(self) -> bool:
-        """Whether annotations say what at least one of them computes."""
-        return any(batch.phase not in ("unknown", "empty") for batch in self.batches)
-
     @cached_property
     def steady(self) -> tuple[int, int]:
         """First iteration of the steady state, and the one behind its last."""
@@ -69,6 +64,12 @@ class Iterations:
 def iterations_of(core: Core) -> Iterations:
     """The iterations of a graph, found once. Traces whose `ProfilerStep`s are all that marks steps have none."""
     return core.once(_find)
+
+
+def is_of_server(core: Core) -> bool:
+    """Whether annotations of an engine mark the steps of a server."""
+    ranges = traversals.rows_of_kind(core.columns, (Kind.Annotation, Kind.DeviceAnnotation))
+    return bool(_read(core, ranges))
 
 
 def steady_region(requests: np.ndarray, window: int = WINDOW) -> tuple[int, int]:

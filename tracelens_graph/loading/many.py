@@ -21,6 +21,7 @@ from pathlib import Path
 from sys import intern
 from typing import Any, NamedTuple
 
+from tracelens_graph.analyses.identification.calls import with_identified
 from tracelens_graph.errors import AnalysisError, LinkError, NotATraceError, TraceError
 from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
@@ -164,6 +165,7 @@ class _Order:
     columns: tuple[str, ...] | None
     et: str | None = None
     capture: tuple[str, ...] = ()
+    identify: bool = False
 
 
 @dataclass(frozen=True)
@@ -217,6 +219,7 @@ def load_core_set(
     columns: Iterable[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     capture: Sequence[str] = (),
+    identify: bool = False,
 ) -> TraceSet:
     """The traces of some files as a set, in their order.
 
@@ -233,6 +236,7 @@ def load_core_set(
         columns: load lean graphs with these columns only; see `Graph.lean`. None for all.
         progress: called with bytes of files done and bytes in all.
         capture: folders or traces of captures, with which each trace is joined.
+        identify: infer what replayed kernels are that no capture describes.
 
     Raises:
         TraceError: none of the files is a trace that can be read.
@@ -256,7 +260,9 @@ def load_core_set(
     folder = temporary_folder()
     try:
         orders = {
-            file: _Order(file, Path(folder.name, f"{place}.tlg"), lean, pairs.of_trace.get(file), tuple(capture))
+            file: _Order(
+                file, Path(folder.name, f"{place}.tlg"), lean, pairs.of_trace.get(file), tuple(capture), identify
+            )
             for place, file in enumerate(files)
         }
         here = [file for file in files if alone or file.endswith(".tlg") or is_stream(file)]
@@ -373,6 +379,8 @@ def _loaded(
         core = load_profile(order.file, progress=progress, processes=processes or None)
         if order.capture:
             core = with_captures(core, order.capture, notes.append)
+        if order.identify:
+            core = with_identified(core, notes.append)
         if order.et is not None:
             core, found = _with_link(core, order.et)
         if order.columns is not None:

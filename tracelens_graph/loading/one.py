@@ -20,6 +20,7 @@ def load_core(
     *,
     et: Any = None,
     capture: Any = None,
+    identify: bool = False,
     tell: Callable[[str], None] = lambda line: None,
     progress: Callable[[int, int], None] | None = None,
     processes: int | None = None,
@@ -34,6 +35,7 @@ def load_core(
             events).
         et: the execution trace of the same run, given like `source`: see `linked`.
         capture: captures of the graphs that it replays: see `captures.with_captures`.
+        identify: infer what replayed kernels are that no capture describes: see `with_identified`.
         tell: called with a line on captures that could not be used.
         progress: called with bytes done and bytes in all.
         processes: 1 to stay in this process; by default two for large files where that is safe.
@@ -50,6 +52,10 @@ def load_core(
         from tracelens_graph.loading.captures import with_captures
 
         core = with_captures(core, capture, tell)
+    if identify:
+        from tracelens_graph.analyses.identification.calls import with_identified
+
+        core = with_identified(core, tell)
     return core if et is None else linked(core, et)
 
 

@@ -117,6 +117,12 @@ class OfTrace:
     def replays(self) -> Table:
         """Replays of captured graphs, by graph and how they were joined; of a trace that was joined with captures."""
 
+    def identified_kernels(self, by: str = 'layer') -> Table:
+        """Replayed kernels by what they were identified as: layer, block and role; layers in their order."""
+
+    def identified_labels(self, a: str | None = None, b: str | None = None) -> Table:
+        """The label of each replayed kernel, in order of time."""
+
     def unified_perf_summary(self, linked_only: bool = False, *, arch: Architecture | None = None, recompute: bool = False, call_stack: bool = False, python_frames: bool = True, as_recorded: bool = False) -> Table:
         """Cost and rates per op and arguments, each GPU event in one row, the greatest time first."""
 

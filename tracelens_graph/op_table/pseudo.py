@@ -28,6 +28,7 @@ class PseudoOp:
         of_kernels: whether the pattern is of GPU events; there is an op for each of them.
         which: of the GPU events below a donor that the pattern fits, by start: all, the first, those after it, or the
             one, if there is no other.
+        in_tracelens: whether TraceLens makes it, too.
     """
 
     name: str
@@ -35,10 +36,11 @@ class PseudoOp:
     part: re.Pattern[str]
     of_kernels: bool = True
     which: _Which = "all"
+    in_tracelens: bool = True
 
 
-def _kernels(name: str, donors: tuple[str, ...], part: str, which: _Which) -> PseudoOp:
-    return PseudoOp(name, donors, re.compile(part), which=which)
+def _kernels(name: str, donors: tuple[str, ...], part: str, which: _Which, *, in_tracelens: bool = True) -> PseudoOp:
+    return PseudoOp(name, donors, re.compile(part), which=which, in_tracelens=in_tracelens)
 
 
 def _calls(name: str, donor: str, part: str) -> PseudoOp:
@@ -58,8 +60,8 @@ PSEUDO_OPS = (
     _kernels("pseudo_op::moe_triton_unfused_up", _MOE, r"(?i)matmul_ogs", "first"),
     _kernels("pseudo_op::moe_triton_unfused_down", _MOE, r"(?i)matmul_ogs", "later"),
     _kernels("pseudo_op::moe_triton_unfused_finalize_matmul_scatter", _MOE, r"(?i)matmul_scatter", "only"),
-    _kernels("pseudo_op::moe_trtllm_up", _MOE, _TRTLLM, "first"),
-    _kernels("pseudo_op::moe_trtllm_down", _MOE, _TRTLLM, "later"),
+    _kernels("pseudo_op::moe_trtllm_up", _MOE, _TRTLLM, "first", in_tracelens=False),
+    _kernels("pseudo_op::moe_trtllm_down", _MOE, _TRTLLM, "later", in_tracelens=False),
     _kernels("pseudo_op::moe_gptq_awq_up", _EXPERTS, "fused_moe_kernel_gptq_awq", "first"),
     _kernels("pseudo_op::moe_gptq_awq_down", _EXPERTS, "fused_moe_kernel_gptq_awq", "later"),
     _calls("pseudo_op::moe_flydsl_stage1", "aiter::fused_moe_", _FLYDSL.format("flydsl_moe_stage1")),
@@ -76,3 +78,5 @@ PSEUDO_OPS = (
 
 PARTS = frozenset(rule.name for rule in PSEUDO_OPS)
 """Names of all pseudo ops."""
+PARTS_OF_TRACELENS = frozenset(rule.name for rule in PSEUDO_OPS if rule.in_tracelens)
+"""Names of those that TraceLens makes, too."""

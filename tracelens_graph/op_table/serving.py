@@ -47,7 +47,9 @@ OPS: Rows = [
     *_unfused("sglang_profiler::fused_moe_triton_kernels_invoke_fused_moe_kernel", model=model("moe.triton_call")),
     *_unfused("pseudo_op::moe_triton_unfused_up", model=model("moe.ogs_call", stage="up")),
     *_unfused("pseudo_op::moe_triton_unfused_down", model=model("moe.ogs_call", stage="down")),
-    *_part("pseudo_op::moe_triton_unfused_finalize_matmul_scatter", model=model("moe.summed_call")),
+    *_part(
+        "pseudo_op::moe_triton_unfused_finalize_matmul_scatter", category=None, model=model("moe.summed_call")
+    ),
     *_part("pseudo_op::moe_trtllm_up", model=model("moe.trtllm_call", stage="up")),
     *_part("pseudo_op::moe_trtllm_down", model=model("moe.trtllm_call", stage="down")),
     # --- Routing -------------------------------------------------------------------------------------------------

@@ -90,11 +90,17 @@ def sheets() -> tuple[str, ...]:
     return tuple(sorted({sheet for several in found for sheet in several}))
 
 
+def unnumbered(name: str) -> str:
+    """The name of an op without the number that SGLang gives to instances of its ranges."""
+    found = _NUMBERED.fullmatch(name)
+    return found[1] if found else name
+
+
 def model_named(name: str, models: Mapping[str, OpModel] = MODELS) -> OpModel | None:
     """The model of an op: by its name, by that without a number of the instance, or as a compiled kernel."""
     found = models.get(name)
-    if found is None and (numbered := _NUMBERED.fullmatch(name)):
-        found = models.get(numbered[1])
+    if found is None:
+        found = models.get(unnumbered(name))
     if found is None and name.startswith("triton_"):
         from tracelens_graph.perf.families.triton import triton_model
 

@@ -76,7 +76,7 @@ class Facts:
         damage: what was repaired in the file or lost; empty for a sound file.
         window: what the report was restricted to; empty for the whole trace.
         options: options of the report.
-        linked: how it is linked with an execution trace, and joined with captures; empty without either.
+        linked: what it was linked or joined with, and what in it is inferred, a line each; empty for nothing.
     """
 
     source: str
@@ -127,6 +127,8 @@ def _linked(core: Core) -> str:
         from tracelens_graph.analyses.launches.replays import joined_line
 
         lines.append(joined_line(core))
+    if core.info.inferred:
+        lines.append(core.info.inferred)
     return "\n".join(lines)
 
 

@@ -107,6 +107,7 @@ class OwnerRule(IntEnum):
     hlo = 4
     graph_capture = 5
     pseudo_op = 6
+    inferred = 7
 
 
 OWNER_RULE_MEANING = {
@@ -117,6 +118,7 @@ OWNER_RULE_MEANING = {
     OwnerRule.hlo: "launched in a graph: charged to the instruction that it names itself",
     OwnerRule.graph_capture: "replayed from a graph: charged to the op that the capture recorded",
     OwnerRule.pseudo_op: "a part of a fused op: charged to an op made for that part",
+    OwnerRule.inferred: "replayed from a graph: charged to what it was identified as, which is inferred",
 }
 
 
@@ -129,6 +131,7 @@ class Flag(IntEnum):
     linked_by_flow = 8
     starts_before_launch = 16
     captured = 32
+    inferred = 64
 
 
 FLAG_MEANING = {
@@ -138,6 +141,7 @@ FLAG_MEANING = {
     Flag.linked_by_flow: "linked to its launch by a flow arrow, for want of a correlation id",
     Flag.starts_before_launch: "starts on the device before its launch call began (clock skew)",
     Flag.captured: "a call of a captured graph that was replayed here: it took no host time",
+    Flag.inferred: "a call that no trace recorded: what replayed kernels were identified as",
 }
 
 

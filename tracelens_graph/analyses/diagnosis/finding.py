@@ -103,6 +103,11 @@ KINDS: Mapping[str, str] = {
 TOPICS: Mapping[str, str] = {
     "headline": "what kind of run this is",
     "operation": "how an operation does that takes much of a small trace: what bounds it, and what holds it back",
+    "server": "how long the steps of a server take, by phase, and what leads each",
+    "server_gaps": "idle: between two steps of a server",
+    "server_prompts": "steps of a server with prompts, which hold up the answers of other requests",
+    "server_padding": "places of captured batches that stay empty",
+    "server_fixed": "what a decode step costs before its first token",
     "cut_short": "where the GPU events end of a file that is cut short",
     "data_loader": "idle: the host waited for the next batch, or made it",
     "synchronization": "idle: calls that wait for the GPU kept the host from launching ahead",
@@ -130,6 +135,17 @@ TOPICS: Mapping[str, str] = {
 """Topics of findings, and what each is about."""
 
 ADVICE: Mapping[str, str] = {
+    "overlap_scheduling": "schedule the next step while this one runs: --async-scheduling of vLLM, SGLang's overlap "
+    "scheduler",
+    "sampling_on_gpu": "sample on the GPU: no logits processors or penalties in Python, fewer log probabilities",
+    "detokenise_beside": "detokenise beside the steps, in a process of its own, and less often: --stream-interval",
+    "next_inputs": "make the inputs of the next step while this one runs; update buffers in place of building them",
+    "capture_sizes": "capture more batch sizes between those in use: cudagraph_capture_sizes of vLLM, --cuda-graph-bs "
+    "of SGLang",
+    "smaller_chunks": "smaller pieces of prompts in a step: --max-num-batched-tokens of vLLM, --chunked-prefill-size "
+    "of SGLang; or prompts on GPUs of their own",
+    "more_requests": "more requests at a time, as long as their cache fits: --max-num-seqs of vLLM, "
+    "--max-running-requests of SGLang",
     "cuda_graphs": 'CUDA graphs, or torch.compile(mode="reduce-overhead")',
     "fewer_launches": "fewer, larger ops: a larger batch, fused or foreach optimizers",
     "larger_batch": "fewer, larger ops: a larger batch",

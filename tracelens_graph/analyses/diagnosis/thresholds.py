@@ -83,3 +83,9 @@ SLOW_BUS_BYTES = 1_000_000
 """Bus bandwidth, of messages of that size or larger, below which the transport is worth a look: PCIe 3.0 x16 has 16."""
 LONG_STEP_RATIO = 1.2
 """A step that takes so many times the median is worth a look."""
+PADDING_PERCENT = 10.0
+"""Share of the places of captured batches from which on empty ones are worth a line."""
+STALL_RATIO = 1.5
+"""Steps with prompts that take so many times a decode step hold answers up."""
+FIXED_PERCENT = 50.0
+"""Share of a decode step's GPU time from which on its fixed cost is worth a line."""

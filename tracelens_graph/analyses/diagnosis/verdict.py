@@ -25,6 +25,7 @@ from tracelens_graph.analyses.diagnosis.headline import (
 from tracelens_graph.analyses.diagnosis.operation import leading_operation, operations
 from tracelens_graph.analyses.ops.programs import compilations, programs
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.window import Window, step_number, window_of
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.names import short_name
@@ -140,8 +141,13 @@ def _of_gpu_work(w: Window, arch: Architecture | None) -> list[Finding]:
         return [first.finding, *_unknown(w), *_unlinked(w)]
     unknown = list(_unknown(w))
     causes = [one for one in causes_of(w, first.leads, arch) if not _is_named_by(one, unknown)]
+    server: list[Finding] = []
+    if is_of_server(w.core):
+        from tracelens_graph.analyses.diagnosis.server import of_server
+
+        server, causes = of_server(w, causes)
     found = operations(judged, arch) if is_one else ()
-    before, behind = [first.finding, *found, *causes[:1]], causes[1 : limits.CAUSES]
+    before, behind = [first.finding, *server, *found, *causes[:1]], causes[1 : limits.CAUSES]
     won = _opportunities(w, arch, first.leads, before)
     return [*before, *won, *behind, *unknown, *_unlinked(w), *_long_step(w)]
 

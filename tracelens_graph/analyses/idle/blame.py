@@ -76,12 +76,12 @@ def in_state(calls: Calls, state: int, thread: Codes, start: Ns, end: Ns) -> Spe
             gaps = _common(gaps, calls.span_intervals(held, code), inside=False)
         if state in order:
             gaps = _common(gaps, calls.span_intervals(state, code))
-            rows, own = _own(calls, rows, gaps)
+            rows, own = own_time(calls, rows, gaps)
             if 2 * own.sum() < length(gaps):  # marked by annotations, with little recorded below them
                 spans = calls.span_rows(state, code)
-                rows, own = _own(calls, spans[calls.core.columns.kind[spans] == Kind.Annotation], gaps)
+                rows, own = own_time(calls, spans[calls.core.columns.kind[spans] == Kind.Annotation], gaps)
         else:
-            rows, own = _own(calls, rows, gaps)
+            rows, own = own_time(calls, rows, gaps)
             own[calls.state[rows] != state] = 0
         found = (rows, own, own)
         parts.append(_of_workers(calls, gaps, found) if state == DATA_LOADER else found)
@@ -189,7 +189,7 @@ def _functions(core: Core, rows: Rows) -> Codes:
     return found
 
 
-def _own(calls: Calls, rows: Rows, gaps: Intervals) -> tuple[Rows, Ns]:
+def own_time(calls: Calls, rows: Rows, gaps: Intervals) -> tuple[Rows, Ns]:
     """The calls with time in the gaps, and how much of it lies in no other call."""
     c = calls.core.columns
     start = c.start_ns[rows]
@@ -217,7 +217,7 @@ def _of_workers(calls: Calls, gaps: Intervals, found: Spent) -> Spent:
     parts = []
     for thread, (theirs, loading) in calls.loading_threads.items():
         if thread not in c.thread[rows]:
-            theirs, spent = _own(calls, theirs, _common(gaps, loading))
+            theirs, spent = own_time(calls, theirs, _common(gaps, loading))
             spent[pauses[theirs]] = 0
             parts.append((theirs, spent, spent))
     workers = together(parts)

@@ -18,6 +18,7 @@ from tracelens_graph.utils.arrays import Rows
 
 _INSTANCE = re.compile(r"_\d+$")
 NOT_FOUND = "Not found"
+OUTSIDE_MODULES = "(no module)"
 
 DEEPEST = 200
 """Frames or modules of a stack in a table."""
@@ -52,7 +53,7 @@ def _chain(above: np.ndarray, row: int) -> list[int]:
 def parent_modules(core: Core, modules: np.ndarray) -> list[str]:
     """Names of module rows without the number of the instance; `(no module)` for -1."""
     names = {
-        row: _INSTANCE.sub("", core.names[core.columns.name[row]]) if row >= 0 else "(no module)"
+        row: _INSTANCE.sub("", core.names[core.columns.name[row]]) if row >= 0 else OUTSIDE_MODULES
         for row in np.unique(modules).tolist()
     }
     return [names[row] for row in modules.tolist()]

@@ -21,8 +21,8 @@ from tracelens_graph.graph.graph import changed
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, launches_of, nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window, whole_window
-from tracelens_graph.op_table import OP_TABLE
-from tracelens_graph.op_table.pseudo import PARTS
+from tracelens_graph.op_table.pseudo import PARTS, PARTS_OF_TRACELENS
+from tracelens_graph.perf.registry import unnumbered
 from tracelens_graph.schema import Kind, OwnerRule
 from tracelens_graph.tables.column import Column, Role
 from tracelens_graph.tables.schema import TableSchema
@@ -139,7 +139,9 @@ def as_tracelens_counts(w: Window, pseudo_ops: bool = False) -> Window:
 
 
 def _as_tracelens_counts(core: Core, pseudo_ops: bool) -> Core:
-    core = _without_pseudo_ops(core, kept={name for name in PARTS if pseudo_ops and OP_TABLE[name].in_tracelens})
+    if pseudo_ops:
+        core = _without_numbers(core)
+    core = _without_pseudo_ops(core, kept=PARTS_OF_TRACELENS if pseudo_ops else frozenset())
     c, rows, ours = core.columns, core.gpu_rows, core.once(_classes)
     theirs = np.where(ours == COMMUNICATION, COMPUTATION, ours)
     copies = rows[(theirs[rows] == MEMCPY) & (c.kind[rows] == Kind.Kernel)]
@@ -153,7 +155,17 @@ def _as_tracelens_counts(core: Core, pseudo_ops: bool) -> Core:
     return other
 
 
-def _without_pseudo_ops(core: Core, kept: set[str]) -> Core:
+def _without_numbers(core: Core) -> Core:
+    """The graph in which the ranges of SGLang have no numbers of their instances; the same if it has none."""
+    names = [unnumbered(name) for name in core.names]
+    if names == core.names:
+        return core
+    codes = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    column = np.array([codes[name] for name in names], np.int32)[core.columns.name]
+    return changed(core, columns=Columns(dict(core.columns) | {"name": column}), names=list(codes))
+
+
+def _without_pseudo_ops(core: Core, kept: frozenset[str]) -> Core:
     """The graph in which pseudo ops are charged nothing, and but for some are no ops; the same if it has none."""
     c = core.columns
     parts = np.flatnonzero(fitting(core.names, c.name, PARTS.__contains__))

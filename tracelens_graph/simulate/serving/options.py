@@ -9,7 +9,7 @@ from tracelens_graph.simulate.options import Numbers
 
 Engine = Literal["vllm", "sglang"]
 Platform = Literal["nvidia", "rocm"]
-Annotations = Literal["detailed", "native"]
+Annotations = Literal["detailed", "native", "none"]
 Capture = Literal["full", "piecewise", "none"]
 Culprit = Literal["none", "scheduler", "sampling", "detokenise"]
 
@@ -29,7 +29,7 @@ class Options:
     platform: Platform = "nvidia"
     """On ROCm a captured call carries the name, grid and block of its kernel; on NVIDIA nothing."""
     annotations: Annotations = "detailed"
-    """Whether annotations of steps hold the lengths of the requests."""
+    """Whether annotations of steps hold the lengths of the requests, or there are none."""
     capture: Capture = "full"
     """One graph per size; one per piece between attention, which is launched each time; or none: all is eager."""
     sizes: Numbers = (1, 2, 4, 8, 16, 24, 32)

@@ -241,7 +241,8 @@ class Server:
         step.first = len(process.gpus)
         whole = options.engine == "vllm"
         with t.frame(self.frame("execute")):
-            step.annotation = t.begin_annotation(name_of(step, options))
+            if options.annotations != "none":
+                step.annotation = t.begin_annotation(name_of(step, options))
             with self._part(t, "prepare"):
                 self.prepare(t, step.tokens, step.rows)
             step.parts, step.planted, self._parts, self._planted = self._parts, self._planted, [], ""
@@ -251,10 +252,10 @@ class Server:
                 self.decoder(t, step.rows)
             requests = len(step.context) + len(step.generation)
             logits = self.decoder.logits(t, requests)
-            if not whole:
+            if step.annotation and not whole:
                 t.end_annotation()
             copy = self.sample(t, logits)
-            if whole:
+            if step.annotation and whole:
                 t.end_annotation()
         process.step = None
         with t.frame(self.frame("wait")):

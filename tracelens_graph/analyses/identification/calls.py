@@ -1,0 +1,98 @@
+"""Identified kernels as calls in the graph: a module for each layer and block, and an op for each role."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from tracelens_graph.analyses.identification.kernels import nothing_found, passes, place_of
+from tracelens_graph.analyses.identification.layers import Place
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.graph import Graph, changed
+from tracelens_graph.graph.instances import CallTree, Instance, with_instances
+from tracelens_graph.graph.traversals import nearest_above
+from tracelens_graph.schema import Flag, Kind, OwnerRule
+from tracelens_graph.utils.arrays import Rows
+
+PREFIX = "inferred::"
+"""What names of ops begin with that no trace recorded."""
+
+
+def with_identified(core: Core, tell: Callable[[str], None]) -> Graph:
+    """The graph with what replayed kernels were identified as: modules and ops below the launches of their graphs.
+
+    Kernels that were not identified stay as they are, and so do those without a launch in the trace.
+
+    Args:
+        core: the graph.
+        tell: called with a line where nothing was identified.
+    """
+    c = core.columns
+    if not passes(core):
+        tell(f"{core.info.source}: {nothing_found(core)}, so nothing was identified")
+        return changed(core)
+    found_places = place_of(core)
+    rows = np.array(sorted(found_places), np.int64)
+    by_launch: dict[int, list[int]] = defaultdict(list)
+    for row, launch in zip(rows.tolist(), nearest_above(c, rows, (Kind.RuntimeCall,)).tolist(), strict=True):
+        if launch >= 0:
+            by_launch[launch].append(row)
+    trees: dict[tuple[Place, ...], tuple[CallTree, Rows]] = {}
+    instances = []
+    for launch, of_launch in by_launch.items():
+        below = np.arange(launch + 1, c.last[launch] + 1)
+        below = below[c.parent[below] == launch]
+        below = below[np.isin(below, core.gpu_rows)]
+        key = tuple(found_places[row] for row in of_launch)
+        if key not in trees:
+            trees[key] = _tree(key)
+        tree, call = trees[key]
+        at = np.full(len(below), -1, np.int64)
+        at[np.searchsorted(below, of_launch)] = call
+        instances.append(Instance(launch, tree, at))
+    found = with_instances(core, instances, OwnerRule.inferred, Flag.inferred)
+    return changed(found, info=replace(core.info, inferred=_in_words(core)))
+
+
+def _in_words(core: Core) -> str:
+    """What is inferred, and how sure that is: the mean over the GPU time."""
+    time = {row: int(core.columns.dur_ns[row]) for one in passes(core) for row in one.rows.tolist()}
+    sure = sum(time[row] * place.confidence for row, place in place_of(core).items()) / max(sum(time.values()), 1)
+    return f"ops and modules of replayed kernels are inferred, confidence {sure:.2f}"
+
+
+def _tree(places: tuple[Place, ...]) -> tuple[CallTree, Rows]:
+    """The calls that these places are of, and which of them each place is."""
+    last = max(place.layer for place in places) + 1
+    layers: dict[int, dict[str, dict[str, list[int]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for at, place in enumerate(places):
+        layer = last if place.slot.block == "after" else place.layer
+        layers[layer][place.slot.block][place.slot.role].append(at)
+    kinds: list[int] = []
+    parents: list[int] = []
+    names: list[str] = []
+    call = np.empty(len(places), np.int64)
+
+    def add(kind: Kind, parent: int, name: str) -> int:
+        kinds.append(kind)
+        parents.append(parent)
+        names.append(name)
+        return len(names) - 1
+
+    for layer, blocks in sorted(layers.items()):
+        beside = layer in (-1, last)
+        above = -1 if beside else add(Kind.Module, -1, f"nn.Module: layer_{layer}")
+        for block, roles in sorted(blocks.items()):
+            inside = above if beside else add(Kind.Module, above, f"nn.Module: {block}_{layer}")
+            for role, ats in roles.items():
+                call[ats] = add(Kind.Op, inside, PREFIX + role)
+    texts = sorted(set(names))
+    code = {text: at for at, text in enumerate(texts)}
+    tree = CallTree(
+        np.array(kinds, np.int64), np.array(parents, np.int64), np.array([code[name] for name in names], np.int64),
+        np.full(len(names), -1, np.int64), texts, [],
+    )  # fmt: skip
+    return tree, call
