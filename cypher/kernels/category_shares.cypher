@@ -7,7 +7,7 @@
 //   step: n of ProfilerStep#n; null for all
 //
 // Columns:
-//   category: kind of kernel, by its name; Memcpy and Memset for copies and fills
+//   category: kind of kernel, by its name and op; Memcpy and Memset for copies and fills
 //   names: number of different names
 //   count: number of GPU events
 //   gpu_time_us: sum of their durations, us
@@ -19,7 +19,7 @@ WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
 WITH p, t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
 MATCH (k:GpuEvent) WHERE k.trace = t.id AND (p.step IS NULL OR k.step = p.step)
 MATCH (k)-[:NAMED]->(n:KernelName)
-WITH n, CASE WHEN k:Memcpy THEN 'Memcpy' WHEN k:Memset THEN 'Memset' ELSE n.category END AS category,
+WITH n, CASE WHEN k:Memcpy THEN 'Memcpy' WHEN k:Memset THEN 'Memset' ELSE k.category END AS category,
      count(*) AS events, sum(k.dur_ns) AS ns
 WITH category, count(*) AS names, sum(events) AS events, sum(ns) AS ns
 WITH collect({category: category, names: names, events: events, ns: ns}) AS found, sum(ns) AS total

@@ -7,7 +7,7 @@
 //   step: n of ProfilerStep#n; null for all
 //
 // Columns:
-//   Parent op category: category of the launching op; graph or runtime where no op is above the launch
+//   Parent op category: category of the launching op, or of the runtime call where no op is
 //   Parent cpu_op: op nearest above the launch; the runtime call where no op is
 //   Kernel name: name of the kernel
 //   Kernel stream: stream on the device
@@ -31,8 +31,7 @@ WITH k, span, whole WHERE k:Kernel
 OPTIONAL MATCH (k)-[:CHARGED_TO]->(o:Op)
 OPTIONAL MATCH (k)<-[:LAUNCHES]-(r:RuntimeCall) WHERE o IS NULL
 WITH k, span, whole, coalesce(o, r) AS call,
-     CASE WHEN o IS NOT NULL THEN o.category WHEN r IS NULL THEN 'unlinked'
-          WHEN r.name =~ '(?s)(cuda|hip|cu)GraphLaunch.*' THEN 'graph' ELSE 'runtime' END AS category
+     coalesce(o.category, r.category, 'unlinked') AS category
 ORDER BY call.start_ns, call.pre, k.pre
 WITH span, whole, category, coalesce(call.name, '(no launch in trace)') AS parent, k.name AS kernel,
      CASE WHEN k.stream >= 0 THEN k.stream END AS stream,

@@ -8,7 +8,7 @@
 //   step: n of ProfilerStep#n; null for all
 //
 // Columns:
-//   op category: kind of operation: told by its name, else by the name of its first kernel
+//   op category: kind of operation: that of the kernels with most of its time
 //   Count: calls that launched GPU work
 //   total_direct_kernel_time_ms: sum over calls of the busy time of the GPU events charged to a call, ms
 //   Percentage (%): share of the sum over all rows, %

@@ -10,7 +10,7 @@
 //
 // Columns:
 //   name: op nearest above the launch; the runtime call where no op is
-//   op category: kind of operation: told by its name, else by the name of its first kernel
+//   op category: kind of operation: that of the kernels with most of its time
 //   process_name: name of the process
 //   process_label: label of the process
 //   thread_name: name of the thread

@@ -10,7 +10,7 @@
 //
 // Columns:
 //   name: outermost op that a model covers, else the op that launched
-//   op category: kind of operation: told by its name, else by the name of its first kernel
+//   op category: kind of operation: that of the kernels with most of its time
 //   process_name: name of the process, Unknown where the trace does not give it
 //   process_label: label of the process
 //   thread_name: name of the thread

@@ -118,7 +118,6 @@ def test_tracelens_layout_counts_as_tracelens_does(trained: Core) -> None:
         return float(dict(zip(table["type"], table["time ms"], strict=True))["computation_time"])
 
     other = under(KERNELS["quick reduce"], trained)
-    assert as_tracelens_counts(whole_window(trained)).core is trained
     assert computing(under(KERNELS["custom all-reduce"], trained)) == computing(trained)
     assert computing(other) > 2 * computing(trained)
 

@@ -177,7 +177,7 @@ def test_a_category_is_that_of_what_the_op_launches_itself() -> None:
         *launched(2, 1, "void at::native::vectorized_elementwise_kernel<4>"),
         *launched(9, 2, "void at::native::reduce_kernel<512>"),
     ])  # fmt: skip
-    assert {name: row["op category"] for name, row in by_name(core).items()} == {"aten::pool": "reduce"}
+    assert {name: row["op category"] for name, row in by_name(core).items()} == {"aten::pool": "Reduction"}
 
 
 def test_communication_and_lost_launches_have_a_line_each() -> None:
@@ -383,7 +383,7 @@ def test_the_larger_of_two_tensors_is_binary_elementwise() -> None:
     names = {name: [row["name"] for row in table.records()] for name, table in perf_sheets(core).items()}
     assert names == {"BinaryElementwise": ["aten::max"], "Reduce_fwd": ["aten::max"]}
     unified = unified_perf_summary(core).records()
-    assert {(row["op category"], len(row["Input type"])) for row in unified} == {("elementwise", 2), ("reduce", 1)}
+    assert {(row["op category"], len(row["Input type"])) for row in unified} == {("Elementwise", 2), ("Reduction", 1)}
 
 
 def test_rates_and_roof() -> None:

@@ -49,17 +49,18 @@ def test_known_answer() -> None:
     )  # fmt: skip
 
 
-def test_launches_outside_of_ops_are_runtime_or_graph() -> None:
+def test_launches_outside_of_ops_have_the_category_of_their_kernels() -> None:
     core = load_core(
         [
             span("cuda_runtime", "cudaLaunchKernel", 0, 1, correlation=1),
             span("cuda_runtime", "cudaGraphLaunch", 2, 1, correlation=2),
-            span("kernel", "a", 10, 2, correlation=1),
-            span("kernel", "a", 20, 1, correlation=2),
+            span("kernel", "softmax_kernel", 10, 9, correlation=1),
+            span("kernel", "gemm", 20, 1, correlation=2),
+            span("kernel", "softmax_kernel", 22, 2, correlation=2),
         ]
     )
     assert [(row["Parent op category"], row["Parent cpu_op"]) for row in kernel_summary(core).records()] == [
-        ("runtime", "cudaLaunchKernel"), ("graph", "cudaGraphLaunch"),
+        ("Softmax", "cudaLaunchKernel"), ("graph", "cudaGraphLaunch"), ("graph", "cudaGraphLaunch"),
     ]  # fmt: skip
 
 

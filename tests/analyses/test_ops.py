@@ -106,7 +106,7 @@ def test_known_answers_by_name() -> None:
 def test_linked_only_leaves_out_communication_and_what_has_no_launch() -> None:
     core = two_shapes()
     assert list(by(ops_summary(core, True), "name")) == ["aten::mm", "cudaGraphLaunch", "aten::linear"]
-    assert set(by(ops_summary_by_category(core, True), "op category")) == {"GEMM", "other"}
+    assert set(by(ops_summary_by_category(core, True), "op category")) == {"GEMM", "Other"}
     table = ops_summary(core, linked_only=True)
     assert "without communication and GPU events without a launch" in table.title
     assert any("have no launch in the trace: left out" in note for note in table.notes)
@@ -116,7 +116,7 @@ def test_known_answers_by_category() -> None:
     rows = by(ops_summary_by_category(two_shapes()), "op category")
     assert list(rows)[-1] == UNLINKED
     assert {name: row["Count"] for name, row in rows.items()} == {
-        "record_param_comms": 1, "GEMM": 3, "other": 2, UNLINKED: 1,
+        "Communication": 1, "GEMM": 4, "Other": 1, UNLINKED: 1,
     }  # fmt: skip
 
 

@@ -370,7 +370,7 @@ def test_a_page_has_texts_by_number() -> None:
     assert found is not None
     product = next(one for one in found["points"] if texts.listed[one["name"]] == "product")
     assert {key: texts.listed[product[key]] for key in ("category", "shapes", "types")} == {
-        "category": "other", "shapes": "[8, 16]", "types": "BFloat16, matrix_bf16"
+        "category": "Other", "shapes": "[8, 16]", "types": "BFloat16, matrix_bf16"
     }  # fmt: skip
     assert (product["class"], product["uid"], product["roof"]) == ("other", 0, pytest.approx(40))
     assert found["roofs"][0] == {"label": "matrix_bf16", "tflops": 10.0, "ridge": 10.0}

@@ -87,7 +87,7 @@ def torch_trace() -> Core:
 def test_products_are_told_by_their_sizes_however_they_are_computed() -> None:
     found = work_summary(jax_profile(products(), "dot.1", "dot.2", "dot.3", "reduce.4")).records()
     assert [(row["family"], row["sizes"], row["calls"], row["total_ms"]) for row in found] == [
-        ("matrix product", "64 x 16 x 32", 3, pytest.approx(0.3)), ("reduce", "", 1, pytest.approx(0.1)),
+        ("GEMM", "64 x 16 x 32", 3, pytest.approx(0.3)), ("Reduction", "", 1, pytest.approx(0.1)),
     ]  # fmt: skip
     assert found[0]["tflops_s"] == pytest.approx(3 * 2 * 64 * 16 * 32 / 300e-6 / 1e12)
 
@@ -121,7 +121,7 @@ def test_convolutions_have_the_sizes_that_pytorch_gives_them() -> None:
         ),
     )  # fmt: skip
     found = work_summary(jax_profile(proto, "conv.1")).records()
-    assert [(row["family"], row["sizes"]) for row in found] == [("convolution", "2 x 5 x 10 x 12, 7 x 5 x 3 x 3")]
+    assert [(row["family"], row["sizes"]) for row in found] == [("Convolution", "2 x 5 x 10 x 12, 7 x 5 x 3 x 3")]
     torch = {"input_shape": (2, 5, 10, 12), "filter_shape": (7, 5, 3, 3), "stride": (1, 1)}
     assert sizes_of(torch) == found[0]["sizes"]
 
@@ -130,11 +130,11 @@ def test_jax_is_compared_with_pytorch_by_what_is_computed() -> None:
     runs = {"torch": torch_trace(), "jax": jax_profile(products(), "dot.1", "reduce.4")}
     table = compare(runs, tables=["work_summary"])["work_summary"]
     rows = {(row["family"], row["sizes"] or ""): row for row in table.records()}
-    product = rows["matrix product", "64 x 16 x 32"]
+    product = rows["GEMM", "64 x 16 x 32"]
     assert (product["torch::total_ms"], product["jax::total_ms"]) == (pytest.approx(0.04), pytest.approx(0.1))
     assert product["only_in"] == ""
-    assert rows["reduce", ""]["only_in"] == "jax"
-    assert rows["elementwise", ""]["only_in"] == "torch"
+    assert rows["Reduction", ""]["only_in"] == "jax"
+    assert rows["Elementwise", ""]["only_in"] == "torch"
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_markers(marker: str, category: str) -> None:
         ("__amd_rocclr_fillBufferAligned", "aten::convert_element_type", "Memory Ops"),
         ("void at::native::vectorized_gather_kernel<16, long>(char*)", "aten::embedding", "Embedding"),
         ("void at::native::vectorized_gather_kernel<16, long>(char*)", "aten::index_select", "Memory Ops"),
-        ("volta_sgemm_64x64_nt", "aten::convolution_backward", "GEMM"),
+        ("volta_sgemm_64x64_nt", "aten::convolution_backward", "Convolution"),
         ("ncclDevKernel_Generic", "aten::mm", "Communication"),
         ("unheard_of", "aten::mm", "GEMM"),
         ("unheard_of", "fbgemm::unheard_of", OTHER),

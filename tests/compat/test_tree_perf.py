@@ -16,10 +16,12 @@ from parity.tolerances import tolerances
 
 from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.ops.ops import ops_summary, ops_summary_by_category, ops_unique_args
+from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
 from tracelens_graph.compat.trace_to_tree import TraceToTree
 from tracelens_graph.compat.tree_perf import TreePerfAnalyzer
 from tracelens_graph.errors import AnalysisError, NotATraceError
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import whole_window
 from tracelens_graph.schema import Kind
 from tracelens_graph.tables.table import Table
 
@@ -249,6 +251,7 @@ def check_summaries_equal_our_tables(core: Core) -> None:
     calls = analyzer.get_df_kernel_launchers(
         include_kernel_details=True, include_call_stack=True, include_first_occurrence_time=True
     )
+    core = as_tracelens_counts(whole_window(core)).core
     plain = calls.drop(columns="is_recompute")
     pairs = [
         (analyzer.get_df_kernel_launchers_summary(calls), ops_summary(core, True, recompute=True)),

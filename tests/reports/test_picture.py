@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from extended import HOSTILE, TOY, calls_of
 
@@ -27,14 +28,15 @@ def test_marks_and_roofs() -> None:
         assert y == pytest.approx(x * 1.0)  # 1 TB/s
     assert memory[1] == pytest.approx((10, 10))
     assert [level[0] for level in levels] == [(10.0, 10.0), (8.0, 8.0)]  # they begin on the slope of the memory
-    (marks,) = axes.collections
-    assert marks.get_label() == " other (100.0 %)"
-    areas = dict(zip((y for _, y in marks.get_offsets().tolist()), marks.get_sizes(), strict=True))
+    sums, products = axes.collections
+    assert [marks.get_label() for marks in axes.collections] == [" Reduction (75.0 %)", " Other (25.0 %)"]
+    places = np.concatenate([marks.get_offsets() for marks in axes.collections])
+    areas = dict(zip(places[:, 1].tolist(), [*sums.get_sizes(), *products.get_sizes()], strict=True))
     product, total = (area for _, area in sorted(areas.items(), reverse=True))
     assert total == pytest.approx(3 * product)
     for axis in "xy":
         low, high = getattr(axes, f"get_{axis}lim")()
-        drawn = [*marks.get_offsets().T["xy".index(axis)], *(p["xy".index(axis)] for p in levels[0])]
+        drawn = [*places.T["xy".index(axis)], *(p["xy".index(axis)] for p in levels[0])]
         assert all(low <= value * (1 + 1e-9) and value <= high * (1 + 1e-9) for value in drawn)
     texts = axes.texts
     assert [text.get_text() for text in texts] == [

@@ -42,6 +42,19 @@ CATEGORIES: Mapping[str, str] = {
 
 _CONVOLUTION_OP = r"conv(?!ert)"
 
+_PRODUCTS = (
+    r"cijk|(?<!fb)gemm|nvjet|cublas|rocblas|hipblas|splitk_?reduce|split_k_?reduce|reduce_?split_?k",
+    r"postgsu",
+    r"gemv|gevm|mat_?mul|(?<![a-z])mul_mat|(?<![a-z])b?mm_(?!a)",
+    r"(?:scaled|grouped|batched|group)_mm(?![a-z])",
+    r"(?<![a-z])bmm(?![a-z])|(?<![a-z])addmm|wv_?split|(?<![a-z])ll_?mm|marlin|machete|exllama",
+    r"(?<![a-z])gptq|awq_gem",
+    r"flatmm|matvec|dot_product|^dot(?:[._]|$)|(?:fusion|_)dot(?:[._]\d+|$)",
+    r"(?<![a-z])(?:mma|wmma)_kernel|(?<![a-z])syrk|(?<![a-z])trsm",
+    r"cutlass(?:3x)?_\d*\w{0,8}_?tensorop|persistent_mm|linear_kernel|cusparse|spmm|csrmm",
+    r"(?<![a-z])lora(?![a-z])|[sb]gmv",
+)
+
 
 def _rules(category: str, *patterns: str | tuple[str, str]) -> tuple[str, Sequence[str | tuple[str, str]]]:
     return category, patterns
@@ -122,19 +135,9 @@ NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = (
         r"sort_chunks_by",
         r"(?<![a-z])ep_(?:scatter|gather|moe)|deepep_|compute_seg_indptr|token_?permut|(?:un)?permute_?tokens",
     ),
-    _rules(
-        "GEMM",
-        r"cijk|(?<!fb)gemm|nvjet|cublas|rocblas|hipblas|splitk_?reduce|split_k_?reduce|reduce_?split_?k",
-        r"postgsu",
-        r"gemv|gevm|mat_?mul|(?<![a-z])mul_mat|(?<![a-z])b?mm_(?!a)",
-        r"(?:scaled|grouped|batched|group)_mm(?![a-z])",
-        r"(?<![a-z])bmm(?![a-z])|(?<![a-z])addmm|wv_?split|(?<![a-z])ll_?mm|marlin|machete|exllama",
-        r"(?<![a-z])gptq|awq_gem",
-        r"flatmm|matvec|dot_product|^dot(?:[._]|$)|(?:fusion|_)dot(?:[._]\d+|$)",
-        r"(?<![a-z])(?:mma|wmma)_kernel|(?<![a-z])syrk|(?<![a-z])trsm",
-        r"cutlass(?:3x)?_\d*\w{0,8}_?tensorop|persistent_mm|linear_kernel|cusparse|spmm|csrmm",
-        r"(?<![a-z])lora(?![a-z])|[sb]gmv",
-    ),
+    # Products that a convolution launches are its algorithm.
+    _rules("Convolution", ("|".join(_PRODUCTS), _CONVOLUTION_OP)),
+    _rules("GEMM", *_PRODUCTS),
     _rules(
         "Embedding",
         r"embedding|(?<![a-z])emb_|pooled_embs?|bounds_check_indices|linearize_(?:index|cache)|lxu_cache",
@@ -242,22 +245,36 @@ NAME_RULES: Sequence[tuple[str, Sequence[str | tuple[str, str]]]] = (
 """Category and patterns, in order; a pair is a pattern for the name and one for the op."""
 
 OP_RULES: Sequence[tuple[str, str]] = [
-    ("Communication", r"record_param_comms|c10d|nccl|all_?reduce|all_?gather|reduce_?scatter|customcollective"),
+    (
+        "Communication",
+        r"record_param_comms|xla collective|c10d|nccl|all_?reduce|all_?gather|reduce_?scatter|customcollective",
+    ),
     ("Flash Attention Backward", r"(?:attn|attention|sdpa|mha|fmha)\w{0,24}(?:bwd|backward)"),
     ("Flash Attention Forward", r"attn|attention|sdpa|fmha|(?<![a-z])mha(?![a-z])"),
     ("Convolution", _CONVOLUTION_OP),
     ("MoE", r"(?<![a-z])f?moe(?![a-z])"),
     ("RoPE", r"rotary|(?<![a-z])rope(?![a-z])|fusedrope"),
-    ("Normalization", r"_norm(?!al)|batchnorm|layernorm|groupnorm|rmsnorm|(?<![a-z])norm_(?:fwd|bwd)"),
+    (
+        "Normalization",
+        r"(?<!linalg)(?<!vector)(?<!matrix)(?<!foreach)(?<!grad)_norm(?!al)"
+        r"|batchnorm|layernorm|groupnorm|rmsnorm|(?<![a-z])norm_(?:fwd|bwd)",
+    ),
     ("GEMM", r"(?<!fb)gemm|(?<![a-z])(?:mm|addmm|bmm|baddbmm|addmv|mv|matmul|linear|_scaled_mm|_grouped_mm)(?![a-z])"),
     ("Embedding", r"embedding"),
     ("Optimizer", r"optimizer|_foreach_|adam"),
     ("Softmax", r"softmax|cross_?entropy"),
     ("Quantisation", r"quant"),
     ("Sort/TopK", r"(?<![a-z])(?:sort|topk|argsort|unique)"),
-    ("Sampling", r"multinomial|sampling|(?:uniform|normal|exponential|bernoulli)_$"),
-    ("Memory Ops", r"aten::(?:copy_|clone|contiguous|cat|stack|index|gather|scatter|repeat|fill_|zero_|nonzero)"),
-    ("Reduction", r"(?<![a-z])(?:reduce|sum|mean|std|var|max|min|amax|amin|argmax|argmin|cumsum|cumprod)$|loss"),
+    ("Sampling", r"xla random|multinomial|sampling|(?:uniform|normal|exponential|bernoulli)_$"),
+    (
+        "Memory Ops",
+        r"xla (?:copy|gather)"
+        r"|aten::(?:copy_|clone|contiguous|cat|stack|index|gather|scatter|repeat|fill_|zero_|nonzero)",
+    ),
+    (
+        "Reduction",
+        r"(?<![a-z])(?<!clamp_)(?:reduce|sum|mean|std|var|max|min|amax|amin|argmax|argmin|cumsum|cumprod)$|loss",
+    ),
     ("Elementwise", r"elementwise|aten::(?:add|sub|mul|div|exp|log|neg|pow|r?sqrt|silu|gelu|relu|sigmoid|tanh|where)"),
 ]
 """Category and pattern of the launching op, asked where no rule fits the kernel's name."""

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from tracelens_graph.categories.kernel_rules import CATEGORIES, NAME_RULES, OP_RULES, OTHER
 from tracelens_graph.errors import AnalysisError
+from tracelens_graph.op_table import OP_TABLE
 from tracelens_graph.utils.suggest import did_you_mean
 
 LONGEST = 8192
@@ -165,6 +166,13 @@ def kernel_category(name: str, op: str = "", rules: KernelRules = KERNEL_RULES) 
 def kernel_categories(kernels: Iterable[tuple[str, str]], rules: KernelRules = KERNEL_RULES) -> list[str]:
     """Categories of many kernels, each given by its name and its op; a name is compared with the rules once."""
     return [rules.category(rules.fitting(name), op) for name, op in kernels]
+
+
+def category_of_op(op: str, rules: KernelRules = KERNEL_RULES) -> str:
+    """Category of an op of which no kernel shows it: by its name, else by what the table of ops says of it."""
+    found = kernel_category("", op, rules)
+    entry = OP_TABLE.get(op) if found == rules.other else None
+    return kernel_category("", entry.category or entry.sheet, rules) if entry else found
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -12,6 +12,9 @@ from itertools import chain
 
 from tracelens_graph.op_table import OP_TABLE
 
+GRAPH = "graph"
+"""Category of launches of captured graphs."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -72,9 +75,9 @@ OP_RULES = OpRules(
         Rule(re.compile(rf"void at::native.*{word}", re.DOTALL), word)
         for word in ("elementwise", "reduce", "multi_tensor_apply")
     ),
-    by_call=(Rule(re.compile(r"(cuda|hip|cu)GraphLaunch"), "graph"),),
+    by_call=(Rule(re.compile(r"(cuda|hip|cu)GraphLaunch"), GRAPH),),
 )
-"""The rules of TraceLens (tables and order)."""
+"""The rules of TraceLens (tables and order), for its layout; ours go by kernels (`analyses.ops.launchers`)."""
 
 
 def op_category(name: str, first_kernel: str, rules: OpRules = OP_RULES) -> str:

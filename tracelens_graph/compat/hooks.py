@@ -21,6 +21,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from tracelens_graph.analyses.shared.gpu_work import recorded
 from tracelens_graph.categories.ops import OpRules
 from tracelens_graph.compat.event import TraceEvent
 from tracelens_graph.compat.perf_classes import adapted, category_of, table_of
@@ -120,7 +121,7 @@ class _Trees:
         """The hook for tables as a function of a window; the tree is that of the whole trace."""
 
         def made(w: Window) -> Mapping[str, pd.DataFrame]:
-            found: Mapping[str, pd.DataFrame] = frames(whole_window(w.core).once(_tree_of, self))
+            found: Mapping[str, pd.DataFrame] = frames(whole_window(recorded(w.core)).once(_tree_of, self))
             if w.title and isinstance(found, Mapping):
                 for frame in found.values():
                     frame.attrs["notes"] = [*frame.attrs.get("notes", ()), f"of the whole trace, not only {w.title}"]

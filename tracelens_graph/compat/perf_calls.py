@@ -18,6 +18,7 @@ import pandas as pd
 from tracelens_graph.analyses.ops.launchers import OpCalls, busy_by_group
 from tracelens_graph.analyses.performance.perf_rows import CostedCalls, work_columns
 from tracelens_graph.analyses.performance.unified import arguments_of, context_of
+from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
 from tracelens_graph.analyses.shared.grouping import Cells
 from tracelens_graph.categories.gemm_names import ParsedName
 from tracelens_graph.categories.kernel_names import parse_name
@@ -52,7 +53,7 @@ def calls_of(core: Core, rows: Sequence[int], backward: bool = False) -> OpCalls
             below = gpu[slice(*np.searchsorted(gpu, (op, int(c.last[op]) + 1)))]
             pairs.append(np.stack((np.full(len(below), place), below), axis=1))
     found = np.unique(np.concatenate(pairs), axis=0) if pairs else np.zeros((0, 2), np.int64)
-    return OpCalls(whole_window(core), np.array(rows, np.int64), found[:, 1], found[:, 0], gpu[:0])
+    return OpCalls(as_tracelens_counts(whole_window(core)), np.array(rows, np.int64), found[:, 1], found[:, 0], gpu[:0])
 
 
 # --- estimates ---------------------------------------------------------------------------------------------------

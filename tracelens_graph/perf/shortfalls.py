@@ -98,6 +98,11 @@ class Work:
         size = next((known(name).bits for name in self.types if name not in ("", "Scalar")), 0)
         return max(8 * ALIGNED_BYTES // size, 1) if size else 1
 
+    @property
+    def is_forward_convolution(self) -> bool:
+        """Whether it is a convolution, and none of the gradients of one."""
+        return self.category == "Convolution" and "backward" not in self.name.lower()
+
     @cached_property
     def geometry(self) -> Geometry | None:
         """The convolution that it is."""
@@ -111,7 +116,7 @@ class Work:
             return Geometry(x, w, stride, padding, dilation, extra, bool(p.get("transposed_conv")), groups[0])
         # Backward ops take gradients among their inputs, in orders of their own.
         x, w = (_sizes(self.dims[at]) if len(self.dims) > 1 else () for at in range(2))
-        return Geometry(x, w) if self.category == "CONV_fwd" and 3 <= len(x) == len(w) else None
+        return Geometry(x, w) if self.is_forward_convolution and 3 <= len(x) == len(w) else None
 
     @cached_property
     def product(self) -> Product | None:
@@ -307,7 +312,7 @@ def _small_products(work: Work) -> str:
 
 
 def _head_size(work: Work) -> str:
-    first = _sizes(work.dims[0]) if work.category.startswith("SDPA") and work.dims else ()
+    first = _sizes(work.dims[0]) if work.category.startswith("Flash Attention") and work.dims else ()
     width = work.attention.width if work.attention else first[-1] if len(first) == 4 else 0
     if 0 < width < SMALL_HEAD:
         return f"a head of {width} only: tiles of {SMALL_HEAD} and more are not full"
@@ -424,7 +429,7 @@ def generation(arch: str) -> tuple[int, ...]:
 
 def _no_tensor_cores(work: Work) -> str:
     dtype = next((known(name).precision for name in work.types if name not in ("", "Scalar")), "")
-    is_product = work.product or work.geometry or work.category in ("GEMM", "CONV_fwd", "CONV_bwd")
+    is_product = work.product or work.geometry or work.category in ("GEMM", "Convolution")
     device = generation(work.capability)
     least = {"fp32": _WITH_TF32, "fp16": _WITH_TENSOR_CORES, "bf16": _WITH_TF32}.get(dtype)
     if not is_product or work.memory_bound or least is None or len(device) != 1 or device[0] < least:

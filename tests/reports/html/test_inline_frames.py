@@ -63,7 +63,9 @@ def test_each_view_is_drawn_in_its_frame(path: Path, policy: str, opened: Opened
         if by == "host":
             continue
         assert frame.evaluate("tracelensGraph.flame.made.sum") == gpu_ns
-        assert {"gemm", "attention", "elementwise"} <= set(frame.locator(".legend .key").all_inner_texts())
+        assert {"GEMM", "Flash Attention Forward", "Elementwise"} <= set(
+            frame.locator(".legend .key").all_inner_texts()
+        )
     assert timeline.evaluate("tracelensGraph.trace.first.idle - tracelensGraph.trace.first.gpu") == len(core.gpu_rows)
     assert roofline.evaluate("document.querySelectorAll('circle').length") > 20
     assert grid.locator(".list button").count() == sum(len(table) > 0 for table in report_tables(core).values())

@@ -16,10 +16,16 @@ from tracelens_graph.analyses.kernels.shares import GRAPH_LAUNCH_CALLS
 from tracelens_graph.analyses.ops.launchers import launchers
 from tracelens_graph.analyses.performance.judged_ops import device_of, roofed_by
 from tracelens_graph.analyses.performance.roofline_summary import Part
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, COMPUTATION, MEMCPY, fitting_names, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import (
+    COMMUNICATION,
+    COMPUTATION,
+    MEMCPY,
+    fitting_names,
+    gpu_categories,
+    gpu_classes,
+)
 from tracelens_graph.analyses.shared.grouping import group_by, text_codes
 from tracelens_graph.analyses.shared.unnamed_communication import may_communicate
-from tracelens_graph.categories.kernels import kernel_categories
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.core import Core
@@ -48,7 +54,6 @@ _FUSED = re.compile(r"\btriton_\w{0,20}fused_")
 """Names of kernels that torch.compile wrote for several operations."""
 ALL_OF_IT = ("mixture", "gpu_bound")
 """Kinds of run that are all computation, of whatever family."""
-_CONVOLUTION_OP = re.compile(r"conv(?!ert)", re.IGNORECASE)
 LABELS: Mapping[str, str] = {
     "compute.gemm": "matrix products",
     "compute.conv": "convolutions",
@@ -189,16 +194,12 @@ def _families(w: Window) -> Families:
     core, c = w.core, w.core.columns
     every = w.gpu_rows
     rows = every[gpu_classes(core, every) == COMPUTATION]
-    owner = c.owner[rows]
-    # Rules are regular expressions: each pair of names is matched once, not each event.
-    group, first = group_by(c.name[rows], np.where(owner >= 0, c.name[owner], -1), c.kind[rows] == Kind.Kernel)
-    rules = extension_of(w).all_kernel_rules
+    labels, category_of = gpu_categories(w)
+    group, first = group_by(category_of[rows], c.name[rows])
     names = [core.names[code] for code in c.name[rows[first]].tolist()]
-    ops = [core.names[c.name[row]] if row >= 0 else "" for row in owner[first].tolist()]
-    found = kernel_categories(zip(names, ops, strict=True), rules)
-    is_kernel = (c.kind[rows[first]] == Kind.Kernel).tolist()
-    category = [one if kernel else "Memory Ops" for one, kernel in zip(found, is_kernel, strict=True)]
-    kind = [_kind(one, op, rules.other) for one, op in zip(category, ops, strict=True)]
+    category = [labels[code] for code in category_of[rows[first]].tolist()]
+    unknown = extension_of(w).all_kernel_rules.other
+    kind = [MATRIX.get(one, "gpu_bound" if one == unknown else MEMORY) for one in category]
     ns = sum_by_group(group, c.dur_ns[rows], len(first))
     of_row = np.array(kind, object)[group] if len(group) else np.zeros(0, object)
     times = _added(kind, ns)
@@ -210,12 +211,6 @@ def _families(w: Window) -> Families:
         *_graph_ns(w),
         int(ns[[is_fused(name) for name in names]].sum()),
     )
-
-
-def _kind(category: str, op: str, unknown: str) -> str:
-    """The kind of run that kernels of a category make; products that a convolution launches are its algorithm."""
-    kind = MATRIX.get(category, "gpu_bound" if category == unknown else MEMORY)
-    return "compute.conv" if kind == "compute.gemm" and _CONVOLUTION_OP.search(op) else kind
 
 
 def _added(keys: list[str], ns: np.ndarray) -> dict[str, int]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH, UNLINKED, OpCalls, launchers
-from tracelens_graph.analyses.shared.gpu_work import categories_of, fitting_names
+from tracelens_graph.analyses.shared.gpu_work import fitting_names, gpu_categories, is_in_tracelens_layout, names_of
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, picked, text_codes
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
-from tracelens_graph.categories.ops import call_category
+from tracelens_graph.categories.ops import GRAPH, call_category
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
@@ -27,7 +27,7 @@ KERNEL_SUMMARY = TableSchema(
     "How long the kernels ran, one row per launching op, kernel and stream.",
     {
         "Parent op category": Column.text(
-            "category of the launching op; graph or runtime where no op is above the launch",
+            "category of the launching op, or of the runtime call where no op is",
             "category",
             compared="carried",
         ),
@@ -66,20 +66,19 @@ def kernel_summary(g: Core | Window, kernel_categories: bool = False) -> Table:
     core, c = w.core, w.core.columns
     found = launchers(w)
     gpu = np.concatenate((found.gpu, found.unlinked))
-    names, parent = _parents(found)
-    of = np.concatenate((parent[found.of], np.full(len(found.unlinked), len(names) - 1)))
+    parents, parent = _parents(found)
+    of = np.concatenate((parent[found.of], np.full(len(found.unlinked), len(parents) - 1)))
     is_kernel = c.kind[gpu] == Kind.Kernel
     kernels, of = gpu[is_kernel], of[is_kernel]
     group, first = group_by(of, c.name[kernels], c.stream[kernels])
     times = Groups(group, c.dur_ns[kernels], len(first))
     total = w.span_ns()
-    parents = [names[i] for i in of[first].tolist()]
-    kernel_names = [core.names[i] for i in c.name[kernels[first]].tolist()]
+    labels, category = gpu_categories(w)
     columns: dict[str, Cells] = {
-        "Parent op category": [category for category, _ in parents],
-        "Parent cpu_op": [op for _, op in parents],
-        **({"kernel_category": _categories(w, kernel_names, parents)} if kernel_categories else {}),
-        "Kernel name": kernel_names,
+        "Parent op category": [parents[i][0] for i in of[first].tolist()],
+        "Parent cpu_op": [parents[i][1] for i in of[first].tolist()],
+        **({"kernel_category": [labels[i] for i in category[kernels[first]].tolist()]} if kernel_categories else {}),
+        "Kernel name": names_of(core, kernels[first]),
         "Kernel stream": [stream if stream >= 0 else None for stream in c.stream[kernels[first]].tolist()],
         "Kernel duration (µs)_sum": times.sum / 1e3,
         "Kernel duration (µs)_count": times.count,
@@ -94,23 +93,17 @@ def kernel_summary(g: Core | Window, kernel_categories: bool = False) -> Table:
     return KERNEL_SUMMARY.table(columns, w.titled("GPU time by kernel"), unlinked_notes(w, False)).take(order)
 
 
-def _categories(w: Window, kernels: list[str], parents: list[tuple[str, str]]) -> list[str]:
-    ops = ["" if category == UNLINKED else op for category, op in parents]
-    return categories_of(w, zip(kernels, ops, strict=True))
-
-
 def _parents(found: OpCalls) -> tuple[list[tuple[str, str]], np.ndarray]:
     """Category and name of launchers, each pair once, and which each has; the last pair is for events without one."""
     core, c = found.core, found.core.columns
-    kinds = len(found.categories) + 1
-    key = c.name[found.rows].astype(np.int64) * kinds
-    # One number beyond the categories is for calls that are no ops: only their name gives them a category.
-    key += np.where(c.kind[found.rows] == Kind.Op, found.category, kinds - 1)
-    keys, code = np.unique(key, return_inverse=True)
-    pairs = []
-    for name, category in zip((keys // kinds).tolist(), (keys % kinds).tolist(), strict=True):
-        text = core.names[name]
-        pairs.append((found.categories[category] if category < kinds - 1 else call_category(text, found.rules), text))
+    category, name = found.category, c.name[found.rows].astype(np.int64)
+    labels = found.categories
+    if is_in_tracelens_layout(core):
+        # There only their names give calls that are no ops a category.
+        labels = [*labels, *(call_category(text, found.rules) for text in core.names)]
+        category = np.where(found.is_op, category, len(found.categories) + name)
+    keys, code = np.unique(name * max(len(labels), 1) + category, return_inverse=True)
+    pairs = [(labels[key % len(labels)], core.names[key // len(labels)]) for key in keys.tolist()]
     return [*pairs, (UNLINKED, NO_LAUNCH)], code
 
 
@@ -144,10 +137,6 @@ KERNEL_CATEGORY_SUMMARY = TableSchema(
     },
     counts="kernel",
 )
-
-
-GRAPH = "graph"
-"""Parent of kernels that a graph launch replays."""
 
 
 def kernel_category_detail(g: Core | Window) -> Table:
@@ -236,8 +225,8 @@ def _kernels(w: Window) -> _Kernels:
     labels = {-1: NO_LAUNCH, graph: GRAPH}
     parents = [labels[code] if code in labels else core.names[code] for code in parent[first].tolist()]
     names = [core.names[code] for code in c.name[gpu[first]].tolist()]
-    ops = [core.names[c.name[row]] if row >= 0 else "" for row in owner[first].tolist()]
-    categories = categories_of(w, zip(names, ops, strict=True))
+    kinds, kind = gpu_categories(w)
+    categories = [kinds[i] for i in kind[gpu[first]].tolist()]
     count = np.bincount(group, minlength=len(first))
     sum_ns = sum_by_group(group, c.dur_ns[gpu], len(first))
 

@@ -14,6 +14,7 @@ from tracelens_graph.analyses.shared.gpu_work import (
     PERCENT,
     calls_named,
     fitting_names,
+    gpu_categories,
     gpu_classes,
     gpu_time_columns,
     known,
@@ -22,7 +23,6 @@ from tracelens_graph.analyses.shared.gpu_work import (
 )
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
 from tracelens_graph.categories.kernel_names import properties
-from tracelens_graph.categories.kernels import kernel_category
 from tracelens_graph.graph.classes import distinct_classes, subtree_classes
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
@@ -107,7 +107,7 @@ CATEGORY_SHARES = TableSchema(
     "category_shares",
     "What kinds of kernels the GPU time goes to.",
     {
-        "category": Column.key("kind of kernel, by its name; Memcpy and Memset for copies and fills"),
+        "category": Column.key("kind of kernel, by its name and op; Memcpy and Memset for copies and fills"),
         "names": DIFFERENT_NAMES,
         "count": GPU_EVENTS,
         "gpu_time_us": replace(GPU_TIME, compared="main"),
@@ -144,10 +144,10 @@ def category_shares(g: Core | Window) -> Table:
     """GPU time by kind of kernel, the greatest first; copies and fills in rows of their own."""
     w = window_of(g)
     c, gpu = w.core.columns, w.gpu_rows
-    group, first = group_by(c.name[gpu], c.kind[gpu])
+    labels, kind = gpu_categories(w)
+    group, first = group_by(c.name[gpu], c.kind[gpu], kind[gpu])
     categories = [
-        kernel_category(w.core.names[c.name[row]]) if c.kind[row] == Kind.Kernel else Kind(int(c.kind[row])).name
-        for row in gpu[first].tolist()
+        labels[kind[row]] if c.kind[row] == Kind.Kernel else Kind(int(c.kind[row])).name for row in gpu[first].tolist()
     ]
     code = text_codes(categories)
     _, place = group_by(code)

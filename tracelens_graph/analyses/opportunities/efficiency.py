@@ -24,7 +24,7 @@ from tracelens_graph.perf.shortfalls import is_older, on_vector_units
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
 
-_PRODUCTS = ("GEMM", "CONV_fwd", "CONV_bwd")
+_PRODUCTS = ("GEMM", "Convolution")
 _WIDE = ("fp32", "tf32")
 """Precisions of products that mixed precision would replace."""
 
@@ -73,7 +73,8 @@ def _of_ops(rule: str, same: Sequence[JudgedOp], assumption: str) -> Opportunity
 
 
 _ADVICE: Mapping[str, tuple[str, ...]] = {
-    "GEMM": ("timed_kernels",), "SDPA": ("attention_kernels",), "CONV": ("convolution_kernels",),
+    "GEMM": ("timed_kernels",), "Convolution": ("convolution_kernels",),
+    "Flash Attention Forward": ("attention_kernels",), "Flash Attention Backward": ("attention_kernels",),
 }  # fmt: skip
 """What to try with an operation of a category, where no reason says it."""
 
@@ -82,7 +83,7 @@ def _advice(op: JudgedOp) -> tuple[str, ...]:
     """What to try with an operation: what its reasons say, else what helps such operations."""
     if found := tuple(dict.fromkeys(one.advice for one in op.reasons if one.advice)):
         return found
-    kind = str(op.row["op category"] or "").partition("_")[0]
+    kind = str(op.row["op category"] or "")
     is_moving = op.bound == "memory-bound" and kind not in _ADVICE
     core = op.ops.w.core
     if is_moving and of_optimizer(core, np.array([core.row(op.uid)]))[0]:

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, categories_of, fitting_names, gpu_classes, modules_of
+from tracelens_graph.analyses.shared.gpu_work import COMPUTATION, fitting_names, gpu_categories, gpu_classes, modules_of
 from tracelens_graph.analyses.shared.grouping import group_by
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
@@ -176,11 +176,11 @@ def _does(w: Window, gpu: Rows, owner: Rows, item: Codes) -> Codes:
     core, c = w.core, w.core.columns
     if not len(gpu):
         return np.zeros(0, np.int8)
-    pair, at = group_by(np.where(owner >= 0, c.name[owner], -1), c.name[gpu])
-    named = [(core.names[c.name[gpu[i]]], core.names[c.name[owner[i]]] if owner[i] >= 0 else "") for i in at.tolist()]
-    found = np.array(
-        [_of_kernel(op, category) for (_, op), category in zip(named, categories_of(w, named), strict=True)], np.int8
-    )[pair]
+    labels, category = gpu_categories(w)
+    pair, at = group_by(np.where(owner >= 0, c.name[owner], -1), category[gpu])
+    ops = [core.names[c.name[row]] if row >= 0 else "" for row in owner[at].tolist()]
+    kinds = [labels[code] for code in category[gpu[at]].tolist()]
+    found = np.array([_of_kernel(op, kind) for op, kind in zip(ops, kinds, strict=True)], np.int8)[pair]
     found[(gpu_classes(core, gpu) != COMPUTATION) & (found != Does.COPY)] = Does.OTHER
     found[(c.kind[gpu] == Kind.Memcpy) & (found == Does.COPY)] = Does.OTHER
     items = int(item[-1]) + 1

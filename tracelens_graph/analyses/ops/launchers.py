@@ -5,24 +5,29 @@ The tables of ops are groupings of these, so they are found once per window and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, gpu_classes
-from tracelens_graph.categories.ops import OpRules, op_category
-from tracelens_graph.extensions.extension import extension_of
-from tracelens_graph.graph.arguments import instructions_of
+from tracelens_graph.analyses.shared.gpu_work import (
+    COMMUNICATION,
+    fitting_names,
+    gpu_categories,
+    gpu_classes,
+    is_in_tracelens_layout,
+)
+from tracelens_graph.analyses.shared.grouping import group_by
+from tracelens_graph.analyses.shared.op_names import OpNames
+from tracelens_graph.categories.ops import GRAPH, OpRules, call_category, op_category
+from tracelens_graph.extensions.extension import Extension, extension_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import busy_below, launcher, nearest_above
 from tracelens_graph.graph.window import Window
-from tracelens_graph.op_table import WITH_TWO_TENSORS
-from tracelens_graph.perf.arguments import Arguments
 from tracelens_graph.schema import Kind
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 NO_LAUNCH = "(no launch in trace)"
 UNLINKED = "unlinked"
@@ -111,14 +116,45 @@ class OpCalls:
 
     @cached_property
     def _categories(self) -> tuple[list[str], np.ndarray]:
-        c, names, known = self.core.columns, self.core.names, OpNames(self.core)
+        in_theirs = is_in_tracelens_layout(self.core)
+        texts, code = self._by_rules(self.rules) if in_theirs else self._by_main_kernels()
+        labels = sorted({texts[i] for i in distinct(code)[0].tolist()})
+        place = np.array([labels.index(text) if text in labels else -1 for text in texts], np.int64)
+        return labels, place[code]
+
+    def _by_rules(self, rules: OpRules) -> tuple[list[str], np.ndarray]:
+        """Categories by names, else by first kernels: texts, and the place of each among them."""
+        c, names, known = self.core.columns, self.core.names, self.core.once(OpNames)
         kernels = max(len(names), 1)
         pair = known.codes(self.rows).astype(np.int64) * kernels + c.name[self._leading]
         pairs, back = np.unique(pair, return_inverse=True)
-        found = [op_category(known.names[p // kernels], names[p % kernels], self.rules) for p in pairs.tolist()]
-        labels = sorted(set(found))
-        code = {label: i for i, label in enumerate(labels)}
-        return labels, np.array([code[label] for label in found], np.int64)[back]
+        return [op_category(known.names[p // kernels], names[p % kernels], rules) for p in pairs.tolist()], back
+
+    def _by_main_kernels(self) -> tuple[list[str], np.ndarray]:
+        """Categories by the kernels with most of the time: for ops those of all calls of the name.
+
+        Ops that launch nothing themselves go by their names, if these show it. A launch that replays several GPU events
+        is a graph. What an extension says of ops comes first.
+        """
+        names, extension = self.core.once(OpNames), extension_of(self.window)
+        name, is_op = names.called(self.rows), self.is_op
+        code = _with_most_time(self, np.where(is_op, name, len(names.names) + np.arange(len(name))))
+        texts = [*gpu_categories(self.window)[0], GRAPH]
+        if is_op.any():
+            launched = self.window.whole.once(_main_of_names)[name]
+            code = np.where(is_op & (launched >= 0), launched, code)
+            for one in distinct(name[is_op & (launched < 0)])[0].tolist():
+                if known := _known_by_name(names.names[one], extension):
+                    code[is_op & (name == one)] = len(texts)
+                    texts.append(known)
+        replays = fitting_names(self.core, lambda text: call_category(text, self.rules) == GRAPH)
+        calls = np.flatnonzero(~is_op & (self.count > 1))
+        code[calls[replays[self.core.columns.name[self.rows[calls]]]]] = texts.index(GRAPH)
+        if extension.op_rules == OpRules():
+            return texts, code
+        given, of = self._by_rules(replace(extension.op_rules, other=""))
+        known = np.array([bool(one) for one in given], bool)[of]
+        return texts + given, np.where(known, len(texts) + of, code)
 
     @property
     def categories(self) -> list[str]:
@@ -127,8 +163,14 @@ class OpCalls:
 
     @property
     def category(self) -> np.ndarray:
-        """Category of each, as a position in `categories`."""
+        """Category of each, as a position in `categories`: TraceLens's in its layout, else that of its main kernels."""
         return self._categories[1]
+
+    @cached_property
+    def is_op(self) -> Mask:
+        """Whether each is an op; else it is a runtime call."""
+        found: Mask = self.core.columns.kind[self.rows] == Kind.Op
+        return found
 
     @cached_property
     def module(self) -> np.ndarray:
@@ -136,39 +178,39 @@ class OpCalls:
         return nearest_above(self.core.columns, self.rows, (Kind.Module,))
 
 
-class OpNames:
-    """Names that give calls their categories: their own, but where arguments make them another op.
+def _with_most_time(found: OpCalls, key: Codes) -> Codes:
+    """For each call the category (of `gpu_categories`) with most GPU time among the calls of equal keys."""
+    c, kind, call_key = found.core.columns, gpu_categories(found.window)[1][found.gpu], key[found.of]
+    pair, first = group_by(call_key, kind)
+    # Events without a length count, too.
+    ns = sum_by_group(pair, c.dur_ns[found.gpu] + 1, len(first))
+    order = np.lexsort((kind[first], ns, call_key[first]))
+    keys, last = call_key[first][order], kind[first][order]
+    at = np.searchsorted(keys, key, "right") - 1
+    return last[at] if len(last) else at
 
-    Attributes:
-        names: those of the graph, and of the ops that calls may be.
-    """
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self.names = [*core.names, *WITH_TWO_TENSORS.values()]
-        self._instructions = {code: facts.table_name for code, facts in instructions_of(core).items()}
-        kinds = dict.fromkeys(self._instructions.values())
-        self._kinds = dict(zip(kinds, range(len(self.names), len(self.names) + len(kinds)), strict=True))
-        self.names += kinds
+def main_categories(w: Window) -> list[str]:
+    """For each name of a graph the category of ops of that name that launch GPU work; empty for none."""
+    labels = [*gpu_categories(w)[0], ""]
+    return [labels[code] for code in w.whole.once(_main_of_names)[: len(w.core.names)].tolist()]
 
-    def codes(self, rows: np.ndarray) -> np.ndarray:
-        """For each call a position in `names`."""
-        core, c = self._core, self._core.columns
-        found = c.name[rows].copy()
-        for further, op in enumerate(WITH_TWO_TENSORS):
-            if op not in core.names:
-                continue
-            called = np.flatnonzero(c.name[rows] == core.names.index(op))
-            sets, which = distinct(c.argset[rows[called]])
-            pairs = [code >= 0 and Arguments(*core.argsets[code]).tensors_at(0, 1) for code in sets.tolist()]
-            found[called[np.array(pairs, bool)[which]]] = len(core.names) + further
-        if self._instructions:
-            kind = np.full(len(core.argsets) + 1, -1, np.int32)
-            for code, name in self._instructions.items():
-                kind[code] = self._kinds[name]
-            kinds = kind[c.argset[rows]]
-            found = np.where((kinds >= 0) & (c.kind[rows] == Kind.Op), kinds, found)
-        return found
+
+def _known_by_name(op: str, extension: Extension) -> str:
+    """The category that an op's name shows; empty for none."""
+    from tracelens_graph.categories.kernels import category_of_op
+
+    found = category_of_op(op, extension.all_kernel_rules)
+    return "" if found == extension.all_kernel_rules.other else found
+
+
+def _main_of_names(w: Window) -> Codes:
+    """For each of `OpNames` the category with most GPU time that is charged to ops of that name; -1 for none."""
+    found, names = launchers(w), w.core.once(OpNames)
+    main, name = np.full(len(names.names), -1, np.int64), names.called(found.rows)
+    ops = np.flatnonzero(found.is_op)
+    main[name[ops]] = _with_most_time(found, np.where(found.is_op, name, -1))[ops]
+    return main
 
 
 def busy_by_group(core: Core, gpu: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:

@@ -35,6 +35,7 @@ from tracelens_graph.analyses.shared.call_stacks import entry_points, module_sta
 from tracelens_graph.analyses.shared.gpu_work import CALL_STACK_FIRST, IS_RECOMPUTE, PARENT_MODULE, SHARE
 from tracelens_graph.analyses.shared.grouping import Cells, Groups, group_by, picked, shares, text_codes
 from tracelens_graph.analyses.timeline.timeline import unlinked_notes
+from tracelens_graph.categories.kernel_rules import OTHER
 from tracelens_graph.categories.ops import OP_RULES
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.autograd import autograd_of
@@ -56,7 +57,7 @@ OPS_SUMMARY_BY_CATEGORY = TableSchema(
     "ops_summary_by_category",
     "Which kinds of operation the GPU time is charged to: GEMM, elementwise, ...",
     {
-        "op category": Column.key("kind of operation: by its name, else by the name of its first kernel", "category"),
+        "op category": Column.key("kind of operation: that of the kernels with most of its time", "category"),
         "parent_module": PARENT_MODULE,
         "is_recompute": IS_RECOMPUTE,
         "call_stack_first": replace(CALL_STACK_FIRST, heading=None),
@@ -206,13 +207,11 @@ def ops_summary_by_category(
     columns, time = _summed(OPS_SUMMARY_BY_CATEGORY, found, keys, known, call_stack)
     title = "GPU time by category of operation"
     table = _table(OPS_SUMMARY_BY_CATEGORY, title, columns, w, linked_only)
-    other = float(sum(t for t, name in zip(time, table["op category"], strict=True) if name == OP_RULES.other))
+    unknown = (OP_RULES.other, OTHER)
+    other = float(sum(t for t, name in zip(time, table["op category"], strict=True) if name in unknown))
     if other:
         share = 100 * other / float(time.sum())
-        table.notes = [
-            *table.notes,
-            f"{OP_RULES.other}: {share:.1f} % of this time is in operations of no known category",
-        ]
+        table.notes = [*table.notes, f"other: {share:.1f} % of this time is in operations of no known category"]
     return table
 
 

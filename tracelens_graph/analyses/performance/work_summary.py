@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+from tracelens_graph.categories.kernel_rules import OTHER
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, window_of
 from tracelens_graph.tables.column import Column
@@ -42,22 +43,8 @@ WORK_SUMMARY = TableSchema(
 )
 
 
-UNNAMED = "other"
-"""Family of what has no category."""
-
-_FAMILIES: Mapping[str, str] = {
-    "GEMM": "matrix product",
-    "CONV_fwd": "convolution",
-    "CONV_bwd": "convolution backward",
-    "SDPA_fwd": "attention",
-    "SDPA_bwd": "attention backward",
-    "NORM_fwd": "normalization",
-    "NORM_bwd": "normalization backward",
-    "BN_fwd": "normalization",
-    "BN_bwd": "normalization backward",
-    "XLA copy": "copy and layout",
-}
-"""Category of operations -> family; all others have the name of their category."""
+_BOTH_WAYS = ("Convolution", "Normalization")
+"""Categories of forward and backward pass alike."""
 
 
 def work_summary(g: Core | Window) -> Table:
@@ -74,8 +61,7 @@ def work_summary(g: Core | Window) -> Table:
     w = window_of(g)
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for one in unified_perf_summary(w).records():
-        category = str(one.get("op category") or "")
-        family = _FAMILIES.get(category, category or UNNAMED)
+        family = _family(str(one.get("op category") or OTHER), str(one["name"]))
         row = rows.setdefault(
             (family, sizes_of(one.get("perf_params"))),
             {"total_ms": 0.0, "calls": 0, "gflop": 0.0, "ops": {}},
@@ -97,6 +83,11 @@ def work_summary(g: Core | Window) -> Table:
         "op": [max(row["ops"], key=lambda name: row["ops"][name]) for _, row in order],
     }
     return WORK_SUMMARY.table(columns, w.titled("GPU time by family and sizes"))
+
+
+def _family(category: str, op: str) -> str:
+    """The category; of gradients of convolutions and of normalization another one than of the forward pass."""
+    return f"{category} backward" if category in _BOTH_WAYS and "backward" in op.lower() else category
 
 
 def sizes_of(params: Any) -> str:

@@ -16,7 +16,7 @@ from tracelens_graph.analyses.performance.perf_tables import attributed_calls
 from tracelens_graph.analyses.performance.unified import Modelled, modelled, unified
 from tracelens_graph.analyses.places.attribution import OPTIMIZER, charged, optimizer_step
 from tracelens_graph.analyses.places.modules import PASSES, PlaceTree, paths_of, place_tree
-from tracelens_graph.analyses.shared.gpu_work import CLASS_NAMES, gpu_classes
+from tracelens_graph.analyses.shared.gpu_work import CLASS_NAMES, gpu_categories, gpu_classes
 from tracelens_graph.analyses.structure.layers import Departure, departures, layer_groups
 from tracelens_graph.categories.kernel_names import properties
 from tracelens_graph.categories.kernels import kernel_category
@@ -102,27 +102,24 @@ def _short_names(context: Context, core: Core) -> None:
 
 
 def _categories(context: Context, w: Window) -> None:
-    """Of ops and calls that launch GPU work or whose model covers it, and of GPU events by their names.
+    """Of ops and calls that launch GPU work or whose model covers it, and of GPU events.
 
     A GPU event that stands for itself has the category of its own launch, too.
     """
-    core, c, found, rules = w.core, w.core.columns, launchers(w), extension_of(w).all_kernel_rules
+    core, found = w.core, launchers(w)
     given, alone = attributed_calls(w)
-    is_op = c.kind[found.rows] == Kind.Op
 
     def category_of(code: int) -> int:
         return _category(context, "op", found.categories[code])
 
+    is_op = found.is_op
     context.join_events("IN_CATEGORY", found.rows[is_op], found.category[is_op], category_of)
-    names, of = np.unique(c.name[core.gpu_rows], return_inverse=True)
-    texts = [
-        *found.categories,
-        *given.categories,
-        *(kernel_category(core.names[name], rules=rules) for name in names.tolist()),
-    ]
+    labels, kind = gpu_categories(w)
+    texts = [*found.categories, *given.categories, *labels]
     # Of an op in several places the first counts: that of the launcher.
     rows, first = np.unique(np.concatenate((found.rows, given.rows[~alone], core.gpu_rows)), return_index=True)
-    codes = (found.category, given.category[~alone] + len(found.categories), of + len(texts) - len(names))
+    beyond = len(texts) - len(labels)
+    codes = (found.category, given.category[~alone] + len(found.categories), kind[core.gpu_rows] + beyond)
     context.of_events["category"] = EventProperty(rows, np.concatenate(codes)[first], texts)
     events, kinds = given.gpu[given.first[alone]], given.category[alone]
     order = np.argsort(events)

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from tracelens_graph.analyses.serving.iterations import BETWEEN, Served, no_iterations, served_in
-from tracelens_graph.analyses.shared.gpu_work import categories_of
+from tracelens_graph.analyses.shared.gpu_work import gpu_categories
 from tracelens_graph.analyses.timeline.timeline import times_by_group
-from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.batches import PHASES
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
@@ -182,19 +181,12 @@ def phases(g: Core | Window) -> Table:
 
 def _top_categories(w: Window, of: np.ndarray, groups: int) -> list[list[dict[str, Any]]]:
     """The categories of the kernels of each group, the greatest first."""
-    core, c, gpu = w.core, w.core.columns, w.gpu_rows
-    nameless = len(core.names)
-    owner = c.owner[gpu].astype(np.int64)
-    op = np.where(owner >= 0, c.name[owner], nameless)
-    pairs, at = distinct(c.name[gpu].astype(np.int64) * (nameless + 1) + op)
-    kernels = [(core.names[pair // (nameless + 1)], pair % (nameless + 1)) for pair in pairs.tolist()]
-    categories = categories_of(w, [(name, core.names[code] if code < nameless else "") for name, code in kernels])
-    labels, of_pair = np.unique(categories, return_inverse=True)
+    (labels, category), gpu = gpu_categories(w), w.gpu_rows
     time = np.zeros((groups, len(labels)), np.int64)
-    np.add.at(time, (of, of_pair[at]), c.dur_ns[gpu])
+    np.add.at(time, (of, category[gpu]), w.core.columns.dur_ns[gpu])
     return [
         [
-            {"name": str(labels[i]), "ms": int(row[i]) / 1e6, "percent": 100 * int(row[i]) / max(int(row.sum()), 1)}
+            {"name": labels[i], "ms": int(row[i]) / 1e6, "percent": 100 * int(row[i]) / max(int(row.sum()), 1)}
             for i in np.argsort(-row, kind="stable").tolist()
             if row[i]
         ]

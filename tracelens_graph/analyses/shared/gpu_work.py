@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.grouping import Cells, cell_order
+from tracelens_graph.analyses.shared.grouping import Cells, cell_order, group_by
+from tracelens_graph.analyses.shared.op_names import OpNames
 from tracelens_graph.analyses.shared.unnamed_communication import unnamed_communication
 from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct, fitting
@@ -19,7 +20,7 @@ from tracelens_graph.graph.columns import Columns
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import changed
 from tracelens_graph.graph.intervals import sum_by_group
-from tracelens_graph.graph.traversals import climb, launches_of, nearest_above, rows_of_kind
+from tracelens_graph.graph.traversals import climb, launcher, launches_of, nearest_above, rows_of_kind
 from tracelens_graph.graph.window import Window, whole_window
 from tracelens_graph.op_table.pseudo import PARTS, PARTS_OF_TRACELENS
 from tracelens_graph.perf.registry import unnumbered
@@ -110,37 +111,74 @@ def _communication_names(core: Core) -> frozenset[str]:
     return frozenset(core.names[code] for code in codes.tolist())
 
 
-def categories_of(w: Window, kernels: Iterable[tuple[str, str]]) -> list[str]:
-    """Categories of kernels of a window, each given by name and op; "" for no op.
+def gpu_categories(w: Window) -> tuple[list[str], Codes]:
+    """What GPU events do: the categories, sorted, and for each row of the graph a position among them.
 
-    Communication that no rule knows by name or op is in its category all the same.
+    A kernel's category is that of its name and of the op, or else the call, that launches it; of copies and fills it is
+    Memory Ops. Communication that no rule knows is in its category all the same. Every table, page, finding and query
+    goes by these, that of an op included (`ops.launchers`).
     """
-    # Most tables do without these rules, and without the time that it takes to import them.
-    from tracelens_graph.categories.kernels import kernel_categories
+    return w.whole.once(_gpu_categories)
 
-    kernels, rules, communicates = list(kernels), extension_of(w).all_kernel_rules, communication_names(w.core)
-    return [
-        "Communication" if category == rules.other and name in communicates else category
-        for (name, _), category in zip(kernels, kernel_categories(kernels, rules), strict=True)
-    ]
+
+def _gpu_categories(w: Window) -> tuple[list[str], Codes]:
+    # Many tables do without these rules, and without the time that it takes to import them.
+    from tracelens_graph.categories.kernels import category_of_op, kernel_categories
+
+    core, c, gpu = w.core, w.core.columns, w.core.gpu_rows
+    rules, communicates = extension_of(w).all_kernel_rules, communication_names(core)
+    call = np.asarray(launcher(c, gpu), np.int64)
+    # Rules are regular expressions: each pair of names is matched once, not each event.
+    pair, first = group_by(c.name[gpu], np.where(call >= 0, c.name[call], -1), c.kind[gpu] == Kind.Kernel)
+    names, calls = core.once(OpNames), call[first]
+    kernels = [core.names[code] for code in c.name[gpu[first]].tolist()]
+    ops = [core.names[c.name[row]] if row >= 0 else "" for row in calls.tolist()]
+    named = list(zip(kernels, ops, strict=True))
+    found = kernel_categories(named, rules)
+    for i, (name, kind, row) in enumerate(zip(kernels, c.kind[gpu[first]].tolist(), calls.tolist(), strict=True)):
+        if kind != Kind.Kernel:
+            found[i] = "Memory Ops"
+        elif found[i] == rules.other:
+            op = names.names[names.codes(calls[i : i + 1])[0]] if row >= 0 else ""
+            found[i] = "Communication" if name in communicates else category_of_op(op, rules)
+    labels = sorted(set(found))
+    code = np.array([labels.index(one) for one in found], np.int16)
+    of_row = np.zeros(len(c), np.int16)
+    of_row[gpu] = code[pair]
+    return labels, of_row
 
 
 def as_tracelens_counts(w: Window, pseudo_ops: bool = False) -> Window:
-    """The window for tables in TraceLens's layout: there NCCL, RCCL and `cross_device_reduce` alone communicate.
+    """The window for tables in TraceLens's layout.
+
+    There NCCL, RCCL and `cross_device_reduce` alone communicate, and categories of ops are TraceLens's.
 
     Args:
         w: the window.
         pseudo_ops: keep pseudo ops that TraceLens makes, too. GPU events are charged to the ops above them there.
     """
-    core = w.core.once(_as_tracelens_counts, pseudo_ops)
-    if core is w.core:
+    if is_in_tracelens_layout(w.core):
         return w
+    core = w.core.once(_as_tracelens_counts, pseudo_ops)
     return whole_window(core) if w is whole_window(w.core) else w.moved_to(core)
 
 
-def _as_tracelens_counts(core: Core, pseudo_ops: bool) -> Core:
-    if pseudo_ops:
-        core = _without_numbers(core)
+def is_in_tracelens_layout(core: Core) -> bool:
+    """Whether a graph is for tables in TraceLens's layout."""
+    return recorded(core) is not core
+
+
+def recorded(core: Core) -> Core:
+    """The graph that one for TraceLens's layout was made of; any other itself."""
+    return core.once(_itself)
+
+
+def _itself(core: Core) -> Core:
+    return core
+
+
+def _as_tracelens_counts(given: Core, pseudo_ops: bool) -> Core:
+    core = _without_numbers(given) if pseudo_ops else given
     core = _without_pseudo_ops(core, kept=PARTS_OF_TRACELENS if pseudo_ops else frozenset())
     c, rows, ours = core.columns, core.gpu_rows, core.once(_classes)
     theirs = np.where(ours == COMMUNICATION, COMPUTATION, ours)
@@ -148,10 +186,9 @@ def _as_tracelens_counts(core: Core, pseudo_ops: bool) -> Core:
     theirs[copies[~fitting(core.names, c.name[copies], COPY_KERNEL_NAME.search)]] = COMPUTATION
     named = rows[fitting(core.names, c.name[rows], counts_in_tracelens)]
     theirs[named[(theirs[named] == COMPUTATION) & (c.kind[named] != Kind.Memcpy)]] = COMMUNICATION
-    if np.array_equal(theirs, ours):
-        return core
     other = changed(core)
     other.remember(theirs, _classes)
+    other.remember(given, _itself)
     return other
 
 

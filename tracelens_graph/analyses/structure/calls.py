@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from tracelens_graph.analyses.ops.launchers import main_categories
 from tracelens_graph.analyses.shared.call_columns import SIGNATURE, argument_texts
 from tracelens_graph.analyses.shared.gpu_work import names_of, percent
 from tracelens_graph.analyses.shared.grouping import Cells, group_by, text_codes
-from tracelens_graph.categories.ops import op_category
+from tracelens_graph.extensions.extension import extension_of
 from tracelens_graph.graph.arrays import distinct
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import outermost
@@ -93,7 +94,7 @@ def _calls(g: Core | Window, schema: TableSchema, title: str) -> Table:
         rows = rows[c.argset[rows] >= 0]
     rows = rows[np.argsort(c.uid[rows], kind="stable")]
     name = c.name[rows]
-    categories = [op_category(text, "") for text in core.names]
+    categories = _categories(w)
     keys = {"category": text_codes([*categories, ""])[name], "op": name, "input_dims": c.argset[rows]}
     group, first = group_by(*(codes for key, codes in keys.items() if key in schema and schema[key].role is Role.key))
     count = np.bincount(group)
@@ -113,6 +114,14 @@ def _calls(g: Core | Window, schema: TableSchema, title: str) -> Table:
     }
     order = np.lexsort((np.arange(len(count)), -count))
     return schema.table({column: columns[column] for column in schema}, w.titled(title)).take(order)
+
+
+def _categories(w: Window) -> list[str]:
+    """For each name the category of ops: of its kernels where it launches any, else by the name."""
+    from tracelens_graph.categories.kernels import category_of_op
+
+    launched, rules = main_categories(w), extension_of(w).all_kernel_rules
+    return [found or category_of_op(text, rules) for text, found in zip(w.core.names, launched, strict=True)]
 
 
 def _different(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.shared.gpu_work import categories_of
-from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.analyses.shared.gpu_work import gpu_categories
+from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.user_code import Code, code_of
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.html.shell import Packed
@@ -64,6 +64,17 @@ def category_class(category: str) -> str:
     return next((of for of, pattern in _OF_CATEGORY.items() if re.search(pattern, text)), "other")
 
 
+def categories_by_class(w: Window) -> dict[str, str]:
+    """What each class of GPU work is on a page of a window: the categories that there are, as other screens have them.
+
+    Nothing where nothing ran on a GPU.
+    """
+    found: dict[str, list[str]] = {}
+    for category in gpu_categories(w)[0] if len(w.core.gpu_rows) else ():
+        found.setdefault(category_class(category), []).append(clean(category))
+    return {of: ", ".join(several) for of, several in found.items()}
+
+
 def clean(text: str, longest: int = LONGEST) -> str:
     """A text of a trace as a page shows it: capped, with nothing invisible in it."""
     return printable(shorten(text, longest))
@@ -83,7 +94,7 @@ class Names:
         self._core = w.core
         c = self._core.columns
         rows = np.flatnonzero(is_kind(c.kind, kinds))
-        keys, key = distinct(self._keys(c.kind[rows], c.name[rows]))
+        keys, first, key = np.unique(self._keys(c.kind[rows], c.name[rows]), return_index=True, return_inverse=True)
         order = np.argsort(-np.bincount(key, minlength=len(keys)), kind="stable")
         self._sorted, self._number = keys, np.empty(len(keys), np.int64)
         self._number[order] = np.arange(len(keys))
@@ -93,13 +104,10 @@ class Names:
         self.codes: list[int] = []
         self._known: dict[tuple[str, str], int] = {}
         names = self._core.names
-        named = [
-            (kind, names[code]) for kind, code in (divmod(key, max(len(names), 1)) for key in keys[order].tolist())
-        ]
-        kernels = [(name, "") for kind, name in named if kind not in _OF_KIND]
-        category = dict(zip(kernels, categories_of(w, kernels), strict=True))
-        for kind, name in named:
-            self._append(name, _OF_KIND.get(kind) or category_class(category[name, ""]), kind)
+        labels, category = gpu_categories(w) if Kind.Kernel in c.kind[rows] else ([], c.kind)
+        for row in rows[first[order]].tolist():
+            kind = int(c.kind[row])
+            self._append(names[c.name[row]], _OF_KIND.get(kind) or category_class(labels[category[row]]), kind)
 
     def of_rows(self, rows: Rows) -> Codes:
         """Numbers of the names of rows, which must be of the kinds that the names were made of."""

@@ -32,6 +32,7 @@ from tracelens_graph.reports.html.names import (
     LONGEST,
     Names,
     Texts,
+    categories_by_class,
     category_class,
     clean,
     table_objects,
@@ -138,7 +139,7 @@ def _page(
     layout = {"lanes": timeline.lanes(w, d), "call": CLASSES.index("call")}
     events = {
         "causes": timeline.causes(), "arguments": timeline.argument_texts(w, d), "lead_ns": w.core.info.lead_ns,
-        "classes": CLASSES, "texts": [],
+        "classes": CLASSES, "categories": categories_by_class(w), "texts": [],
     }  # fmt: skip
     return page(title, {**head, **layout}, {**events, **named, **body}, numbered, code)
 

@@ -18,13 +18,13 @@ from tracelens_graph.analyses.places.attribution import NO_MODULE, OPTIMIZER, ch
 from tracelens_graph.analyses.places.host_times import calls_among, idle_clock, thread_name
 from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
 from tracelens_graph.analyses.places.python_lines import NO_LINE
-from tracelens_graph.analyses.shared.gpu_work import categories_of
+from tracelens_graph.analyses.shared.gpu_work import gpu_categories
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.traversals import climb, subtree_sums
 from tracelens_graph.graph.user_code import Code, codes_of, regions_of, shown_frames, user_lines
 from tracelens_graph.graph.window import Window, class_of
-from tracelens_graph.reports.html.names import Names, clean
+from tracelens_graph.reports.html.names import Names, category_class, clean
 from tracelens_graph.reports.html.shell import Packed
 from tracelens_graph.reports.html.timeline import depth_among
 from tracelens_graph.schema import HOST_KINDS, Kind
@@ -207,12 +207,8 @@ def _ops(w: Window, names: Names) -> Codes:
 
 def _by_kernel(w: Window, frames: Frames, names: Names, op: Codes, kernel: Codes) -> Codes:
     c, gpu = w.core.columns, w.gpu_rows
-    kinds, (codes, code) = c.kind[gpu], distinct(c.name[gpu])
-    categories = categories_of(w, [(w.core.names[one], "") for one in codes.tolist()])
-    number = np.zeros(len(codes), np.int64)
-    number[code] = kernel
-    of_class = dict(zip(categories, map(names.class_of, number.tolist()), strict=True))
-    category = names.add_each([(clean(one), of_class[one]) for one in categories])[code]
+    kinds, (labels, code) = c.kind[gpu], gpu_categories(w)
+    category = names.add_each([(clean(one), category_class(one)) for one in labels])[code[gpu]]
     category[kinds == Kind.Memcpy] = names.add("Copies", "copy")
     category[kinds == Kind.Memset] = names.add("Fills", "copy")
     return frames.below(np.full(len(gpu), -1), category, kernel, op)

@@ -166,6 +166,12 @@ export class Trace {
     return this.lanes[this.lane[e]];
   }
 
+  // What a class is called: the categories of GPU work that it stands for, else its own name.
+  /** @param {string} one */
+  categories(one) {
+    return this.body.categories[one] ?? one;
+  }
+
   // The classes of the GPU's work.
   gpuClasses() {
     return this.classesOf(this.name.subarray(this.first.gpu, this.first.idle));
@@ -211,7 +217,7 @@ export class Trace {
       this.body.classes
         .slice(0, GPU_CLASSES)
         .filter((one) => used.has(one))
-        .map((one) => key(one, one)),
+        .map((one) => key(one, this.categories(one))),
       causes.map((one, k) => key(`idle-${one.class}`, `${k ? "" : "idle: "}${one.name}`)),
     );
   }
@@ -226,7 +232,10 @@ export class Trace {
       el(
         "div.choices",
         el("b", "GPU"),
-        classes.slice(0, GPU_CLASSES).map((one) => key(one, one)),
+        classes
+          .slice(0, GPU_CLASSES)
+          .filter((one) => one in this.body.categories)
+          .map((one) => key(one, this.categories(one))),
         el("b", "host"),
         ["module", "op", "python", "call", "annotation", "step"].map((one) =>
           key(one, { python: "Python", call: "call of the runtime" }[one] ?? one),
@@ -262,7 +271,7 @@ export class Trace {
       return [...lines, ["dim", meaning], ["dim", `${lane}; ends with uid ${this.uid[e]}`]];
     }
     if (this.arguments(e)) lines.push(["", this.arguments(e)]);
-    lines.push(["dim", `${this.className(e)}, ${lane}, uid ${this.uid[e]}`]);
+    lines.push(["dim", `${this.categories(this.className(e))}, ${lane}, uid ${this.uid[e]}`]);
     if (e < this.first.gpu) return [...lines, ...this.place(e), ...this.saysLaunched(e)];
     const op = this.above(e).findLast((one) => this.className(one) === "op");
     if (op !== undefined) lines.push(["", `of ${this.text(op)} ${this.arguments(op)}`]);

@@ -89,12 +89,12 @@ export const Range = {
   table(trace, range, select) {
     const sums = Range.sums(trace, range),
       length = range.to - range.from,
-      classes = Object.fromEntries(trace.body.classes.map((one) => [one, one]));
+      classes = Object.fromEntries(trace.body.classes.map((one) => [trace.categories(one), one]));
     return gridOf(
       sums,
       [
         ["name", "text", ({ event }) => trace.text(event)],
-        ["kind", "text", ({ event }) => trace.className(event), "", 0, { classes }],
+        ["kind", "text", ({ event }) => trace.categories(trace.className(event)), "", 0, { classes }],
         ["self", "number", ({ own }) => own / 1e3, "µs", 3],
         ["sum", "number", ({ ns }) => ns / 1e3, "µs", 3],
         ["sum of the range", "number", ({ ns }) => (100 * ns) / length, "%", 1],

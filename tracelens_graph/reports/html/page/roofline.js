@@ -88,7 +88,7 @@ export class Roofline {
       largest = [...points].sort((a, b) => b.us - a.us);
     for (const one of largest) put(plot.svg, this.point(one, plot.x(one.x), plot.y(one.y), radius(one)));
     this.label(plot, largest.slice(0, LABELLED), radius);
-    put(plot.box, Roofline.legend(data, points));
+    put(plot.box, Roofline.legend(data, points, this.texts));
     return plot.box;
   }
 
@@ -133,15 +133,21 @@ export class Roofline {
     }
   }
 
-  /** @param {RooflineData} data @param {RooflinePoint[]} points what is drawn */
-  static legend({ points: { length }, more, unplaced }, points) {
+  // The categories of what is drawn in a colour.
+  /** @param {RooflinePoint[]} points @param {string} of @param {string[]} texts */
+  static categories(points, of, texts) {
+    return [...new Set(points.filter((one) => one.class === of).map((one) => texts[one.category]))].join(", ");
+  }
+
+  /** @param {RooflineData} data @param {RooflinePoint[]} points what is drawn @param {string[]} texts */
+  static legend({ points: { length }, more, unplaced }, points, texts) {
     const small = length - points.length;
     const used = [...new Set(points.map((one) => one.class))];
     return [
       el(
         "div.legend",
         "area: GPU time ",
-        used.map((of) => key(of, of)),
+        used.map((of) => key(of, Roofline.categories(points, of, texts))),
       ),
       el(
         "p.dim",

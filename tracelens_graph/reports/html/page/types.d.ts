@@ -289,6 +289,8 @@ interface ReportBody extends TablesBody {
   drawn: { events: number; instants: number; left_out: Record<string, number> };
   lead_ns: number;
   classes: string[];
+  // Class of GPU work -> the categories that it stands for.
+  categories: Record<string, string>;
   names: string[];
   shorts: (string | null)[];
 }

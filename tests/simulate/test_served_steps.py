@@ -1,0 +1,90 @@
+"""Tables of a server's steps say of simulated servers what is true of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracelens_graph import iterations, load, phases, step_costs
+from tracelens_graph.analyses.serving.gaps import host_parts_between
+from tracelens_graph.analyses.serving.iterations import served_in
+from tracelens_graph.graph.graph import Graph
+from tracelens_graph.simulate.serving import RankTrace, simulate, write
+
+PHASES = {"decode_only": "decode", "prefill_only": "prefill", "prefilldecode": "mixed"}
+SERVERS: list[dict[str, Any]] = [
+    {},
+    {"platform": "rocm", "annotations": "native"},
+    {"capture": "piecewise"},
+    {"engine": "sglang"},
+    {"engine": "sglang", "platform": "rocm", "experts": 4},
+]
+
+
+def served(folder: Path, **settings: Any) -> tuple[Graph, RankTrace]:
+    """The trace of a simulated server, joined with its captures, and what the server left."""
+    run = simulate(**settings)
+    write(run, folder, traces_only=True)
+    return load(folder / "rank0.json.gz", capture=folder / "capture"), run.ranks[0]
+
+
+@pytest.mark.parametrize("settings", SERVERS, ids=str)
+def test_iterations_are_those_that_were(tmp_path: Path, settings: dict[str, Any]) -> None:
+    g, rank = served(tmp_path, seed=1, steps=40, layers=2, arrivals=0.3, **settings)
+    true = rank.truth["iterations"]
+    rows = [row for row in iterations(g).records() if row["iteration"] is not None]
+    for name, of in [
+        ("iteration", "iteration"), ("uid", "annotation"), ("requests", "requests"),
+        ("context_requests", "context_requests"), ("context_tokens", "context_tokens"),
+        ("generation_requests", "generation_requests"),
+    ]:  # fmt: skip
+        assert [row[name] for row in rows] == true[of], name
+    assert [row["phase"] for row in rows] == [PHASES[phase] for phase in true["phase"]]
+    replayed = [(row, at) for at, row in enumerate(rows) if true["captured_size"][at]]
+    assert len(replayed) > 10
+    for row, at in replayed:
+        assert (row["captured"], row["padding"]) == (true["captured_size"][at], true["padding"][at])
+    if settings.get("annotations") != "native":
+        assert [row["keys"] for row in rows] == true["keys"]
+    for row, gap in list(zip(rows, true["gap_ns"], strict=True))[1:]:
+        assert row["gap_ms"] == pytest.approx(gap / 1e6, abs=2e-6)
+    if settings.get("engine") != "sglang":  # whose annotation leaves out the sampling
+        for row, total, events in zip(rows, true["gpu_sum_ns"], true["gpu_events"], strict=True):
+            assert row["gpu_sum_ms"] == pytest.approx(total / 1e6, abs=1e-6)
+            assert row["gpu_events"] == events
+
+
+def test_phases_sum_iterations_up(tmp_path: Path) -> None:
+    g, rank = served(tmp_path, seed=2, steps=40, layers=2, arrivals=0.3)
+    true = rank.truth["iterations"]
+    for row in phases(g).records():
+        own = [at for at, phase in enumerate(true["phase"]) if PHASES[phase] == row["phase"]]
+        assert row["iterations"] == len(own)
+        assert row["gpu_sum_ms"] == pytest.approx(sum(true["gpu_sum_ns"][at] for at in own) / 1e6)
+        assert row["requests"] == pytest.approx(sum(true["requests"][at] for at in own) / len(own))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_costs_are_those_of_the_simulator(tmp_path: Path, seed: int) -> None:
+    # With a small vocabulary what a request costs besides its tokens and keys is next to nothing.
+    g, rank = served(tmp_path, seed=seed, steps=200, layers=3, arrivals=0.3, output=60, vocabulary=512)
+    true = rank.truth["cost"]
+    names = {"fixed": "fixed_ns", "context token": "row_ns", "generation token": "row_ns", "key": "key_ns"}
+    found = [row for row in step_costs(g).records() if row["phase"] in ("decode", "all") and row["term"] in names]
+    assert {row["term"] for row in found} == {*names}
+    for row in found:
+        assert abs(row["ns"] - true[names[row["term"]]]) < 4 * row["std_error"] + 0.02 * row["ns"], row
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("culprit", ["scheduler", "sampling", "detokenise"])
+def test_gaps_are_due_to_the_planted_culprit(tmp_path: Path, engine: str, culprit: str) -> None:
+    g, rank = served(tmp_path, steps=20, layers=1, engine=engine, culprit=culprit)
+    found = host_parts_between(served_in(g))
+    assert found.leads == culprit
+    true = rank.truth["iterations"]["gap_parts"]
+    for part in ("scheduler", "sampling", "detokenise", "prepare"):
+        total = sum(parts[part] for parts in true)
+        assert found.ns[part] == pytest.approx(total, rel=0.02, abs=2000 * len(true))
