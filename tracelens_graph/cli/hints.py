@@ -130,7 +130,8 @@ class Call:
             more.append(("--et", self.et))
         if name in COMMANDS_WITH["--annotation"]:
             more += [("--capture", one) for one in ANYWHERE.get().capture]
-            more += [("--identify",)] if ANYWHERE.get().identify else []
+            like = ANYWHERE.get().identify
+            more += [("--like", like)] if isinstance(like, str) else [("--identify",)] * like
         for option in more:
             if option[0] not in command.split():
                 words += option

@@ -92,6 +92,11 @@ def _launch(core: Core, rows: Rows) -> Rows:
     return nearest_above(core.columns, rows, (Kind.RuntimeCall,))
 
 
+def by_annotation(core: Core, rows: Rows) -> list[Rows]:
+    """Rows by the outermost annotation over them, each group in the order of the rows; those without are one group."""
+    return _by(_outermost_annotation(core, rows), rows, np.ones(len(core.columns.kind), bool))
+
+
 def _outermost_annotation(core: Core, rows: Rows) -> Rows:
     found = core.annotation[rows].astype(np.int64)
     return climb(core.annotation, found, core.annotation < 0)

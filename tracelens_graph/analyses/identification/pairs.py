@@ -6,6 +6,7 @@ of their launches, which is the program's and not the platform's. What only one 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -45,12 +46,25 @@ def _roles(places: Iterable[Place]) -> set[tuple[int, str, str]]:
     return {(place.layer, place.slot.block, place.slot.role) for place in places}
 
 
+_OF_EXPERTS = re.compile(r"expert|^activation$|combine")
+"""Roles that one platform may run as one kernel of all experts."""
+
+
 def _of_layers(core: Core, of_other: set[tuple[int, str, str]]) -> dict[int, str]:
-    """Labels of kernels in passes; what the other trace does differently is one place in each block of a layer."""
+    """Labels of kernels in passes.
+
+    Engines run the chosen experts as one op, in one kernel or many, so that these are one place. What else the other
+    trace does differently is one place in each block of a layer.
+    """
     found = {}
     for row, place in place_of(core).items():
-        known = (place.layer, place.slot.block, place.slot.role) in of_other
-        found[row] = place.label if known else f"{place.label.rpartition(' / ')[0]} / other"
+        block, role = place.slot.block, place.slot.role
+        known = (place.layer, block, role) in of_other
+        if block == "moe" and (_OF_EXPERTS.search(role) or (role == "top-k" and not known)):
+            role = "experts"
+        elif not known:
+            role = "other"
+        found[row] = f"{place.label.rpartition(' / ')[0]} / {role}"
     return found
 
 
