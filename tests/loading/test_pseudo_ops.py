@@ -153,6 +153,32 @@ def test_latent_attention_has_all_kernels_of_its_frame() -> None:
         assert cost.flops == 16 * (576 + 512) * 2 * 400
 
 
+@pytest.mark.parametrize(
+    ("kernel", "mode", "pairs"),
+    [
+        ("qk_other", "swa", 4 * 128),
+        ("fused_compress_attn_D512", "csa", 4 * 128 + 4 * 256),
+        ("hca_compress_forward_D512", "hca", 4 * 128 + 4 * 8),
+    ],
+)
+def test_paged_attention_of_deepseek_v4(kernel: str, mode: str, pairs: int) -> None:
+    """Four requests of 1,024 keys: a window of 128, and entries of a cache compressed 4 to 1 or 128 to 1."""
+    core = loaded(
+        span("user_annotation", "decode[bs=4 tok=4 sk=4096 sqsq=4 sqsk=4096]", 0, 300),
+        span("cpu_op", "aiter::v4_attention_with_output", 10, 200, Input_Dims=[[4, 4096]], Input_type=[BF16]),
+        *launched(12, 1, "qk_norm_rope_H32_D512_RD64_flydsl"),
+        *launched(20, 2, kernel),
+        span("python_function", "aiter/v4/paged_decode.py(33): sparse_attn_v4_paged_decode", 40, 100),
+        *launched(50, 3, "pa_split"),
+        *launched(60, 4, "pa_reduce"),
+    )
+    check_forest(core)
+    assert parts(core) == {f"pseudo_v4_paged_decode_{mode}": ["pa_split", "pa_reduce"]}
+    (made,) = core.find(Kind.Op, f"pseudo_v4_paged_decode_{mode}")
+    found = unified(core)
+    assert found.costs[found.codes[core.row(made.uid)]].flops == 2 * 32 * (512 + 512) * pairs
+
+
 def test_stages_have_the_arguments_of_the_op_above() -> None:
     core = loaded(
         span("cpu_op", "aiter::fused_moe_", 0, 100, **MOE),

@@ -59,6 +59,10 @@ class CapturedGraph:
     def __len__(self) -> int:
         return len(self.kinds)
 
+    def called(self, at: int) -> str:
+        """What a captured call launches: the name of its kernel, else the op that made it."""
+        return self.names[at] or self.ops[at] or Kind(int(self.kinds[at])).name
+
     def says_the_same(self, other: CapturedGraph) -> bool:
         """Whether another graph has the same calls for the same work."""
         own, theirs = self.tree, other.tree

@@ -59,6 +59,7 @@ OPS: Rows = [
     *_part(
         "pseudo_op::moe_triton_unfused_finalize_matmul_scatter", category=None, model=model("moe.summed_call")
     ),
+    *_part("pseudo_op::moe_trtllm_finalize", model=model("moe.summed_call")),
     *_part("pseudo_op::moe_trtllm_up", model=model("moe.trtllm_call", stage="up")),
     *_part("pseudo_op::moe_trtllm_down", model=model("moe.trtllm_call", stage="down")),
     # --- What replayed kernels are identified as (analyses.identification): no arguments are known --------------
