@@ -197,3 +197,15 @@ def test_a_trace_without_replays_is_left_as_it_is() -> None:
     assert not same.info.inferred
     assert "nothing was identified" in " ".join(lines)
     assert "nothing was identified" in identified_kernels(core).notes[0]
+
+
+def test_two_platforms_of_one_model_share_labels_but_for_what_only_one_of_them_runs() -> None:
+    nvidia, amd = (replay([kernels(MODELS[f"deepseek-{platform}"])[0]]) for platform in ("nvidia", "amd"))
+    labels = [[*found.values()] for found in common_labels(nvidia, amd)]
+    in_layer = [[label.removeprefix("layer 7 / ") for label in one if label.startswith("layer 7 /")] for one in labels]
+    for role in ("q/kv down product", "q up product", "k absorb product", "rope", "v up product", "out product"):
+        assert all(f"attention / {role}" in one for one in in_layer)
+    # Experts are five kernels here, and two there: one place.
+    assert [one.count("moe / experts") for one in in_layer] == [4, 2]
+    assert [one.count("moe / top-k") for one in in_layer] == [1, 1]
+    assert [one.count("attention / other") for one in in_layer] == [4, 0]
