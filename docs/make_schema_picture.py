@@ -64,6 +64,7 @@ BOXES = (
     Box(("ModulePath",), 900, 790),
     Box(("Gap",), 900, 880),
     Box(("OddLayer",), 900, 970),
+    Box(("CapturedGraph",), 1150, 880),
     Box(("Process",), 1080, 70),
     Box(("Program",), 1310, 198),
     Box(("Run",), 1310, 290),

@@ -26,14 +26,17 @@ LLAMA_TP: Sequence[Step] = [
     (GEMM.format(128), "attention / out product"),
     (
         "void sglang::cross_device_reduce_1stage<__nv_bfloat16, 8>(sglang::RankData*)",
-        "attention / all-reduce after attention",
+        "attention / all-reduce after out product",
     ),
     (NORM, "mlp / post-attention norm"),
     (GEMM.format(256), "mlp / gate/up product"),
     (SILU, "mlp / activation"),
     (GEMM.format(64), "mlp / down product"),
     ("void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>(void*)", "mlp / down product"),
-    ("void sglang::cross_device_reduce_1stage<__nv_bfloat16, 8>(sglang::RankData*)", "mlp / all-reduce after MLP"),
+    (
+        "void sglang::cross_device_reduce_1stage<__nv_bfloat16, 8>(sglang::RankData*)",
+        "mlp / all-reduce after down product",
+    ),
 ]
 """A dense model in tensor parallelism, SGLang on Blackwell."""
 
@@ -66,11 +69,11 @@ DEEPSEEK_NVIDIA: Sequence[Step] = [
     ("void moe::dev::routing::routingIndicesClusterKernel<KernelParams>(KernelParams)", "moe / expert sort"),
     (
         "bmm_Bfloat16_E4m3E4m3_Fp32_t128x8x128_s6_et64x8_m64x8x32_cga1x1x1_rM_BN_transOut_swiGlu_dynB_sm100f",
-        "moe / up product",
+        "moe / expert up product",
     ),
     (
         "bmm_Bfloat16_E4m3E4m3_Fp32_t128x8x256_s6_et64x8_m64x8x32_cga1x1x1_rM_BN_transOut_dynB_sm100f",
-        "moe / down product",
+        "moe / expert down product",
     ),
     ("void moe::dev::finalize::finalizeKernel<KernelParams>(KernelParams)", "moe / combine"),
 ]
@@ -118,9 +121,9 @@ QWEN_MOE: Sequence[Step] = [
     (GEMM.format(16), "moe / router product"),
     ("void vllm::moe::topkGatingSoftmax<8, 128, 4, 16>(float const*)", "moe / top-k"),
     ("void vllm::moe::moe_align_block_size_kernel<int>(int const*)", "moe / expert sort"),
-    ("fused_moe_kernel", "moe / up product"),
+    ("fused_moe_kernel", "moe / expert up product"),
     ("void vllm::act_and_mul_kernel<c10::BFloat16, &silu_kernel>(c10::BFloat16*)", "moe / activation"),
-    ("fused_moe_kernel", "moe / down product"),
+    ("fused_moe_kernel", "moe / expert down product"),
     ("void vllm::moe::moe_sum_kernel<c10::BFloat16, 8>(c10::BFloat16*)", "moe / combine"),
 ]
 """Norms of heads, and Triton's kernel of experts, which runs twice; vLLM on Hopper."""

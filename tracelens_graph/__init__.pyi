@@ -28,6 +28,7 @@ from tracelens_graph.analyses.kernels.shares import graph_launches as graph_laun
 from tracelens_graph.analyses.kernels.shares import kernels_by_tile as kernels_by_tile
 from tracelens_graph.analyses.kernels.short_kernels import short_kernel_histogram as short_kernel_histogram
 from tracelens_graph.analyses.kernels.short_kernels import short_kernels_summary as short_kernels_summary
+from tracelens_graph.analyses.launches.replays import replays as replays
 from tracelens_graph.analyses.launches.runtime import launch_delay as launch_delay
 from tracelens_graph.analyses.launches.runtime import runtime_summary as runtime_summary
 from tracelens_graph.analyses.launches.unlinked import unlaunched_gpu_time as unlaunched_gpu_time

@@ -36,6 +36,7 @@ def load(
     et: Any = None,
     capture: Any = None,
     identify: bool = False,
+    like: Any = None,
     progress: Callable[[int, int], None] | None = None,
     processes: int | None = None,
 ) -> TraceGraph:
@@ -51,6 +52,8 @@ def load(
             get the ops, shapes and modules that were recorded there.
         identify: infer what replayed kernels are that no capture describes, from their names and order: they get
             modules by layer, and ops by role. A warning says where nothing was identified.
+        like: another trace of the same model which knows ops (eager, of another platform or batch size, or a capture),
+            given like `source` or as a graph: kernels at places that it has get its modules, ops and shapes.
         progress: called with bytes done and bytes in all; by default a line on standard error, if that is a
             terminal and loading takes more than a second.
         processes: 1 to stay in this process; by default two for large files where that is safe.
@@ -67,8 +70,8 @@ def load(
     with progress_on_terminal("loading") as shown:
         unused: list[str] = []
         core = load_core(
-            source, et=et, capture=capture, identify=identify, tell=unused.append, progress=progress or shown,
-            processes=processes,
+            source, et=et, capture=capture, identify=identify if like is None else like, tell=unused.append,
+            progress=progress or shown, processes=processes,
         )  # fmt: skip
     for line in unused:
         warnings.warn(line, IncompleteSetWarning, stacklevel=2)
@@ -126,6 +129,7 @@ def load_set(
     progress: Callable[[int, int], None] | None = None,
     capture: Any = (),
     identify: bool = False,
+    like: Any = None,
 ) -> TraceGraphSet:
     """Load several traces as a set: the ranks of a job, or runs to be compared.
 
@@ -146,6 +150,7 @@ def load_set(
         progress: called with bytes done and bytes in all; by default a line on standard error, if that is a terminal.
         capture: folder or trace of captures that each trace is joined with, or several of these, as for `load`.
         identify: infer what replayed kernels are that no capture describes, as for `load`.
+        like: path of another trace of the same model, as for `load`.
 
     Raises:
         NotATraceError: no file is there, or something among them is no path.
@@ -168,7 +173,7 @@ def load_set(
     with progress_on_terminal(f"loading {len(files):,} traces") as shown:
         traces = load_core_set(
             files, run=run, processes=processes, scheduler=scheduler, memory_bytes=memory_bytes, columns=columns,
-            progress=progress or shown, capture=[*_paths([capture])], identify=identify,
+            progress=progress or shown, capture=[*_paths([capture])], identify=identify if like is None else like,
         )  # fmt: skip
     traces.notes = (*left_out, *traces.notes)
     for line in traces.notes:

@@ -42,6 +42,7 @@ _QUESTIONS = {
     "analyses.kernels.short_kernels": "short_kernels_summary",
     "analyses.launches.runtime": "runtime_summary launch_delay",
     "analyses.launches.unlinked": "unlaunched_gpu_time unlinked",
+    "analyses.launches.replays": "replays",
     "analyses.identification.tables": "identified_kernels identified_labels",
     "analyses.performance.perf_tables": "unified_perf_summary",
     "analyses.performance.model_flops": "model_flops",

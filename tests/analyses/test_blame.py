@@ -14,8 +14,10 @@ from profiles import examples
 
 from tracelens_graph.analyses.diagnosis.finding import Finding
 from tracelens_graph.analyses.diagnosis.verdict import verdict
-from tracelens_graph.analyses.idle.idle import Cause, blame, idle_parts
+from tracelens_graph.analyses.idle.blame import blamed, line_below
+from tracelens_graph.analyses.idle.idle import Cause, blame, idle_parts, spent_in
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import whole_window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate import simulate
 
@@ -46,6 +48,14 @@ def named(core: Core, *causes: Cause) -> tuple[str, float]:
     return core.names[core.columns.name[found.row]] if found.row >= 0 else "", found.ns / 1e3
 
 
+def below(core: Core) -> tuple[str, float]:
+    """The line below the function that gaps in Python are due to, and what it took itself, us."""
+    idle = idle_parts(core)
+    spent = spent_in(core, idle, np.arange(len(idle.row)), [Cause.python])
+    row, ns = line_below(whole_window(core), spent, blamed(core, spent))
+    return core.names[core.columns.name[row]] if row >= 0 else "", ns / 1e3
+
+
 def test_calls_of_one_function_count_together_against_a_longer_one() -> None:
     often = [frame("train.py(30): often", 1010 + 60 * n, 55) for n in range(10)]
     assert named(gap(*often, frame("train.py(20): long", 1650, 300)), Cause.python) == ("train.py(30): often", 550)
@@ -57,6 +67,14 @@ def test_no_call_is_named_below_the_one_that_holds_more_than_half() -> None:
     outer = frame("train.py(40): outer", 1010, 900)
     parts = [frame(f"train.py({n}): part", 1020 + 290 * n, 280) for n in range(3)]
     assert named(gap(outer, *parts), Cause.python) == ("train.py(40): outer", 900)
+
+
+def test_below_a_function_that_only_calls_others_the_line_with_most_is_named() -> None:
+    forward = frame("model.py(40): forward", 1010, 900)
+    parts = [frame(f"model.py({n}): part", 1020 + 290 * n, 280) for n in range(3)]
+    inner = [frame("torch/nn/functional.py(7): linear", 1030, 200), frame("model.py(9): slow", 1310, 279)]
+    # Frames of the framework count for the line that calls them; what a line's callees take does not.
+    assert below(gap(forward, *parts, *inner)) == ("model.py(0): part", 280)
 
 
 def test_a_call_that_begins_before_the_gap_is_told_by_its_time_in_it() -> None:

@@ -104,7 +104,7 @@ def test_a_saved_graph_is_cut_without_its_trace(run: Run, tmp_path: Path) -> Non
         ([], "say what to cut out"),
         (["--uid", "9", "--step", "5"], "say what to cut out"),
         (["--uid", "9", "--to", "5"], "say what to cut out"),
-        (["--to", "5", "--around", "5"], "--around goes with --uid, --step or --collective"),
+        (["--to", "5", "--around", "5"], "--around goes with --uid, --step, --iteration or --collective"),
         (["--from", "6ms", "--to", "5ms"], "--to: is before --from"),
         (["--uid", "9", "--around", "5 parsecs"], "--around: '5 parsecs' is no time"),
         (

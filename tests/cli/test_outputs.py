@@ -163,9 +163,9 @@ def test_every_path_of_every_command_is_known() -> None:
                 folders.add((name, parameter.name))
             elif "Path" in str(parameter.annotation):
                 unmarked.add((name, parameter.name))
-    # They need a database, recorded arguments or tensors: test_db_*.py, test_replay.py, test_tensor.py.
+    # They need a database, recorded arguments, tensors or a server: test_db_*.py, test_replay.py, test_split.py.
     assert unknown == {"db list", "db query", "db pull", "replay", "tensor"}
-    assert folders == {("replay", "output"), ("db export", "folder"), ("db queries", "save")}
+    assert folders == {("replay", "output"), ("split", "folder"), ("db export", "folder"), ("db queries", "save")}
     # The folder of the local server is its own; the others are read.
     servers = {("db start", "folder"), ("db stop", "folder"), ("db import", "folder")}
     reads = {("db push-diff", "first"), ("db push-diff", "second"), ("db import", "files"), ("replay", "kernel_source")}

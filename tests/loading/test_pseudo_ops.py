@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from handmade import call, gpu, span
 
+from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+from tracelens_graph.analyses.performance.roofline_summary import unmodelled
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
 from tracelens_graph.graph.graph import Graph
@@ -153,6 +155,32 @@ def test_latent_attention_has_all_kernels_of_its_frame() -> None:
         assert cost.flops == 16 * (576 + 512) * 2 * 400
 
 
+@pytest.mark.parametrize(
+    ("kernel", "mode", "pairs"),
+    [
+        ("qk_other", "swa", 4 * 128),
+        ("fused_compress_attn_D512", "csa", 4 * 128 + 4 * 256),
+        ("hca_compress_forward_D512", "hca", 4 * 128 + 4 * 8),
+    ],
+)
+def test_paged_attention_of_deepseek_v4(kernel: str, mode: str, pairs: int) -> None:
+    """Four requests of 1,024 keys: a window of 128, and entries of a cache compressed 4 to 1 or 128 to 1."""
+    core = loaded(
+        span("user_annotation", "decode[bs=4 tok=4 sk=4096 sqsq=4 sqsk=4096]", 0, 300),
+        span("cpu_op", "aiter::v4_attention_with_output", 10, 200, Input_Dims=[[4, 4096]], Input_type=[BF16]),
+        *launched(12, 1, "qk_norm_rope_H32_D512_RD64_flydsl"),
+        *launched(20, 2, kernel),
+        span("python_function", "aiter/v4/paged_decode.py(33): sparse_attn_v4_paged_decode", 40, 100),
+        *launched(50, 3, "pa_split"),
+        *launched(60, 4, "pa_reduce"),
+    )
+    check_forest(core)
+    assert parts(core) == {f"pseudo_v4_paged_decode_{mode}": ["pa_split", "pa_reduce"]}
+    (made,) = core.find(Kind.Op, f"pseudo_v4_paged_decode_{mode}")
+    found = unified(core)
+    assert found.costs[found.codes[core.row(made.uid)]].flops == 2 * 32 * (512 + 512) * pairs
+
+
 def test_stages_have_the_arguments_of_the_op_above() -> None:
     core = loaded(
         span("cpu_op", "aiter::fused_moe_", 0, 100, **MOE),
@@ -187,3 +215,23 @@ def test_files_of_a_graph_keep_them(tmp_path: Any) -> None:
     again = load_core(tmp_path / "g.tlg")
     assert json.dumps(parts(again)) == json.dumps(parts(core))
     assert again.trace_id == core.trace_id
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    ("trace", "alone", "joined"),
+    [
+        ("b200/eager-serving.json.gz", 88, 88),
+        ("inference/vllm-decode/graph-replay.json.gz", 3, 99),
+        ("inference/sglang-decode/graph-replay.json.gz", 1, 99),
+    ],
+)
+def test_most_of_the_time_of_servers_has_a_model(trace: str, alone: int, joined: int) -> None:
+    assert CORPUS is not None
+    path = CORPUS / "tracelens" / trace
+    captures = path.with_name("capture")
+    shares = [
+        100 - sum(unmodelled(load_core(path, capture=one))["percent"])
+        for one in (None, captures if captures.exists() else None)
+    ]
+    assert [int(share) for share in shares] == [pytest.approx(alone, abs=2), pytest.approx(joined, abs=2)]

@@ -264,6 +264,8 @@ def test_stored_keys_are_written_in_the_type_of_the_cache() -> None:
     new, cache = (BF16, (32, 1024)), (FP8, (8000, 1024))
     cost = cost_of("sglang::store_cache", new, new, cache, cache, ("long int", (32,)))
     assert (cost.flops, cost.bytes, cost.compute_spec) == (0, 2 * 32 * 1024 * 3, "vector_bf16")
+    latent, rope, cache = (BF16, (32, 512)), (BF16, (32, 64)), (FP8, (100, 16, 576))
+    assert cost_of("_C_cache_ops::concat_and_cache_mla", latent, rope, cache).bytes == 32 * 576 * 3
 
 
 @pytest.mark.parametrize(

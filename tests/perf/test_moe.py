@@ -168,6 +168,8 @@ def test_products_of_gpt_oss_on_a_b200() -> None:
         "gated": True,
     }
     assert up.compute_spec == down.compute_spec == "matrix_fp8"
+    summed = part("moe_trtllm_finalize", 888, 3072, 128, CallContext(grids=grids))
+    assert (summed.flops, summed.bytes) == (888 * 3072 * 7, 888 * 3072 * 2 * 5)
     few = part("moe_trtllm_up", 8, 3072, 128, CallContext((first,), grids=((first, (8, 32, 1)),)))
     assert few.params["topk"] == 4
 

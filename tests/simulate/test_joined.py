@@ -36,8 +36,8 @@ def silently_wrong(g: Graph, truth: dict[str, Any], wrong: list[int]) -> list[in
     launch_of = {uid: replay["launch"] for replay in truth["replays"] for uid in replay["kernels"]}
     left = list(wrong)
     for entry in g.info.replays:
-        covered = [uid for uid in left if launch_of[uid] in entry["launches"]]
-        for uid in covered[: entry["doubtful"] + entry["implausible"]]:
+        covered = [uid for uid in left if launch_of[uid] in entry.launches]
+        for uid in covered[: entry.doubtful + entry.implausible]:
             left.remove(uid)
     return left
 
@@ -50,7 +50,7 @@ def test_every_kernel_is_joined(tmp_path: Path, seed: int, settings: dict[str, A
     assert len(found["right"]) > 500
     assert not found["wrong"]
     assert not found["unjoined"]
-    assert all(entry["joined"] == entry["gpu_events"] for entry in g.info.replays)
+    assert all(entry.joined == entry.gpu_events for entry in g.info.replays)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -63,8 +63,8 @@ def test_few_are_wrong_where_kernels_were_lost_and_none_in_silence(
     assert len(found["right"]) >= 0.999 * sum(map(len, found.values()))
     assert not silently_wrong(g, rank.truth, found["wrong"])
     lost = sum(replay["kernels"].count(None) for replay in rank.truth["replays"])
-    assert sum(entry["lost_in_all"] for entry in g.info.replays) == lost > 0
-    assert sum(entry["extra_in_all"] for entry in g.info.replays) == 0
+    assert sum(entry.lost for entry in g.info.replays) == lost > 0
+    assert sum(entry.extra for entry in g.info.replays) == 0
 
 
 def test_a_single_replay_with_lost_kernels_and_no_names(tmp_path: Path) -> None:
@@ -96,9 +96,12 @@ def test_captures_of_another_model_or_smaller_batches_join_nothing_wrong(
     g, truth = taken_from(other, tmp_path, platform)
     found = outcomes(g, truth)
     assert not silently_wrong(g, truth, found["wrong"])
+    if "sizes" in other:
+        assert not found["right"]
+        assert [entry.note for entry in g.info.replays] == ["captured for batches of up to 4, replayed for up to 12"]
     # A replay of fewer layers is one whose end was lost, as far as names go: what is missing is counted.
     if found["right"]:
-        assert sum(entry["lost_in_all"] for entry in g.info.replays) > len(found["right"])
+        assert sum(entry.lost for entry in g.info.replays) > len(found["right"])
 
 
 def test_a_damaged_capture_does_not_hinder_the_others(tmp_path: Path) -> None:

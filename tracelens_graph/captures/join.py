@@ -25,7 +25,7 @@ from tracelens_graph.graph.arrays import fitting
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph, changed
-from tracelens_graph.graph.info import TraceInfo
+from tracelens_graph.graph.info import ReplayedGraph, TraceInfo
 from tracelens_graph.graph.instances import Instance, with_instances
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import GPU_KINDS, Flag, Kind, OwnerRule
@@ -124,7 +124,7 @@ def joined_with(core: Core, graphs: Sequence[CapturedGraph]) -> Graph:
         if match is not None
     ]
     joined = with_instances(core, instances, OwnerRule.graph_capture, Flag.captured)
-    return changed(joined, info=_with_outcome(core, replays, found))
+    return changed(joined, info=_with_outcome(core, replays, found, graphs))
 
 
 def _matched(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGraph]) -> list[Match | None]:
@@ -205,56 +205,63 @@ def _match(pattern: Pattern, reference: Reference, best: Fit, others: int) -> Ma
     return Match(best, call, int(np.count_nonzero(unsure)), left_out, others)
 
 
-def _with_outcome(core: Core, replays: Sequence[Replay], found: Sequence[Match | None]) -> TraceInfo:
-    """The facts of a trace, with what became of its replays: one entry for each captured graph and rule, then the rest.
-
-    Attributes of an entry: `file`, `graph`, `batch_size` and `mode` of the captured graph, or None; `rule`; `calls`,
-    the number of calls captured; `launches`, uids of the launches; `sizes`, least and greatest batch of their steps;
-    `gpu_events` in all of them; `joined`; `lost` and `extra`, what was captured and is not in a replay, and the other
-    way round, as pairs of name and count.
-    """
+def _with_outcome(
+    core: Core, replays: Sequence[Replay], found: Sequence[Match | None], graphs: Sequence[CapturedGraph]
+) -> TraceInfo:
+    """The facts of a trace, with what became of its replays: those of a captured graph and rule together."""
     groups: dict[tuple[int, str], list[tuple[Replay, Match | None]]] = {}
-    for replay, match in zip(replays, found, strict=True):
+    for one, match in zip(replays, found, strict=True):
         key = (0, "") if match is None else (id(match.graph), match.fit.rule)
-        groups.setdefault(key, []).append((replay, match))
+        groups.setdefault(key, []).append((one, match))
     order = sorted(groups.values(), key=lambda group: (group[0][1] is None, group[0][0].launch))
-    return replace(core.info, replays=[_outcome(core, group) for group in order])
+    return replace(core.info, replays=[_outcome(core, group, graphs) for group in order])
 
 
-def _outcome(core: Core, group: Sequence[tuple[Replay, Match | None]]) -> dict[str, Any]:
-    graph = group[0][1].graph if group[0][1] else None
+def _outcome(
+    core: Core, group: Sequence[tuple[Replay, Match | None]], graphs: Sequence[CapturedGraph]
+) -> ReplayedGraph:
     c = core.columns
-    lost: Counter[str] = Counter()
-    extra: Counter[str] = Counter()
-    joined = 0
-    for replay, match in group:
-        call = match.call if match else np.full(len(replay.rows), -1)
-        joined += int(np.count_nonzero(call >= 0))
-        left = replay.rows[call < 0]
+    sizes = [one.size for one, _ in group if one.size is not None]
+    found = ReplayedGraph(
+        launches=[int(c.uid[one.launch]) for one, _ in group],
+        sizes=[min(sizes), max(sizes)] if sizes else [],
+        gpu_events=sum(len(one.rows) for one, _ in group),
+    )
+    best = group[0][1]
+    if best is None:
+        return replace(found, note=_too_small(graphs, found.sizes))
+    graph, lost, extra = best.graph, Counter[str](), Counter[str]()
+    for one, match in group:
+        assert match is not None
+        left = one.rows[match.call < 0]
         extra.update(core.names[code] for code in c.name[left].tolist())
-        if graph is not None and len(call) - len(left) < len(graph):
-            is_lost = np.ones(len(graph) + 1, bool)
-            is_lost[call] = is_lost[-1] = False
-            lost.update(graph.names[at] or Kind(int(graph.kinds[at])).name for at in np.flatnonzero(is_lost).tolist())
-    sizes = [replay.size for replay, _ in group if replay.size is not None]
-    return {
-        "file": graph and graph.file,
-        "graph": graph and graph.number,
-        "batch_size": graph and graph.batch_size,
-        "mode": graph and graph.mode,
-        "calls": graph and len(graph),
-        "rule": group[0][1].fit.rule if group[0][1] else "",
-        "launches": [int(c.uid[replay.launch]) for replay, _ in group],
-        "sizes": [min(sizes), max(sizes)] if sizes else [],
-        "gpu_events": sum(len(replay.rows) for replay, _ in group),
-        "joined": joined,
-        "lost": [list(one) for one in lost.most_common(_NAMED)],
-        "lost_in_all": lost.total(),
-        "extra": [list(one) for one in extra.most_common(_NAMED)],
-        "extra_in_all": extra.total(),
-        **{name: sum(getattr(match, name) for _, match in group if match) for name in ("doubtful", "implausible")},
-        "others": group[0][1].others if group[0][1] else 0,
-    }
+        is_lost = np.ones(len(graph) + 1, bool)
+        is_lost[match.call] = is_lost[-1] = False
+        lost.update(graph.called(at) for at in np.flatnonzero(is_lost).tolist())
+        found.joined += len(one.rows) - len(left)
+        found.doubtful += match.doubtful
+        found.implausible += match.implausible
+    return replace(
+        found, lost=lost.total(), extra=extra.total(), lost_names=dict(lost.most_common(_NAMED)),
+        extra_names=dict(extra.most_common(_NAMED)), file=graph.file, graph=graph.number,
+        batch_size=graph.batch_size, mode=graph.mode, calls=len(graph), rule=best.fit.rule, others=best.others,
+        note=_of_other_rank(core, graph),
+    )  # fmt: skip
+
+
+def _too_small(graphs: Sequence[CapturedGraph], sizes: Sequence[int]) -> str:
+    """That replays are of larger batches than any captured graph, whose shapes would be wrong of them."""
+    captured = [graph.batch_size for graph in graphs if graph.batch_size is not None]
+    if len(captured) < len(graphs) or not sizes or sizes[1] <= max(captured):
+        return ""
+    return f"captured for batches of up to {max(captured)}, replayed for up to {sizes[1]}"
+
+
+def _of_other_rank(core: Core, graph: CapturedGraph) -> str:
+    """That another rank captured what this one replays."""
+    if graph.rank is None or core.info.rank is None or graph.rank == core.info.rank:
+        return ""
+    return f"captured by rank {graph.rank}, replayed by rank {core.info.rank}"
 
 
 _NAMED = 20

@@ -59,6 +59,10 @@ class CapturedGraph:
     def __len__(self) -> int:
         return len(self.kinds)
 
+    def called(self, at: int) -> str:
+        """What a captured call launches: the name of its kernel, else the op that made it."""
+        return self.names[at] or self.ops[at] or Kind(int(self.kinds[at])).name
+
     def says_the_same(self, other: CapturedGraph) -> bool:
         """Whether another graph has the same calls for the same work."""
         own, theirs = self.tree, other.tree
@@ -126,7 +130,7 @@ def captured_graphs(core: Core) -> list[CapturedGraph]:
 
 def _graph(core: Core, rows: Rows, begin: int, number: int, size: int | None, mode: str) -> CapturedGraph:
     c = core.columns
-    tree, call = _tree(core, rows, begin)
+    tree, call = calls_above(core, rows, begin)
     arguments = arguments_of(core, rows)
     apis = [normal_name(Kind.RuntimeCall, core.names[name]) for name in c.name[rows].tolist()]
     names = [one.get("kernel") for one in arguments]
@@ -166,7 +170,7 @@ def _usual_size(core: Core, rows: Rows) -> int | None:
     return found.most_common(1)[0][0] if found else None
 
 
-def _tree(core: Core, rows: Rows, begin: int) -> tuple[CallTree, Rows]:
+def calls_above(core: Core, rows: Rows, begin: int) -> tuple[CallTree, Rows]:
     """Modules, and frames of the user and ops that began in the capture, above the calls; of each call the nearest.
 
     A piece of a model is captured within its modules. Frames of libraries say nothing about the program, and would be

@@ -29,7 +29,7 @@ from tracelens_graph.utils.suggest import did_you_mean, hint
 
 _COMMANDS = (
     "report", "info", "tree", "modules", "timeline", "attribution", "roofline", "compare", "diff", "ranks", "link",
-    "replay", "ask", "tensor", "cut", "export", "save", "model",
+    "replay", "ask", "tensor", "cut", "split", "export", "save", "model",
 )  # fmt: skip
 _SHARED = {"info": "tables", "modules": "tables", "timeline": "tables", "attribution": "tables", "tensor": "tables",
            "save": "export"}  # fmt: skip
@@ -157,6 +157,7 @@ class Program(Group):
         "--force": False,
         "--capture": True,
         "--identify": False,
+        "--like": True,
     }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -303,12 +304,21 @@ def options(
             "expert products.",
         ),
     ] = False,
+    like: Annotated[
+        str | None,
+        option(
+            "--like",
+            metavar="OTHER",
+            help="Identify replayed kernels as in another trace of the model, which knows ops: eager, of another "
+            "platform or batch size, or a capture.",
+        ),
+    ] = None,
     debug: Annotated[bool, option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Where did the GPU time go? Profiler traces (PyTorch/Kineto JSON) as graphs.
 
     A trace is a .json, .json.gz, .json.zst or .zip file, a graph saved earlier, or - for standard input. Without a
-    command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`. --cache, --force, --capture, --identify and
-    --debug may stand behind the command, too.
+    command, `tracelens-graph TRACE` is `tracelens-graph report TRACE`. --cache, --force, --capture, --identify,
+    --like and --debug may stand behind the command, too.
     """
-    ANYWHERE.set(Anywhere(cache, force, tuple(capture or ()), identify))
+    ANYWHERE.set(Anywhere(cache, force, tuple(capture or ()), like or identify))

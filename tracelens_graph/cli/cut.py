@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 from tracelens_graph.cli.options import Traces, option, refuse, to_ns, to_uid
 from tracelens_graph.cli.outputs import Content, Outputs, Writes, streamed
 from tracelens_graph.cli.traces import load, load_set, say, traces_named
+from tracelens_graph.cli.windows import numbers_of
 from tracelens_graph.utils.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ def cut(
         str | None, option(metavar="UID", help="Around the event at this position of the file, from 0.")
     ] = None,
     step: Annotated[int | None, option(metavar="N", help="Around step N, of PyTorch ProfilerStep#N.")] = None,
+    iteration: Annotated[
+        str | None, option(metavar="N", help="Around iteration N of a server, or several: 3, 2-5; ask iterations.")
+    ] = None,
     collective: Annotated[
         str | None,
         option(metavar="N|KEY", help="Around the collective of this number or key, of all ranks: name their folder."),
@@ -54,15 +58,20 @@ def cut(
 
     Example: tracelens-graph cut trace.json.gz --uid 1234 --around 5ms -o cut.json.gz
 
+    Example: tracelens-graph cut trace.json.gz --iteration 17 -o step17.json.gz
+
     Example: tracelens-graph cut trace.json.gz --from 1.2s --to 1.3s -o cut.json.gz
 
     Example: tracelens-graph cut traces/ --collective 4 --around 500us -o collective4.json.gz
     """
     between = from_ is not None or to is not None
-    named = [uid is not None, step is not None, collective is not None, between]
+    named = [uid is not None, step is not None, iteration is not None, collective is not None, between]
     refuse(
-        (sum(named) != 1, "say what to cut out: one of --uid, --step, --collective, or --from and --to"),
-        (between and around is not None, "--around goes with --uid, --step or --collective"),
+        (
+            sum(named) != 1,
+            "say what to cut out: one of --uid, --step, --iteration, --collective, or --from and --to",
+        ),
+        (between and around is not None, "--around goes with --uid, --step, --iteration or --collective"),
         (collective is None and len(traces) > 1, "name one trace; several are for --collective"),
     )
     margin = _MARGIN_NS if around is None else to_ns(around, "--around")
@@ -73,10 +82,13 @@ def cut(
     before = None if to is None else to_ns(to, "--to")
     refuse((after is not None and before is not None and before < after, "--to: is before --from"))
     position = None if uid is None else to_uid(uid, "--uid")
+    numbers = None if iteration is None else numbers_of(iteration, "--iteration")
     core = load(traces[0])
     lead = core.info.lead_ns
     after, before = (None if ns is None else ns - lead for ns in (after, before))
-    outputs.write((core, _piece(core, position, step, margin, after, before)), {"trace": streamed(_write_piece)})
+    outputs.write(
+        (core, _piece(core, position, step, numbers, margin, after, before)), {"trace": streamed(_write_piece)}
+    )
 
 
 def _write_piece(cut: tuple[Core, Piece], file: BinaryIO) -> str:
@@ -90,15 +102,22 @@ def _write_piece(cut: tuple[Core, Piece], file: BinaryIO) -> str:
     return f"{events:,} events, {begin:,.3f} to {end:,.3f} ms; {TO_SEE}"
 
 
-def _piece(core: Core, uid: int | None, step: int | None, margin: int, after: int | None, before: int | None) -> Piece:
+def _piece(
+    core: Core, uid: int | None, step: int | None, iteration: Sequence[int] | None, margin: int, after: int | None,
+    before: int | None,
+) -> Piece:  # fmt: skip
     from tracelens_graph.graph.window import narrow, whole_window
     from tracelens_graph.schema import Kind
-    from tracelens_graph.stores.cut import piece_around, piece_between
+    from tracelens_graph.stores.cut import piece_around, piece_between, piece_of_iterations
 
     if uid is not None:
         return piece_around(core, [core.row(uid)], margin)
     if step is not None:
         return piece_around(core, narrow(whole_window(core), step=step).rows_of_kind(Kind.Step).tolist(), margin)
+    if iteration is not None:
+        narrow(whole_window(core), iteration=iteration)  # which refuses what there is not
+        piece = piece_of_iterations(core, iteration)
+        return piece_between(core, piece.after_ns - margin, piece.before_ns + margin)
     end = max(core.columns.end_ns, default=0)
     return piece_between(core, after or 0, end if before is None else before)
 

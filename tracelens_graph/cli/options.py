@@ -78,13 +78,13 @@ class Anywhere:
         cache: whether the graph of a trace is kept, or taken from where it was kept.
         force: whether files may be replaced that the tool did not write.
         capture: captures that traces are joined with, as the user named them.
-        identify: whether replayed kernels are identified without captures.
+        identify: whether replayed kernels are identified without captures, or the trace that they are like.
     """
 
     cache: bool = False
     force: bool = False
     capture: tuple[str, ...] = ()
-    identify: bool = False
+    identify: bool | str = False
 
 
 ANYWHERE: ContextVar[Anywhere] = ContextVar("anywhere", default=Anywhere())  # noqa: B039 (frozen)

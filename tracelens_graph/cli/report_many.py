@@ -49,7 +49,7 @@ class _Work:
     protection: Protection | None
     cache: bool
     capture: tuple[str, ...]
-    identify: bool
+    identify: bool | str
 
 
 @dataclass(frozen=True)

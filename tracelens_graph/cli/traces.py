@@ -223,7 +223,7 @@ def load(
     et: str | None = None,
     cache: bool | None = None,
     capture: Sequence[str] | None = None,
-    identify: bool | None = None,
+    identify: bool | str | None = None,
 ) -> Graph:
     """The graph of the trace that a command was given, with progress on a terminal.
 
@@ -281,10 +281,10 @@ def load(
         from tracelens_graph.loading.captures import with_captures
 
         core = with_captures(core, named, lambda line: warn([line]))
-    if ANYWHERE.get().identify if identify is None else identify:
-        from tracelens_graph.analyses.identification.calls import with_identified
+    if how := ANYWHERE.get().identify if identify is None else identify:
+        from tracelens_graph.loading.identified import identified
 
-        core = with_identified(core, lambda line: warn([line]))
+        core = identified(core, how, lambda line: warn([line]))
     if et is not None:
         core = linked(core, et)  # behind the cache, which keeps graphs as their traces have them
     if core.framework.has_times and (damage := link_damage(core)):

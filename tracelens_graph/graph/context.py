@@ -29,6 +29,7 @@ from tracelens_graph.graph.programs import RUNS, CompiledPrograms
 from tracelens_graph.graph.traversals import rows_of_kind
 from tracelens_graph.schema import DEVICE_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Rows
+from tracelens_graph.utils.texts import file_name
 
 SHOWN_FACTS = (
     "kind", "flops", "transcendentals", "bytes", "xla_flops", "xla_transcendentals", "xla_bytes", "departs",
@@ -134,6 +135,7 @@ def build_context(core: Core, run: str = "") -> Context:
     _add_kernel_names(context, core)
     _add_classes(context, core)
     _add_collectives(context, core)
+    _add_captured_graphs(context, core)
     if core.programs is not None:
         _add_programs(context, core, core.programs, trace)
     return context
@@ -261,6 +263,26 @@ def _add_collectives(context: Context, core: Core) -> None:
     rows = np.array(sorted(found.of_row), np.int64)
     positions = np.array([found.of_row[row] for row in rows.tolist()], np.int64)
     context.join_events("MEMBER_OF", rows, positions, collective_of)
+
+
+def _add_captured_graphs(context: Context, core: Core) -> None:
+    """The captured graphs that are replayed, each once."""
+    found = [one for one in core.info.replays if one.file]
+    rows = [core.rows_of(one.launches) for one in found]
+    codes = np.repeat(np.arange(len(found)), [*map(len, rows)])
+
+    def graph_of(code: int) -> int:
+        one = found[code]
+        return context.add(
+            f"captured:{code}", "CapturedGraph", name=f"{file_name(one.file)} {one.graph}", file=file_name(one.file),
+            graph=one.graph, batch_size=one.batch_size, mode=one.mode, rule=one.rule, calls=one.calls,
+            gpu_events=one.gpu_events, joined=one.joined, doubtful=one.doubtful, implausible=one.implausible,
+            lost=one.lost, extra=one.extra, what=one.what, least_batch=min(one.sizes, default=None),
+            greatest_batch=max(one.sizes, default=None),
+        )  # fmt: skip
+
+    if found:
+        context.join_events("REPLAY_OF", np.concatenate(rows), codes, graph_of)
 
 
 def _add_programs(context: Context, core: Core, programs: CompiledPrograms, trace: int) -> None:

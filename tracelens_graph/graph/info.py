@@ -26,6 +26,72 @@ UNREADABLE = ("unreadable", "not an event", NOT_A_NODE, FAR_TIME)
 
 
 @dataclass
+class ReplayedGraph:
+    """What became of the replays of one captured graph, when a trace was joined with captures.
+
+    Attributes:
+        launches: uids of the launches.
+        sizes: least and greatest batch of the steps of the server that they are in; empty where no step says it.
+        gpu_events, joined: GPU events that they ran, and those with a captured call.
+        doubtful: joined ones that would fit another call, too; implausible: those left out because their kernels cannot
+            be the work of the ops that they stand for.
+        lost, extra: captured calls that replays lack, and GPU events of replays without a captured call.
+        lost_names, extra_names: the most frequent of these, with their numbers.
+        file, graph: the trace of the capture, and which of the graphs in it; empty and 0 where none fits.
+        batch_size, mode: what it was captured for; None and empty where that is not known.
+        calls: number of captured calls.
+        rule: how they were joined.
+        others: other captured graphs that fit as well and say something else.
+        note: what else is odd, in words.
+    """
+
+    launches: list[int]
+    sizes: list[int]
+    gpu_events: int
+    joined: int = 0
+    doubtful: int = 0
+    implausible: int = 0
+    lost: int = 0
+    extra: int = 0
+    lost_names: dict[str, int] = field(default_factory=dict)
+    extra_names: dict[str, int] = field(default_factory=dict)
+    file: str = ""
+    graph: int = 0
+    batch_size: int | None = None
+    mode: str = ""
+    calls: int = 0
+    rule: str = ""
+    others: int = 0
+    note: str = ""
+
+    @property
+    def what(self) -> str:
+        """What keeps the join from being whole and sure, in words; empty for nothing."""
+        parts = [self.note] if self.note else []
+        if self.lost:
+            parts.append(f"captured and not replayed: {_named(self.lost_names, self.lost)}")
+        if self.extra:
+            parts.append(f"replayed and not captured: {_named(self.extra_names, self.extra)}")
+        if self.implausible:
+            parts.append(f"{self.implausible:,} kernels cannot be the work of the ops in their place")
+        if self.doubtful:
+            parts.append(f"{self.doubtful:,} fit another call, too")
+        if self.others:
+            parts.append(f"{self.others:,} other captured graphs fit as well")
+        return "; ".join(parts)
+
+
+def _named(names: dict[str, int], in_all: int) -> str:
+    """The most frequent names with their numbers."""
+    shown = list(names.items())[:_SHOWN]
+    more = in_all - sum(count for _, count in shown)
+    return ", ".join(f"{count:,} x {name:.60}" for name, count in shown) + (f" and {more:,} more" if more else "")
+
+
+_SHOWN = 2
+
+
+@dataclass
 class TraceInfo:
     """Facts about a trace beside its events.
 
@@ -49,7 +115,7 @@ class TraceInfo:
         has_times: whether it has times. An execution trace does not: starts and durations of its graph are places in
             the order of all begins and ends, so that calls nest; nobody is shown them.
         inferred: what of the graph no trace recorded, in one line; empty for nothing.
-        replays: of a graph that was joined with captured graphs, what became of its replays (`captures.replays`).
+        replays: of a graph that was joined with captures, what became of its replays, by captured graph and rule.
     """
 
     source: str = ""
@@ -68,8 +134,11 @@ class TraceInfo:
     cut_short: int = 0
     planes: list[str] = field(default_factory=list)
     has_times: bool = True
-    replays: list[dict[str, Any]] = field(default_factory=list)
+    replays: list[ReplayedGraph] = field(default_factory=list)
     inferred: str = ""
+
+    def __post_init__(self) -> None:
+        self.replays = [ReplayedGraph(**one) if isinstance(one, dict) else one for one in self.replays]
 
     def check_times(self) -> None:
         """Raise NoTimesError for an execution trace alone."""

@@ -21,7 +21,6 @@ from pathlib import Path
 from sys import intern
 from typing import Any, NamedTuple
 
-from tracelens_graph.analyses.identification.calls import with_identified
 from tracelens_graph.errors import AnalysisError, LinkError, NotATraceError, TraceError
 from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.trace_set import TraceMember, TraceSet
@@ -29,6 +28,7 @@ from tracelens_graph.loaders.sources import Source, is_stream
 from tracelens_graph.loaders.xplane.files import COPY, runs_in
 from tracelens_graph.loading.captures import with_captures
 from tracelens_graph.loading.fused import with_ranks_apart
+from tracelens_graph.loading.identified import identified
 from tracelens_graph.loading.one import link_damage, linked, load_profile
 from tracelens_graph.loading.pairing import execution_traces_alone, is_execution_trace_file, paired
 from tracelens_graph.output.files import replacing, temporary_folder
@@ -165,7 +165,7 @@ class _Order:
     columns: tuple[str, ...] | None
     et: str | None = None
     capture: tuple[str, ...] = ()
-    identify: bool = False
+    identify: bool | str = False
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def load_core_set(
     columns: Iterable[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
     capture: Sequence[str] = (),
-    identify: bool = False,
+    identify: bool | str = False,
 ) -> TraceSet:
     """The traces of some files as a set, in their order.
 
@@ -236,7 +236,7 @@ def load_core_set(
         columns: load lean graphs with these columns only; see `Graph.lean`. None for all.
         progress: called with bytes of files done and bytes in all.
         capture: folders or traces of captures, with which each trace is joined.
-        identify: infer what replayed kernels are that no capture describes.
+        identify: infer what replayed kernels are that no capture describes; a path: as in this other trace.
 
     Raises:
         TraceError: none of the files is a trace that can be read.
@@ -380,7 +380,7 @@ def _loaded(
         if order.capture:
             core = with_captures(core, order.capture, notes.append)
         if order.identify:
-            core = with_identified(core, notes.append)
+            core = identified(core, order.identify, notes.append)
         if order.et is not None:
             core, found = _with_link(core, order.et)
         if order.columns is not None:
@@ -420,6 +420,7 @@ def _on_workers(orders: Sequence[_Order], scheduler: str) -> Iterator[tuple[str,
             file=os.path.abspath(order.file),
             et=order.et and os.path.abspath(order.et),
             capture=tuple(map(os.path.abspath, order.capture)),
+            identify=os.path.abspath(order.identify) if isinstance(order.identify, str) else order.identify,
         )
         for order in orders
     }

@@ -20,7 +20,7 @@ def load_core(
     *,
     et: Any = None,
     capture: Any = None,
-    identify: bool = False,
+    identify: Any = False,
     tell: Callable[[str], None] = lambda line: None,
     progress: Callable[[int, int], None] | None = None,
     processes: int | None = None,
@@ -35,7 +35,7 @@ def load_core(
             events).
         et: the execution trace of the same run, given like `source`: see `linked`.
         capture: captures of the graphs that it replays: see `captures.with_captures`.
-        identify: infer what replayed kernels are that no capture describes: see `with_identified`.
+        identify: infer what replayed kernels are that no capture describes: see `identified.identified`.
         tell: called with a line on captures that could not be used.
         progress: called with bytes done and bytes in all.
         processes: 1 to stay in this process; by default two for large files where that is safe.
@@ -53,9 +53,9 @@ def load_core(
 
         core = with_captures(core, capture, tell)
     if identify:
-        from tracelens_graph.analyses.identification.calls import with_identified
+        from tracelens_graph.loading.identified import identified
 
-        core = with_identified(core, tell)
+        core = identified(core, identify, tell)
     return core if et is None else linked(core, et)
 
 

@@ -77,5 +77,13 @@ def _calls(core: Graph, rule: PseudoOp) -> Iterator[tuple[int, int]]:
     is_donor[donors] = True
     donor = np.where(inside <= c.last[rows], inside, climb(c.parent, c.parent[rows], is_donor))
     has_op = np.append(np.array([name == rule.name for name in core.names], bool)[c.name], False)[c.parent[rows]]
-    kept = (donor >= 0) & ~has_op
-    yield from zip(rows[kept].tolist(), donor[kept].tolist(), strict=True)
+    kept = np.flatnonzero((donor >= 0) & ~has_op)
+    for row, above in zip(rows[kept].tolist(), donor[kept].tolist(), strict=True):
+        if rule.beside is None or rule.beside.search(_kernels_below(core, above)):
+            yield row, above
+
+
+def _kernels_below(core: Graph, row: int) -> str:
+    """Names of the GPU events below a call, each behind a line break."""
+    low, high = np.searchsorted(core.gpu_rows, (row, core.columns.last[row] + 1))
+    return "".join(f"\n{core.names[code]}" for code in core.columns.name[core.gpu_rows[low:high]].tolist())

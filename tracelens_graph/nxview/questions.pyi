@@ -114,6 +114,9 @@ class OfTrace:
     def unlinked(self) -> Table:
         """How much of each stream's time is charged to nobody, its launch not being in the trace; the most first."""
 
+    def replays(self) -> Table:
+        """Replays of captured graphs, by graph and how they were joined; of a trace that was joined with captures."""
+
     def identified_kernels(self, by: str = 'layer') -> Table:
         """Replayed kernels by what they were identified as: layer, block and role; layers in their order."""
 

@@ -107,8 +107,15 @@ OPS: Rows = [
         model=model("inference_attention.delta_net_call"),
     ),
     *_serving("sglang::store_cache", model=model("inference_attention.store_cache_call")),
+    *_serving(
+        "_C_cache_ops::reshape_and_cache_flash", "_C_cache_ops::reshape_and_cache",
+        model=model("inference_attention.store_cache_call"), in_tracelens=False,
+    ),
+    *_serving(
+        "_C_cache_ops::concat_and_cache_mla", model=model("inference_attention.store_cache_call", caches=(2, 2)),
+        in_tracelens=False,
+    ),
     *ops(
-        *("_C_cache_ops::reshape_and_cache_flash", "_C_cache_ops::concat_and_cache_mla"),
         *("aiter::get_mla_metadata_v1", "aiter::indexer_score_topk"),
         "hipModuleLaunchKernel->kv_indices_generate_kernel (Synthetic Op)",
         f"{_V4}_update_compressor_states_kernel (Synthetic Op)", f"{_V4}_swa_write_kernel (Synthetic Op)",

@@ -28,6 +28,7 @@ class PseudoOp:
         of_kernels: whether the pattern is of GPU events; there is an op for each of them.
         which: of the GPU events below a donor that the pattern fits, by start: all, the first, those after it, or the
             one, if there is no other.
+        beside: pattern of the names of all GPU events below the donor, each behind a line break; None for any.
         in_tracelens: whether TraceLens makes it, too.
     """
 
@@ -36,6 +37,7 @@ class PseudoOp:
     part: re.Pattern[str]
     of_kernels: bool = True
     which: _Which = "all"
+    beside: re.Pattern[str] | None = None
     in_tracelens: bool = True
 
 
@@ -43,14 +45,18 @@ def _kernels(name: str, donors: tuple[str, ...], part: str, which: _Which, *, in
     return PseudoOp(name, donors, re.compile(part), which=which, in_tracelens=in_tracelens)
 
 
-def _calls(name: str, donor: str, part: str) -> PseudoOp:
-    return PseudoOp(name, (donor,), re.compile(part), of_kernels=False)
+def _calls(name: str, donor: str, part: str, beside: str | None = None) -> PseudoOp:
+    return PseudoOp(name, (donor,), re.compile(part), of_kernels=False, beside=re.compile(beside) if beside else None)
 
 
 _MOE = ("vllm::moe_forward", "vllm::moe_forward_shared")
 _EXPERTS = ("vllm::outplace_fused_experts", "vllm::inplace_fused_experts")
 _TRTLLM = r"^bmm_\w+?_Mx?E\w+_Fp32_t\d+x\d+x\d+"
 _FLYDSL = r": {0}$|^sglang_profiler::\w*{0}(?:_\d+)?$"
+
+_V4 = ("aiter::v4_attention_with_output", r"paged_decode\.py\(\d+\): sparse_attn_v4_paged_decode$")
+_HCA, _CSA = r"\nhca_", r"\n(?:fused_compress_attn|_update_compressor_states_kernel)"
+"""Kernels that compress the cache 128 to 1, and 4 to 1."""
 
 PSEUDO_OPS = (
     _kernels(
@@ -62,6 +68,7 @@ PSEUDO_OPS = (
     _kernels("pseudo_op::moe_triton_unfused_finalize_matmul_scatter", _MOE, r"(?i)matmul_scatter", "only"),
     _kernels("pseudo_op::moe_trtllm_up", _MOE, _TRTLLM, "first", in_tracelens=False),
     _kernels("pseudo_op::moe_trtllm_down", _MOE, _TRTLLM, "later", in_tracelens=False),
+    _kernels("pseudo_op::moe_trtllm_finalize", _MOE, "moe::dev::finalize::", "only", in_tracelens=False),
     _kernels("pseudo_op::moe_gptq_awq_up", _EXPERTS, "fused_moe_kernel_gptq_awq", "first"),
     _kernels("pseudo_op::moe_gptq_awq_down", _EXPERTS, "fused_moe_kernel_gptq_awq", "later"),
     _calls("pseudo_op::moe_flydsl_stage1", "aiter::fused_moe_", _FLYDSL.format("flydsl_moe_stage1")),
@@ -74,6 +81,9 @@ PSEUDO_OPS = (
         "pseudo_mla_prefill_fwd", "aiter::mla_prefill_ps_asm_fwd",
         r": mla_fp8_prefill_attn$|^aiter::mla_prefill_ps_asm_fwd$",
     ),
+    _calls("pseudo_v4_paged_decode_hca", *_V4, _HCA),
+    _calls("pseudo_v4_paged_decode_csa", *_V4, rf"(?s)^(?!.*{_HCA}).*{_CSA}"),
+    _calls("pseudo_v4_paged_decode_swa", *_V4, rf"(?s)^(?!.*{_HCA})(?!.*{_CSA})"),
 )  # fmt: skip
 
 PARTS = frozenset(rule.name for rule in PSEUDO_OPS)

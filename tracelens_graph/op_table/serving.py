@@ -27,6 +27,15 @@ _whole = partial(ops, category="elementwise", sheet="UnaryElementwise", in_trace
 _collective = partial(ops, category="CustomCollective", sheet="CustomCollective_fwd", in_tracelens=True)
 _hyper_connection = partial(ops, category="mHC", sheet="mHC_fwd", in_tracelens=True)
 
+_INFERRED = {
+    "GEMM": (
+        "qkv", "q", "k", "v", "kv", "q/kv down", "q down", "kv down", "q up", "k absorb", "v up", "out", "gate/up",
+        "down", "router", "shared gate/up", "shared down", "head",
+    ),
+    "MoE_unfused": ("expert up", "expert down"),
+}  # fmt: skip
+"""Category -> what products are called that replayed kernels were identified as."""
+
 OPS: Rows = [
     # --- Layers --------------------------------------------------------------------------------------------------
     *_fused("pseudo_op::moe_aiter_fused_1stage"),
@@ -50,13 +59,34 @@ OPS: Rows = [
     *_part(
         "pseudo_op::moe_triton_unfused_finalize_matmul_scatter", category=None, model=model("moe.summed_call")
     ),
+    *_part("pseudo_op::moe_trtllm_finalize", model=model("moe.summed_call")),
     *_part("pseudo_op::moe_trtllm_up", model=model("moe.trtllm_call", stage="up")),
     *_part("pseudo_op::moe_trtllm_down", model=model("moe.trtllm_call", stage="down")),
+    # --- What replayed kernels are identified as (analyses.identification): no arguments are known --------------
+    *[
+        row
+        for category, products in _INFERRED.items()
+        for row in ops(*[f"inferred::{product} product" for product in products], category=category)
+    ],
+    *ops("inferred::expert products", category="MoE_fused"),
+    *ops("inferred::top-k", "inferred::expert sort", "inferred::combine", category="MoE_aux"),
+    *ops("inferred::attention", category="InferenceAttention"),
+    *ops("inferred::rope", category="RoPE_fwd"),
+    *ops(
+        *[
+            f"inferred::{norm} norm"
+            for norm in ("input", "post-attention", "q", "k", "q down", "kv down", "attention output", "final")
+        ],
+        category="NORM_fwd",
+    ),
+    *ops("inferred::activation", "inferred::shared activation", category="elementwise"),
     # --- Routing -------------------------------------------------------------------------------------------------
     *_aux(
         "aiter::biased_grouped_topk_hip", "aiter::moe_sorting_fwd", "aiter::mxfp4_moe_sort_hip",
         model=model("moe.operands_call"),
     ),
+    # Of triton_kernels, which name their autograd functions so.
+    *ops("TopK", "SortTokens", model=model("moe.operands_call"), sheet="MoE_aux_fwd"),
     *_aux("aiter::topk_softplus", model=model("moe.Chosen", gating=2, flops=6)),
     *_aux("aiter::topk_softmax", model=model("moe.Chosen", gating=3, flops=5), in_tracelens=False),
     *ops("_moe_C::topk_softmax", model=model("moe.Chosen", gating=3, flops=5), sheet="MoE_aux_fwd"),

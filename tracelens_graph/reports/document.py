@@ -76,7 +76,7 @@ class Facts:
         damage: what was repaired in the file or lost; empty for a sound file.
         window: what the report was restricted to; empty for the whole trace.
         options: options of the report.
-        linked: how it is linked with an execution trace, and what in it is inferred; empty for neither.
+        linked: what it was linked or joined with, and what in it is inferred, a line each; empty for nothing.
     """
 
     source: str
@@ -116,8 +116,20 @@ def facts(g: Core | Window, options: Mapping[str, Any] | None = None) -> Facts:
         damage=info.damage,
         window=w.title,
         options=options or {},
-        linked=". ".join(filter(None, (w.core.link.summary if w.core.link else "", info.inferred))),
+        linked=_linked(w.core),
     )
+
+
+def _linked(core: Core) -> str:
+    """What else of the run the trace was put together with, a line each."""
+    lines = [core.link.summary] if core.link is not None else []
+    if core.info.replays:
+        from tracelens_graph.analyses.launches.replays import joined_line
+
+        lines.append(joined_line(core))
+    if core.info.inferred:
+        lines.append(core.info.inferred)
+    return "\n".join(lines)
 
 
 def report_json(findings: Iterable[Finding], tables: Mapping[str, Table], about: Facts) -> str:

@@ -102,7 +102,8 @@ def first_screen(
     title = "\n".join(bold(line, color) for line in wrapped(printable(heading(about)), width, "  "))
     repeated = ["tracelens-graph timeline TRACE"]
     if about.linked:
-        title += "\n" + "\n".join(wrapped(printable(about.linked), min(width, _WIDEST), "  "))
+        lines = (wrapped(printable(one), min(width, _WIDEST), "  ") for one in about.linked.splitlines())
+        title += "\n" + "\n".join(line for one in lines for line in one)
     blocks = [title + "\n", _block(verdict_lines(findings, hint, width, repeated))]
     if len(spent):
         blocks.append(_block(_bars(spent, width, color)))

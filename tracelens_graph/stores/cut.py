@@ -21,6 +21,7 @@ from msgspec import Raw
 from tracelens_graph.errors import AnalysisError
 from tracelens_graph.graph import membership
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.iterations import iterations_of
 from tracelens_graph.loaders.kineto.times import digits_to_ns, epoch_ns
 from tracelens_graph.output.files import GENERATOR
 from tracelens_graph.schema import Kind
@@ -72,16 +73,40 @@ def piece_between(core: Core, after_ns: int, before_ns: int, also: Iterable[int]
             f"nothing happens between {shown_ms(after_ns):,.3f} and {shown_ms(before_ns):,.3f} ms; "
             f"the trace lasts from {shown_ms(0):,.3f} to {shown_ms(max(end, default=0)):,.3f} ms"
         )
+    return piece_of(core, keep, max(after_ns, 0), min(before_ns, int(end.max())))
+
+
+def piece_of(core: Core, members: Mask, after_ns: int, before_ns: int) -> Piece:
+    """Some nodes, and what gives them their places: callers, launches, steps, annotations.
+
+    Args:
+        core: the graph.
+        members: for every row whether it is one of them; some are.
+        after_ns, before_ns: the time of which counters and other entries that are no nodes are taken along.
+    """
+    c, keep = core.columns, members.copy()
     # GPU work without a launch finds its annotation by the device annotation over its start.
     lone = core.gpu_rows[keep[core.gpu_rows] & (c.parent[core.gpu_rows] < 0)]
     first = min(c.start_ns[lone], default=after_ns)
-    keep |= (c.kind == Kind.DeviceAnnotation) & (c.start_ns <= before_ns) & (end >= first)
+    keep |= (c.kind == Kind.DeviceAnnotation) & (c.start_ns <= before_ns) & (c.end_ns >= first)
     _with_all_above(keep, np.flatnonzero(keep), c.parent)
     ranges_above = np.concatenate((core.step[keep], core.annotation[keep]))
     ranges_above = np.unique(ranges_above[ranges_above >= 0])
     keep[ranges_above] = True
     _with_all_above(keep, ranges_above, core.annotation)
-    return Piece(core, max(after_ns, 0), min(before_ns, int(end.max())), np.flatnonzero(keep))
+    return Piece(core, after_ns, before_ns, np.flatnonzero(keep))
+
+
+def piece_of_iterations(core: Core, numbers: Sequence[int]) -> Piece:
+    """What belongs to some iterations of a server, and what gives it its place; what lies between them is not in it.
+
+    Args:
+        core: the graph.
+        numbers: of iterations that it has.
+    """
+    found, c = iterations_of(core), core.columns
+    members = (found.of >= 0) & np.isin(found.of, numbers)
+    return piece_of(core, members, int(c.start_ns[members].min()), int(c.end_ns[members].max()))
 
 
 def piece_around(core: Core, rows: Sequence[int], margin_ns: int) -> Piece:

@@ -191,7 +191,7 @@ class _Facts:
 
 
 def _core(sections: Sections, name: str, events_at: Callable[..., Details] | None) -> Graph:
-    facts = _facts(sections)
+    facts, info = _facts(sections)
     names, texts = sections.strings("names"), sections.json_strings("argsets")
     if len(texts) % 4:
         raise sections.damaged("argsets")
@@ -213,7 +213,7 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
         autograd_flows=DeferredList(lambda: _flows(sections, threads)),
         depends_on=depends_on,
         collective_args=DeferredDict(lambda: read_collectives(sections)),
-        info=TraceInfo(**facts.info),
+        info=TraceInfo(**{**facts.info, "replays": info.replays}),
         details=_details(sections, facts.trace, name, events_at),
         link=read_link(sections, columns.rows) if facts.linked else None,
         programs=read_programs(sections, columns["kind"]) if facts.programs else None,
@@ -221,7 +221,7 @@ def _core(sections: Sections, name: str, events_at: Callable[..., Details] | Non
     )
 
 
-def _facts(sections: Sections) -> _Facts:
+def _facts(sections: Sections) -> tuple[_Facts, _Info]:
     try:
         facts = msgspec.convert(sections.take_facts(), _Facts)
         info = msgspec.convert(facts.info, _Info)
@@ -231,7 +231,7 @@ def _facts(sections: Sections) -> _Facts:
     known = facts.info.keys() <= {one.name for one in fields(TraceInfo)} and info.events >= 0
     if not known or ALWAYS.intersection(facts.lacking) or not all(-_TOO_LARGE <= n < _TOO_LARGE for n in numbers):
         raise sections.damaged("facts")
-    return facts
+    return facts, info
 
 
 def _details(sections: Sections, trace_id: str | None, name: str, events_at: Callable[..., Details] | None) -> Details:

@@ -21,15 +21,15 @@ from tracelens_graph.analyses.diagnosis.finding import (
     shown_ms,
 )
 from tracelens_graph.analyses.diagnosis.headline import leading_parts
-from tracelens_graph.analyses.idle.blame import Blamed
+from tracelens_graph.analyses.idle.blame import Blamed, Spent, blamed, line_below
 from tracelens_graph.analyses.idle.host_states import copies_to_device, ends, pageable
-from tracelens_graph.analyses.idle.idle import Cause, blame
+from tracelens_graph.analyses.idle.idle import Cause, spent_in
 from tracelens_graph.analyses.shared.gpu_work import COMMUNICATION, MEMCPY, gpu_classes
 from tracelens_graph.graph.arrays import distinct, is_kind
 from tracelens_graph.graph.collectives import collectives_of, kernels_of_collectives
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
-from tracelens_graph.graph.traversals import ancestors, rows_of_kind
+from tracelens_graph.graph.traversals import ancestors, launches_of, rows_of_kind
 from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import HOST_KINDS, PYTHON_KINDS, Kind
@@ -102,8 +102,10 @@ def _waits(
         return
     part = idle.parts[list(causes)].sum(axis=0)
     longest, gaps = int(part.argmax()), int((part > 0).sum())
-    found = blame(core, idle, np.arange(len(idle.row)), causes)
+    spent = spent_in(core, idle, np.arange(len(idle.row)), causes)
+    found = blamed(core, spent)
     row = found.row
+    wraps = row >= 0 and _is_wrapper(core, found.rows)
     uid = int(c.uid[row if row >= 0 else idle.row[longest]])
     in_gaps = f"in {gaps:,} gap{'s'[: gaps > 1]} up to {shown_ms(int(part[longest]))}"
     text = f"{name} cost {_cost_text(account, time)}, {in_gaps}"
@@ -111,13 +113,16 @@ def _waits(
         **_cost(account, time), "percent_of_idle": percent(time, int((idle.end - idle.start).sum())), "gaps": gaps,
         "longest_ms": int(part[longest]) / 1e6, "gap_start_ms": core.info.shown_ms(int(idle.start[longest])),
         "uid": uid, **_culprit(account, found),
+        **(_below(account.window, spent, found) if wraps else {}),
     }  # fmt: skip
     if row >= 0:
-        text += f"; {_culprit_text(core, found, evidence)}"
+        text += f"; {_culprit_text(core, found, evidence, wraps)}"
     if topic == "launches":
         gpu = account.window.gpu_rows
         short = int((c.dur_ns[gpu] < limits.SHORT_KERNEL_NS).sum())
-        evidence |= {"short_gpu_events": short, "gpu_events": len(gpu)}
+        evidence |= {"short_gpu_events": short, "gpu_events": len(gpu)} | _launches(core, gpu)
+        if calls := evidence.get("launches"):
+            text += f"; {calls:,} launches of {evidence['median_launch_us']:.3g} us each in the median"
         text += f"; {evidence['short_gpu_events']:,} of {evidence['gpu_events']:,} GPU events are shorter than 5 us"
     if topic == "unrecorded" and not account.has_stacks:
         text, advice = f"{text}; the trace has no Python stacks", ("record_stacks",)
@@ -157,6 +162,15 @@ def _are_short_launches(account: Account, families: Families, part: np.ndarray) 
     return float(np.median(c.dur_ns[gpu])) < limits.SHORT_LAUNCH_NS and 2 * longest < int(part.sum())
 
 
+def _launches(core: Core, gpu: Rows) -> dict[str, Any]:
+    """How many calls launch some GPU events, and how long they take; nothing where no launch is in the trace."""
+    calls = np.unique(launches_of(core.columns, gpu))
+    calls = calls[calls >= 0]
+    if not len(calls):
+        return {}
+    return {"launches": len(calls), "median_launch_us": float(np.median(core.columns.dur_ns[calls])) / 1e3}
+
+
 def _culprit(account: Account, found: Blamed) -> dict[str, Any]:
     """What the gaps are due to: the call, its time in them, how many such calls, the op and the user's line around."""
     core, row = account.window.core, found.row
@@ -174,6 +188,12 @@ def _culprit(account: Account, found: Blamed) -> dict[str, Any]:
     return evidence | ({"python": line} if line not in ("", because) else {})
 
 
+def _below(w: Window, spent: Spent, found: Blamed) -> dict[str, Any]:
+    """Of a function that only calls others, the user's line below it that took most itself; nothing without one."""
+    row, ns = line_below(w, spent, found)
+    return {"below": shown_name(w.core, row), "below_ms": ns / 1e6} if row >= 0 else {}
+
+
 def _is_wrapper(core: Core, rows: Rows) -> bool:
     """Whether functions of Python spend less than half of their time outside of what they call."""
     c = core.columns
@@ -183,18 +203,21 @@ def _is_wrapper(core: Core, rows: Rows) -> bool:
     return 2 * int(c.dur_ns[called].sum()) > int(c.dur_ns[rows].sum())
 
 
-def _culprit_text(core: Core, found: Blamed, evidence: Mapping[str, Any]) -> str:
+def _culprit_text(core: Core, found: Blamed, evidence: Mapping[str, Any], wraps: bool) -> str:
     """`3.10 ms of it in aten::item, from train.py(48): step`."""
     name = brief(shown_name(core, found.row))
     if op := evidence.get("op"):
         name = f"{brief(op)} ({name})"
     line = evidence.get("python")
     # A call that costs the host its lead may end long before the gaps do.
-    where = "below" if _is_wrapper(core, found.rows) else "in"
+    where = "below" if wraps else "in"
     time = (
         f"{shown_ms(found.due_ns)} of it due to" if found.due_ns > found.ns else f"{shown_ms(found.ns)} of it {where}"
     )
-    return f"{time} {name}{f', from {brief(line)}' if line else ''}"
+    text = f"{time} {name}{f', from {brief(line)}' if line else ''}"
+    if below := evidence.get("below"):
+        text += f", where {brief(below)} takes most, {shown_ms(round(evidence['below_ms'] * 1e6))} of its own"
+    return text
 
 
 _BY_CAUSE = "tracelens-graph report TRACE --table idle_causes"

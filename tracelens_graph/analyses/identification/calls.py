@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
+from tracelens_graph.analyses.identification.alike import KnownModel, Way, known_model, way_of
 from tracelens_graph.analyses.identification.kernels import nothing_found, passes, place_of
 from tracelens_graph.analyses.identification.layers import Place
 from tracelens_graph.graph.core import Core
@@ -16,12 +17,13 @@ from tracelens_graph.graph.instances import CallTree, Instance, with_instances
 from tracelens_graph.graph.traversals import nearest_above
 from tracelens_graph.schema import Flag, Kind, OwnerRule
 from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.texts import file_name
 
 PREFIX = "inferred::"
 """What names of ops begin with that no trace recorded."""
 
 
-def with_identified(core: Core, tell: Callable[[str], None]) -> Graph:
+def with_identified(core: Core, tell: Callable[[str], None], like: Core | None = None) -> Graph:
     """The graph with what replayed kernels were identified as: modules and ops below the launches of their graphs.
 
     Kernels that were not identified stay as they are, and so do those without a launch in the trace.
@@ -29,17 +31,23 @@ def with_identified(core: Core, tell: Callable[[str], None]) -> Graph:
     Args:
         core: the graph.
         tell: called with a line where nothing was identified.
+        like: another trace of the model, which knows ops: eager, with captures, or of a capture. Kernels whose places
+            it has get its modules, ops and shapes.
+
+    Raises:
+        LinkError: the other trace has no layers, or no ops in them.
     """
     c = core.columns
     if not passes(core):
         tell(f"{core.info.source}: {nothing_found(core)}, so nothing was identified")
         return changed(core)
-    found_places = place_of(core)
+    found_places = place_of(passes(core))
     rows = np.array(sorted(found_places), np.int64)
     by_launch: dict[int, list[int]] = defaultdict(list)
     for row, launch in zip(rows.tolist(), nearest_above(c, rows, (Kind.RuntimeCall,)).tolist(), strict=True):
         if launch >= 0:
             by_launch[launch].append(row)
+    known = None if like is None else known_model(like, [*found_places.values()])
     trees: dict[tuple[Place, ...], tuple[CallTree, Rows]] = {}
     instances = []
     for launch, of_launch in by_launch.items():
@@ -48,25 +56,55 @@ def with_identified(core: Core, tell: Callable[[str], None]) -> Graph:
         below = below[np.isin(below, core.gpu_rows)]
         key = tuple(found_places[row] for row in of_launch)
         if key not in trees:
-            trees[key] = _tree(key)
+            trees[key] = _tree(key, known)
         tree, call = trees[key]
         at = np.full(len(below), -1, np.int64)
         at[np.searchsorted(below, of_launch)] = call
         instances.append(Instance(launch, tree, at))
     found = with_instances(core, instances, OwnerRule.inferred, Flag.inferred)
-    return changed(found, info=replace(core.info, inferred=_in_words(core)))
+    return changed(found, info=replace(core.info, inferred=_in_words(core, known)))
 
 
-def _in_words(core: Core) -> str:
+def _in_words(core: Core, known: KnownModel | None) -> str:
     """What is inferred, and how sure that is: the mean over the GPU time."""
     time = {row: int(core.columns.dur_ns[row]) for one in passes(core) for row in one.rows.tolist()}
-    sure = sum(time[row] * place.confidence for row, place in place_of(core).items()) / max(sum(time.values()), 1)
-    return f"ops and modules of replayed kernels are inferred, confidence {sure:.2f}"
+    sure = sum(time[row] * place.confidence for row, place in place_of(passes(core)).items()) / max(
+        sum(time.values()), 1
+    )
+    words = f"ops and modules of replayed kernels are inferred, confidence {sure:.2f}"
+    if known is None:
+        return words
+    share = 100 * sum(time[row] for row, place in place_of(passes(core)).items() if way_of(place) in known.calls)
+    return f"{words}, {share / max(sum(time.values()), 1):.1f} % of their time like {file_name(known.source)}"
 
 
-def _tree(places: tuple[Place, ...]) -> tuple[CallTree, Rows]:
-    """The calls that these places are of, and which of them each place is."""
-    last = max(place.layer for place in places) + 1
+def _tree(places: tuple[Place, ...], known: KnownModel | None) -> tuple[CallTree, Rows]:
+    """The calls that these places are of, and which of them each place is; those of another trace where it has them."""
+    if known is None:
+        return _made(places)
+    call = np.full(len(places), -1, np.int64)
+    turns: Counter[Way] = Counter()
+    for at, place in enumerate(places):
+        # What is several kernels here may be fewer calls there.
+        if calls := known.calls.get(way_of(place)):
+            call[at] = calls[min(turns[way_of(place)], len(calls) - 1)]
+            turns[way_of(place)] += 1
+    rest = np.flatnonzero(call < 0)
+    made, of_rest = _made(tuple(places[at] for at in rest.tolist()))
+    tree, size, names = known.tree, len(known.tree), len(known.tree.names)
+    call[rest] = size + of_rest
+    both = CallTree(
+        np.concatenate((tree.kind, made.kind)),
+        np.concatenate((tree.parent, np.where(made.parent < 0, -1, size + made.parent))),
+        np.concatenate((tree.name, names + made.name)), np.concatenate((tree.argset, made.argset)),
+        [*tree.names, *made.names], tree.argsets, tree.collectives,
+    )  # fmt: skip
+    return both, call
+
+
+def _made(places: tuple[Place, ...]) -> tuple[CallTree, Rows]:
+    """Calls of our own for these places: a module for each layer and block, and an op for each role."""
+    last = max((place.layer for place in places), default=0) + 1
     layers: dict[int, dict[str, dict[str, list[int]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for at, place in enumerate(places):
         layer = last if place.slot.block == "after" else place.layer

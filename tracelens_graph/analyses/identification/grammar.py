@@ -27,7 +27,6 @@ class Slot(NamedTuple):
     part: int = 0
 
 
-_PRODUCTS = frozenset({Family.product})
 _MOE = frozenset({Family.router, Family.sort, Family.experts, Family.combine})
 _CERTAIN = {
     Family.rope: "rope",
@@ -56,23 +55,23 @@ def certainty(family: Family, slot: Slot) -> float:
     return 1.0 if family in _CERTAIN else 0.95 if family in _BY_ORDER else 0.8
 
 
-def roles(families: Sequence[Family], anchors: int) -> list[Slot]:
+def roles(families: Sequence[Family], anchor: int) -> list[Slot]:
     """The roles of a layer's kernels, in order of time.
 
     Args:
         families: of its kernels, from the norm at its beginning on.
-        anchors: position of its attention.
+        anchor: position of its attention.
     """
-    middle = _second_norm(families, anchors)
-    before, after, rest = families[:anchors], families[anchors:middle], families[middle:]
+    middle = _second_norm(families, anchor)
+    inward, outward, rest = families[:anchor], families[anchor:middle], families[middle:]
+    # Latent attention (MLA): products lead down and up before it, and up and out behind it.
+    latent = inward.count(Family.product) > 1 and outward.count(Family.product) > 1
     block = "moe" if _MOE & set(rest) else "mlp"
-    ways = [
-        *_inward(before, _absorbed(before, after)),
-        *_outward(after),
-        *(_experts(rest) if block == "moe" else _dense(rest)),
-    ]
+    second = _experts(rest) if block == "moe" else _dense(rest)
+    ways = [*_inward(inward, latent), *_outward(outward), *second]
+    named = [role or _CERTAIN.get(family) for role, family in zip(ways, families, strict=True)]
     blocks = ["attention"] * middle + [block] * len(rest)
-    return _numbered(zip(blocks, ways, strict=True))
+    return _numbered(zip(blocks, _with_small(families, named, middle), strict=True))
 
 
 def _second_norm(families: Sequence[Family], attention: int) -> int:
@@ -87,122 +86,110 @@ def _second_norm(families: Sequence[Family], attention: int) -> int:
     return min(first + 1, len(families))
 
 
-def _absorbed(before: Sequence[Family], after: Sequence[Family]) -> bool:
-    """Whether attention is latent (MLA): products lead down and up before it, and up and out behind it."""
-    return before.count(Family.product) >= 2 and after.count(Family.product) >= 2
+_NORMS_OF_HEADS = {False: ("q norm", "k norm"), True: ("q down norm", "kv down norm")}
+_INWARD = {
+    (False, 1): ("qkv product",),
+    (False, 2): ("q product", "kv product"),
+    (False, 3): ("q product", "k product", "v product"),
+    (True, 2): ("q/kv down product", "k absorb product"),
+    (True, 3): ("q/kv down product", "q up product", "k absorb product"),
+    (True, 4): ("q down product", "kv down product", "q up product", "k absorb product"),
+}
+"""Whether attention is latent, and number of products before it -> what they make."""
 
 
-def _inward(families: Sequence[Family], latent: bool) -> Iterable[str]:
-    count, seen, norms = families.count(Family.product), 0, 0
-    if latent:
-        names = {
-            2: ("q/kv down product", "k absorb product"),
-            3: ("q/kv down product", "q up product", "k absorb product"),
-        }.get(count, ("q down product", "kv down product", "q up product", "k absorb product"))
-    else:
-        names = {1: ("qkv product",), 2: ("q product", "kv product")}.get(
-            count, ("q product", "k product", "v product")
-        )
-    head_norms = ("q down norm", "kv down norm") if latent else ("q norm", "k norm")
+def _inward(families: Sequence[Family], latent: bool) -> Iterable[str | None]:
+    """Up to attention."""
+    count = families.count(Family.product)
+    names = _INWARD.get((latent, count)) or _INWARD[latent, 4 if latent else 3]
+    norms = _NORMS_OF_HEADS[latent]
+    products = head_norms = 0
     for family in families:
-        if family == Family.product:
-            yield names[min(seen, len(names) - 1)]
-            seen += 1
-        elif family == Family.product_part:
-            yield names[min(max(seen - 1, 0), len(names) - 1)]
+        products += family == Family.product
+        if family in (Family.product, Family.product_part):
+            yield names[min(max(products, 1), len(names)) - 1]
         elif family == Family.norm:
-            yield head_norms[min(norms, 1)] if seen else "input norm"
-            norms += seen > 0
+            yield norms[min(head_norms, 1)] if products else "input norm"
+            head_norms += products > 0
         else:
-            yield _small(family, f"before {names[min(seen, len(names) - 1)]}" if seen < count else "before attention")
+            yield None
 
 
-def _outward(families: Sequence[Family]) -> Iterable[str]:
-    count, seen = families.count(Family.product), 0
-    names = {1: ("out product",), 0: ("out product",)}.get(count, ("v up product", "out product"))
+def _outward(families: Sequence[Family]) -> Iterable[str | None]:
+    """From attention to the second norm."""
+    names = ("v up product", "out product") if families.count(Family.product) > 1 else ("out product",)
+    products = 0
     for family in families:
-        if family == Family.product:
-            yield names[min(seen, len(names) - 1)]
-            seen += 1
-        elif family == Family.product_part:
-            yield names[min(max(seen - 1, 0), len(names) - 1)]
-        elif family == Family.norm:
-            yield "attention output norm"
+        products += family == Family.product
+        if family in (Family.product, Family.product_part):
+            yield names[min(max(products, 1), len(names)) - 1]
         else:
-            yield _small(family, f"before {names[min(seen, len(names) - 1)]}" if seen < count else "after attention")
+            yield "attention output norm" if family == Family.norm else None
 
 
-def _dense(families: Sequence[Family]) -> Iterable[str]:
-    acts = [i for i, family in enumerate(families) if family == Family.activation]
-    total, seen = families.count(Family.product), 0
-    role = "gate/up product"
-    norms = 0
+def _dense(families: Sequence[Family]) -> Iterable[str | None]:
+    """A dense block: what stands behind its activation, or else the last product, leads down."""
+    products = [at for at, family in enumerate(families) if family == Family.product]
+    turn = next((at for at, family in enumerate(families) if family == Family.activation), None)
+    down = turn if turn is not None else products[-1] - 1 if len(products) > 1 else len(families)
+    role, norms = "gate/up product", 0
     for at, family in enumerate(families):
         if family == Family.product:
-            seen += 1
-            last = seen == total and total > 1
-            role = "down product" if (at > acts[0] if acts else last) else "gate/up product"
-            yield role
-        elif family == Family.product_part:
+            role = "down product" if at > down else "gate/up product"
+        if family in (Family.product, Family.product_part):
             yield role
         elif family == Family.norm:
-            yield ("post-attention norm" if not norms else "MLP norm") if not seen else "post-MLP norm"
+            yield "post-MLP norm" if products and at > products[0] else ("MLP norm" if norms else "post-attention norm")
             norms += 1
         else:
-            yield _small(
-                family,
-                "after MLP" if seen == total else "before gate/up product" if not seen else "before down product",
-            )
+            yield None
 
 
-def _experts(families: Sequence[Family]) -> Iterable[str]:
-    first_product = next((i for i, f in enumerate(families) if f == Family.product), -1)
-    first_moe = next((i for i, f in enumerate(families) if f in _MOE and f != Family.router), len(families))
-    first_choice = next((i for i, f in enumerate(families) if f == Family.router), first_moe)
-    # The product nearest before the choice of experts is the router; other plain ones are of the shared expert.
-    plain = [i for i, f in enumerate(families) if f == Family.product]
-    router = max((i for i in plain if i < first_choice), default=first_product)
-    grouped = [i for i, f in enumerate(families) if f == Family.experts]
-    shared = [i for i in plain if i != router]
-    role, norms, seen = "router product", 0, 0
+def _experts(families: Sequence[Family]) -> Iterable[str | None]:
+    """A mixture of experts: the plain product nearest before the choice of experts is the router.
+
+    Other plain products are those of experts that all tokens share. Of the products of chosen experts the first half
+    leads up, the second down; one alone does both.
+    """
+    choice = next((at for at, family in enumerate(families) if family in _MOE), len(families))
+    plain = [at for at, family in enumerate(families) if family == Family.product]
+    router = max((at for at in plain if at < choice), default=plain[0] if plain else -1)
+    shared = [at for at in plain if at != router]
+    chosen = [at for at, family in enumerate(families) if family == Family.experts]
+    up = chosen[: (len(chosen) + 1) // 2]
+    role, norms = "router product", 0
     for at, family in enumerate(families):
         if family == Family.product:
-            if at == router:
-                role = "router product"
-            else:
-                role = "shared down product" if len(shared) > 1 and at == shared[-1] else "shared gate/up product"
-            yield role
-        elif family == Family.product_part:
+            leads_down = len(shared) > 1 and at == shared[-1]
+            role = "router product" if at == router else f"shared {'down' if leads_down else 'gate/up'} product"
+        if family in (Family.product, Family.product_part):
             yield role
         elif family == Family.experts:
-            seen += 1
-            yield (
-                "expert products"
-                if len(grouped) == 1
-                else "up product"
-                if seen <= (len(grouped) + 1) // 2
-                else "down product"
-            )
+            yield "expert products" if len(chosen) == 1 else f"expert {'up' if at in up else 'down'} product"
         elif family == Family.norm:
-            yield "post-attention norm" if not norms else "MoE norm"
+            yield "MoE norm" if norms else "post-attention norm"
             norms += 1
-        elif family == Family.activation and (not grouped or not grouped[0] < at < grouped[-1]):
+        elif family == Family.activation and not (chosen and chosen[0] < at < chosen[-1]):
             yield "shared activation"
         else:
-            yield _small(
-                family,
-                "before router product"
-                if at < router
-                else "before experts"
-                if not seen
-                else "after experts"
-                if seen == len(grouped)
-                else "between experts",
-            )
+            yield None
 
 
-def _small(family: Family, where: str) -> str:
-    return _CERTAIN.get(family) or f"{family} {where}"
+_AFTER = frozenset({Family.all_reduce, Family.communication, Family.reduction})
+"""Small kernels that finish what stands before them; the others prepare what follows."""
+
+
+def _with_small(families: Sequence[Family], named: Sequence[str | None], middle: int) -> Iterable[str]:
+    """The roles, those of small kernels by what they stand before or after in their half of the layer."""
+    for at, (family, role) in enumerate(zip(families, named, strict=True)):
+        if role is not None:
+            yield role
+            continue
+        begin, end = (0, middle) if at < middle else (middle, len(named))
+        before = next((one for one in named[at:end] if one), "")
+        after = next((one for one in named[begin:at][::-1] if one), "")
+        prefers_after = family in _AFTER or not before
+        yield f"{family} after {after}" if after and prefers_after else f"{family} before {before or 'all'}"
 
 
 def beside(families: Sequence[Family], block: str) -> list[Slot]:

@@ -20,7 +20,8 @@ from tracelens_graph.graph.arrays import expanded, is_kind, positions_by
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import Intervals, length, length_before, merge, overlapping, sum_by_group
 from tracelens_graph.graph.traversals import ancestors, climb, subtree_sums
-from tracelens_graph.graph.user_code import Code, codes_of, pausing
+from tracelens_graph.graph.user_code import Code, codes_of, pausing, user_lines
+from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import HOST_KINDS, Kind
 from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
@@ -145,6 +146,33 @@ def blamed(core: Core, spent: Spent) -> Blamed:
     outer = np.unique(climb(parent, chosen, does_work))
     chosen = outer[outer >= 0] if (outer >= 0).any() else chosen
     return Blamed(int(rows[chosen[due[chosen].argmax()]]), rows[chosen], int(own[chosen].sum()), int(due[chosen].sum()))
+
+
+def line_below(w: Window, spent: Spent, found: Blamed) -> tuple[int, int]:
+    """The user's line, below the calls of a function, with most of some time outside of what other lines call.
+
+    Args:
+        w: the graph, or a window of it.
+        spent: the time.
+        found: the function; its own line is no answer.
+
+    Returns:
+        The row of the line's frame with most of it, -1 for none, and the time of all its frames, ns.
+    """
+    c, (rows, own, _) = w.core.columns, spent
+    last = np.maximum.accumulate(c.last[found.rows])
+    at = np.searchsorted(found.rows, rows, "right") - 1
+    inside = np.flatnonzero((at >= 0) & (rows <= last[at]) & (own > 0))
+    frames, own = user_lines(w, rows[inside]), own[inside]
+    named = np.flatnonzero((frames >= 0) & ~np.isin(c.name[frames], c.name[found.rows]))
+    if not len(named):
+        return -1, 0
+    names, of = np.unique(c.name[frames[named]], return_inverse=True)
+    sums = sum_by_group(of, own[named], len(names))
+    most = named[of == sums.argmax()]
+    _, group = np.unique(frames[most], return_inverse=True)
+    calls = sum_by_group(group, own[most], int(group.max()) + 1)
+    return int(np.unique(frames[most])[calls.argmax()]), int(sums.max())
 
 
 def _descent(parent: Rows, name: Codes, whole: Ns, total: int) -> Rows:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.idle.blame import Blamed, blamed, in_state, in_waits, together
+from tracelens_graph.analyses.idle.blame import Blamed, Spent, blamed, in_state, in_waits, together
 from tracelens_graph.analyses.idle.host_states import (
     ALLOCATION,
     COMPILATION,
@@ -460,6 +460,11 @@ def blame(core: Core, idle: Idle, gaps: Rows, causes: Sequence[Cause]) -> Blamed
         gaps: positions of those that count.
         causes: whose parts count.
     """
+    return blamed(core, spent_in(core, idle, gaps, causes))
+
+
+def spent_in(core: Core, idle: Idle, gaps: Rows, causes: Sequence[Cause]) -> Spent:
+    """What the host called in the parts of some gaps with these causes; arguments as in `blame`."""
     calls = calls_of(core)
     spent = []
     for cause in causes:
@@ -470,7 +475,7 @@ def blame(core: Core, idle: Idle, gaps: Rows, causes: Sequence[Cause]) -> Blamed
             held = at[waits]
             spent.append(in_waits(core, wait[waits], idle.parts[cause, held], idle.start[held], idle.end[held]))
             spent.append(in_state(calls, state, *_stretches(calls, idle, at[~waits], state)))
-    return blamed(core, together(spent))
+    return together(spent)
 
 
 def _stretches(calls: Calls, idle: Idle, gaps: Rows, state: int) -> tuple[Codes, Ns, Ns]:

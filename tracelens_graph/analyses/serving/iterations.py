@@ -138,9 +138,9 @@ class Served:
         """Batch size of the graph that each replays, NaN if not known."""
         core = self.window.core
         sizes = np.array([batch.captured or np.nan for batch in self.found.batches], float)
-        for entry in core.info.replays or ():
-            if (size := entry.get("batch_size")) is not None:
-                launches = core.rows_of(entry["launches"])
+        for entry in core.info.replays:
+            if (size := entry.batch_size) is not None:
+                launches = core.rows_of(entry.launches)
                 of = self.found.of[launches[launches >= 0]]
                 sizes[of[of >= 0]] = np.fmax(sizes[of[of >= 0]], size)
         return sizes[self.numbers]

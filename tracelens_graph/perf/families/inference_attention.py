@@ -10,6 +10,7 @@ over requests of q, k, q² and q k; no more is needed for the cost of attention.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
@@ -251,16 +252,25 @@ _V4_TOP = (512, 1024)
 """DeepSeek V4: width of the sliding window; compressed entries that a query chooses, in Flash and in Pro."""
 
 
-@looks_at_context
+_V4_ROPE = re.compile(r"qk_norm_rope_H(\d{1,5})_D(\d{1,5})_RD")
+
+
+@looks_inside(grids=True)
 def paged_v4_call(args: Arguments, context: CallContext, *, mode: str) -> Cost:
     """Generation step of DeepSeek V4: a sliding window (swa), and beside it chosen entries of a cache compressed 4 to 1
-    (csa) or all of one compressed 128 to 1 (hca).
+    (csa) or all of one compressed 128 to 1 (hca). The kernel of the rotary embedding shows heads and width of queries.
     """
     batch = Batch(generation=read_batch(context.annotation).generation)
     requests = batch.generation
     if not requests.sq:
         raise CannotModel("the annotation counts no tokens that this op would work on")
-    query = _query(args, 0)
+    shown = next((found for name, _ in context.grids if (found := _V4_ROPE.search(name))), None)
+    first = args.tensor(0)
+    query = (
+        Tensor((first.shape[0], int(shown[1]), int(shown[2])), first.dtype)
+        if shown and first.shape
+        else _query(args, 0)
+    )
     heads = Heads(query.shape[1], 1, query.shape[2], query.shape[2])
     near = _capped(_doubled_keys(batch)[1], requests.sq, _V4_WINDOW)[1] // 2
     far = [0, 0]
@@ -335,10 +345,16 @@ def delta_net_call(args: Arguments, context: CallContext) -> Cost:
     return replace(cost, params=params)
 
 
-def store_cache_call(args: Arguments, context: CallContext) -> Cost:
-    """Copies new keys (0) and values (1) to their caches (2, 3): each is read, and written in the cache's type."""
+def store_cache_call(args: Arguments, context: CallContext, *, caches: tuple[int, int] = (2, 3)) -> Cost:
+    """Copies new keys (0) and values (1) to their caches: each is read, and written in the cache's type.
+
+    Args:
+        args, context: of the call.
+        caches: places of the caches; of latent attention both parts go to one.
+    """
     moved = 0
-    for new, cache in ((args.tensor(0), args.optional(2)), (args.tensor(1), args.optional(3))):
+    for place, at in enumerate(caches):
+        new, cache = args.tensor(place), args.optional(at)
         moved += new.bytes + -(-new.elements * (cache or new).type.bits // 8)
     key = args.tensor(0)
     params = {"op_shape": key.shape, "nelems": key.elements, "dtype": key.dtype}

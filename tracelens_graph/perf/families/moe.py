@@ -330,16 +330,22 @@ def ogs_call(arguments: Arguments, context: CallContext, *, stage: str) -> Cost:
 _WEIGHT_TYPES = {"mxfp4": "FP4", "bf16": "bf16", "fp16": "fp16", "fp8e4nv": "fp8", "fp8e5": "fp8", "fp8e4b8": "fp8"}
 
 
+@looks_inside("TopK", grids=True)
 def summed_call(arguments: Arguments, context: CallContext) -> Cost:
     """The k results of each token, weighted and summed: M K (2 k - 1) FLOPs, M k rows of width K read, M written.
 
-    k is that of gpt-oss.
+    k is that of the products beside it: see `ogs_call` and `trtllm_call`.
     """
-    tokens, _ = _routed(arguments)
-    flops = tokens.elements * (2 * _USUAL_CHOICES - 1)
-    moved = bytes_of(tokens.elements * (_USUAL_CHOICES + 1), tokens.dtype)
-    params = {"num_tokens": tokens.shape[0], "hidden_dim": tokens.shape[1], "topk": _USUAL_CHOICES}
-    return Cost(flops, moved, "vector", known(tokens.dtype).precision, params)
+    tokens, logits = _routed(arguments)
+    grids = ((found, grid) for name, grid in context.grids if (found := _TRTLLM.search(name)) and grid)
+    up, grid = next(grids, (None, (0, 0)))
+    if up is not None:
+        topk = _choices_of_grid(tokens.shape[0], logits.shape[1], int(up[5]), grid[1])
+    else:
+        topk = (context.inside[1].integer(1) if context.inside else None) or _USUAL_CHOICES
+    moved = bytes_of(tokens.elements * (topk + 1), tokens.dtype)
+    params = {"num_tokens": tokens.shape[0], "hidden_dim": tokens.shape[1], "topk": topk}
+    return Cost(tokens.elements * (2 * topk - 1), moved, "vector", known(tokens.dtype).precision, params)
 
 
 def _routed(arguments: Arguments) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,90 @@
+"""split, and cut by iteration: each part holds what belongs to its iterations, and says what that is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from handmade import Run
+
+from tracelens_graph.analyses.serving.iterations import iterations
+from tracelens_graph.analyses.serving.phases import phases
+from tracelens_graph.graph.iterations import iterations_of
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.simulate.serving import simulate
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("server") / "trace.json"
+    path.write_text(json.dumps(simulate(steps=40).ranks[0].trace))
+    return path
+
+
+def test_phases_as_traces(run: Run, server: Path, tmp_path: Path) -> None:
+    code, out, _ = run("split", server, "-o", tmp_path / "parts")
+    assert code == 0
+    assert "ui.perfetto.dev" in out
+    whole = {row["phase"]: row for row in phases(load_core(server)).records()}
+    details = json.loads((tmp_path / "parts" / "execution_details.json").read_text())
+    assert {Path(one["output_path"]).name for one in details} == {f"{phase}.json.gz" for phase in whole}
+    for one in details:
+        part = load_core(one["output_path"])
+        (row,) = [row for row in phases(part).records() if row["iterations"]]
+        true = whole[row["phase"]]
+        for name in ("iterations", "context_tokens", "generation_tokens", "gpu_sum_ms", "busy_ms"):
+            assert row[name] == pytest.approx(true[name]), name
+        assert one["num_gpu_events"] == len(part.gpu_rows)
+        assert one["gpu_busy_duration"] == pytest.approx(1e3 * true["gpu_sum_ms"])
+        assert one["num_steps"] == len(one["steps"]) == true["iterations"]
+        kind = {"mixed": "num_prefilldecode", "decode": "num_decode", "prefill": "num_prefill"}[row["phase"]]
+        assert one["phase"][kind] == true["iterations"]
+
+
+def test_the_steady_state_as_traces(run: Run, server: Path, tmp_path: Path) -> None:
+    assert run("split", server, "--by", "steady", "--num-steps", 5, "-o", tmp_path / "parts")[0] == 0
+    first, behind = iterations_of(load_core(server)).steady
+    for one in json.loads((tmp_path / "parts" / "execution_details.json").read_text()):
+        assert one["num_steps"] <= 5
+        assert set(one["iterations"]) <= set(range(first, behind))
+
+
+def test_iterations_as_traces(run: Run, server: Path, tmp_path: Path) -> None:
+    assert run("split", server, "--by", "iteration", "--iteration", "3-5", "-o", tmp_path / "parts")[0] == 0
+    events = iterations(load_core(server))["gpu_events"]
+    for number in (3, 4, 5):
+        assert len(load_core(tmp_path / "parts" / f"iteration_{number}.json.gz").gpu_rows) == events[number]
+
+
+def test_a_piece_around_an_iteration(run: Run, server: Path, tmp_path: Path) -> None:
+    code, _, _ = run("cut", server, "--iteration", "7", "--around", "0", "-o", tmp_path / "step.json")
+    assert code == 0
+    core, piece = load_core(server), load_core(tmp_path / "step.json")
+    (uid,) = core.columns.uid[iterations_of(core).rows[[7]]].tolist()
+    name = core.names[core.columns.name[core.row(uid)]]
+    assert name in piece.names
+    assert len(piece.gpu_rows) >= iterations(core)["gpu_events"][7]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["split", "TRACE", "-o", "PLACE", "--iteration", "99"], "no iteration 99; it has 0-39"),
+        (["split", "TRACE", "-o", "PLACE", "--mixed-share", "0.5"], "--mixed-share goes with --by steady"),
+        (["cut", "TRACE", "-o", "PLACE.json", "--iteration", "99"], "no iteration 99"),
+        (["cut", "TRACE", "-o", "PLACE.json", "--iteration", "x"], "no list of iterations"),
+    ],
+)
+def test_what_is_refused(run: Run, server: Path, tmp_path: Path, words: list[str], message: str) -> None:
+    paths = {"TRACE": str(server), "PLACE": str(tmp_path / "parts"), "PLACE.json": str(tmp_path / "x.json")}
+    code, _, err = run(*(paths.get(word, word) for word in words))
+    assert code
+    assert message in " ".join(err.replace("│", " ").split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_traces_without_iterations(run: Run, trace_file: Path, tmp_path: Path) -> None:
+    code, _, err = run("split", trace_file, "-o", tmp_path / "parts")
+    assert code == 1
+    assert "the trace has no iterations" in err

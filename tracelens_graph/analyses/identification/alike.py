@@ -1,0 +1,90 @@
+"""What another trace of the same model knows: the calls that run each place of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tracelens_graph.analyses.identification.kernels import all_passes
+from tracelens_graph.analyses.identification.layers import Place, places
+from tracelens_graph.captures.recording import arguments_of, calls_above, captured_calls
+from tracelens_graph.errors import LinkError
+from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.instances import CallTree
+from tracelens_graph.graph.traversals import climb
+from tracelens_graph.schema import Kind
+from tracelens_graph.utils.arrays import Rows
+
+Way = tuple[int, str, str]
+"""Layer, block and role of a place."""
+
+
+@dataclass(frozen=True, eq=False)
+class KnownModel:
+    """A model as another trace recorded it.
+
+    Attributes:
+        source: the trace.
+        tree: modules, frames of the user and ops of one forward pass.
+        calls: place -> positions in the tree of the calls whose kernels are there, in order of time.
+    """
+
+    source: str
+    tree: CallTree
+    calls: Mapping[Way, Sequence[int]]
+
+
+def way_of(place: Place) -> Way:
+    """What a place is looked up by."""
+    return place.layer, place.slot.block, place.slot.role
+
+
+def known_model(other: Core, wanted: Sequence[Place]) -> KnownModel:
+    """The pass of another trace that has most of the wanted places.
+
+    Args:
+        other: a trace whose kernels have ops, or of a capture that recorded names of kernels.
+        wanted: places of the trace that is to be explained.
+
+    Raises:
+        LinkError: no pass of it has layers with ops.
+    """
+    ways = {way_of(place) for place in wanted}
+    best: tuple[int, Rows, Sequence[Place]] | None = None
+    for rows, read in _passes(other):
+        shared = len(ways & {way_of(place) for place in read})
+        if read and (best is None or shared > best[0]):
+            best = shared, rows, read
+    if best is None:
+        raise LinkError(f"{other.info.source}: no layers were found in it, so it explains no other trace")
+    _, rows, found = best
+    tree, call = calls_above(other, rows, _begin(other, rows))
+    calls: dict[Way, list[int]] = defaultdict(list)
+    is_known = climb(tree.parent, call, tree.kind == Kind.Op) >= 0 if len(tree) else call >= 0
+    for place, position, known in zip(found, call.tolist(), is_known.tolist(), strict=True):
+        if known and position not in calls[way_of(place)][-1:]:
+            calls[way_of(place)].append(position)
+    if not any(calls[way] for way in ways):
+        raise LinkError(f"{other.info.source}: its layers have no ops, or are none of this model; it explains nothing")
+    return KnownModel(other.info.source, tree, {way: positions for way, positions in calls.items() if positions})
+
+
+def _passes(core: Core) -> Iterator[tuple[Rows, Sequence[Place]]]:
+    """The forward passes of a trace, and those that it captured: rows of kernels, or of captured calls, and places."""
+    for one in all_passes(core):
+        yield one.rows, one.places
+    for _, rows in captured_calls(core):
+        kernels = [one.get("kernel") for one in arguments_of(core, rows)]
+        if all(isinstance(one, str) for one in kernels):
+            yield rows, places([str(one) for one in kernels])
+
+
+def _begin(core: Core, rows: Rows) -> int:
+    """When the outermost modules above some rows began; the frames around these are of the other program."""
+    c = core.columns
+    is_top = (c.kind == Kind.Module) & (climb(c.parent, c.parent, c.kind == Kind.Module) < 0)
+    top = climb(c.parent, rows, is_top)
+    return int(c.start_ns[top[top >= 0]].min(initial=np.iinfo(np.int64).max))
