@@ -187,6 +187,9 @@ def test_replays_of_one_graph_are_identified_alike() -> None:
     assert len(graph.columns) > len(core.columns)
     table = identified_kernels(graph)
     assert set(table["kernels"]) == {3, 6}
+    lines: list[str] = []
+    assert len(with_identified(graph, lines.append).columns) == len(graph.columns)
+    assert "were identified before" in " ".join(lines)
 
 
 def test_a_trace_without_replays_is_left_as_it_is() -> None:

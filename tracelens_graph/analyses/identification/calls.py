@@ -38,6 +38,9 @@ def with_identified(core: Core, tell: Callable[[str], None], like: Core | None =
         LinkError: the other trace has no layers, or no ops in them.
     """
     c = core.columns
+    if core.info.inferred:
+        tell(f"{core.info.source}: its replayed kernels were identified before it was saved")
+        return changed(core)
     if not passes(core):
         tell(f"{core.info.source}: {nothing_found(core)}, so nothing was identified")
         return changed(core)
