@@ -152,8 +152,8 @@ def report(
 
     Example: tracelens-graph report trace.json.gz
 
-    Where the file begins with GPU work of the step before, the first screen and the page are of the steps alone, as with
-    --step, and say what lies outside; --from 0ms takes everything. Tables, JSON and --fail-if are of the whole trace.
+    Where the file begins with GPU work of the step before, the first screen and the page are of the steps alone, as
+    with --step, and say what lies outside; --from 0ms takes all. Tables, JSON and --fail-if are of the whole trace.
 
     Example: tracelens-graph report trace.json.gz --table kernel_summary --table step_summary
 

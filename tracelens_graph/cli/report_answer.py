@@ -273,7 +273,9 @@ class Report(Answer):
 
     def _to_see_it(self) -> str:
         """The last line of a report on the screen: the command that makes its page."""
-        return f"see it: {self._call.complete('tracelens-graph report TRACE --html report.html')}\n"
+        # The page is of the same steps by itself.
+        call = replace(self._call, window=WindowChoice()) if self._asked.outside else self._call
+        return f"see it: {call.complete('tracelens-graph report TRACE --html report.html')}\n"
 
     def _first_screen(self, of: Screen) -> str:
         from tracelens_graph.analyses.diagnosis.account import time_spent

@@ -252,7 +252,7 @@ def _unlinked(w: Window) -> Iterator[Finding]:
 def steps_alone(w: Window) -> tuple[tuple[int, ...], Finding] | None:
     """Where a file begins with GPU work of the step before: the steps that have none of it, and what lies outside.
 
-    None where there is little of it, no such step, or a window was chosen.
+    None where there is little of it, no such step, too little in the steps to judge them, or a window was chosen.
     """
     early = [one for one in _unlinked(w) if "step_without" in one.evidence] if not w.title and len(w.gpu_rows) else []
     if not early:
@@ -261,7 +261,8 @@ def steps_alone(w: Window) -> tuple[tuple[int, ...], Finding] | None:
     steps = w.rows_of_kind(Kind.Step)
     own = steps[np.isin(steps, core.gpu_step[gpu[c.parent[gpu] >= 0]])]
     inside = np.isin(core.gpu_step[gpu], own)
-    if np.isin(core.gpu_step[gpu[c.parent[gpu] < 0]], own).any():
+    is_mixed = np.isin(core.gpu_step[gpu[c.parent[gpu] < 0]], own).any()
+    if is_mixed or int(inside.sum()) < limits.FEW_GPU_EVENTS:
         return None
     numbers = [step_number(core.names[code]) for code in c.name[own].tolist()]
     left_out = int(c.dur_ns[gpu[~inside]].sum())
