@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from handmade import call, gpu, span
 
+from tracelens_graph.analyses.alignment.difference import median_steps
 from tracelens_graph.analyses.diagnosis.verdict import verdict
 from tracelens_graph.analyses.serving.gaps import host_parts_between
 from tracelens_graph.analyses.serving.iterations import iterations, served_in
 from tracelens_graph.analyses.serving.phases import phases, steady_state, step_costs, stretches
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.window import window_of
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.simulate.serving import simulate
 
@@ -199,3 +201,27 @@ def test_padding_on_the_first_screen() -> None:
     found = {one.topic: one for one in verdict(load_core(events))}
     assert found["server_padding"].evidence["percent"] == pytest.approx(37.5)
     assert "server_gaps" not in found
+
+
+# --- comparison ------------------------------------------------------------------------------------------------------
+
+
+def test_servers_are_compared_by_equal_phases() -> None:
+    first, second = (window_of(simulated(steps=40, seed=seed)[0]) for seed in (0, 5))
+    sides = median_steps(first, second)
+    batches = [served_in(side).batches for side in sides]
+    assert [len(one) for one in batches] == [1, 1]
+    assert batches[0][0].phase == batches[1][0].phase
+    assert abs(batches[0][0].size - batches[1][0].size) <= 3
+    assert all(side.title.startswith("iteration ") for side in sides)
+    # What is alike is compared with what is alike: of the trace itself, the same iteration.
+    one, other = median_steps(first, first)
+    assert one.title == other.title
+
+
+def test_servers_without_a_common_phase_are_compared_whole() -> None:
+    servers = [
+        window_of(load_core([event for n in range(3) for event in step(name, 100 * n, [(100 * n + 20, 30)], n)]))
+        for name in ("execute_context_1(9)_generation_0(0)", "execute_context_0(0)_generation_1(1)")
+    ]
+    assert median_steps(servers[0], servers[1]) == (servers[0], servers[1])

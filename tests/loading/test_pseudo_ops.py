@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from handmade import call, gpu, span
 
+from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.performance.perf_tables import unified_perf_summary
+from tracelens_graph.analyses.performance.roofline_summary import unmodelled
 from tracelens_graph.analyses.performance.unified import unified
 from tracelens_graph.analyses.shared.gpu_work import as_tracelens_counts
 from tracelens_graph.graph.graph import Graph
@@ -213,3 +215,23 @@ def test_files_of_a_graph_keep_them(tmp_path: Any) -> None:
     again = load_core(tmp_path / "g.tlg")
     assert json.dumps(parts(again)) == json.dumps(parts(core))
     assert again.trace_id == core.trace_id
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    ("trace", "alone", "joined"),
+    [
+        ("b200/eager-serving.json.gz", 88, 88),
+        ("inference/vllm-decode/graph-replay.json.gz", 3, 99),
+        ("inference/sglang-decode/graph-replay.json.gz", 1, 99),
+    ],
+)
+def test_most_of_the_time_of_servers_has_a_model(trace: str, alone: int, joined: int) -> None:
+    assert CORPUS is not None
+    path = CORPUS / "tracelens" / trace
+    captures = path.with_name("capture")
+    shares = [
+        100 - sum(unmodelled(load_core(path, capture=one))["percent"])
+        for one in (None, captures if captures.exists() else None)
+    ]
+    assert [int(share) for share in shares] == [pytest.approx(alone, abs=2), pytest.approx(joined, abs=2)]

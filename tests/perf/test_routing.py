@@ -17,6 +17,7 @@ KNOWN: list[Known] = [
     ("aiter::topk_softplus", (WEIGHTS, IDS, GATING, BIAS, True), 6 * M * E, 2 * M * E + 4 * E + 8 * M * K, "bf16"),
     ("sglang_profiler::fused_moe_triton_kernels_fused_append_shared_experts", (IDS, WEIGHTS, 1),
      M * K, 16 * M * K, "fp32"),
+    ("SortTokens", ((BF16, (M, K)), ("short int", (M, K)), None), M * K, 4 * M * K, "bf16"),
     ("_moe_C::topk_softmax", (WEIGHTS, IDS, IDS, GATING), 5 * M * E, 2 * M * E + 4 * E + 8 * M * K, "bf16"),
 ]  # fmt: skip
 

@@ -106,7 +106,9 @@ class Two:
 
         notes = notes_on(self.difference)
         if self._sides != self.windows:
-            notes = ["One step of each is compared: --step N takes another, --from 0ms all.", *notes]
+            of_server = self._sides[0].title.startswith("iteration")
+            way = "--iteration N takes another, --phase P all of one phase" if of_server else "--step N takes another"
+            notes = [f"One step of each is compared: {way}, --from 0ms all.", *notes]
         is_mixed = len({side.framework.name for side in self._sides}) > 1
         return [*notes, _FRAMEWORKS] if is_mixed else notes
 

@@ -14,6 +14,7 @@ from tracelens_graph.cli.windows import WindowChoice
 
 if TYPE_CHECKING:
     from tracelens_graph.analyses.ranks.job import Job
+    from tracelens_graph.graph.core import Core
     from tracelens_graph.graph.trace_set import Ranked
     from tracelens_graph.tables.table import Table
 
@@ -154,6 +155,17 @@ class Call:
     def _name(self) -> str:
         return "TRACE" if self.is_read_once else self.trace
 
+    def to_join(self, core: Core) -> list[str]:
+        """The command that joins a trace with the captures that lie beside it; none where nothing is replayed."""
+        from tracelens_graph.analyses.kernels.shares import GRAPH_LAUNCH_CALLS
+
+        if core.info.replays or not any(name.startswith(GRAPH_LAUNCH_CALLS) for name in core.names):
+            return []
+        if (folder := captures_beside(self.trace)) is None:
+            return []
+        command = self.complete(f"{_PROGRAM} report TRACE --capture {shlex.quote(folder)}")
+        return [f"captures beside it say what its graphs ran: {command}"]
+
     def to_open(self, table: Table) -> list[str]:
         """The command that cuts out the event of the first row that names one, for Perfetto UI; none if no row does."""
         uid = first_event(table)
@@ -175,6 +187,13 @@ class Call:
     def cut(self, uid: int) -> str:
         """The command that cuts out an event."""
         return self.complete(f"{_PROGRAM} cut TRACE --uid {uid} -o event-{uid}.json.gz")
+
+
+def captures_beside(trace: str) -> str | None:
+    """The folder of captures that lies beside a trace, as servers write it; None without one."""
+    if _is_read_once(trace) or not Path(trace).is_file():
+        return None
+    return next((str(path) for path in sorted(Path(trace).parent.glob("capture*")) if path.is_dir()), None)
 
 
 def first_event(table: Table) -> int | None:

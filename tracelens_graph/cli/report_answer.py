@@ -290,7 +290,7 @@ class Report(Answer):
             largest = [found]
             worth = [name for name, percent in zip(found["name"], found["percent"], strict=True) if percent >= _WORTH]
             replay = call.to_replay(worth, f"--top {len(found)}") if _computes(self.findings) else []
-            hints = [*replay, *call.to_open(found)]
+            hints = [*call.to_join(self.w.core), *replay, *call.to_open(found)]
         else:
             largest = self._host_tables(most)
             hints = [line for table in largest[:1] for line in call.to_open(table)]

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from tracelens_graph.analyses.serving.iterations import served_in
 from tracelens_graph.db.image import Edges, Nodes, Options
 from tracelens_graph.graph.arrays import is_kind
 from tracelens_graph.graph.autograd import autograd_of
@@ -73,6 +74,7 @@ def columns(core: Core, context: Context, options: Options) -> dict[str, Any]:
         "flags": _FlagNames(c.flags),
         "class_with_kernels": _classes(core),
     }
+    found |= _iterations(core)
     for name, of in context.of_events.items():
         found[name] = _spread(len(c), of.rows, of.values, of.texts)
     arguments = {uid: msgspec.json.encode(one).decode() for uid, one in core.collective_args.items()}
@@ -84,6 +86,22 @@ def columns(core: Core, context: Context, options: Options) -> dict[str, Any]:
     if options.with_args:
         found["args"] = _texts_of(core, dict(_arguments(core)))
     return found
+
+
+def _iterations(core: Core) -> dict[str, Any]:
+    """Of every event the iteration of a server that holds it, and where one begins what it computes."""
+    served = served_in(core)
+    rows, length = served.found.rows, len(core.columns)
+    figures = {
+        "requests": served.requests, "context_tokens": served.context_tokens,
+        "generation_tokens": served.generation_tokens, "keys": served.keys,
+    }  # fmt: skip
+    columns: dict[str, Any] = {"iteration": np.ma.masked_equal(served.found.of, -1)}
+    columns["phase"] = _spread(length, rows, np.arange(len(rows)), served.phases.tolist())
+    for name, values in figures.items():
+        known = np.isfinite(values)
+        columns[name] = _spread(length, rows[known], values[known].astype(np.int64), None)
+    return columns
 
 
 def _classes(core: Core) -> Texts:

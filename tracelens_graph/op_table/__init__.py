@@ -17,6 +17,8 @@ How to add an op or a model
   it, which takes the recorded arguments of a call and returns a `Cost` or raises `CannotModel`: a function of
   `(arguments, context)` and parameters, or a frozen dataclass of parameters with `__call__(arguments, context)`.
   `@looks_at_context` marks a reader whose answer depends on the context. Then one row.
+* **A part of fused work**, which no op's name describes: a rule in `pseudo`, by which the graph gets an op for it, and
+  a row for that op, with `is_part=True` if TraceLens has no model of it.
 * **A new domain**: a module with a list `OPS`, named in `DOMAINS`.
 
 `in_tracelens=True` says that TraceLens has a model of the op, and makes ours claim GPU events. Set it for no other

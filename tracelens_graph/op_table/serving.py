@@ -85,6 +85,8 @@ OPS: Rows = [
         "aiter::biased_grouped_topk_hip", "aiter::moe_sorting_fwd", "aiter::mxfp4_moe_sort_hip",
         model=model("moe.operands_call"),
     ),
+    # Of triton_kernels, which name their autograd functions so.
+    *ops("TopK", "SortTokens", model=model("moe.operands_call"), sheet="MoE_aux_fwd"),
     *_aux("aiter::topk_softplus", model=model("moe.Chosen", gating=2, flops=6)),
     *_aux("aiter::topk_softmax", model=model("moe.Chosen", gating=3, flops=5), in_tracelens=False),
     *ops("_moe_C::topk_softmax", model=model("moe.Chosen", gating=3, flops=5), sheet="MoE_aux_fwd"),

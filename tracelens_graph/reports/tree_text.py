@@ -27,7 +27,7 @@ from tracelens_graph.graph.intervals import sum_by_group
 from tracelens_graph.graph.node import Node
 from tracelens_graph.graph.traversals import climb
 from tracelens_graph.graph.user_code import shown_name
-from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, HOST_KINDS, Kind
+from tracelens_graph.schema import FOREST_KINDS, GPU_KINDS, HOST_KINDS, Flag, Kind
 from tracelens_graph.schema.categories import CATEGORY_OF_KIND
 from tracelens_graph.tables.names import fitted
 from tracelens_graph.utils.arrays import Codes, Mask, Ns, Rows
@@ -412,7 +412,7 @@ class Labels:
 def _facts(core: Core, row: int) -> str:
     """How long a node took, how much GPU time is below it, and of an op shapes and types."""
     c = core.columns
-    found = [shown_ms(int(c.dur_ns[row]))]
+    found = ["captured" if c.flags[row] & Flag.captured else shown_ms(int(c.dur_ns[row]))]
     if c.kind[row] not in GPU_KINDS and (time := int(core.gpu_sum_ns[row])):
         found.append(f"GPU {shown_ms(time)}")
     if (code := int(c.argset[row])) >= 0 and core.argsets[code][0]:

@@ -16,7 +16,8 @@ from replayed_passes import MODELS, kernels
 import tracelens_graph as tlg
 from corpus import CORPUS, needs_corpus
 from tracelens_graph.analyses.identification.calls import with_identified
-from tracelens_graph.analyses.identification.kernels import place_of
+from tracelens_graph.analyses.identification.kernels import passes, place_of
+from tracelens_graph.analyses.identification.pairs import common_labels
 from tracelens_graph.analyses.identification.tables import identified_kernels, identified_labels
 from tracelens_graph.errors import LinkError
 from tracelens_graph.graph.graph import Graph
@@ -65,7 +66,7 @@ def test_roles_agree_with_the_ops_that_were_captured(engine: str) -> None:
     captured = load_core(folder / "graph-replay.json.gz", capture=folder / "capture")
     c = captured.columns
     owner = dict(zip(c.uid[captured.gpu_rows].tolist(), c.owner[captured.gpu_rows].tolist(), strict=True))
-    places = {int(plain.columns.uid[row]): place.label for row, place in place_of(plain).items()}
+    places = {int(plain.columns.uid[row]): place.label for row, place in place_of(passes(plain)).items()}
     groups, labels = [owner[uid] for uid in places], list(places.values())
     assert len(labels) > 400
     assert strict(groups, labels) == 1
@@ -81,7 +82,7 @@ def test_inferred_calls_stand_above_the_kernels_and_change_no_sum(file: Path) ->
     assert set(plain.columns.uid.tolist()) <= set(c.uid.tolist())
     assert c.dur_ns[found.gpu_rows].sum() == plain.columns.dur_ns[plain.gpu_rows].sum()
     inferred = found.gpu_rows[c.owner_rule[found.gpu_rows] == OwnerRule.inferred]
-    assert len(inferred) == len(place_of(plain))
+    assert len(inferred) == len(place_of(passes(plain)))
     for row in inferred[::37].tolist():
         names = [found.names[c.name[above]] for above in ancestors(c, row)]
         assert names[0].startswith("inferred::")
@@ -89,16 +90,25 @@ def test_inferred_calls_stand_above_the_kernels_and_change_no_sum(file: Path) ->
     assert set(c.kind[calls].tolist()) == {Kind.Module, Kind.Op}
     assert "are inferred, confidence 0." in found.info.inferred
     # What was found of the plain trace is found of the graph with calls, too.
-    assert {int(c.uid[row]): place for row, place in place_of(found).items()} == {
-        int(plain.columns.uid[row]): place for row, place in place_of(plain).items()
+    assert {int(c.uid[row]): place for row, place in place_of(passes(found)).items()} == {
+        int(plain.columns.uid[row]): place for row, place in place_of(passes(plain)).items()
     }
+
+
+@needs_corpus
+def test_eager_layers_are_places_of_two_traces_too() -> None:
+    pair = [load_core(CORPUS / f"tracelens/{device}/bert-small.json.gz") for device in ("h100", "mi300")]
+    of_a, of_b = common_labels(*pair)
+    assert {label for label in of_a.values() if "q product" in label}
+    shared = set(of_a.values()) & set(of_b.values())
+    assert sum(label in shared for label in of_a.values()) > 0.8 * len(of_a)
 
 
 @needs_corpus
 def test_a_table_by_layer_and_role_adds_up() -> None:
     core = load_core(CORPUS / REPLAYS[0])
     table = identified_kernels(core)
-    rows = [*place_of(core)]
+    rows = [*place_of(passes(core))]
     assert sum(table["kernels"]) == len(rows)
     assert sum(table["gpu_time_us"]) == pytest.approx(core.columns.dur_ns[rows].sum() / 1e3)
     by_role = identified_kernels(core, by="role")
@@ -159,7 +169,7 @@ def test_a_pass_of_several_graphs_has_layers_together_with_what_runs_between_the
     cuts = [at for at, label in enumerate(labels) if label.endswith("attention / attention")]
     pieces = [names[a + 1 : b] for a, b in pairwise([-1, *cuts, len(names)])]
     core = replay(pieces, [[names[cut]] for cut in cuts])
-    found = place_of(core)
+    found = place_of(passes(core))
     kept = [label for at, label in enumerate(labels) if at not in cuts]
     assert [found[row].label for row in sorted(found, key=lambda row: core.columns.start_ns[row])] == kept
     graph = with_identified(core, print)
@@ -172,7 +182,7 @@ def test_a_pass_of_several_graphs_has_layers_together_with_what_runs_between_the
 def test_replays_of_one_graph_are_identified_alike() -> None:
     names, labels = kernels(MODELS["qwen-moe"], layers=5)
     core = replay([names, names, names])
-    assert [place.label for place in place_of(core).values()] == labels * 3
+    assert [place.label for place in place_of(passes(core)).values()] == labels * 3
     graph = with_identified(core, print)
     assert len(graph.columns) > len(core.columns)
     table = identified_kernels(graph)
@@ -187,3 +197,15 @@ def test_a_trace_without_replays_is_left_as_it_is() -> None:
     assert not same.info.inferred
     assert "nothing was identified" in " ".join(lines)
     assert "nothing was identified" in identified_kernels(core).notes[0]
+
+
+def test_two_platforms_of_one_model_share_labels_but_for_what_only_one_of_them_runs() -> None:
+    nvidia, amd = (replay([kernels(MODELS[f"deepseek-{platform}"])[0]]) for platform in ("nvidia", "amd"))
+    labels = [[*found.values()] for found in common_labels(nvidia, amd)]
+    in_layer = [[label.removeprefix("layer 7 / ") for label in one if label.startswith("layer 7 /")] for one in labels]
+    for role in ("q/kv down product", "q up product", "k absorb product", "rope", "v up product", "out product"):
+        assert all(f"attention / {role}" in one for one in in_layer)
+    # Experts are five kernels here, and two there: one place.
+    assert [one.count("moe / experts") for one in in_layer] == [4, 2]
+    assert [one.count("moe / top-k") for one in in_layer] == [1, 1]
+    assert [one.count("attention / other") for one in in_layer] == [4, 0]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens_graph.analyses.identification.families import Family, family_of
-from tracelens_graph.analyses.identification.kernels import by_annotation
+from tracelens_graph.analyses.identification.kernels import all_passes
 from tracelens_graph.analyses.identification.layers import Place, places
 from tracelens_graph.captures.recording import arguments_of, calls_above, captured_calls
 from tracelens_graph.errors import LinkError
@@ -55,8 +54,7 @@ def known_model(other: Core, wanted: Sequence[Place]) -> KnownModel:
     """
     ways = {way_of(place) for place in wanted}
     best: tuple[int, Rows, Sequence[Place]] | None = None
-    for rows, names in _passes(other):
-        read = places(names)
+    for rows, read in _passes(other):
         shared = len(ways & {way_of(place) for place in read})
         if read and (best is None or shared > best[0]):
             best = shared, rows, read
@@ -65,7 +63,7 @@ def known_model(other: Core, wanted: Sequence[Place]) -> KnownModel:
     _, rows, found = best
     tree, call = calls_above(other, rows, _begin(other, rows))
     calls: dict[Way, list[int]] = defaultdict(list)
-    is_known = climb(tree.parent, call, tree.kind == Kind.Op) >= 0
+    is_known = climb(tree.parent, call, tree.kind == Kind.Op) >= 0 if len(tree) else call >= 0
     for place, position, known in zip(found, call.tolist(), is_known.tolist(), strict=True):
         if known and position not in calls[way_of(place)][-1:]:
             calls[way_of(place)].append(position)
@@ -74,22 +72,14 @@ def known_model(other: Core, wanted: Sequence[Place]) -> KnownModel:
     return KnownModel(other.info.source, tree, {way: positions for way, positions in calls.items() if positions})
 
 
-def _passes(core: Core) -> list[tuple[Rows, list[str]]]:
-    """Rows and names of kernels that may be a pass: of each annotation, cut where a model begins anew; of captures."""
-    c = core.columns
-    gpu = core.gpu_rows[np.lexsort((c.uid[core.gpu_rows], c.start_ns[core.gpu_rows]))]
-    found = []
-    for rows in by_annotation(core, gpu):
-        names = [core.names[code] for code in c.name[rows].tolist()]
-        cuts = [at for at, name in enumerate(names) if family_of(name) == Family.embedding]
-        found.append((rows, names))
-        for begin, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
-            found.append((rows[begin:end], names[begin:end]))
+def _passes(core: Core) -> Iterator[tuple[Rows, Sequence[Place]]]:
+    """The forward passes of a trace, and those that it captured: rows of kernels, or of captured calls, and places."""
+    for one in all_passes(core):
+        yield one.rows, one.places
     for _, rows in captured_calls(core):
         kernels = [one.get("kernel") for one in arguments_of(core, rows)]
         if all(isinstance(one, str) for one in kernels):
-            found.append((rows, [str(one) for one in kernels]))
-    return found
+            yield rows, places([str(one) for one in kernels])
 
 
 def _begin(core: Core, rows: Rows) -> int:

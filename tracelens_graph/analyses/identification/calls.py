@@ -41,7 +41,7 @@ def with_identified(core: Core, tell: Callable[[str], None], like: Core | None =
     if not passes(core):
         tell(f"{core.info.source}: {nothing_found(core)}, so nothing was identified")
         return changed(core)
-    found_places = place_of(core)
+    found_places = place_of(passes(core))
     rows = np.array(sorted(found_places), np.int64)
     by_launch: dict[int, list[int]] = defaultdict(list)
     for row, launch in zip(rows.tolist(), nearest_above(c, rows, (Kind.RuntimeCall,)).tolist(), strict=True):
@@ -68,11 +68,13 @@ def with_identified(core: Core, tell: Callable[[str], None], like: Core | None =
 def _in_words(core: Core, known: KnownModel | None) -> str:
     """What is inferred, and how sure that is: the mean over the GPU time."""
     time = {row: int(core.columns.dur_ns[row]) for one in passes(core) for row in one.rows.tolist()}
-    sure = sum(time[row] * place.confidence for row, place in place_of(core).items()) / max(sum(time.values()), 1)
+    sure = sum(time[row] * place.confidence for row, place in place_of(passes(core)).items()) / max(
+        sum(time.values()), 1
+    )
     words = f"ops and modules of replayed kernels are inferred, confidence {sure:.2f}"
     if known is None:
         return words
-    share = 100 * sum(time[row] for row, place in place_of(core).items() if way_of(place) in known.calls)
+    share = 100 * sum(time[row] for row, place in place_of(passes(core)).items() if way_of(place) in known.calls)
     return f"{words}, {share / max(sum(time.values()), 1):.1f} % of their time like {file_name(known.source)}"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tracelens_graph.analyses.identification.families import Family, family_of
 from tracelens_graph.analyses.identification.layers import Place, places
 from tracelens_graph.analyses.identification.segments import FEWEST
 from tracelens_graph.graph.arrays import fitting
@@ -37,9 +38,14 @@ def passes(core: Core) -> Sequence[Pass]:
     return core.once(_passes)
 
 
-def place_of(core: Core) -> Mapping[int, Place]:
-    """Row of a GPU event -> its place, of all that were identified."""
-    return {row: place for one in passes(core) for row, place in zip(one.rows.tolist(), one.places, strict=True)}
+def all_passes(core: Core) -> Sequence[Pass]:
+    """The forward passes of all kernels in which layers were found, those of ops included, in order of time."""
+    return core.once(_all_passes)
+
+
+def place_of(found: Iterable[Pass]) -> dict[int, Place]:
+    """Row of a GPU event -> its place, of all in these passes."""
+    return {row: place for one in found for row, place in zip(one.rows.tolist(), one.places, strict=True)}
 
 
 def nothing_found(core: Core) -> str:
@@ -64,13 +70,24 @@ def nameless(core: Core) -> Mask:
 
 
 def _passes(core: Core) -> list[Pass]:
+    return _read(core, nameless(core))
+
+
+def _all_passes(core: Core) -> list[Pass]:
+    wanted = np.zeros(len(core.columns.kind), bool)
+    wanted[core.gpu_rows] = True
+    return _read(core, wanted)
+
+
+def _read(core: Core, wanted: Mask) -> list[Pass]:
+    """Passes that hold wanted rows."""
     c = core.columns
-    wanted = nameless(core)
     gpu = core.gpu_rows[np.lexsort((c.uid[core.gpu_rows], c.start_ns[core.gpu_rows]))]
     reader = _Reader(core)
     found = []
     # A graph is a pass of its own; one that is several graphs has layers together with what runs between these.
-    for key in (_launch, _outermost_annotation):
+    # Eager ones without annotations part where tokens are embedded.
+    for key in (_launch, _outermost_annotation, _embeddings_before):
         taken = np.zeros(len(wanted), bool)
         for rows in _by(key(core, gpu), gpu, wanted):
             if read := reader.places(rows):
@@ -92,9 +109,10 @@ def _launch(core: Core, rows: Rows) -> Rows:
     return nearest_above(core.columns, rows, (Kind.RuntimeCall,))
 
 
-def by_annotation(core: Core, rows: Rows) -> list[Rows]:
-    """Rows by the outermost annotation over them, each group in the order of the rows; those without are one group."""
-    return _by(_outermost_annotation(core, rows), rows, np.ones(len(core.columns.kind), bool))
+def _embeddings_before(core: Core, rows: Rows) -> Rows:
+    """Of rows in order of time, how many lookups of embeddings began up to each."""
+    names = core.columns.name[rows]
+    return np.cumsum(fitting(core.names, names, lambda name: family_of(name) == Family.embedding))
 
 
 def _outermost_annotation(core: Core, rows: Rows) -> Rows:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tracelens_graph.analyses.alignment.sequence import NEVER, Pairs, aligned
 from tracelens_graph.analyses.identification.families import Family, family_of
-from tracelens_graph.analyses.identification.kernels import passes, place_of
+from tracelens_graph.analyses.identification.kernels import all_passes, place_of
 from tracelens_graph.analyses.identification.layers import Place
 from tracelens_graph.categories.kernel_names import parse_name
 from tracelens_graph.graph.core import Core
@@ -37,7 +37,7 @@ Labels = Mapping[int, str]
 def common_labels(a: Core, b: Core) -> tuple[Labels, Labels]:
     """The labels of all GPU events of two traces, so that equal labels are equal places of the model."""
     sides = _Side(a), _Side(b)
-    of_a, of_b = (_of_layers(core, _roles(place_of(other).values())) for core, other in ((a, b), (b, a)))
+    of_a, of_b = (_of_layers(core, _roles(place_of(all_passes(other)).values())) for core, other in ((a, b), (b, a)))
     beside_a, beside_b = _beside(*sides)
     return of_a | beside_a, of_b | beside_b
 
@@ -57,7 +57,7 @@ def _of_layers(core: Core, of_other: set[tuple[int, str, str]]) -> dict[int, str
     trace does differently is one place in each block of a layer.
     """
     found = {}
-    for row, place in place_of(core).items():
+    for row, place in place_of(all_passes(core)).items():
         block, role = place.slot.block, place.slot.role
         known = (place.layer, block, role) in of_other
         if block == "moe" and (_OF_EXPERTS.search(role) or (role == "top-k" and not known)):
@@ -74,9 +74,9 @@ class _Side:
     def __init__(self, core: Core) -> None:
         c = core.columns
         taken = np.zeros(len(c.kind), bool)
-        for one in passes(core):
+        for one in all_passes(core):
             taken[one.rows] = True
-        rows = np.concatenate((core.gpu_rows[~taken[core.gpu_rows]], [one.rows[0] for one in passes(core)]))
+        rows = np.concatenate((core.gpu_rows[~taken[core.gpu_rows]], [one.rows[0] for one in all_passes(core)]))
         rows = rows.astype(np.int64)
         launch = nearest_above(c, rows, (Kind.RuntimeCall,))
         at = np.where(launch >= 0, c.start_ns[launch], c.start_ns[rows])

@@ -67,7 +67,10 @@ def segments(names: Sequence[str], families: Sequence[Family]) -> list[Layer]:
         return sum(one.cost for one in layers) + outside + (_OTHER_NORM if begins != last_norm else 0)
 
     # A wrong norm at the beginning makes layers that are equal, too, but leaves more kernels before and behind them.
-    return min(ways, key=departures)
+    best = min(ways, key=departures)
+    # Norms are what parts a layer; where they are chains of elementwise kernels, the grammar cannot read it.
+    begun = sum(families[one.first] == Family.norm for one in best)
+    return best if 2 * begun >= len(best) else []
 
 
 def _layers(

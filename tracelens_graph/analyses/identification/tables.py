@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelens_graph.analyses.identification.kernels import nothing_found, passes, place_of
+from tracelens_graph.analyses.identification.kernels import all_passes, nothing_found, passes, place_of
 from tracelens_graph.analyses.identification.layers import Place
 from tracelens_graph.analyses.identification.pairs import Labels, common_labels
 from tracelens_graph.analyses.shared.grouping import Groups, group_by, text_codes
@@ -121,7 +121,7 @@ def identified_labels(traces: TraceSet, a: str | None = None, b: str | None = No
     """
     if len(traces) == 1 and a is None and b is None:
         one = traces[0]
-        labels: Labels = {row: place.label for row, place in place_of(one.core).items()}
+        labels: Labels = {row: place.label for row, place in place_of(passes(one.core)).items()}
         members = [(one, labels)]
     else:
         pair = traces.pair(a, b)
@@ -132,7 +132,7 @@ def identified_labels(traces: TraceSet, a: str | None = None, b: str | None = No
 
 
 def _labelled(one: TraceMember, labels: Labels) -> Iterable[dict[str, Any]]:
-    core, c, places = one.core, one.core.columns, place_of(one.core)
+    core, c, places = one.core, one.core.columns, place_of(all_passes(one.core))
     rows = np.array([*labels], np.int64)
     rows = rows[one.window.holds(rows)]
     for row in rows[np.lexsort((c.uid[rows], c.start_ns[rows]))].tolist():
@@ -148,7 +148,7 @@ def _labelled(one: TraceMember, labels: Labels) -> Iterable[dict[str, Any]]:
 
 def _inside(w: Window) -> tuple[Rows, list[Place]]:
     """Identified kernels in the window, in order of time, and their places."""
-    found = place_of(w.core)
+    found = place_of(passes(w.core))
     rows = np.array([*found], np.int64)
     rows = rows[w.holds(rows)]
     rows = rows[np.lexsort((w.core.columns.uid[rows], w.core.columns.start_ns[rows]))]
@@ -158,7 +158,7 @@ def _inside(w: Window) -> tuple[Rows, list[Place]]:
 def _notes(core: Core) -> list[str]:
     if not passes(core):
         return [f"{nothing_found(core)}, so nothing was identified"]
-    odd = sum(place.out_of_order for place in place_of(core).values())
+    odd = sum(place.out_of_order for place in place_of(passes(core)).values())
     if odd:
         return [
             f"{odd:,} kernels are recorded out of the order of their layers, as profilers of ROCm do with kernels of "

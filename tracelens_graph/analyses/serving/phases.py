@@ -116,6 +116,11 @@ def _sum(values: np.ndarray) -> float:
     return float(known.sum()) if len(known) else np.nan
 
 
+def _count(values: np.ndarray) -> int | None:
+    """The sum of numbers of things, None where none is known."""
+    return int(_sum(values)) if np.isfinite(values).any() else None
+
+
 def _rate(part: float, whole: float) -> float:
     """A quotient, NaN where it has no meaning."""
     return part / whole if whole > 0 and np.isfinite(part) else np.nan
@@ -158,8 +163,8 @@ def phases(g: Core | Window) -> Table:
             "phase": phase,
             "iterations": int(inside.sum()),
             "requests": _mean(served.requests[inside]),
-            "context_tokens": _sum(served.context_tokens[inside]),
-            "generation_tokens": _sum(served.generation_tokens[inside]),
+            "context_tokens": _count(served.context_tokens[inside]),
+            "generation_tokens": _count(served.generation_tokens[inside]),
             "device_ms": device / 1e6,
             "percent_of_device": 100 * device / whole,
             "step_ms": _median(served.device_ms[inside]),

@@ -1,0 +1,54 @@
+// Iterations of a server: what each computed, and how long the GPU took for it.
+//
+// Iterations were found when the trace was pushed: annotations of the engine, ranges of one name, or calls that repeat.
+// A GPU event belongs to the iteration in which it was launched. The last line is for GPU events launched in none.
+//
+// Parameters:
+//   trace: run/name, name or id of a trace; null for the one that was pushed last
+//
+// Columns:
+//   iteration: number of the iteration, from 0; absent on the line of GPU events launched in none
+//   phase: prefill, mixed, decode, denoise, empty, or unknown; (between) on that line
+//   requests: requests computed together
+//   context_tokens: tokens of prompts that it reads
+//   generation_tokens: tokens of answers, guessed ones included
+//   keys: tokens that requests attend to, past and new ones
+//   start_ms: its start on the host, as Perfetto UI shows it, ms
+//   gpu_events: GPU events launched in it
+//   gpu_sum_ms: sum of their durations, ms
+//   busy_ms: time in which any of them runs, ms
+//   uid: uid of the annotation, or of its first call
+WITH {trace: null} AS p
+MATCH (t:Trace {state: 'complete'})
+WHERE p.trace IS NULL OR p.trace IN [t.id, t.path, t.name]
+WITH t ORDER BY t.pushed_ns DESC, t.id LIMIT 1
+CALL (t) {
+  MATCH (k:GpuEvent)
+  WHERE k.trace = t.id
+  WITH coalesce(k.iteration, -1) AS iteration, k ORDER BY k.start_ns
+  WITH iteration, collect([k.start_ns, k.end_ns]) AS events
+  RETURN collect({iteration: iteration, events: events}) AS work
+}
+CALL (t) {
+  MATCH (a:Event)
+  WHERE a.trace = t.id AND a.phase IS NOT NULL
+  RETURN collect(a {
+    .iteration, .phase, .requests, .context_tokens, .generation_tokens, .keys, .uid,
+    start_ms: (a.start_ns + coalesce(t.lead_ns, 0)) / 1e6
+  }) AS begins
+}
+UNWIND CASE WHEN size(begins) = 0 THEN [] ELSE begins + [{iteration: -1, phase: '(between)'}] END AS i
+WITH i, coalesce(head([w IN work WHERE w.iteration = i.iteration]).events, []) AS events
+WHERE i.iteration >= 0 OR size(events) > 0
+// The union of intervals in the order of their starts: [its length so far, the end that it reaches to].
+WITH i, events, reduce(u = [0, 0], e IN events |
+  CASE
+    WHEN e[0] >= u[1] THEN [u[0] + e[1] - e[0], e[1]]
+    WHEN e[1] > u[1] THEN [u[0] + e[1] - u[1], e[1]]
+    ELSE u
+  END)[0] AS busy
+RETURN CASE WHEN i.iteration >= 0 THEN i.iteration END AS iteration, i.phase AS phase, i.requests AS requests,
+  i.context_tokens AS context_tokens, i.generation_tokens AS generation_tokens, i.keys AS keys, i.start_ms AS start_ms,
+  size(events) AS gpu_events, reduce(sum = 0, e IN events | sum + e[1] - e[0]) / 1e6 AS gpu_sum_ms, busy / 1e6 AS busy_ms,
+  i.uid AS uid
+ORDER BY i.iteration < 0, i.iteration

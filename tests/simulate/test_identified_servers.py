@@ -1,0 +1,52 @@
+"""Replays of simulated servers are identified without captures as what they truly are."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tracelens_graph.analyses.identification.kernels import passes
+from tracelens_graph.loading.one import load_core
+from tracelens_graph.simulate.serving import simulate, write
+
+ROLES = {
+    "QKVParallelLinear": "qkv product", "RowParallelLinear": "out product|down product",
+    "MergedColumnParallelLinear": "gate/up product", "ReplicatedLinear": "router product", "SiluAndMul": "activation",
+}  # fmt: skip
+"""Innermost module -> roles of its kernels."""
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {}, {"platform": "rocm", "engine": "sglang", "experts": 8}, {"streams": 3},
+        {"lost": 0.003, "layers": 16}, {"platform": "rocm", "streams": 3, "annotations": "none"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_layers_and_roles_are_those_of_the_server(tmp_path: Path, settings: dict[str, Any]) -> None:
+    run = simulate(**{"layers": 8, "steps": 5, **settings})
+    write(run, tmp_path, traces_only=True)
+    core = load_core(tmp_path / "rank0.json.gz")
+    places = {
+        int(core.columns.uid[row]): place
+        for one in passes(core)
+        for row, place in zip(one.rows.tolist(), one.places, strict=True)
+    }
+    right: dict[bool, int] = defaultdict(int)
+    truth = run.ranks[0].truth
+    for replay in truth["replays"]:
+        nodes = truth["graphs"][replay["graph"]]["nodes"]
+        for modules, uid in zip(nodes["modules"], replay["kernels"], strict=True):
+            inner = modules[-1].removeprefix("nn.Module: ").rpartition("_")[0] if modules else ""
+            if uid is None or inner not in ROLES:
+                continue
+            layer = next((int(one.rpartition("_")[2]) for one in modules if "DecoderLayer" in one), None)
+            place = places.get(uid)
+            is_right = place is not None and place.slot.role in ROLES[inner].split("|")
+            right[is_right and (layer is None or place is None or place.layer == layer)] += 1
+    assert right[True] > 80
+    assert right[True] >= 0.995 * (right[True] + right[False])
