@@ -252,7 +252,7 @@ def _outcome(
 def _too_small(graphs: Sequence[CapturedGraph], sizes: Sequence[int]) -> str:
     """That replays are of larger batches than any captured graph, whose shapes would be wrong of them."""
     captured = [graph.batch_size for graph in graphs if graph.batch_size is not None]
-    if len(captured) < len(graphs) or not sizes or sizes[1] <= max(captured):
+    if not captured or len(captured) < len(graphs) or not sizes or sizes[1] <= max(captured):
         return ""
     return f"captured for batches of up to {max(captured)}, replayed for up to {sizes[1]}"
 
