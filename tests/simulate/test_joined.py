@@ -98,6 +98,9 @@ def test_captures_of_another_model_or_smaller_batches_join_nothing_wrong(
     g, truth = taken_from(other, tmp_path, platform)
     found = outcomes(g, truth)
     assert not silently_wrong(g, truth, found["wrong"])
+    if "sizes" in other:
+        assert not found["right"]
+        assert [entry.note for entry in g.info.replays] == ["captured for batches of up to 4, replayed for up to 12"]
     # A replay of fewer layers is one whose end was lost, as far as names go: what is missing is counted.
     if found["right"]:
         assert sum(entry.lost for entry in g.info.replays) > len(found["right"])
