@@ -21,7 +21,7 @@ from corpus import chosen_traces, loaded, parametrize
 from tracelens_graph.analyses.diagnosis.account import account_of
 from tracelens_graph.analyses.diagnosis.families import op_advice
 from tracelens_graph.analyses.diagnosis.finding import ADVICE, TOPICS, Finding
-from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.diagnosis.verdict import steps_alone, verdict
 from tracelens_graph.analyses.idle.idle import Cause, idle_causes
 from tracelens_graph.analyses.ops.top_ops import top_ops
 from tracelens_graph.analyses.timeline.timeline import gpu_timeline
@@ -275,6 +275,21 @@ def test_work_launched_before_the_recording_began_is_left_out_by_a_step() -> Non
     late = finding(load_core([step, *early, *own, gpu(16_900, 900, 990, "lone")]), "unlinked")
     assert "is_early" not in late.evidence
     assert late.ask_next == "tracelens-graph info TRACE"
+
+
+def test_a_report_is_of_the_steps_where_the_file_begins_with_work_of_the_step_before() -> None:
+    step = span("user_annotation", "ProfilerStep#7", 6_000, 52_000)
+    early = [gpu(100 + 1_000 * n, 900, 900 + n, "lone") for n in range(5)]
+    own = [event for n in range(1, 26) for event in (call(6_100 + 20 * n, n), gpu(5_000 + 2_000 * n, 1_900, n))]
+    found = steps_alone(load_core([step, *early, *own]).everything)
+    assert found is not None
+    assert (found[0], found[1].evidence["outside"], found[1].evidence["outside_ms"]) == ((7,), 5, 4.5)
+    assert steps_alone(load_core([step, *own]).everything) is None, "nothing lies outside"
+    assert steps_alone(load_core([step, *early, *own[:30]]).everything) is None, "too little to judge"
+    assert steps_alone(load_core([*early, *own]).everything) is None, "there are no steps"
+    assert steps_alone(load_core([step, *early, *own]).window(step=7)) is None, "a window was chosen"
+    late = gpu(57_000, 900, 990, "lone")
+    assert steps_alone(load_core([step, *early, *own, late]).everything) is None, "not all of it is early"
 
 
 def test_the_time_with_a_known_roof_is_given() -> None:

@@ -10,7 +10,8 @@ import pytest
 from handmade import Run, small_trace
 
 from corpus import CORPUS, loaded, needs_corpus
-from tracelens_graph.analyses.diagnosis.verdict import verdict
+from tracelens_graph.analyses.diagnosis.verdict import steps_alone, verdict
+from tracelens_graph.graph.window import narrow, whole_window
 from tracelens_graph.simulate import simulate, write
 from tracelens_graph.utils.texts import width_of
 
@@ -102,8 +103,10 @@ def test_a_report_ends_with_its_page_behind_all_findings(
     assert CORPUS
     monkeypatch.chdir(CORPUS)
     monkeypatch.setenv("COLUMNS", str(width))
-    findings = [line.text for line in verdict(loaded(CORPUS / f"{name}.json.gz"))]
-    for options in ((), ("--all",)):
+    w = whole_window(loaded(CORPUS / f"{name}.json.gz"))
+    alone = steps_alone(w)
+    first = [*verdict(narrow(w, step=alone[0])), alone[1]] if alone else verdict(w)
+    for options, findings in (((), first), (("--all",), verdict(w))):
         code, out, _ = run("report", f"{name}.json.gz", *options)
         assert code == 0
         lines = out.splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from simulate.served import outcomes
 
 from tracelens_graph import load
+from tracelens_graph.errors import IncompleteSetWarning
 from tracelens_graph.graph.graph import Graph
 from tracelens_graph.simulate.serving import RankTrace, simulate, write
 
@@ -96,19 +98,24 @@ def test_captures_of_another_model_or_smaller_batches_join_nothing_wrong(
     g, truth = taken_from(other, tmp_path, platform)
     found = outcomes(g, truth)
     assert not silently_wrong(g, truth, found["wrong"])
+    if "sizes" in other:
+        assert not found["right"]
+        assert [entry.note for entry in g.info.replays] == ["captured for batches of up to 4, replayed for up to 12"]
     # A replay of fewer layers is one whose end was lost, as far as names go: what is missing is counted.
     if found["right"]:
         assert sum(entry.lost for entry in g.info.replays) > len(found["right"])
 
 
-def test_a_damaged_capture_does_not_hinder_the_others(tmp_path: Path) -> None:
-    run = simulate(seed=2, steps=20)
+@pytest.mark.parametrize("details", [True, False])
+def test_a_damaged_capture_does_not_hinder_the_others(tmp_path: Path, details: bool) -> None:
+    run = simulate(seed=2, steps=20, details=details)
     write(run, tmp_path, traces_only=True)
     used = {run.ranks[0].truth["graphs"][replay["graph"]]["file"] for replay in run.ranks[0].truth["replays"]}
     for file in (tmp_path / "capture").glob("*.gz"):
         if file.name not in used:
             file.write_bytes(file.read_bytes()[:200])
-    with pytest.warns(UserWarning, match="left out of the captures"):
+    # Where details say which captures are of other sizes, these are not read.
+    with nullcontext() if details else pytest.warns(IncompleteSetWarning, match="left out of the captures"):
         g = load(tmp_path / "rank0.json.gz", capture=tmp_path / "capture")
     found = outcomes(g, run.ranks[0].truth)
     assert found["right"]

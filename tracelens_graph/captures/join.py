@@ -124,7 +124,7 @@ def joined_with(core: Core, graphs: Sequence[CapturedGraph]) -> Graph:
         if match is not None
     ]
     joined = with_instances(core, instances, OwnerRule.graph_capture, Flag.captured)
-    return changed(joined, info=_with_outcome(core, replays, found))
+    return changed(joined, info=_with_outcome(core, replays, found, graphs))
 
 
 def _matched(core: Core, replays: Sequence[Replay], graphs: Sequence[CapturedGraph]) -> list[Match | None]:
@@ -205,17 +205,21 @@ def _match(pattern: Pattern, reference: Reference, best: Fit, others: int) -> Ma
     return Match(best, call, int(np.count_nonzero(unsure)), left_out, others)
 
 
-def _with_outcome(core: Core, replays: Sequence[Replay], found: Sequence[Match | None]) -> TraceInfo:
+def _with_outcome(
+    core: Core, replays: Sequence[Replay], found: Sequence[Match | None], graphs: Sequence[CapturedGraph]
+) -> TraceInfo:
     """The facts of a trace, with what became of its replays: those of a captured graph and rule together."""
     groups: dict[tuple[int, str], list[tuple[Replay, Match | None]]] = {}
     for one, match in zip(replays, found, strict=True):
         key = (0, "") if match is None else (id(match.graph), match.fit.rule)
         groups.setdefault(key, []).append((one, match))
     order = sorted(groups.values(), key=lambda group: (group[0][1] is None, group[0][0].launch))
-    return replace(core.info, replays=[_outcome(core, group) for group in order])
+    return replace(core.info, replays=[_outcome(core, group, graphs) for group in order])
 
 
-def _outcome(core: Core, group: Sequence[tuple[Replay, Match | None]]) -> ReplayedGraph:
+def _outcome(
+    core: Core, group: Sequence[tuple[Replay, Match | None]], graphs: Sequence[CapturedGraph]
+) -> ReplayedGraph:
     c = core.columns
     sizes = [one.size for one, _ in group if one.size is not None]
     found = ReplayedGraph(
@@ -225,13 +229,15 @@ def _outcome(core: Core, group: Sequence[tuple[Replay, Match | None]]) -> Replay
     )
     best = group[0][1]
     if best is None:
-        return found
+        return replace(found, note=_too_small(graphs, found.sizes))
     graph, lost, extra = best.graph, Counter[str](), Counter[str]()
     for one, match in group:
         assert match is not None
         left = one.rows[match.call < 0]
         extra.update(core.names[code] for code in c.name[left].tolist())
-        lost.update(graph.called(at) for at in np.setdiff1d(np.arange(len(graph)), match.call).tolist())
+        is_lost = np.ones(len(graph) + 1, bool)
+        is_lost[match.call] = is_lost[-1] = False
+        lost.update(graph.called(at) for at in np.flatnonzero(is_lost).tolist())
         found.joined += len(one.rows) - len(left)
         found.doubtful += match.doubtful
         found.implausible += match.implausible
@@ -239,18 +245,23 @@ def _outcome(core: Core, group: Sequence[tuple[Replay, Match | None]]) -> Replay
         found, lost=lost.total(), extra=extra.total(), lost_names=dict(lost.most_common(_NAMED)),
         extra_names=dict(extra.most_common(_NAMED)), file=graph.file, graph=graph.number,
         batch_size=graph.batch_size, mode=graph.mode, calls=len(graph), rule=best.fit.rule, others=best.others,
-        note=_oddities(core, graph, found.sizes),
+        note=_of_other_rank(core, graph),
     )  # fmt: skip
 
 
-def _oddities(core: Core, graph: CapturedGraph, sizes: Sequence[int]) -> str:
-    """What does not agree between replays and the captured graph that they fit."""
-    odd = []
-    if graph.batch_size is not None and sizes and sizes[1] > graph.batch_size:
-        odd.append(f"captured for a batch of {graph.batch_size}, replayed for {sizes[1]}: shapes are those captured")
-    if graph.rank is not None and core.info.rank is not None and graph.rank != core.info.rank:
-        odd.append(f"captured by rank {graph.rank}, replayed by rank {core.info.rank}")
-    return "; ".join(odd)
+def _too_small(graphs: Sequence[CapturedGraph], sizes: Sequence[int]) -> str:
+    """That replays are of larger batches than any captured graph, whose shapes would be wrong of them."""
+    captured = [graph.batch_size for graph in graphs if graph.batch_size is not None]
+    if not captured or len(captured) < len(graphs) or not sizes or sizes[1] <= max(captured):
+        return ""
+    return f"captured for batches of up to {max(captured)}, replayed for up to {sizes[1]}"
+
+
+def _of_other_rank(core: Core, graph: CapturedGraph) -> str:
+    """That another rank captured what this one replays."""
+    if graph.rank is None or core.info.rank is None or graph.rank == core.info.rank:
+        return ""
+    return f"captured by rank {graph.rank}, replayed by rank {core.info.rank}"
 
 
 _NAMED = 20

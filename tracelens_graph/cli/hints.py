@@ -129,7 +129,7 @@ class Call:
             more += [("--extension", one) for one in self.extensions]
         if name in COMMANDS_WITH["--et"] and self.et is not None:
             more.append(("--et", self.et))
-        if name in COMMANDS_WITH["--annotation"]:
+        if name in COMMANDS_WITH["--annotation"] or name == "cut":
             more += [("--capture", one) for one in ANYWHERE.get().capture]
             like = ANYWHERE.get().identify
             more += [("--like", like)] if isinstance(like, str) else [("--identify",)] * like

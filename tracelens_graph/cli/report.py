@@ -152,6 +152,9 @@ def report(
 
     Example: tracelens-graph report trace.json.gz
 
+    Where the file begins with GPU work of the step before, the first screen and the page are of the steps alone, as
+    with --step, and say what lies outside; --from 0ms takes all. Tables, JSON and --fail-if are of the whole trace.
+
     Example: tracelens-graph report trace.json.gz --table kernel_summary --table step_summary
 
     Example: tracelens-graph report trace.json.gz -o report.html
@@ -218,7 +221,11 @@ def report(
         remarks, met = [one for o in outcomes for one in o.remarks], [one for o in outcomes for one in o.met]
         is_broken = any(outcome.is_broken for outcome in outcomes)
     else:
-        answer = answer_of(load(paths[0], wants_gpu=True, needs_times=False, et=et), paths[0], asked)
+        core = load(paths[0], wants_gpu=True, needs_times=False, et=et)
+        in_full = asked_tables or everything or sort or conditions or against or compare_with or outputs.folder
+        if not in_full and {*outputs.formats} <= {"html"}:
+            asked = asked.of_steps(core)
+        answer = answer_of(core, paths[0], asked)
         (remarks, met), is_broken = answer.judged(conditions), False
         _present(answer, asked, outputs)
     if conditions:

@@ -58,6 +58,7 @@ class Asked:
         sort: column by which tables are sorted.
         top: rows of tables.
         is_theirs: whether tables are those of TraceLens's report.
+        outside: what lies outside of the steps, where these were chosen because of it.
     """
 
     options: ReportOptions
@@ -72,6 +73,20 @@ class Asked:
     sort: str | None
     top: int | None
     is_theirs: bool
+    outside: tuple[Finding, ...] = ()
+
+    def of_steps(self, core: Core) -> Asked:
+        """The same of the steps alone, where nothing was chosen and the file begins with work of the step before.
+
+        What lies outside is one more finding then.
+        """
+        if self.window != WindowChoice() or not core.framework.has_times or self.options.extension:
+            return self
+        from tracelens_graph.analyses.diagnosis.verdict import steps_alone
+        from tracelens_graph.graph.window import whole_window
+
+        found = steps_alone(whole_window(core))
+        return self if found is None else replace(self, window=WindowChoice(step=found[0]), outside=(found[1],))
 
     @property
     def rows(self) -> int:
@@ -232,7 +247,7 @@ class Report(Answer):
         """The verdict."""
         from tracelens_graph.analyses.diagnosis.verdict import verdict
 
-        return [*verdict(self.w, self._every.options.arch)]
+        return [*verdict(self.w, self._every.options.arch), *self._asked.outside]
 
     @cached_property
     def about(self) -> Facts:
@@ -258,7 +273,9 @@ class Report(Answer):
 
     def _to_see_it(self) -> str:
         """The last line of a report on the screen: the command that makes its page."""
-        return f"see it: {self._call.complete('tracelens-graph report TRACE --html report.html')}\n"
+        # The page is of the same steps by itself.
+        call = replace(self._call, window=WindowChoice()) if self._asked.outside else self._call
+        return f"see it: {call.complete('tracelens-graph report TRACE --html report.html')}\n"
 
     def _first_screen(self, of: Screen) -> str:
         from tracelens_graph.analyses.diagnosis.account import time_spent
@@ -341,7 +358,8 @@ class Report(Answer):
         """The report for programs."""
         from tracelens_graph.reports.document import report_json
 
-        return report_json(self.findings, self.chosen, self.about)
+        findings = [replace(one, ask_next=self._call.complete(one.ask_next)) for one in self.findings]
+        return report_json(findings, self.chosen, self.about)
 
     def comment(self) -> str:
         """The report as a comment on GitHub."""

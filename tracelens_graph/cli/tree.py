@@ -13,7 +13,7 @@ import typer
 
 from tracelens_graph.cli.options import Extensions, Name, Trace, name_wanted, option, refuse, to_uid
 from tracelens_graph.cli.shown import print_lines, screen
-from tracelens_graph.cli.traces import extension_of, load
+from tracelens_graph.cli.traces import extension_of, load, say
 from tracelens_graph.cli.windows import Window
 from tracelens_graph.utils.suggest import did_you_mean
 from tracelens_graph.utils.texts import wrapped
@@ -100,6 +100,7 @@ def tree(
     position = None if uid is None else to_uid(uid, "--uid")
     w = window.of(load(trace, needs_times=False), added)
     core = w.core
+    say(filter(None, [core.info.inferred]))
     import numpy as np
 
     from tracelens_graph.graph.user_code import shown_frames

@@ -110,15 +110,15 @@ def with_instances(core: Core, instances: Iterable[Instance], rule: OwnerRule, f
     end = new_row.copy()
     inserted = _flat(layouts, which, "source")
     at_base = np.repeat(base, size)
-    place = at_base + _within(size)
+    place = np.arange(len(inserted)) + np.repeat(base - np.cumsum(size) + size, size)
     is_event = inserted < 0
-    old = np.repeat(low, size) + np.where(is_event, ~inserted, 0)
-    new_row[old[is_event]] = place[is_event]
-    end[old[is_event]] = np.repeat(base + size - 1, size)[is_event]
+    old = np.repeat(low, events) + ~inserted[is_event]
+    new_row[old] = place[is_event]
+    end[old] = np.repeat(base + size - 1, events)
     source = np.empty(len(c) + int(added.sum()), np.int64)
     source[new_row] = np.arange(len(c))
     calls = place[~is_event]
-    source[calls] = np.repeat(launch, size)[~is_event]
+    source[calls] = np.repeat(launch, added)
 
     columns: dict[str, np.ndarray] = {name: column[source] for name, column in c}
     for name, old_rows, moved in (("parent", c.parent, new_row), ("last", c.last, end), ("owner", None, new_row)):
@@ -133,17 +133,17 @@ def with_instances(core: Core, instances: Iterable[Instance], rule: OwnerRule, f
             columns[prop.name][calls] = values.get(prop.name, -1 if prop.absent is None else prop.absent)
     uid = max(FIRST_MADE_UID, int(c.uid.max()) + 1) + np.arange(len(calls))
     columns["uid"][calls] = uid
-    parent, last = (_flat(layouts, which, name) for name in ("parent", "last"))
+    parent = _flat(layouts, which, "parent")
     columns["parent"][place] = np.where(parent >= 0, at_base + parent, np.repeat(new_row[launch], size))
-    columns["last"][place] = at_base + last
+    columns["last"][place] = at_base + _flat(layouts, which, "last")
     if "depth" in columns:
         columns["depth"][place] = np.repeat(c.depth[launch], size) + _flat(layouts, which, "depth")
     if "flags" in columns:
         columns["flags"][calls] = flag.value
     if "owner" in columns:
         owner = _flat(layouts, which, "owner")
-        owned = is_event & (owner >= 0)
-        columns["owner"][place[owned]] = (at_base + owner)[owned]
+        owned = np.flatnonzero(is_event & (owner >= 0))
+        columns["owner"][place[owned]] = at_base[owned] + owner[owned]
         columns["owner_rule"][place[owned]] = rule.value
         columns["owner_rule"][calls] = OwnerRule.none
     return changed(
@@ -225,12 +225,7 @@ def _lasts(parent: Rows) -> Rows:
 def _flat(layouts: Sequence[_Layout], which: Rows, name: str) -> Rows:
     """A property of all rows of all instances, one instance after the other."""
     parts = [getattr(layout, name) for layout in layouts]
-    return np.concatenate([parts[one] for one in which.tolist()]).astype(np.int64)
-
-
-def _within(size: Rows) -> Rows:
-    """0, 1, ... within each of several ranges of these sizes."""
-    return np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size, size)
+    return np.concatenate([parts[one] for one in which.tolist()])
 
 
 class _Tables:

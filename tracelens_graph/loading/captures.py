@@ -38,11 +38,31 @@ def with_captures(core: Core, captures: Any, tell: Callable[[str], None]) -> Gra
 
     if core.link is not None or core.programs is not None or core.info.replays:
         raise LinkError(f"{core.info.source}: {_why_not(core)}")
-    if not replays_in(core):
+    replays = replays_in(core)
+    if not replays:
         tell(f"{core.info.source}: no launch of a graph in it ran GPU work, so there is nothing to join with captures")
         return readable(core)
-    graphs = load_captures(captures, core.info.rank, tell)
-    return with_pseudo_ops(joined_with(core, graphs))
+    files = capture_files(captures, core.info.rank, tell)
+    wanted = _of_sizes(files, {replay.size for replay in replays})
+    graphs = load_captures(wanted, tell)
+    joined = joined_with(core, graphs)
+    if len(wanted) < len(files) and not all(one.file for one in joined.info.replays):
+        graphs += load_captures([one for one in files if one not in wanted], tell)
+        joined = joined_with(core, graphs)
+    if not graphs:
+        named = [captures] if isinstance(captures, str | os.PathLike) else captures
+        raise LinkError(f"{', '.join(map(str, named))}: no captured graph is in it")
+    return with_pseudo_ops(joined)
+
+
+def _of_sizes(files: Sequence[_File], sizes: set[int | None]) -> list[_File]:
+    """The files of the batch sizes that are replayed, where all are known: the least that each batch fits into."""
+    entries = [one.get("batch_size") for _, details in files for one in details]
+    known = [one for one in entries if type(one) is int]
+    if None in sizes or len(known) < len(entries) or not all(details for _, details in files):
+        return list(files)
+    needed = {min((one for one in known if one >= size), default=None) for size in sizes if size is not None}
+    return [file for file in files if any(one["batch_size"] in needed for one in file[1])]
 
 
 def _why_not(core: Core) -> str:
@@ -53,41 +73,52 @@ def _why_not(core: Core) -> str:
     return "is joined with captures already"
 
 
-def load_captures(captures: Any, rank: int | None, tell: Callable[[str], None]) -> list[CapturedGraph]:
-    """The captured graphs in some files and folders.
+_File = tuple[str, list[dict[str, Any]]]
+"""A trace of captures, and what is known of it from the file of details beside it."""
+
+
+def load_captures(files: Sequence[_File], tell: Callable[[str], None]) -> list[CapturedGraph]:
+    """The captured graphs in some files.
 
     Args:
-        captures: a path, or several.
-        rank: the rank that is to be joined: where files are named by ranks, those of others are not read.
+        files: as `capture_files` gives them.
         tell: called with a line on each file that cannot be used.
-
-    Raises:
-        LinkError: there is none in them.
     """
     from tracelens_graph.captures.recording import captured_graphs
     from tracelens_graph.loading.one import load_profile
 
-    named = [captures] if isinstance(captures, str | os.PathLike) else list(captures)
     graphs: list[CapturedGraph] = []
-    for path, details in _files([os.fspath(one) for one in named], rank, tell):
+    for path, details in files:
         try:
             found = captured_graphs(load_profile(path))
-        except (TraceError, NotATraceError) as error:
+        except TraceError as error:
             tell(f"{error}; left out of the captures")
             continue
         if not found:
             tell(f"{path}: holds no captured graph; left out of the captures")
         graphs += _described(found, details)
-    if not graphs:
-        raise LinkError(f"{', '.join(map(str, named))}: no captured graph is in it")
     return graphs
 
 
-def _files(named: Sequence[str], rank: int | None, tell: Callable[[str], None]) -> list[tuple[str, list[Any]]]:
-    """The traces of captures, and what is known of each from the file of details beside it."""
+def capture_files(captures: Any, rank: int | None, tell: Callable[[str], None]) -> list[_File]:
+    """The traces of captures in files and folders, with what is known of each.
+
+    Args:
+        captures: a path, or several.
+        rank: the rank that is to be joined: where files are named by ranks, those of others are left out.
+        tell: called with a line on a file of details that cannot be read.
+
+    Raises:
+        LinkError: there is no such file or folder, or no trace in it.
+    """
+    named = [captures] if isinstance(captures, str | os.PathLike) else captures
+    return _files([os.fspath(one) for one in named], rank, tell)
+
+
+def _files(named: Sequence[str], rank: int | None, tell: Callable[[str], None]) -> list[_File]:
     from tracelens_graph.loading.many import trace_files
 
-    found: list[tuple[str, list[Any]]] = []
+    found: list[_File] = []
     for one in named:
         if not os.path.exists(one):
             raise LinkError(f"{one}: there is no such file or folder of captures")

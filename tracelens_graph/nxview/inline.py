@@ -78,6 +78,8 @@ class Drawing:
     def report(self, arch: Architecture | None = None, *, top: int = 5) -> FirstScreen:
         """The first screen of a report: verdict, where the time went, and the operations with most GPU time.
 
+        Where the file begins with GPU work of the step before, it is of the steps alone.
+
         `tables` has all tables of a report, `report_tables` those with other options.
 
         Args:
@@ -85,15 +87,17 @@ class Drawing:
             top: operations that are listed.
         """
         from tracelens_graph.analyses.diagnosis.account import time_spent
-        from tracelens_graph.analyses.diagnosis.verdict import verdict
+        from tracelens_graph.analyses.diagnosis.verdict import steps_alone, verdict
         from tracelens_graph.analyses.ops.top_ops import top_ops
         from tracelens_graph.analyses.places.host_times import host_times
-        from tracelens_graph.graph.window import window_of
+        from tracelens_graph.graph.window import narrow, window_of
         from tracelens_graph.reports import views
 
-        w = window_of(self)  # type: ignore[arg-type]
+        w, outside = window_of(self), Verdict()  # type: ignore[arg-type]
+        if alone := steps_alone(w):
+            w, outside = narrow(w, step=alone[0]), Verdict([alone[1]])
         largest = top_ops(w, False, top) if len(w.gpu_rows) else views.view(views.top(host_times(w), top))
-        return FirstScreen(facts(w), verdict(w, arch), time_spent(w), largest, w.core.info.source)
+        return FirstScreen(facts(w), Verdict([*verdict(w, arch), *outside]), time_spent(w), largest, w.core.info.source)
 
     def flame(self, by: By = "module", *, step: int | Iterable[int] | None = None, height: int = 420) -> Inline:
         """GPU time as a flame graph that a notebook shows inline.

@@ -27,14 +27,11 @@ _whole = partial(ops, category="elementwise", sheet="UnaryElementwise", in_trace
 _collective = partial(ops, category="CustomCollective", sheet="CustomCollective_fwd", in_tracelens=True)
 _hyper_connection = partial(ops, category="mHC", sheet="mHC_fwd", in_tracelens=True)
 
-_INFERRED = {
-    "GEMM": (
-        "qkv", "q", "k", "v", "kv", "q/kv down", "q down", "kv down", "q up", "k absorb", "v up", "out", "gate/up",
-        "down", "router", "shared gate/up", "shared down", "head",
-    ),
-    "MoE_unfused": ("expert up", "expert down"),
-}  # fmt: skip
-"""Category -> what products are called that replayed kernels were identified as."""
+_INFERRED = (
+    "qkv", "q", "k", "v", "kv", "q/kv down", "q down", "kv down", "q up", "k absorb", "v up", "out", "gate/up", "down",
+    "router", "shared gate/up", "shared down", "head",
+)  # fmt: skip
+"""What products are called that replayed kernels were identified as."""
 
 OPS: Rows = [
     # --- Layers --------------------------------------------------------------------------------------------------
@@ -62,12 +59,12 @@ OPS: Rows = [
     *_part("pseudo_op::moe_trtllm_finalize", model=model("moe.summed_call")),
     *_part("pseudo_op::moe_trtllm_up", model=model("moe.trtllm_call", stage="up")),
     *_part("pseudo_op::moe_trtllm_down", model=model("moe.trtllm_call", stage="down")),
-    # --- What replayed kernels are identified as (analyses.identification): no arguments are known --------------
-    *[
-        row
-        for category, products in _INFERRED.items()
-        for row in ops(*[f"inferred::{product} product" for product in products], category=category)
-    ],
+    # --- What replayed kernels are identified as (analyses.identification); few have arguments --------------
+    *ops(
+        *[f"inferred::{product} product" for product in _INFERRED], category="GEMM",
+        model=model("gemm.Product"), sheet="GEMM",
+    ),
+    *ops("inferred::expert up product", "inferred::expert down product", category="MoE_unfused"),
     *ops("inferred::expert products", category="MoE_fused"),
     *ops("inferred::top-k", "inferred::expert sort", "inferred::combine", category="MoE_aux"),
     *ops("inferred::attention", category="InferenceAttention"),

@@ -85,7 +85,7 @@ def warnings_on(difference: Diff) -> list[str]:
 
 def notes_on(difference: Diff) -> list[str]:
     """What to know of the two sides: that they share nothing, that most events of one were left out of its file, and
-    GPU time without a launch, which is compared by stream."""
+    what is inferred in either, and GPU time without a launch, which is compared by stream."""
     notes = []
     if difference.alignment.are_unrelated:
         notes.append("These are two programs with hardly a module or call in common: nothing was aligned.")
@@ -93,6 +93,7 @@ def notes_on(difference: Diff) -> list[str]:
         notes.append(NOTE)
     sides = list(zip(difference.names, (difference.a, difference.b), strict=True))
     notes += [f"{name}: {text}" for name, window in sides if (text := recorded_executions(window).text)]
+    notes += [f"{name}: {text}" for name, window in sides if (text := window.core.info.inferred)]
     if thinned := [name for name, window in sides if is_thinned(window)]:
         files = "files" if len(thinned) > 1 else "file"
         notes.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from ast import literal_eval
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
@@ -93,6 +94,23 @@ def test_inferred_calls_stand_above_the_kernels_and_change_no_sum(file: Path) ->
     assert {int(c.uid[row]): place for row, place in place_of(passes(found)).items()} == {
         int(plain.columns.uid[row]): place for row, place in place_of(passes(plain)).items()
     }
+
+
+@needs_corpus
+def test_sizes_of_products_are_those_of_the_capture() -> None:
+    core = load_core(CORPUS / PAIR / "B300-decode.json.gz", identify=True)
+    c = core.columns
+    with gzip.open(CORPUS / PAIR / "gold.csv.gz", "rt") as file:
+        rows = [row for row in csv.DictReader(file) if row["source"] == "trace2" and row["cpu_op_name"] == "aten::mm"]
+    known = 0
+    for row in rows:
+        owner = int(c.owner[core.rows_of([int(float(row["gpu_op_uid"]))])[0]])
+        if c.argset[owner] >= 0 and core.names[c.name[owner]].startswith("inferred::"):
+            assert core.argsets[c.argset[owner]][0].replace(" ", "") == str(
+                [list(one) for one in literal_eval(row["Input Dims"])]
+            ).replace(" ", "")
+            known += 1
+    assert known > 0.75 * len(rows)
 
 
 @needs_corpus
@@ -187,6 +205,9 @@ def test_replays_of_one_graph_are_identified_alike() -> None:
     assert len(graph.columns) > len(core.columns)
     table = identified_kernels(graph)
     assert set(table["kernels"]) == {3, 6}
+    lines: list[str] = []
+    assert len(with_identified(graph, lines.append).columns) == len(graph.columns)
+    assert "were identified before" in " ".join(lines)
 
 
 def test_a_trace_without_replays_is_left_as_it_is() -> None:

@@ -249,6 +249,31 @@ def _unlinked(w: Window) -> Iterator[Finding]:
     yield Finding("unlinked", text, evidence, ask_next=ask)
 
 
+def steps_alone(w: Window) -> tuple[tuple[int, ...], Finding] | None:
+    """Where a file begins with GPU work of the step before: the steps that have none of it, and what lies outside.
+
+    None where there is little of it, no such step, too little in the steps to judge them, or a window was chosen.
+    """
+    early = [one for one in _unlinked(w) if "step_without" in one.evidence] if not w.title and len(w.gpu_rows) else []
+    if not early:
+        return None
+    core, c, gpu = w.core, w.core.columns, w.gpu_rows
+    steps = w.rows_of_kind(Kind.Step)
+    own = steps[np.isin(steps, core.gpu_step[gpu[c.parent[gpu] >= 0]])]
+    inside = np.isin(core.gpu_step[gpu], own)
+    is_mixed = np.isin(core.gpu_step[gpu[c.parent[gpu] < 0]], own).any()
+    if is_mixed or int(inside.sum()) < limits.FEW_GPU_EVENTS:
+        return None
+    numbers = [step_number(core.names[code]) for code in c.name[own].tolist()]
+    left_out = int(c.dur_ns[gpu[~inside]].sum())
+    text = (
+        f"Outside of the steps, and not in here: {len(gpu) - int(inside.sum()):,} of {len(gpu):,} GPU events,"
+        f" {shown_ms(left_out)}, most of it launched before the recording began (--from 0ms has them, too)"
+    )
+    evidence = {**early[0].evidence, "outside": len(gpu) - int(inside.sum()), "outside_ms": left_out / 1e6}
+    return tuple(sorted({one for one in numbers if one is not None})), Finding("outside_steps", text, evidence)
+
+
 def _step_without(w: Window, rows: Rows) -> int | None:
     """The number of the first step with GPU work, none of it among some GPU events."""
     core, of_step = w.core, w.core.gpu_step

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from tracelens_graph.analyses.identification.alike import KnownModel, Way, known_model, way_of
-from tracelens_graph.analyses.identification.kernels import nothing_found, passes, place_of
+from tracelens_graph.analyses.identification.kernels import nothing_found, passes
 from tracelens_graph.analyses.identification.layers import Place
+from tracelens_graph.analyses.identification.sizes import ArgumentSet, product_arguments
+from tracelens_graph.captures.join import replays_in
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.graph import Graph, changed
 from tracelens_graph.graph.instances import CallTree, Instance, with_instances
@@ -38,50 +40,53 @@ def with_identified(core: Core, tell: Callable[[str], None], like: Core | None =
         LinkError: the other trace has no layers, or no ops in them.
     """
     c = core.columns
+    if core.info.inferred:
+        tell(f"{core.info.source}: its replayed kernels were identified before it was saved")
+        return changed(core)
     if not passes(core):
         tell(f"{core.info.source}: {nothing_found(core)}, so nothing was identified")
         return changed(core)
-    found_places = place_of(passes(core))
-    rows = np.array(sorted(found_places), np.int64)
-    by_launch: dict[int, list[int]] = defaultdict(list)
-    for row, launch in zip(rows.tolist(), nearest_above(c, rows, (Kind.RuntimeCall,)).tolist(), strict=True):
-        if launch >= 0:
-            by_launch[launch].append(row)
-    known = None if like is None else known_model(like, [*found_places.values()])
-    trees: dict[tuple[Place, ...], tuple[CallTree, Rows]] = {}
-    instances = []
-    for launch, of_launch in by_launch.items():
-        below = np.arange(launch + 1, c.last[launch] + 1)
-        below = below[c.parent[below] == launch]
-        below = below[np.isin(below, core.gpu_rows)]
-        key = tuple(found_places[row] for row in of_launch)
-        if key not in trees:
-            trees[key] = _tree(key, known)
-        tree, call = trees[key]
-        at = np.full(len(below), -1, np.int64)
-        at[np.searchsorted(below, of_launch)] = call
-        instances.append(Instance(launch, tree, at))
-    found = with_instances(core, instances, OwnerRule.inferred, Flag.inferred)
+    known = None if like is None else known_model(like, {place for one in passes(core) for place in one.places})
+    sizes = {replay.launch: replay.size for replay in replays_in(core)}
+    # Replays of one graph share the list of their places, so that its calls are laid out once.
+    trees: dict[tuple[int, bytes, int | None], tuple[CallTree, Rows]] = {}
+    instances: dict[int, Instance] = {}
+    for one in passes(core):
+        launches = nearest_above(c, one.rows, (Kind.RuntimeCall,))
+        for launch in dict.fromkeys(launches[launches >= 0].tolist()):
+            which = np.flatnonzero(launches == launch)
+            key = id(one.places), which.tobytes(), sizes.get(launch)
+            if key not in trees:
+                places = [one.places[at] for at in which.tolist()]
+                trees[key] = _tree(places, known, product_arguments(core, one.rows[which], places, sizes.get(launch)))
+            tree, call = trees[key]
+            below = core.gpu_rows[slice(*np.searchsorted(core.gpu_rows, (launch + 1, c.last[launch] + 1)))]
+            below = below[c.parent[below] == launch]
+            at = np.full(len(below), -1, np.int64)
+            at[np.searchsorted(below, one.rows[which])] = call
+            instances.setdefault(launch, Instance(launch, tree, at))
+    found = with_instances(core, instances.values(), OwnerRule.inferred, Flag.inferred)
     return changed(found, info=replace(core.info, inferred=_in_words(core, known)))
 
 
 def _in_words(core: Core, known: KnownModel | None) -> str:
     """What is inferred, and how sure that is: the mean over the GPU time."""
-    time = {row: int(core.columns.dur_ns[row]) for one in passes(core) for row in one.rows.tolist()}
-    sure = sum(time[row] * place.confidence for row, place in place_of(passes(core)).items()) / max(
-        sum(time.values()), 1
-    )
+    parts = [(core.columns.dur_ns[one.rows].astype(float), one.places) for one in passes(core)]
+    whole = max(sum(ns.sum() for ns, _ in parts), 1)
+    sure = sum(ns @ [place.confidence for place in places] for ns, places in parts) / whole
     words = f"ops and modules of replayed kernels are inferred, confidence {sure:.2f}"
     if known is None:
         return words
-    share = 100 * sum(time[row] for row, place in place_of(passes(core)).items() if way_of(place) in known.calls)
-    return f"{words}, {share / max(sum(time.values()), 1):.1f} % of their time like {file_name(known.source)}"
+    share = sum(ns @ [float(way_of(place) in known.calls) for place in places] for ns, places in parts)
+    return f"{words}, {100 * share / whole:.1f} % of their time like {file_name(known.source)}"
 
 
-def _tree(places: tuple[Place, ...], known: KnownModel | None) -> tuple[CallTree, Rows]:
+def _tree(
+    places: Sequence[Place], known: KnownModel | None, arguments: Mapping[str, ArgumentSet]
+) -> tuple[CallTree, Rows]:
     """The calls that these places are of, and which of them each place is; those of another trace where it has them."""
     if known is None:
-        return _made(places)
+        return _made(places, arguments)
     call = np.full(len(places), -1, np.int64)
     turns: Counter[Way] = Counter()
     for at, place in enumerate(places):
@@ -90,7 +95,7 @@ def _tree(places: tuple[Place, ...], known: KnownModel | None) -> tuple[CallTree
             call[at] = calls[min(turns[way_of(place)], len(calls) - 1)]
             turns[way_of(place)] += 1
     rest = np.flatnonzero(call < 0)
-    made, of_rest = _made(tuple(places[at] for at in rest.tolist()))
+    made, of_rest = _made([places[at] for at in rest.tolist()], {})
     tree, size, names = known.tree, len(known.tree), len(known.tree.names)
     call[rest] = size + of_rest
     both = CallTree(
@@ -102,7 +107,7 @@ def _tree(places: tuple[Place, ...], known: KnownModel | None) -> tuple[CallTree
     return both, call
 
 
-def _made(places: tuple[Place, ...]) -> tuple[CallTree, Rows]:
+def _made(places: Sequence[Place], arguments: Mapping[str, ArgumentSet]) -> tuple[CallTree, Rows]:
     """Calls of our own for these places: a module for each layer and block, and an op for each role."""
     last = max((place.layer for place in places), default=0) + 1
     layers: dict[int, dict[str, dict[str, list[int]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
@@ -129,8 +134,9 @@ def _made(places: tuple[Place, ...]) -> tuple[CallTree, Rows]:
                 call[ats] = add(Kind.Op, inside, PREFIX + role)
     texts = sorted(set(names))
     code = {text: at for at, text in enumerate(texts)}
+    of_name = {PREFIX + role: at for at, role in enumerate(arguments)}
     tree = CallTree(
         np.array(kinds, np.int64), np.array(parents, np.int64), np.array([code[name] for name in names], np.int64),
-        np.full(len(names), -1, np.int64), texts, [],
+        np.array([of_name.get(name, -1) for name in names], np.int64), texts, [*arguments.values()],
     )  # fmt: skip
     return tree, call
