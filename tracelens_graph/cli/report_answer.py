@@ -358,7 +358,8 @@ class Report(Answer):
         """The report for programs."""
         from tracelens_graph.reports.document import report_json
 
-        return report_json(self.findings, self.chosen, self.about)
+        findings = [replace(one, ask_next=self._call.complete(one.ask_next)) for one in self.findings]
+        return report_json(findings, self.chosen, self.about)
 
     def comment(self) -> str:
         """The report as a comment on GitHub."""

@@ -15,13 +15,16 @@ from shapes import trace
 from corpus import chosen_traces, loaded, parametrize, traces_named
 from tracelens_graph.analyses.ops.launchers import NO_LAUNCH
 from tracelens_graph.analyses.places.modules import modules
+from tracelens_graph.analyses.serving.iterations import iterations
 from tracelens_graph.analyses.timeline.steps import step_summary
 from tracelens_graph.graph.core import Core
+from tracelens_graph.graph.iterations import iterations_of
 from tracelens_graph.graph.window import Window
 from tracelens_graph.loading.one import load_core
 from tracelens_graph.reports.html.names import Names
 from tracelens_graph.reports.html.stacks import HOST, OTHERS, VIEWS, Stacks, stacks, steps
 from tracelens_graph.reports.html.timeline import DRAWN_KINDS
+from tracelens_graph.simulate.serving import simulate as simulate_server
 
 
 def made(g: Core | Window) -> tuple[dict[str, Stacks], Names]:
@@ -211,3 +214,18 @@ def test_callers_from_outside_of_a_window_have_no_time() -> None:
     w = core.window(step=1)
     names = Names(w, DRAWN_KINDS)
     assert told(stacks(w, names)[HOST], names) == {("train.py(1): main", "aten::mm"): 10_000}
+
+
+def test_iterations_of_a_server_are_steps() -> None:
+    core = load_core(simulate_server(steps=30).ranks[0].trace)
+    names, _ = steps(core.everything)
+    found = iterations_of(core)
+    assert len(names) == 30
+    assert names[3].startswith(f"3: {found.phases[3]}, ")
+    stacked, _ = made(core)
+    times = iterations(core)["gpu_sum_ms"]
+    for number in (1, 17, 30):
+        assert int(stacked["ops"].ns[stacked["ops"].step == number].sum()) == round(1e6 * times[number - 1])
+    many, place = steps(load_core(simulate_server(steps=110).ranks[0].trace).everything)
+    assert many == ["all decode iterations", "all mixed iterations"]
+    assert set(place.tolist()) == {0, 1, 2}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +42,7 @@ def way_of(place: Place) -> Way:
     return place.layer, place.slot.block, place.slot.role
 
 
-def known_model(other: Core, wanted: Sequence[Place]) -> KnownModel:
+def known_model(other: Core, wanted: Iterable[Place]) -> KnownModel:
     """The pass of another trace that has most of the wanted places.
 
     Args:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tracelens_graph.analyses.identification.alike import KnownModel, Way, known_model, way_of
-from tracelens_graph.analyses.identification.kernels import nothing_found, passes, place_of
+from tracelens_graph.analyses.identification.kernels import nothing_found, passes
 from tracelens_graph.analyses.identification.layers import Place
 from tracelens_graph.analyses.identification.sizes import ArgumentSet, product_arguments
 from tracelens_graph.captures.join import replays_in
@@ -46,44 +46,39 @@ def with_identified(core: Core, tell: Callable[[str], None], like: Core | None =
     if not passes(core):
         tell(f"{core.info.source}: {nothing_found(core)}, so nothing was identified")
         return changed(core)
-    found_places = place_of(passes(core))
-    rows = np.array(sorted(found_places), np.int64)
-    by_launch: dict[int, list[int]] = defaultdict(list)
-    for row, launch in zip(rows.tolist(), nearest_above(c, rows, (Kind.RuntimeCall,)).tolist(), strict=True):
-        if launch >= 0:
-            by_launch[launch].append(row)
-    known = None if like is None else known_model(like, [*found_places.values()])
+    known = None if like is None else known_model(like, {place for one in passes(core) for place in one.places})
     sizes = {replay.launch: replay.size for replay in replays_in(core)}
-    trees: dict[tuple[tuple[Place, ...], int | None], tuple[CallTree, Rows]] = {}
-    instances = []
-    for launch, of_launch in by_launch.items():
-        below = np.arange(launch + 1, c.last[launch] + 1)
-        below = below[c.parent[below] == launch]
-        below = below[np.isin(below, core.gpu_rows)]
-        places = tuple(found_places[row] for row in of_launch)
-        key = places, sizes.get(launch)
-        if key not in trees:
-            arguments = product_arguments(core, np.array(of_launch), *key)
-            trees[key] = _tree(places, known, arguments)
-        tree, call = trees[key]
-        at = np.full(len(below), -1, np.int64)
-        at[np.searchsorted(below, of_launch)] = call
-        instances.append(Instance(launch, tree, at))
-    found = with_instances(core, instances, OwnerRule.inferred, Flag.inferred)
+    # Replays of one graph share the list of their places, so that its calls are laid out once.
+    trees: dict[tuple[int, bytes, int | None], tuple[CallTree, Rows]] = {}
+    instances: dict[int, Instance] = {}
+    for one in passes(core):
+        launches = nearest_above(c, one.rows, (Kind.RuntimeCall,))
+        for launch in dict.fromkeys(launches[launches >= 0].tolist()):
+            which = np.flatnonzero(launches == launch)
+            key = id(one.places), which.tobytes(), sizes.get(launch)
+            if key not in trees:
+                places = [one.places[at] for at in which.tolist()]
+                trees[key] = _tree(places, known, product_arguments(core, one.rows[which], places, sizes.get(launch)))
+            tree, call = trees[key]
+            below = core.gpu_rows[slice(*np.searchsorted(core.gpu_rows, (launch + 1, c.last[launch] + 1)))]
+            below = below[c.parent[below] == launch]
+            at = np.full(len(below), -1, np.int64)
+            at[np.searchsorted(below, one.rows[which])] = call
+            instances.setdefault(launch, Instance(launch, tree, at))
+    found = with_instances(core, instances.values(), OwnerRule.inferred, Flag.inferred)
     return changed(found, info=replace(core.info, inferred=_in_words(core, known)))
 
 
 def _in_words(core: Core, known: KnownModel | None) -> str:
     """What is inferred, and how sure that is: the mean over the GPU time."""
-    time = {row: int(core.columns.dur_ns[row]) for one in passes(core) for row in one.rows.tolist()}
-    sure = sum(time[row] * place.confidence for row, place in place_of(passes(core)).items()) / max(
-        sum(time.values()), 1
-    )
+    parts = [(core.columns.dur_ns[one.rows].astype(float), one.places) for one in passes(core)]
+    whole = max(sum(ns.sum() for ns, _ in parts), 1)
+    sure = sum(ns @ [place.confidence for place in places] for ns, places in parts) / whole
     words = f"ops and modules of replayed kernels are inferred, confidence {sure:.2f}"
     if known is None:
         return words
-    share = 100 * sum(time[row] for row, place in place_of(passes(core)).items() if way_of(place) in known.calls)
-    return f"{words}, {share / max(sum(time.values()), 1):.1f} % of their time like {file_name(known.source)}"
+    share = sum(ns @ [float(way_of(place) in known.calls) for place in places] for ns, places in parts)
+    return f"{words}, {100 * share / whole:.1f} % of their time like {file_name(known.source)}"
 
 
 def _tree(

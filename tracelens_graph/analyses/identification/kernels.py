@@ -92,7 +92,8 @@ def _read(core: Core, wanted: Mask) -> list[Pass]:
         for rows in _by(key(core, gpu), gpu, wanted):
             if read := reader.places(rows):
                 pick = wanted[rows]
-                found.append(Pass(rows[pick], [place for place, one in zip(read, pick.tolist(), strict=True) if one]))
+                kept = read if pick.all() else [place for place, one in zip(read, pick.tolist(), strict=True) if one]
+                found.append(Pass(rows[pick], kept))
                 taken[rows] = True
         wanted, gpu = wanted & ~taken, gpu[~taken[gpu]]
     return sorted(found, key=lambda one: int(c.start_ns[one.rows[0]]))

@@ -12,9 +12,11 @@ import numpy as np
 from tracelens_graph.analyses.idle.idle import Cause, idle_parts
 from tracelens_graph.analyses.report.inventory import inventory
 from tracelens_graph.analyses.timeline.timeline import times_by_group
+from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.window import Window
 from tracelens_graph.reports.document import Facts, Finding, facts, peaks
 from tracelens_graph.reports.html.names import LONGEST_LINE, clean
+from tracelens_graph.reports.html.stacks import iteration_name
 from tracelens_graph.reports.html.timeline import cause_class, cause_label
 from tracelens_graph.reports.report_text import heading
 from tracelens_graph.tables.table import Table
@@ -63,7 +65,7 @@ def overview(
         "parts": parts(w),
         "memory": [clean(one) for one in peaks(tables["memory_summary"])] if "memory_summary" in tables else [],
         "largest": [one for one in _largest(tables, len(w.gpu_rows) > 0) if one["rows"]],
-        "steps": _steps(tables) if len(w.gpu_rows) else [],
+        "steps": (_steps(tables) or _iterations(w)) if len(w.gpu_rows) else [],
         "facts": [[label, clean(value)] for label, value in recorded(facts(w.core), held)],
         "of_window": [[label, clean(value)] for label, value in in_window(w)],
         "options": [[label, clean(value)] for label, value in chosen(about)],
@@ -134,6 +136,28 @@ def _steps(tables: Mapping[str, Table]) -> list[dict[str, Any]]:
             ],
         }
         for row in table.records()[:100]
+    ]  # fmt: skip
+
+
+def _iterations(w: Window) -> list[dict[str, Any]]:
+    """The first iterations of a server, each with the time on the device in which the GPU was busy, and idle."""
+    if not is_of_server(w.core):
+        return []
+    from tracelens_graph.analyses.serving.iterations import served_in
+
+    served = served_in(w)
+    length, busy = (times.tolist() for times in served.on_device_ns)
+    uids = w.core.columns.uid[served.found.rows[served.numbers]].tolist()
+    return [
+        {
+            "name": iteration_name(served.found, number), "uid": uids[at],
+            "parts": [
+                {"label": label, "class": of, "ns": ns}
+                for label, of, ns in (("busy", "computation", busy[at]), ("idle", "idle", length[at] - busy[at]))
+                if ns > 0
+            ],
+        }
+        for at, number in enumerate(served.numbers.tolist()[:100])
     ]  # fmt: skip
 
 

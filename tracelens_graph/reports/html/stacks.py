@@ -20,7 +20,9 @@ from tracelens_graph.analyses.places.modules import PlaceTree, place_tree
 from tracelens_graph.analyses.places.python_lines import NO_LINE
 from tracelens_graph.analyses.shared.gpu_work import gpu_categories
 from tracelens_graph.graph.arrays import distinct, is_kind
+from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group
+from tracelens_graph.graph.iterations import Iterations, is_of_server, iterations_of
 from tracelens_graph.graph.traversals import climb, subtree_sums
 from tracelens_graph.graph.user_code import Code, codes_of, regions_of, shown_frames, user_lines
 from tracelens_graph.graph.window import Window, class_of
@@ -123,18 +125,43 @@ class Stacks:
 
 
 def steps(w: Window) -> tuple[list[str], Codes]:
-    """Names of the steps, and for each row of the graph one more than the position of its step, 0 for none."""
+    """Names of the steps, and for each row of the graph one more than the position of its step, 0 for none.
+
+    Of a server without other steps they are its iterations, or its phases where there are too many of these.
+    """
     core, c = w.core, w.core.columns
     of = core.step if not len(w.gpu_rows) else core.step.copy()
     of[w.gpu_rows] = core.gpu_step[w.gpu_rows]
     events = w.gpu_rows if len(w.gpu_rows) else w.rows_of_kind(*HOST_KINDS)
     rows = np.unique(of[events][of[events] >= 0])
+    if not len(rows) and is_of_server(core):
+        return _iterations(core, events)
     if len(rows) > MOST_STEPS:
         return [], np.zeros(len(of), np.int64)
     rows = rows[np.argsort(c.start_ns[rows], kind="stable")]
     place = np.zeros(len(c) + 1, np.int64)
     place[rows] = np.arange(1, len(rows) + 1)
     return [clean(core.names[code], 60) for code in c.name[rows].tolist()], place[of]
+
+
+def _iterations(core: Core, events: Rows) -> tuple[list[str], Codes]:
+    found = iterations_of(core)
+    numbers = np.unique(found.of[events][found.of[events] >= 0])
+    if len(numbers) < 2:
+        return [], np.zeros(len(found.of), np.int64)
+    place = np.zeros(len(found) + 1, np.int64)
+    if len(numbers) <= MOST_STEPS:
+        place[numbers] = np.arange(1, len(numbers) + 1)
+        return [iteration_name(found, number) for number in numbers.tolist()], place[found.of]
+    phases, at = np.unique(found.phases[numbers], return_inverse=True)
+    place[numbers] = at + 1
+    return [f"all {phase} iterations" for phase in phases.tolist()], place[found.of]
+
+
+def iteration_name(found: Iterations, number: int) -> str:
+    """What people read of an iteration: `17: decode, 12 requests`."""
+    batch = found.batches[number]
+    return f"{number}: {batch.phase}" + (f", {batch.size:,} requests" if batch.size else "")
 
 
 def views_of(w: Window) -> list[str]:

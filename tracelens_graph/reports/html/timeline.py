@@ -192,7 +192,8 @@ def longest_events(w: Window, d: Drawn, most: int) -> tuple[Drawn, list[LeftOut]
         gpu_room = min(gpu_room, (host_room - long_room) // 2)
     gpu = _longest(dur["gpu"], gpu_room)
     first = np.zeros(len(c) + 1, np.int64)  # the last entry takes what there is none of
-    first[launches_of(c, d.gpu[gpu])] = first[c.owner[d.gpu[gpu]]] = 1
+    shown = d.gpu[gpu]
+    first[launches_of(c, shown)] = first[c.parent[shown]] = first[c.owner[shown]] = 1
     first[d.host[_longest(dur["host"], long_room)]] = 2
     host = _longest(dur["host"], host_room, first[d.host])
     kept = _laid_out(w, d.host[host], d.notes[notes], d.gpu[gpu], _of_gaps(d.idle, idle), d.left_out)
@@ -241,7 +242,7 @@ def columns(w: Window, d: Drawn, names: Names) -> dict[str, Packed]:
         "host.args": Packed(_argument_sets(w, d)[1]),
         "note.depth": Packed(d.note_depth),
         "gpu.gap": Packed(zigzag(gpu.start - np.concatenate(([0], (gpu.start + gpu.dur)[:-1])))),
-        "gpu.launch": Packed(place[launches_of(c, d.gpu)], True),  # the last entry, that of no parent, is 0
+        "gpu.launch": Packed(place[c.parent[d.gpu]], True),  # the last entry, that of no parent, is 0
         "idle.cause": Packed(d.cause),
         **_culprits(w, d, place),
     }

@@ -43,6 +43,9 @@ export class Flame extends FlameGraph {
     /** @type {[number, string][]} */
     const some = ["all steps", ...steps].map((name, k) => [k, name]);
     this.step = choice("Step", some, (number) => this.set({ step: Number(number) }));
+    // Through the steps, one after the other: what changes with the batch is seen at once.
+    this.scrub = el("input", { type: "range", min: 0, max: steps.length, value: "0", "aria-label": "Through the steps" });
+    this.scrub.addEventListener("input", () => this.set({ step: Number(this.scrub.value) }));
     this.choices = { view: this.views, step: this.step };
     this.first = { ...this.options };
     this.palette = new Palette(trace.body.classes);
@@ -53,6 +56,7 @@ export class Flame extends FlameGraph {
       this.controls,
       Object.keys(views).length > 1 && this.views,
       steps.length > 0 && this.step,
+      steps.length > 2 && this.scrub,
       this.check("byTime", "by time"),
       this.check("isInverted", "inverted"),
       this.check("collapsed", "collapse chains"),
@@ -66,7 +70,7 @@ export class Flame extends FlameGraph {
   compute() {
     const { view, step, isInverted } = this.options;
     this.views.value = String(view);
-    this.step.value = String(step);
+    this.step.value = this.scrub.value = String(step);
     this.refresh(Stack.of(this.trace.columns, String(view), Number(step), !!isInverted));
     this.idleNote.hidden = !this.made.idle.some(Boolean);
   }
