@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tracelens_graph.tables.table import Table
 
 _PROGRAM = "tracelens-graph"
+_ENGINE = re.compile(r"(?:^|/)(?:vllm|sglang|atom)/")
+"""Frames of servers of language models."""
 
 
 _OF_WINDOWS = {
@@ -155,16 +158,31 @@ class Call:
     def _name(self) -> str:
         return "TRACE" if self.is_read_once else self.trace
 
-    def to_join(self, core: Core) -> list[str]:
-        """The command that joins a trace with the captures that lie beside it; none where nothing is replayed."""
+    def to_join(self, core: Core, is_replay: bool) -> list[str]:
+        """The command that joins a trace with the captures that lie beside it; none where nothing is replayed.
+
+        Where there are none, the one that infers what was replayed, if most GPU time is (`is_replay`).
+        """
         from tracelens_graph.analyses.kernels.shares import GRAPH_LAUNCH_CALLS
 
         if core.info.replays or not any(name.startswith(GRAPH_LAUNCH_CALLS) for name in core.names):
             return []
-        if (folder := captures_beside(self.trace)) is None:
+        if folder := captures_beside(self.trace):
+            command = self.complete(f"{_PROGRAM} report TRACE --capture {shlex.quote(folder)}")
+            return [f"captures beside it say what its graphs ran: {command}"]
+        if ANYWHERE.get().identify or not is_replay:
             return []
-        command = self.complete(f"{_PROGRAM} report TRACE --capture {shlex.quote(folder)}")
-        return [f"captures beside it say what its graphs ran: {command}"]
+        command = self.complete(f"{_PROGRAM} report TRACE --identify")
+        return [f"ops and layers that its graphs ran, inferred from the kernels: {command}"]
+
+    def to_repeats(self, core: Core) -> list[str]:
+        """The command that lists the steps of a server that no annotation marks, if calls that repeat show them."""
+        from tracelens_graph.graph.iterations import is_of_server, iterations_of
+
+        if is_of_server(core) or not any(map(_ENGINE.search, core.names)) or not len(found := iterations_of(core)):
+            return []
+        command = self.complete(f"{_PROGRAM} ask iterations TRACE")
+        return [f"{len(found):,} steps of a server ({found.source}): {command}"]
 
     def to_open(self, table: Table) -> list[str]:
         """The command that cuts out the event of the first row that names one, for Perfetto UI; none if no row does."""

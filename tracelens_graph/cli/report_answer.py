@@ -279,6 +279,8 @@ class Report(Answer):
 
     def _first_screen(self, of: Screen) -> str:
         from tracelens_graph.analyses.diagnosis.account import time_spent
+        from tracelens_graph.analyses.diagnosis.families import families_of
+        from tracelens_graph.analyses.diagnosis.thresholds import GRAPH_PERCENT
         from tracelens_graph.reports.report_text import first_screen
 
         top, call = self._asked.top, self._call
@@ -290,7 +292,9 @@ class Report(Answer):
             largest = [found]
             worth = [name for name, percent in zip(found["name"], found["percent"], strict=True) if percent >= _WORTH]
             replay = call.to_replay(worth, f"--top {len(found)}") if _computes(self.findings) else []
-            hints = [*call.to_join(self.w.core), *replay, *call.to_open(found)]
+            is_replay = families_of(self.w).graph_percent >= GRAPH_PERCENT
+            joined = call.to_join(self.w.core, is_replay)
+            hints = [*joined, *call.to_repeats(self.w.core), *replay, *call.to_open(found)]
         else:
             largest = self._host_tables(most)
             hints = [line for table in largest[:1] for line in call.to_open(table)]

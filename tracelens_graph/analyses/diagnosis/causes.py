@@ -30,11 +30,11 @@ from tracelens_graph.graph.collectives import collectives_of, kernels_of_collect
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.intervals import sum_by_group, union_length_by_group
 from tracelens_graph.graph.traversals import ancestors, launches_of, rows_of_kind
-from tracelens_graph.graph.user_code import line_names, shown_name
+from tracelens_graph.graph.user_code import line_names, shown_name, user_lines
 from tracelens_graph.graph.window import Window
 from tracelens_graph.schema import HOST_KINDS, PYTHON_KINDS, Kind
 from tracelens_graph.tables.names import short_name
-from tracelens_graph.utils.arrays import Rows
+from tracelens_graph.utils.arrays import Codes, Ns, Rows
 
 if TYPE_CHECKING:
     from tracelens_graph.perf.devices import Architecture
@@ -357,15 +357,12 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
         rows = families.rows[kind]
         by_name = sum_by_group(c.name[rows], c.dur_ns[rows], len(core.names))
         kernel = int(by_name.argmax())
-        own = rows[c.name[rows] == kernel]
-        longest = int(own[c.dur_ns[own].argmax()])
+        longest, is_all, line = _usual_call(account.window, rows[c.name[rows] == kernel])
         owner = int(c.owner[longest])
-        op = f", of {core.names[c.name[owner]]}" if owner >= 0 else ""
-        line = _line_of(core, owner)
-        of_user = "" if line else line_names(account.window, np.array([longest]))[0]
-        if line or of_user:
-            op += f", from {line.rpartition('/')[2] or brief(of_user)}"
-        line = line or of_user
+        where = [f"of {core.names[c.name[owner]]}"] if owner >= 0 else []
+        if line:
+            where.append(f"from {line.rpartition('/')[2] if _line_of(core, owner) else brief(line)}")
+        op = f", {'' if is_all else 'mostly '}{', '.join(where)}" if where else ""
         of_gpu, most = percent(time, families.gpu_ns), percent(int(by_name[kernel]), time)
         uid = int(c.uid[longest])
         text = (
@@ -392,6 +389,24 @@ def _kernels(account: Account, families: Families, leads: bool, arch: Architectu
             }  # fmt: skip
         ask = "tracelens-graph ask opportunities TRACE" if leads else f"tracelens-graph tree TRACE --uid {uid} --up"
         yield Finding("kernels", text, evidence, "fact", advice, ask, f"kernels@{kind}")
+
+
+def _usual_call(w: Window, rows: Rows) -> tuple[int, bool, str]:
+    """Of a kernel's calls the longest by the op and line that most of its time is of; whether all is; the line."""
+    core, c = w.core, w.core.columns
+    mine = _leading(c.dur_ns, rows, np.where(c.owner[rows] >= 0, c.name[c.owner[rows]], -1))
+    line = _line_of(core, int(c.owner[mine[0]]))
+    if not line:
+        frames = user_lines(w, mine)
+        mine = _leading(c.dur_ns, mine, np.where(frames >= 0, c.name[frames], -1))
+        line = line_names(w, mine[:1])[0]
+    return int(mine[c.dur_ns[mine].argmax()]), len(mine) == len(rows), line
+
+
+def _leading(dur_ns: Ns, rows: Rows, key: Codes) -> Rows:
+    """The rows of the key that takes most of their time."""
+    keys, of = distinct(key)
+    return rows[of == int(sum_by_group(of, dur_ns[rows], len(keys)).argmax())]
 
 
 def _roof_text(roof: Roof, time: int) -> str:

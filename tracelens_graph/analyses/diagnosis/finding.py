@@ -107,7 +107,7 @@ TOPICS: Mapping[str, str] = {
     "server_gaps": "idle: between two steps of a server",
     "server_prompts": "steps of a server with prompts, which hold up the answers of other requests",
     "server_padding": "places of captured batches that stay empty",
-    "server_fixed": "what a decode step costs before its first token",
+    "server_fixed": "what a decode step costs, whatever the size of its batch",
     "cut_short": "where the GPU events end of a file that is cut short",
     "data_loader": "idle: the host waited for the next batch, or made it",
     "synchronization": "idle: calls that wait for the GPU kept the host from launching ahead",

@@ -21,6 +21,7 @@ from tracelens_graph.analyses.performance.judged_ops import device_of
 from tracelens_graph.analyses.places.host_times import By, host_span, host_times, thread_name
 from tracelens_graph.analyses.shared.gpu_work import calls_named
 from tracelens_graph.graph.intervals import length, merge
+from tracelens_graph.graph.iterations import is_of_server
 from tracelens_graph.graph.traversals import launches_of
 from tracelens_graph.graph.user_code import Code, code_of
 from tracelens_graph.graph.window import Window
@@ -182,7 +183,7 @@ HOST_KINDS: Mapping[Cause, str] = {
 }
 _DOING: Mapping[Cause, str] = {
     Cause.data_loader: "for the data loader",
-    Cause.synchronization: "because that had waited for the GPU",
+    Cause.synchronization: "because the host itself had waited for the GPU",
     Cause.host_to_device_copy: "for copies to the device",
     Cause.launches: "for ops and launches",
     Cause.python: "for Python",
@@ -191,6 +192,8 @@ _DOING: Mapping[Cause, str] = {
     Cause.unknown_not_recorded: "for code that was not recorded",
     Cause.compilation: "for programs to be compiled",
 }
+_BETWEEN_KINDS: Mapping[str, str] = {"launch": "host.launches", "wait": "host.sync", "unrecorded": "host.other"}
+"""Part of the host's work between the steps of a server -> kind of run; all others are Python."""
 _NAMES: Mapping[str, str] = {
     "host.dataloader": "Data-loader-bound",
     "host.sync": "Synchronising",
@@ -337,16 +340,30 @@ def _clear(account: Account, families: Families, part: str, arch: Architecture |
     return _headline(account, part, kind, text)
 
 
-def _waiting(account: Account) -> Finding:
+def _host_lead(account: Account) -> tuple[str, str, str]:
+    """What leads the host's time: the kind of run, its name for a headline, and what the GPU waited for.
+
+    On a server most of whose idle time lies between steps, that is what the host did there, not the call that it was in
+    when the GPU had nothing to do.
+    """
+    if is_of_server(account.window.core):
+        from tracelens_graph.analyses.diagnosis.server import doing_between, leading_between
+
+        if part := leading_between(account):
+            kind = _BETWEEN_KINDS.get(part, "host.python")
+            return kind, _NAMES[kind], doing_between(part)
     causes = host_causes(account)
     kind = HOST_KINDS[causes[0]]
-    doing = " and ".join(_DOING[cause] for cause in causes)
-    name = "Host-bound" if len(causes) > 1 else _NAMES[kind]
+    return kind, "Host-bound" if len(causes) > 1 else _NAMES[kind], " and ".join(_DOING[one] for one in causes)
+
+
+def _waiting(account: Account) -> Finding:
+    kind, name, doing = _host_lead(account)
     waited = f"for {_share(account, 'host')} the GPU waited for the host, mostly {doing}"
     if account.has_stacks:
         waited += " (with_stack itself slows the host)"
     text = f"{name}: {waited}; {_others(account, 'host')}"
-    return _headline(account, "host", kind, text, host_causes=", ".join(cause.name for cause in causes))
+    return _headline(account, "host", kind, text, host_causes=", ".join(cause.name for cause in host_causes(account)))
 
 
 def _computing(account: Account, families: Families, arch: Architecture | None) -> Finding:
@@ -368,11 +385,31 @@ def _computing(account: Account, families: Families, arch: Architecture | None) 
     if by_memory >= limits.MEMORY_BOUND_PERCENT:
         name, made_of = _NAMES[MEMORY], f"{made_of}; by its sizes, memory bounds {by_memory:.0f} % of that"
         more["memory_bound_percent"] = by_memory
+    elif missing := _missing_for_roof(account, families, arch):
+        label = LABELS.get(kind, "products")
+        made_of = f"{share:.1f} % of the GPU time" if kind in LABELS else made_of
+        name = f"{label[0].upper()}{label[1:]} {'leads' if kind == 'compute.attention' else 'lead'}"
+        made_of += f"; whether memory bounds {'it' if kind == 'compute.attention' else 'them'} is not known: {missing}"
     text = f"{name}: {made_of}; the GPU computed {_share(account, 'computation')}{others}"
     if used := _utilisation(account, families, arch):
         more["mfu_percent"] = used
         text += f"; {used:.1f} % of the device's peak FLOPs are used (MFU)"
     return _headline(account, "computation", kind, text, **more)
+
+
+def _missing_for_roof(account: Account, families: Families, arch: Architecture | None) -> str:
+    """What is not known of the products of a server or of a replay; "" where it is known what bounds them.
+
+    Products of few rows are bound by memory there, unlike those of a training step.
+    """
+    is_replay = families.replayed_percent >= limits.GRAPH_PERCENT
+    if not families.kind.startswith("compute.") or not (is_replay or is_of_server(account.window.core)):
+        return ""
+    device, _ = device_of(account.window, arch)
+    if device is None:
+        return "the trace does not name its device (--arch does)"
+    is_known = 2 * families.modelled_percent(account.window, device) >= 100
+    return "" if is_known else "most of the sizes are unknown"
 
 
 def _made_of(families: Families) -> str:
@@ -395,7 +432,7 @@ def _mixture(account: Account, families: Families, leads: tuple[str, ...]) -> Fi
     for part in leads:
         what = f"{PARTS[part]} {percent(account.parts()[part], account.window_ns):.1f} %"
         if part == "host":
-            what += f" (mostly {' and '.join(_DOING[cause] for cause in host_causes(account))})"
+            what += f" (mostly {_host_lead(account)[2]})"
         if part == "computation":
             what += f" ({_made_of(families)})"
         named.append(what)
@@ -409,7 +446,7 @@ def _mixture(account: Account, families: Families, leads: tuple[str, ...]) -> Fi
 
 def _kind_of(part: str, account: Account, families: Families) -> str:
     if part == "host":
-        return HOST_KINDS[host_causes(account)[0]]
+        return _host_lead(account)[0]
     return {"computation": families.kind, "communication": "comm.exposed", "copies": "host.copies"}[part]
 
 

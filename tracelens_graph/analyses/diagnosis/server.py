@@ -16,7 +16,7 @@ from tracelens_graph.analyses.serving.phases import phases, step_costs
 from tracelens_graph.graph.user_code import line_names, shown_name
 from tracelens_graph.graph.window import Window
 
-_ASK = "tracelens-graph ask phases TRACE"
+_ASK, _ASK_STEPS = "tracelens-graph ask phases TRACE", "tracelens-graph ask iterations TRACE"
 
 _PARTS: Mapping[str, tuple[str, str]] = {
     "detokenise": ("detokenising", "detokenise_beside"),
@@ -30,6 +30,11 @@ _PARTS: Mapping[str, tuple[str, str]] = {
     "unrecorded": ("code that is not recorded", "record_stacks"),
 }
 """Part of the host's work between steps -> in words, and what to try."""
+
+_TOKENS: Mapping[str, str] = {
+    "prefill": " of a prompt", "mixed": " of prompts and answers", "decode": " of an answer"
+}  # fmt: skip
+"""Phase -> what its tokens are of."""
 
 _IDLE_TOPICS = {"synchronization", "python", "launches", "unrecorded", "unexplained"}
 """Causes of idle time that the gaps between steps explain better."""
@@ -49,7 +54,7 @@ def of_server(w: Window, causes: list[Finding]) -> tuple[list[Finding], list[Fin
     gaps = list(_gaps(account, served))
     explained_ms = sum(float(one.evidence["ms"]) for one in gaps)
     left = [one for one in causes if one.topic not in _IDLE_TOPICS or float(one.evidence["ms"]) > explained_ms]
-    return [_steps(served, rows, costs), *gaps, *_prompts(rows), *_padding(rows), *_fixed(costs)], left
+    return [_steps(served, rows, costs), *gaps, *_prompts(served, rows), *_padding(rows), *_fixed(costs)], left
 
 
 def _steps(served: Served, rows: Mapping[str, Mapping[str, Any]], costs: Mapping[Any, Mapping[str, Any]]) -> Finding:
@@ -59,13 +64,13 @@ def _steps(served: Served, rows: Mapping[str, Mapping[str, Any]], costs: Mapping
         evidence |= {f"{phase}_iterations": row["iterations"]}
         if not row["iterations"] or not np.isfinite(row["step_ms"]):
             continue
-        evidence |= {f"{phase}_step_ms": row["step_ms"], f"{phase}_token_us": row["token_us"]}
+        evidence |= {f"{phase}_step_ms": row["step_ms"], f"{phase}_mean_ms": row["device_ms"] / row["iterations"],
+                     f"{phase}_token_us": row["token_us"]}  # fmt: skip
         texts.append(_phase_text(phase, row))
         top = [f"{one['name']} {one['percent']:.0f} %" for one in row["top_categories"][:2]]
         lead.append(f"{phase} is {' and '.join(top)}" if top else "")
     if prompt := costs.get(("mixed", "context token")) or costs.get(("prefill", "context token")):
         evidence["prompt_token_us"] = prompt["ns"] / 1e3
-        texts.append(f"a token of a prompt costs {shown_ms(prompt['ns'])}")
     engine = next((batch.engine for batch in served.batches if batch.engine), "")
     text = f"A server's steps{f' ({engine})' if engine else ''}: {'; '.join(texts)}"
     if any(lead):
@@ -76,14 +81,20 @@ def _steps(served: Served, rows: Mapping[str, Mapping[str, Any]], costs: Mapping
 
 
 def _phase_text(phase: str, row: Mapping[str, Any]) -> str:
-    """`97 decode steps take 532 us for 20.0 requests, 26.5 us per token`."""
-    count = row["iterations"]
-    text = f"{count:,} {phase} steps take {shown_ms(1e6 * row['step_ms'])} in the median"
+    """`97 decode steps take 532 us in the mean for 20.0 requests, 26.6 us per token of an answer`.
+
+    All of it is means, so that the figures fit together; the median is added where it differs.
+    """
+    count, mean, median = row["iterations"], row["device_ms"] / row["iterations"], row["step_ms"]
+    text = f"{count:,} {phase} steps take {shown_ms(1e6 * mean)} in the mean"
+    if abs(mean - median) >= limits.APART_FROM_MEDIAN * median:
+        text += f" (median {shown_ms(1e6 * median)})"
     if count == 1:
-        text = f"one {phase} step takes {shown_ms(1e6 * row['step_ms'])}"
+        text = f"one {phase} step takes {shown_ms(1e6 * mean)}"
     if np.isfinite(row["requests"]):
         text += f" for {row['requests']:,.3g} request{'s' if row['requests'] != 1 else ''}"
-    return text + (f", {shown_ms(1e3 * row['token_us'])} per token" if np.isfinite(row["token_us"]) else "")
+    return text + (f", {shown_ms(1e3 * row['token_us'])} per token{_TOKENS.get(phase, '')}"
+                   if np.isfinite(row["token_us"]) else "")  # fmt: skip
 
 
 def _gaps(account: Account, served: Served) -> Iterator[Finding]:
@@ -98,37 +109,36 @@ def _gaps(account: Account, served: Served) -> Iterator[Finding]:
     due = parts.due[parts.leads]
     text = (
         f"Between steps the GPU was idle for {shown_ms(time)}, {share:.1f} % of the {account.whole_text}, "
-        f"{shown_ms(time / max(len(served), 1))} for each step; of that {', '.join(named)}"
+        f"{shown_ms(time / max(len(served), 1))} for each step. What the host did in that time: {', '.join(named)}"
     )
     evidence: dict[str, Any] = {
         "ms": time / 1e6, "percent": share, "percent_of": account.whole, "gaps": parts.gaps,
         "step_us": time / 1e3 / max(len(served), 1), **{f"{part}_ms": ns / 1e6 for part, ns in parts.ns.items()},
     }  # fmt: skip
-    ask = "tracelens-graph ask iterations TRACE"
     if due.row >= 0:
         line = line_names(account.window, np.array([due.row]))[0]
         name, uid = shown_name(core, due.row), int(core.columns.uid[due.row])
         evidence |= {"because": name, "because_ms": due.ns / 1e6, "uid": uid} | ({"python": line} if line else {})
         text += f". {shown_ms(due.due_ns)} is due to {brief(line or name)} [uid {uid}]"
-        ask = f"tracelens-graph tree TRACE --uid {uid} --up"
     severity: Severity = "minor" if share < limits.MAJOR_PERCENT else "major"
-    yield Finding("server_gaps", text, evidence, severity, (_PARTS[parts.leads][1],), ask)
+    yield Finding("server_gaps", text, evidence, severity, (_PARTS[parts.leads][1],), _ASK_STEPS)
 
 
-def _prompts(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
-    decode, with_prompts = rows.get("decode"), [rows[phase] for phase in ("prefill", "mixed") if phase in rows]
-    share = sum(row["percent_of_device"] for row in with_prompts)
-    count = sum(row["iterations"] for row in with_prompts)
-    if decode is None or not count or share < limits.WORTH_REPORTING_PERCENT:
+def _prompts(served: Served, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+    with_prompts = np.isin(served.phases, ("prefill", "mixed"))
+    share = sum(rows[phase]["percent_of_device"] for phase in ("prefill", "mixed") if phase in rows)
+    count, decode = int(with_prompts.sum()), served.device_ms[served.phases == "decode"]
+    if not len(decode) or not count or share < limits.WORTH_REPORTING_PERCENT:
         return
-    mean = sum(row["device_ms"] for row in with_prompts) / count
-    ratio = mean / decode["step_ms"] if decode["step_ms"] > 0 else 0
-    if ratio < limits.STALL_RATIO:
+    # Medians, so that one long gap behind a step is not taken for the work of prompts.
+    usual, median = float(np.nanmedian(decode)), float(np.nanmedian(served.device_ms[with_prompts]))
+    ratio = median / usual if usual > 0 else 0.0
+    if not ratio >= limits.STALL_RATIO:
         return
-    text = (
-        f"Prompts hold answers up: {count:,} steps with prompts take {ratio:.1f} times a decode step in the mean, and "
-        f"{share:.1f} % of the time of all steps on the GPU"
-    )
+    text = f"Prompts hold answers up: {count:,} steps with prompts take {ratio:.1f} times a decode step (medians)"
+    if count == 1:
+        text = f"Prompts hold answers up: the one step with prompts takes {ratio:.1f} times a decode step (median)"
+    text += f". Steps with prompts take {share:.1f} % of the time of all steps"
     evidence = {"iterations": count, "ratio": ratio, "percent": share, "percent_of": "steps on the GPU"}
     yield Finding("server_prompts", text, evidence, "fact", ("smaller_chunks",), _ASK)
 
@@ -140,8 +150,7 @@ def _padding(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
         return
     text = f"Captured batches are {share:.1f} % empty in {phase} steps: graphs compute places that no request has"
     evidence = {"percent": share, "percent_of": "captured places", "phase": phase, "iterations": row["iterations"]}
-    ask = "tracelens-graph ask iterations TRACE"
-    yield Finding("server_padding", text, evidence, "minor", ("capture_sizes",), ask)
+    yield Finding("server_padding", text, evidence, "minor", ("capture_sizes",), _ASK_STEPS)
 
 
 def _fixed(costs: Mapping[Any, Mapping[str, Any]]) -> Iterator[Finding]:
@@ -149,11 +158,25 @@ def _fixed(costs: Mapping[Any, Mapping[str, Any]]) -> Iterator[Finding]:
     if fixed is None or not limits.FIXED_PERCENT <= fixed["percent"] <= 100 or fixed["ns"] < 3 * fixed["std_error"]:
         return
     text = (
-        f"A decode step costs {shown_ms(fixed['ns'])} before its first token, {fixed['percent']:.0f} % of its GPU time "
-        f"(standard error {shown_ms(fixed['std_error'])}): larger batches come nearly free"
+        f"{shown_ms(fixed['ns'])} of a decode step, {fixed['percent']:.0f} % of its GPU time, do not depend on the size "
+        f"of the batch (standard error {shown_ms(fixed['std_error'])})"
     )
     evidence = {
         "fixed_us": fixed["ns"] / 1e3, "std_error_us": fixed["std_error"] / 1e3, "r2": fixed["r2"],
         "percent": fixed["percent"], "percent_of": "GPU time of decode steps", "iterations": fixed["iterations"],
     }  # fmt: skip
     yield Finding("server_fixed", text, evidence, "fact", ("more_requests",), "tracelens-graph ask step_costs TRACE")
+
+
+def leading_between(account: Account) -> str:
+    """What the host did most between a server's steps; "" unless most idle time lies there."""
+    served = served_in(account.window)
+    if not len(served):
+        return ""
+    parts = host_parts_between(served)
+    return parts.leads if 2 * sum(parts.ns.values()) >= account.parts()["host"] > 0 else ""
+
+
+def doing_between(part: str) -> str:
+    """A part of the host's work between steps, in words."""
+    return f"for {_PARTS[part][0]} between steps"
