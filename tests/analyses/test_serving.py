@@ -177,6 +177,48 @@ def test_what_keeps_the_gpu_idle_between_steps(engine: str, culprit: str) -> Non
     assert not found.keys() & {"python", "synchronization"}
 
 
+def test_the_headline_names_what_the_host_did_between_steps() -> None:
+    core, truth = simulated(steps=60, sizes=(8, 16), culprit="detokenise")
+    headline, server, *_ = found = list(verdict(core))
+    assert headline.evidence["kind"] == "host.python"
+    assert "detokenising between steps" in headline.text
+    # All figures of a phase are means: the time of a step is that of its tokens.
+    rows = {row["phase"]: row for row in phases(core).records()}
+    tokens = rows["decode"]["generation_tokens"] / rows["decode"]["iterations"]
+    mean_us = 1e3 * float(server.evidence["decode_mean_ms"])
+    assert mean_us == pytest.approx(tokens * float(server.evidence["decode_token_us"]))
+    # The planted gaps lie before some decode steps, and are not what a prompt costs.
+    (prompts,) = (one for one in found if one.topic == "server_prompts")
+    device, is_decode = served_in(core).device_ms, np.array(truth["iterations"]["phase"]) == "decode"
+    assert prompts.evidence["ratio"] == pytest.approx(np.median(device[~is_decode]) / np.median(device[is_decode]))
+
+
+def products(name: str) -> list[dict[str, Any]]:
+    """A step of a server, or other range, that computes for three products of which the longest is not of the usual op."""
+    work = [("aten::mm", 0, 2_900), ("aten::mm", 20, 2_900), ("aten::addmm", 40, 3_000)]
+    events = [span("user_annotation", name, 0, 70)]
+    for place, (op, at, dur) in enumerate(work):
+        events += [
+            span("cpu_op", op, at + 1, 10),
+            call(at + 2, place + 1, dur=1),
+            gpu(100 + 3_100 * place, dur, place + 1),
+        ]
+    return events
+
+
+def test_products_of_unknown_sizes_are_not_called_compute_bound() -> None:
+    server, other = (verdict(load_core(products(name)))[0] for name in ("decode[bs=8/8 tok=8 d=8]", "range"))
+    assert server.evidence["kind"] == other.evidence["kind"] == "compute.gemm"
+    assert other.text.startswith("Compute-bound")
+    assert server.text.startswith("Matrix products lead")
+
+
+def test_a_kernel_is_of_the_op_that_runs_it_most() -> None:
+    (found,) = (one for one in verdict(load_core(products("range"))) if one.topic == "kernels")
+    assert found.evidence["op"] == "aten::mm"
+    assert "mostly of aten::mm" in found.text
+
+
 def test_parts_of_gaps_add_up() -> None:
     core, _ = simulated(steps=60)
     served = served_in(core)

@@ -215,6 +215,11 @@ def test_captures_beside_a_trace_are_offered_and_not_taken(server: Path) -> None
     _, joined, _ = run("report", trace, "--capture", captures)
     assert "(100 %)" in joined
     assert "captures beside it" not in joined
+    apart = server.parent / f"{server.name}-alone" / "rank0.json.gz"
+    apart.parent.mkdir()
+    apart.write_bytes(trace.read_bytes())
+    assert "--identify" in run("report", apart)[1]
+    assert "--identify" not in alone
 
 
 @pytest.mark.parametrize("words", [("ask", "ops_summary"), ("attribution",), ("report", "--all")], ids=str)
