@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +11,13 @@ import numpy as np
 from tracelens_graph.analyses.identification.families import Family, family_of
 from tracelens_graph.analyses.identification.layers import Place, places
 from tracelens_graph.analyses.identification.segments import FEWEST
+from tracelens_graph.captures.matching import Vocabulary, pattern_of, reference_of, replayed
 from tracelens_graph.graph.arrays import fitting
 from tracelens_graph.graph.classes import normal_name
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.traversals import climb, nearest_above
 from tracelens_graph.schema import PYTHON_KINDS, Kind, OwnerRule
-from tracelens_graph.utils.arrays import Mask, Rows
+from tracelens_graph.utils.arrays import Codes, Mask, Rows
 
 _KNOWN = (OwnerRule.hlo, OwnerRule.graph_capture, OwnerRule.pseudo_op)
 
@@ -90,8 +92,9 @@ def _read(core: Core, wanted: Mask) -> list[Pass]:
     # Eager ones without annotations part where tokens are embedded.
     for key in (_launch, _outermost_annotation, _embeddings_before):
         taken = np.zeros(len(wanted), bool)
-        for rows in _by(key(core, gpu), gpu, wanted):
-            if read := reader.places(rows):
+        groups = _by(key(core, gpu), gpu, wanted)
+        for rows, read in zip(groups, reader.places(groups), strict=True):
+            if read:
                 pick = wanted[rows]
                 kept = read if pick.all() else [place for place, one in zip(read, pick.tolist(), strict=True) if one]
                 found.append(Pass(rows[pick], kept))
@@ -123,14 +126,81 @@ def _outermost_annotation(core: Core, rows: Rows) -> Rows:
 
 
 class _Reader:
-    """Reads passes; replays of one graph are equal, name for name, so that each sequence is read once."""
+    """Reads passes: equal ones once, and those that lost kernels like the others of their graph, put together."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self.known: dict[tuple[int, ...], list[Place]] = {}
+        self.words = Vocabulary(core)
 
-    def places(self, rows: Rows) -> list[Place]:
-        key = tuple(self.core.columns.name[rows].tolist())
-        if key not in self.known:
-            self.known[key] = places([self.core.names[code] for code in key])
-        return self.known[key]
+    def places(self, groups: Sequence[Rows]) -> list[list[Place]]:
+        """The places of the kernels of each group; [] where it has no layers."""
+        names = self.core.columns.name
+        keys = [names[rows].tobytes() for rows in groups]
+        different = dict(zip(keys, groups, strict=True))
+        known = {key: places([self.core.names[code] for code in names[rows]]) for key, rows in different.items()}
+        for alike in _alike([(key, names[rows]) for key, rows in different.items() if len(rows) >= _LEAST]):
+            if any(known[key] for key in alike):
+                known |= self._as_one(alike, different, known)
+        return [known[key] for key in keys]
+
+    def _as_one(
+        self, keys: Sequence[bytes], rows: Mapping[bytes, Rows], own: Mapping[bytes, list[Place]]
+    ) -> Iterator[tuple[bytes, list[Place]]]:
+        """The places of passes of one graph by what they ran together, if that is as sure as the best of them.
+
+        Where it is not, or a pass does not fit into it, kernels were lost or stand in another order: the pass keeps its
+        own places, which are less sure.
+        """
+        patterns = [pattern_of(self.core, rows[key], self.words) for key in keys]
+        reference = reference_of(self.core, patterns, 1 << 62)
+        whole = places(reference.names)
+        sure = max(_sureness(own[key]) for key in keys if own[key])
+        is_read = bool(whole) and _sureness(whole) >= sure - _LESS_SURE
+        for key, pattern in zip(keys, patterns, strict=True):
+            at, doubtful = replayed(pattern, reference) if is_read else (np.full(len(pattern.rows), -1), np.False_)
+            if np.count_nonzero(at >= 0) >= (_ALIKE if own[key] else 1) * len(at):
+                found = [whole[place] if place >= 0 else own[key][event] for event, place in enumerate(at.tolist())]
+                yield key, _less_sure(found, doubtful | (at < 0))
+            elif len(pattern.rows) != len(reference):
+                yield key, _less_sure(own[key], np.ones(len(own[key]), bool))
+
+
+def _less_sure(found: Sequence[Place], is_doubtful: Mask) -> list[Place]:
+    return [
+        place._replace(confidence=round(_DOUBTFUL * place.confidence, 3)) if doubt else place
+        for place, doubt in zip(found, is_doubtful.tolist(), strict=True)
+    ]
+
+
+_LEAST = 4 * FEWEST
+"""Kernels that a pass must have to be read together with others."""
+
+_ALIKE = 0.8
+"""Share of its kernels that a pass must have in common with others of its graph."""
+
+_LESS_SURE = 0.02
+"""How much less sure the reading of passes that were put together may be than the best of theirs."""
+
+_DOUBTFUL = 0.6
+"""Share of its confidence that a kernel keeps whose place lies open, as those beside it were lost."""
+
+
+def _sureness(found: Sequence[Place]) -> float:
+    return sum(place.confidence for place in found) / len(found)
+
+
+def _alike(passes_: Sequence[tuple[bytes, Codes]]) -> list[list[bytes]]:
+    """Keys of different passes that run nearly the same kernels, however ordered: several of each graph."""
+    groups: list[tuple[Counter[int], list[bytes]]] = []
+    for key, names in sorted(passes_, key=lambda one: -len(one[1])):
+        counts = Counter(names.tolist())
+        fits = (keys for most, keys in groups[-_GRAPHS:] if (counts & most).total() >= _ALIKE * most.total())
+        if (own := next(fits, None)) is None:
+            groups.append((counts, [key]))
+        else:
+            own.append(key)
+    return [keys for _, keys in groups if len(keys) > 1]
+
+
+_GRAPHS = 64
+"""Graphs with which a pass is compared."""
