@@ -25,7 +25,7 @@ ROLES = {
         {}, {"platform": "rocm", "engine": "sglang", "experts": 8}, {"streams": 3},
         {"lost": 0.003, "layers": 16}, {"platform": "rocm", "streams": 3, "annotations": "none"},
         {"lost": 0.05, "steps": 20, "seed": 6}, {"lost": 0.03, "layers": 16, "steps": 20, "seed": 21},
-        {"lost": 0.05, "steps": 20, "experts": 8, "streams": 3, "platform": "rocm"},
+        {"lost": 0.05, "layers": 4, "steps": 20, "experts": 8, "platform": "rocm", "sizes": (8, 16)},
     ],
     ids=str,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,31 +138,42 @@ class _Reader:
         keys = [names[rows].tobytes() for rows in groups]
         different = dict(zip(keys, groups, strict=True))
         known = {key: places([self.core.names[code] for code in names[rows]]) for key, rows in different.items()}
-        for alike in _alike([(key, names[rows]) for key, rows in different.items() if len(rows) >= _LEAST]):
-            if any(known[key] for key in alike):
-                known |= self._as_one(alike, different, known)
+        left = {key: names[rows] for key, rows in different.items() if len(rows) >= _LEAST}
+        for share in _ALIKE:
+            for alike in _alike(left, share):
+                if together := self._as_one(alike, different, known):
+                    known |= together
+                    left = {key: one for key, one in left.items() if key not in alike}
+        for alike in _alike(left, _ALIKE[0]):
+            # They are not of one graph, or lost too much to be put together: what they are alone is less sure.
+            known |= {
+                key: _less_sure(known[key], np.ones(len(known[key]), bool))
+                for key in alike if known[key] and _sureness(known[key]) < _REGULAR
+            }  # fmt: skip
         return [known[key] for key in keys]
 
     def _as_one(
         self, keys: Sequence[bytes], rows: Mapping[bytes, Rows], own: Mapping[bytes, list[Place]]
-    ) -> Iterator[tuple[bytes, list[Place]]]:
-        """The places of passes of one graph by what they ran together, if that is as sure as the best of them.
-
-        Where it is not, or a pass does not fit into it, kernels were lost or stand in another order: the pass keeps its
-        own places, which are less sure.
-        """
+    ) -> dict[bytes, list[Place]]:
+        """The places of passes of one graph by what they ran together; {} if they are not of one graph."""
         patterns = [pattern_of(self.core, rows[key], self.words) for key in keys]
         reference = reference_of(self.core, patterns, 1 << 62)
         whole = places(reference.names)
-        sure = max(_sureness(own[key]) for key in keys if own[key])
-        is_read = bool(whole) and _sureness(whole) >= sure - _LESS_SURE
+        read = [(_sureness(own[key]), key, pattern) for key, pattern in zip(keys, patterns, strict=True) if own[key]]
+        if not read or not whole or len(reference) * _LEAST_OF_ALL > max(len(one.rows) for one in patterns):
+            return {}
+        sure, key, pattern = max(read, key=lambda one: one[0])
+        labels = [whole[at].label for at in replayed(pattern, reference)[0].tolist()]
+        agree = sum(place.label == label for place, label in zip(own[key], labels, strict=True))
+        if agree < _AGREE * len(labels) or _sureness(whole) < sure - _LESS_SURE:
+            return {}
+        found = {}
         for key, pattern in zip(keys, patterns, strict=True):
-            at, doubtful = replayed(pattern, reference) if is_read else (np.full(len(pattern.rows), -1), np.False_)
-            if np.count_nonzero(at >= 0) >= (_ALIKE if own[key] else 1) * len(at):
-                found = [whole[place] if place >= 0 else own[key][event] for event, place in enumerate(at.tolist())]
-                yield key, _less_sure(found, doubtful | (at < 0))
-            elif len(pattern.rows) != len(reference):
-                yield key, _less_sure(own[key], np.ones(len(own[key]), bool))
+            at, doubtful = replayed(pattern, reference)
+            if np.count_nonzero(at >= 0) >= (_LEAST_OF_ALL if own[key] else 1) * len(at):
+                placed = [whole[place] if place >= 0 else own[key][event] for event, place in enumerate(at.tolist())]
+                found[key] = _less_sure(placed, doubtful | (at < 0))
+        return found
 
 
 def _less_sure(found: Sequence[Place], is_doubtful: Mask) -> list[Place]:
@@ -175,11 +186,20 @@ def _less_sure(found: Sequence[Place], is_doubtful: Mask) -> list[Place]:
 _LEAST = 4 * FEWEST
 """Kernels that a pass must have to be read together with others."""
 
-_ALIKE = 0.8
-"""Share of its kernels that a pass must have in common with others of its graph."""
+_ALIKE = (0.8, 0.9, 0.97)
+"""Shares of their kernels that passes of one graph have in common; the larger ones where passes of several are alike."""
+
+_LEAST_OF_ALL = 0.9
+"""Share of what passes ran together that the longest of them has, and share of its kernels that each has there."""
+
+_AGREE = 0.95
+"""Share of the kernels of the surest pass whose places are as it alone shows them."""
 
 _LESS_SURE = 0.02
 """How much less sure the reading of passes that were put together may be than the best of theirs."""
+
+_REGULAR = 0.92
+"""Confidence of a pass, from which on its layers are alike."""
 
 _DOUBTFUL = 0.6
 """Share of its confidence that a kernel keeps whose place lies open, as those beside it were lost."""
@@ -189,16 +209,17 @@ def _sureness(found: Sequence[Place]) -> float:
     return sum(place.confidence for place in found) / len(found)
 
 
-def _alike(passes_: Sequence[tuple[bytes, Codes]]) -> list[list[bytes]]:
-    """Keys of different passes that run nearly the same kernels, however ordered: several of each graph."""
+def _alike(passes_: Mapping[bytes, Codes], share: float) -> list[list[bytes]]:
+    """Keys of different passes that have a share of their kernels in common, however ordered: several in each list."""
     groups: list[tuple[Counter[int], list[bytes]]] = []
-    for key, names in sorted(passes_, key=lambda one: -len(one[1])):
+    for key, names in sorted(passes_.items(), key=lambda one: -len(one[1])):
         counts = Counter(names.tolist())
-        fits = (keys for most, keys in groups[-_GRAPHS:] if (counts & most).total() >= _ALIKE * most.total())
-        if (own := next(fits, None)) is None:
-            groups.append((counts, [key]))
-        else:
+        common = [((counts & most).total() / most.total(), keys) for most, keys in groups[-_GRAPHS:]]
+        shared, own = max(common, key=lambda one: one[0], default=(0.0, []))
+        if shared >= share:
             own.append(key)
+        else:
+            groups.append((counts, [key]))
     return [keys for _, keys in groups if len(keys) > 1]
 
 
