@@ -187,7 +187,7 @@ _LEAST = 4 * FEWEST
 """Kernels that a pass must have to be read together with others."""
 
 _ALIKE = (0.8, 0.9, 0.97)
-"""Shares of their kernels that passes of one graph have in common; the larger ones where passes of several are alike."""
+"""Shares of their kernels that passes of one graph have in common; larger ones where those of several are alike."""
 
 _LEAST_OF_ALL = 0.9
 """Share of what passes ran together that the longest of them has, and share of its kernels that each has there."""
@@ -195,7 +195,7 @@ _LEAST_OF_ALL = 0.9
 _AGREE = 0.95
 """Share of the kernels of the surest pass whose places are as it alone shows them."""
 
-_LESS_SURE = 0.02
+_LESS_SURE = 0.05
 """How much less sure the reading of passes that were put together may be than the best of theirs."""
 
 _REGULAR = 0.92
