@@ -11,7 +11,15 @@ import numpy as np
 
 from tracelens_graph.analyses.diagnosis import thresholds as limits
 from tracelens_graph.analyses.diagnosis.finding import percent, shown_ms
-from tracelens_graph.analyses.idle.idle import Cause, Idle, behind_cut_off_work, edge_parts, ended_by, idle_parts, joined
+from tracelens_graph.analyses.idle.idle import (
+    Cause,
+    Idle,
+    behind_cut_off_work,
+    edge_parts,
+    ended_by,
+    idle_parts,
+    joined,
+)
 from tracelens_graph.analyses.timeline.timeline import times_by_group
 from tracelens_graph.graph.core import Core
 from tracelens_graph.graph.window import Window, narrow, window_of
@@ -56,8 +64,8 @@ class Account:
 
     The *GPU span* reaches from the first start to the last end of a GPU event. The *span* is that, or its last part
     where the recording cut off the work before; the *window* also holds what of the steps lies before and behind it,
-    in which the host works and the GPU waits. Of what is below some calls alone, or of some iterations, both are its GPU work and the gaps
-    that end with it.
+    in which the host works and the GPU waits. Of what is below some calls alone, or of some iterations, both are its
+    GPU work and the gaps that end with it.
 
     Attributes:
         window: the part of the trace that is judged.
@@ -224,4 +232,3 @@ def _times(w: Window) -> tuple[dict[str, int], int]:
     devices, device = np.unique(w.core.columns.device[w.gpu_rows], return_inverse=True)
     by_device = times_by_group(w.core, w.gpu_rows, device, len(devices))
     return {name: int(ns.sum()) for name, ns in by_device.items()}, len(devices)
-
