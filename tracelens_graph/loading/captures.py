@@ -40,7 +40,7 @@ def with_captures(core: Core, captures: Any, tell: Callable[[str], None]) -> Gra
         raise LinkError(f"{core.info.source}: {_why_not(core)}")
     replays = replays_in(core)
     if not replays:
-        tell(f"{core.info.source}: no launch of a graph in it ran GPU work, so there is nothing to join with captures")
+        tell(f"{core.info.source}: {_nothing_to_join(core)}")
         return readable(core)
     files = capture_files(captures, core.info.rank, tell)
     wanted = _of_sizes(files, {replay.size for replay in replays})
@@ -71,6 +71,12 @@ def _why_not(core: Core) -> str:
     if core.programs is not None:
         return "is a profile of JAX, whose kernels name their instructions; captures are of PyTorch"
     return "is joined with captures already"
+
+
+def _nothing_to_join(core: Core) -> str:
+    if core.info.inferred:
+        return "its replayed kernels were identified before it was saved; join the trace itself with captures"
+    return "no launch of a graph in it ran GPU work, so there is nothing to join with captures"
 
 
 _File = tuple[str, list[dict[str, Any]]]
